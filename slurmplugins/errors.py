@@ -45,14 +45,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SHOWN: Final = 20
+MOST_NAMED: Final = 20
 """The most instances that a message names."""
 
 
 class EngineError(Exception):
     """An error that the engine can report. `nodes` are the names of the affected nodes, if any."""
 
-    slug: ClassVar[str] = "error"
+    reason_code: ClassVar[str] = "error"
     """A stable name for people, reports and tests."""
     retryable: ClassVar[bool] = False
     """Repeating the same call may help."""
@@ -66,7 +66,7 @@ class EngineError(Exception):
 class ConfigError(EngineError):
     """Problems in a configuration file: all of them, not only the first."""
 
-    slug = "config"
+    reason_code = "config"
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -74,43 +74,43 @@ class ConfigError(EngineError):
 
 
 class BadName(EngineError):
-    slug = "bad-name"
+    reason_code = "bad-name"
 
 
 class StateError(EngineError):
-    slug = "state"
+    reason_code = "state"
     retryable = True
 
 
 class SlurmError(EngineError):
-    slug = "slurm"
+    reason_code = "slurm"
 
 
 class SlurmUnreachable(SlurmError):
-    slug = "slurm-unreachable"
+    reason_code = "slurm-unreachable"
     retryable = True
 
 
 class SlurmRefused(SlurmError):
-    slug = "slurm-refused"
+    reason_code = "slurm-refused"
 
 
 class MetadataError(EngineError):
-    slug = "metadata"
+    reason_code = "metadata"
     retryable = True
 
 
-class Late(EngineError):
-    slug = "too-late"
+class TooLate(EngineError):
+    reason_code = "too-late"
 
 
 class TrackingError(EngineError):
-    slug = "tracking"
+    reason_code = "tracking"
     retryable = True
 
 
 class BootError(EngineError):
-    slug = "boot"
+    reason_code = "boot"
 
 
 class CloudError(EngineError):
@@ -120,54 +120,54 @@ class CloudError(EngineError):
     that were terminated since.
     """
 
-    slug = "cloud"
-    holds: ClassVar[bool] = False
+    reason_code = "cloud"
+    holds_job: ClassVar[bool] = False
     """Waiting does not help: a person must act, and the job is held."""
-    settles: ClassVar[bool] = False
+    resolves_launch: ClassVar[bool] = False
     """EC2 judged the request itself, with its token: the request has no running instances.
 
     Without that judgement, an earlier call without an answer keeps its unknown outcome.
     """
 
     def __init__(
-        self, message: str, *, code: str, nodes: tuple[str, ...] = (), started: int = 0
+        self, message: str, *, code: str, nodes: tuple[str, ...] = (), instances_started: int = 0
     ) -> None:
         super().__init__(message, nodes=nodes)
         self.code = code
-        self.started = started
+        self.instances_started = instances_started
 
 
-class Capacity(CloudError):
-    slug = "no-capacity"
-    settles = True
+class NoCapacity(CloudError):
+    reason_code = "no-capacity"
+    resolves_launch = True
 
 
 class PriceTooLow(CloudError):
-    slug = "spot-price"
-    settles = True
+    reason_code = "spot-price"
+    resolves_launch = True
 
 
-class Quota(CloudError):
-    slug = "quota"
-    holds = True
-    settles = True
+class QuotaExceeded(CloudError):
+    reason_code = "quota"
+    holds_job = True
+    resolves_launch = True
 
 
 class Throttled(CloudError):
-    slug = "throttled"
+    reason_code = "throttled"
     retryable = True
 
 
 class Denied(CloudError):
-    slug = "denied"
-    holds = True
+    reason_code = "denied"
+    holds_job = True
 
 
 class Unauthenticated(Denied):
     """A rejected signature. It usually heals by itself: NTP sets the clock, EC2 renews the keys."""
 
-    slug = "unauthenticated"
-    holds = False
+    reason_code = "unauthenticated"
+    holds_job = False
 
 
 class NoCredentials(Unauthenticated):
@@ -175,46 +175,46 @@ class NoCredentials(Unauthenticated):
 
 
 class InvalidRequest(CloudError):
-    slug = "invalid-request"
-    holds = True
-    settles = True
+    reason_code = "invalid-request"
+    holds_job = True
+    resolves_launch = True
 
 
 class NotFound(CloudError):
-    slug = "not-found"
-    holds = True
-    settles = True
+    reason_code = "not-found"
+    holds_job = True
+    resolves_launch = True
 
 
-class Ended(CloudError):
-    slug = "ended-since"
-    settles = True
+class AlreadyTerminated(CloudError):
+    reason_code = "ended-since"
+    resolves_launch = True
 
 
-class NotEnded(CloudError):
-    slug = "not-ended"
+class NotTerminated(CloudError):
+    reason_code = "not-ended"
 
 
 class CloudUnreachable(CloudError):
-    slug = "cloud-unreachable"
+    reason_code = "cloud-unreachable"
     retryable = True
 
 
-class NotAllEnded(CloudError):
+class SomeNotTerminated(CloudError):
     """Instances that EC2 refused to terminate.
 
     `over` holds the ids that were terminated, `kept` EC2's error for each refused id.
     """
 
-    slug = "some-not-ended"
+    reason_code = "some-not-ended"
 
-    def __init__(self, over: frozenset[str], kept: Mapping[str, CloudError]) -> None:
-        error = next(iter(kept.values()))
-        text = f"{', '.join(list(kept)[:SHOWN])} ({len(kept)} in all): {error.message}"
+    def __init__(self, terminated: frozenset[str], refused: Mapping[str, CloudError]) -> None:
+        error = next(iter(refused.values()))
+        text = f"{', '.join(list(refused)[:MOST_NAMED])} ({len(refused)} in all): {error.message}"
         super().__init__(text, code=error.code)
-        self.over = over
-        self.kept = kept
+        self.terminated = terminated
+        self.refused = refused
 
 
 class UnknownCloudError(CloudError):
-    slug = "cloud-error"
+    reason_code = "cloud-error"

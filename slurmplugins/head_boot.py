@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.stores import S3Store
-from slurmplugins.head.playbook import Progress, Reporter, run
+from slurmplugins.head.playbook import Progress, Reporter, run_playbook
 from slurmplugins.system import program
 from slurmplugins.system.clock import SystemClock
 
@@ -38,20 +38,20 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def main() -> None:
     options = parse(sys.argv[1:])
-    place = urlsplit(options.status)
+    status_url = urlsplit(options.status)
     region = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION", "us-east-1")
     endpoint = os.environ.get("AWS_ENDPOINT_URL")
-    store = S3Store(place.netloc, lambda: client("s3", region, endpoint))
-    log = program.logger("head-boot")
-    reporter = Reporter(store, place.path.lstrip("/"), options.bundle, SystemClock(), log)
+    store = S3Store(status_url.netloc, lambda: client("s3", region, endpoint))
+    log = program.open_log("head-boot")
+    reporter = Reporter(store, status_url.path.lstrip("/"), options.bundle, SystemClock(), log)
     status = 1
     try:
-        status = run(options, reporter)
+        status = run_playbook(options, reporter)
     except OSError as error:
         progress = Progress()
         progress.error = f"the playbook can't be run: {error}"
         progress.finish(1)
-        reporter.show(progress, force=True)
+        reporter.write_progress(progress, force=True)
     raise SystemExit(status)
 
 

@@ -35,18 +35,18 @@ def main() -> None:
         subject = parse(sys.argv[1:])
         engine = assemble(log)
         jobs = JobReader(SystemRunner(), engine.config.slurm_bin)
-        sheet = gather(engine, jobs, subject, paths.DECISIONS)
-        sys.stdout.write(json.dumps(to_json(sheet)) + "\n")
+        report = gather(engine, jobs, subject, paths.DECISIONS)
+        sys.stdout.write(json.dumps(to_json(report)) + "\n")
 
-    sys.exit(program.guarded(log, work))
+    sys.exit(program.run_to_exit_code(log, work))
 
 
-def parse(words: list[str]) -> Subject:
+def parse(arguments: list[str]) -> Subject:
     """Parse the arguments that this module's docstring shows.
 
     Raises BadName for anything else.
     """
-    match words:
+    match arguments:
         case []:
             return Subject()
         case ["pass"]:
@@ -56,7 +56,7 @@ def parse(words: list[str]) -> Subject:
             return Subject(job=job.number, task=job.task)
         case ["node", name]:
             return Subject(node=hostlist.parse(name))
-    raise BadName(f"not a question: {' '.join(words)[:80]!r}")
+    raise BadName(f"not a question: {' '.join(arguments)[:80]!r}")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import EngineError
-from slurmplugins.head.end_mlflow_runs import settle
-from slurmplugins.head.mlflow import MlflowRest, find, tag, tags_by_job
+from slurmplugins.head.end_mlflow_runs import end_runs
+from slurmplugins.head.mlflow import MlflowRest, find_runs, parse_job_tags, tag_runs
 from slurmplugins.system.command import SystemRunner
 
 if TYPE_CHECKING:
@@ -34,36 +34,36 @@ TEMPORARY: Final = 75
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        answer = _answer(options, MlflowRest(), SystemRunner(), time.time())
+        answer = _execute(options, MlflowRest(), SystemRunner(), time.time())
     except EngineError as error:
-        sys.stderr.write(f"{error.slug}: {error.message}\n")
+        sys.stderr.write(f"{error.reason_code}: {error.message}\n")
         return TEMPORARY
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
 
-def _answer(
+def _execute(
     options: argparse.Namespace, mlflow: Mlflow, runner: Runner, now: float
 ) -> list[dict[str, Any]]:
     if options.what == "settle":
-        done = settle(mlflow, runner, now, dry_run=options.dry_run)
-        return [asdict(one) for one in done]
+        ended_runs = end_runs(mlflow, runner, now, dry_run=options.dry_run)
+        return [asdict(ended_run) for ended_run in ended_runs]
     if options.what == "tag":
-        return tag(mlflow, options.jobs)
+        return tag_runs(mlflow, options.jobs)
     if options.what == "find":
-        return [asdict(run) for run in find(mlflow, options.reference)]
+        return [asdict(run) for run in find_runs(mlflow, options.reference)]
     query = "attributes.status = 'RUNNING'" if options.running else ""
     return [asdict(run) for run in mlflow.search(query, limit=options.limit)]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slurm-runs")
-    words = parser.add_subparsers(dest="what", required=True)
-    settling = words.add_parser("settle")
-    settling.add_argument("--dry-run", action="store_true")
-    listing = words.add_parser("list")
-    listing.add_argument("--limit", type=int, default=20)
-    listing.add_argument("--running", action="store_true")
-    words.add_parser("find").add_argument("reference")
-    words.add_parser("tag").add_argument("jobs", type=tags_by_job)
+    subparsers = parser.add_subparsers(dest="what", required=True)
+    settle_parser = subparsers.add_parser("settle")
+    settle_parser.add_argument("--dry-run", action="store_true")
+    list_parser = subparsers.add_parser("list")
+    list_parser.add_argument("--limit", type=int, default=20)
+    list_parser.add_argument("--running", action="store_true")
+    subparsers.add_parser("find").add_argument("reference")
+    subparsers.add_parser("tag").add_argument("jobs", type=parse_job_tags)
     return parser

@@ -32,14 +32,14 @@ OLD_REQUEST: Final = 24 * 3600.0
 
 
 def main() -> None:
-    log = program.logger("node-agent")
+    log = program.open_log("node-agent")
 
     def work() -> None:
         settings = node_config.load()
         facts = json_input.loads(paths.INSTANCE.read_text(encoding="utf-8"))
         clock, runner = SystemClock(), SystemRunner()
         slurm = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=DRAIN_SECONDS)
-        asked = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=JOBS_SECONDS)
+        query_slurm = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=JOBS_SECONDS)
         node = str(facts["node"])
         requests = paths.stop_requests(settings.shared.path)
         agent = Agent(
@@ -47,18 +47,20 @@ def main() -> None:
             instance_id=str(facts["instance_id"]),
             metadata=Imds(HttpTransport(), clock),
             slurm=slurm,
-            jobs=lambda: running_jobs.attempts(asked, runner, paths.SLURM_BIN, node, paths.PROC),
+            read_attempts=lambda: running_jobs.attempts(
+                query_slurm, runner, paths.SLURM_BIN, node, paths.PROC
+            ),
             stop_directory=requests,
             clock=clock,
             log=log.bind(node=node),
         )
         registrar = Registrar(node, requests, runner, log.bind(node=node))
-        people = users.Follower(paths.users_file(settings.shared.path), runner)
+        user_list = users.UserListFollower(paths.users_file(settings.shared.path), runner)
         log.info("watching", node=node)
-        agent_requests.forget_requests(requests, clock.now() - OLD_REQUEST)
-        watch(agent, registrar, people, clock, log)
+        agent_requests.remove_old_requests(requests, clock.now() - OLD_REQUEST)
+        watch(agent, registrar, user_list, clock, log)
 
-    raise SystemExit(program.guarded(log, work))
+    raise SystemExit(program.run_to_exit_code(log, work))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from slurmplugins.system.command import SystemRunner
 
 
 def main() -> None:
-    log = program.logger("node-boot")
+    log = program.open_log("node-boot")
     runner = SystemRunner()
 
     def work() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         metadata = Imds(HttpTransport(), clock)
         Boot(settings, metadata, secrets.get, runner, clock, log, Path("/")).run()
 
-    status = program.guarded(log, work)
+    status = program.run_to_exit_code(log, work)
     if status and "--stay" not in sys.argv[1:]:
         runner.run(["/usr/bin/systemctl", "poweroff"], timeout=30)
     raise SystemExit(status)

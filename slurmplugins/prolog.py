@@ -20,7 +20,7 @@ import sys
 
 from slurmplugins.config import burst, paths
 from slurmplugins.errors import EngineError
-from slurmplugins.head.job_start import cloud_nodes, period, take_place, wait
+from slurmplugins.head.job_start import acquire_slot, cloud_nodes, poll_period, wait_for_nodes
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
@@ -31,10 +31,12 @@ def main() -> None:
     try:
         settings = burst.load(paths.BURST)
         nodes = cloud_nodes(os.environ.get("SLURM_JOB_NODELIST", ""), settings)
-        place = take_place(paths.STATE / "prolog") if nodes else None
-        if place is not None:
+        slot = acquire_slot(paths.STATE / "prolog") if nodes else None
+        if slot is not None:
             slurm = ScontrolSlurm(SystemRunner(), settings.slurm_bin)
-            wait(slurm, SystemClock(), nodes, period(place, len(nodes)), settings.resume_timeout)
+            wait_for_nodes(
+                slurm, SystemClock(), nodes, poll_period(slot, len(nodes)), settings.resume_timeout
+            )
     except (EngineError, OSError) as error:
         sys.stderr.write(f"slurm-prolog: {error}\n")
     sys.exit(0)

@@ -15,38 +15,40 @@ from typing import Any
 from slurmplugins.head.assemble import assemble
 from slurmplugins.model.actions import Drain, MarkDown, RequestStop, Terminate
 from slurmplugins.reconciler import rules, snapshot
-from slurmplugins.reconciler.pass_state import Memory
+from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import read_snapshot, run_pass
 from slurmplugins.system import files, program
 
 
 def main() -> None:
-    log = program.logger("reconcile")
-    dry = "--plan" in sys.argv[1:]
+    log = program.open_log("reconcile")
+    plan_only = "--plan" in sys.argv[1:]
 
     def work() -> None:
         # The process ends after one pass: garbage collection takes a third of it, and finds none.
         gc.disable()
         engine = assemble(log)
-        if dry:
-            plan = rules.plan(read_snapshot(engine, Memory.load(engine.state)))
+        if plan_only:
+            plan = rules.plan(read_snapshot(engine, PassState.load(engine.state)))
             sys.stdout.write(json.dumps(printable(plan), indent=2) + "\n")
             return
-        with contextlib.ExitStack() as held:
-            free = True
+        with contextlib.ExitStack() as stack:
+            lock_is_free = True
             with contextlib.suppress(OSError):  # an unwritable lock is held by no other pass either
-                free = held.enter_context(files.locked(engine.state / "reconcile.lock", wait=False))
-            if free:
+                lock_is_free = stack.enter_context(
+                    files.locked(engine.state / "reconcile.lock", wait=False)
+                )
+            if lock_is_free:
                 run_pass(engine)
 
-    sys.exit(program.guarded(log, work))
+    sys.exit(program.run_to_exit_code(log, work))
 
 
 def printable(plan: snapshot.Plan) -> dict[str, Any]:
     """Return the plan as values for JSON."""
     return {
-        "note": plan.note,
-        "remarks": list(plan.remarks),
+        "note": plan.blocked_by,
+        "remarks": list(plan.warnings),
         "actions": [
             {
                 "action": type(item).__name__,

@@ -19,8 +19,8 @@ def main() -> None:
     content = _resume_file(os.environ.get("SLURM_RESUME_FILE"))
     from slurmplugins.system import daemonize
 
-    if not daemonize.in_background():
-        daemonize.leave(0)
+    if not daemonize.fork_to_background():
+        daemonize.exit_without_cleanup(0)
     import gc
 
     gc.disable()  # nothing loaded or read before the first call becomes garbage
@@ -30,32 +30,36 @@ def main() -> None:
     from slurmplugins.slurm import resume_file
     from slurmplugins.system import program
 
-    log = program.logger("resume")
+    log = program.open_log("resume")
 
     def work() -> None:
-        odd: list[str] = []
-        asks = resume_file.asks(content, hostlist, odd)
-        log.info("called", nodes=hostlist, jobs=[ask.job for ask in asks if ask.job is not None])
-        if odd:
-            log.warning("not our nodes", parts=odd, most=MAX_EXPANSION)
+        invalid_names: list[str] = []
+        job_requests = resume_file.job_requests(content, hostlist, invalid_names)
+        log.info(
+            "called",
+            nodes=hostlist,
+            jobs=[job_request.job for job_request in job_requests if job_request.job is not None],
+        )
+        if invalid_names:
+            log.warning("not our nodes", parts=invalid_names, most=MAX_EXPANSION)
         try:
             engine = assemble(log)
         except ConfigError as error:
             from slurmplugins.config import paths
-            from slurmplugins.execution.down_nodes import refuse
+            from slurmplugins.execution.down_nodes import give_back_without_engine
             from slurmplugins.slurm.scontrol import ScontrolSlurm
             from slurmplugins.system.clock import SystemClock
             from slurmplugins.system.command import SystemRunner
 
             slurm = ScontrolSlurm(SystemRunner(), paths.SLURM_BIN)
-            refuse(slurm, SystemClock(), log, asks, error)
+            give_back_without_engine(slurm, SystemClock(), log, job_requests, error)
             raise
         from slurmplugins.power_save.resume import resume
 
         gc.enable()
-        resume(engine, asks)
+        resume(engine, job_requests)
 
-    daemonize.leave(program.guarded(log, work))
+    daemonize.exit_without_cleanup(program.run_to_exit_code(log, work))
 
 
 def _resume_file(path: str | None) -> bytes | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 
-from slurmplugins.suspend import end_machines
+from slurmplugins.suspend import terminate_instances
 
 
 def main() -> None:
-    end_machines("resume-fail", sys.argv[1] if len(sys.argv) > 1 else "", "boot-failed")
+    terminate_instances("resume-fail", sys.argv[1] if len(sys.argv) > 1 else "", "boot-failed")
 
 
 if __name__ == "__main__":

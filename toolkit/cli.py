@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-class Lazy(NamedTuple):
+class LazyCommand(NamedTuple):
     """The module of a command, and its line in `toolkit --help`."""
 
     module: str
@@ -39,27 +39,39 @@ class Lazy(NamedTuple):
 
 # Each module holds a click command named `command`.
 COMMANDS = {
-    "deploy": Lazy("toolkit.commands.deploy", "Bring the cluster to what cluster.yaml says."),
-    "plan": Lazy("toolkit.commands.plan", "Show what deploy would change."),
-    "apply": Lazy("toolkit.commands.apply", "Push settings to the running head node."),
-    "status": Lazy("toolkit.commands.status", "Say whether the cluster is healthy."),
-    "why": Lazy("toolkit.commands.why", "Say why a job waits or failed, or what a node is at."),
-    "nodes": Lazy("toolkit.commands.nodes", "List nodes and the machines behind them."),
-    "jobs": Lazy("toolkit.commands.jobs", "List jobs and the machines they have."),
-    "reconcile": Lazy("toolkit.commands.reconcile", "Show what the head would do next."),
-    "destroy": Lazy("toolkit.commands.destroy", "Delete the cluster and everything in it."),
-    "login": Lazy("toolkit.commands.login", "Open a shell on the head node."),
-    "run": Lazy("toolkit.commands.run", "Run one command on the head node."),
-    "image": Lazy("toolkit.commands.image", "Build and list machine images."),
-    "config": Lazy("toolkit.commands.config", "Write, check and explain cluster.yaml."),
-    "lint": Lazy("toolkit.commands.lint", "Report what in a batch script will lose work."),
-    "submit": Lazy("toolkit.commands.submit", "Check a batch script, then sbatch it."),
-    "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
-    "data": Lazy("toolkit.commands.data", "Add, check, cache and collect datasets."),
-    "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
-    "runs": Lazy("toolkit.commands.runs", "List, show, compare and replay training runs."),
-    "sweep": Lazy("toolkit.commands.sweep", "Search for the best parameters with a job array."),
-    "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),
+    "deploy": LazyCommand(
+        "toolkit.commands.deploy", "Bring the cluster to what cluster.yaml says."
+    ),
+    "plan": LazyCommand("toolkit.commands.plan", "Show what deploy would change."),
+    "apply": LazyCommand("toolkit.commands.apply", "Push settings to the running head node."),
+    "status": LazyCommand("toolkit.commands.status", "Say whether the cluster is healthy."),
+    "why": LazyCommand(
+        "toolkit.commands.why", "Say why a job waits or failed, or what a node is at."
+    ),
+    "nodes": LazyCommand("toolkit.commands.nodes", "List nodes and the machines behind them."),
+    "jobs": LazyCommand("toolkit.commands.jobs", "List jobs and the machines they have."),
+    "reconcile": LazyCommand("toolkit.commands.reconcile", "Show what the head would do next."),
+    "destroy": LazyCommand("toolkit.commands.destroy", "Delete the cluster and everything in it."),
+    "login": LazyCommand("toolkit.commands.login", "Open a shell on the head node."),
+    "run": LazyCommand("toolkit.commands.run", "Run one command on the head node."),
+    "image": LazyCommand("toolkit.commands.image", "Build and list machine images."),
+    "config": LazyCommand("toolkit.commands.config", "Write, check and explain cluster.yaml."),
+    "lint": LazyCommand("toolkit.commands.lint", "Report what in a batch script will lose work."),
+    "submit": LazyCommand("toolkit.commands.submit", "Check a batch script, then sbatch it."),
+    "accounts": LazyCommand(
+        "toolkit.commands.accounts", "Plan and apply Slurm accounts and users."
+    ),
+    "data": LazyCommand("toolkit.commands.data", "Add, check, cache and collect datasets."),
+    "report": LazyCommand(
+        "toolkit.commands.report", "Print what the cluster cost, and who used it."
+    ),
+    "runs": LazyCommand("toolkit.commands.runs", "List, show, compare and replay training runs."),
+    "sweep": LazyCommand(
+        "toolkit.commands.sweep", "Search for the best parameters with a job array."
+    ),
+    "local": LazyCommand(
+        "toolkit.commands.local", "Run an AWS endpoint with machines on this computer."
+    ),
 }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 # A log without news for longer than this looks hung.
-SIGN_OF_LIFE_SECONDS = 30.0
+PROGRESS_SECONDS = 30.0
 
 
 class Phase(Protocol):
@@ -43,36 +43,36 @@ class Reporter(Protocol):
         """Print a line between phases."""
 
 
-class _Clocked:
+class _TimedPhase:
     def __init__(self, title: str, clock: Callable[[], float]) -> None:
         self.title = title
         self.outcome = ""
         self._clock = clock
-        self._began = clock()
+        self._started_at = clock()
 
     @property
     def seconds(self) -> float:
-        return self._clock() - self._began
+        return self._clock() - self._started_at
 
     def result(self, text: str) -> None:
         self.outcome = text
 
-    def ending(self, mark: str) -> str:
+    def last_line(self, mark: str) -> str:
         outcome = f": {self.outcome}" if self.outcome else ""
         return f"{mark} {self.title}{outcome} ({self.seconds:.0f} s)"
 
 
-class _PlainPhase(_Clocked):
+class _PlainPhase(_TimedPhase):
     def __init__(
         self, title: str, clock: Callable[[], float], write: Callable[[str], None]
     ) -> None:
         super().__init__(title, clock)
         self._write = write
-        self._last = clock()
+        self._last_written = clock()
 
     def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
-        if self._clock() - self._last >= SIGN_OF_LIFE_SECONDS:
-            self._last = self._clock()
+        if self._clock() - self._last_written >= PROGRESS_SECONDS:
+            self._last_written = self._clock()
             self._write(f"     {self.title}: {_progress(detail, done, total)}")
 
 
@@ -95,12 +95,12 @@ class PlainReporter:
         try:
             yield phase
         except BaseException:
-            self.line(phase.ending("FAIL"))
+            self.line(phase.last_line("FAIL"))
             raise
-        self.line(phase.ending("ok  "))
+        self.line(phase.last_line("ok  "))
 
 
-class _LivePhase(_Clocked):
+class _LivePhase(_TimedPhase):
     def __init__(self, title: str, clock: Callable[[], float], show: Callable[[str], None]) -> None:
         super().__init__(title, clock)
         self._show = show
@@ -131,9 +131,9 @@ class LiveReporter:
             try:
                 yield phase
             except BaseException:
-                self._console.print(Text(phase.ending("✗"), style="red"))
+                self._console.print(Text(phase.last_line("✗"), style="red"))
                 raise
-            self._console.print(Text(phase.ending("✓"), style="green"))
+            self._console.print(Text(phase.last_line("✓"), style="green"))
 
 
 def reporter() -> Reporter:
@@ -166,7 +166,7 @@ def _jsonable(value: object) -> Any:
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return columns of text, each as wide as necessary, without trailing blanks."""
     texts = [list(headers), *([_cell(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[at]) for row in texts) for at in range(len(headers))]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(headers))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in texts

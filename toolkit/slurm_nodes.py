@@ -39,11 +39,11 @@ class NodeInfo:
     @property
     def base_state(self) -> str:
         """Return the state's word that isn't a flag: idle, allocated, mixed, …"""
-        known = ("DOWN", "ALLOCATED", "MIXED", "IDLE", "FUTURE", "ERROR")
-        return next((state for state in known if state in self.states), "UNKNOWN").lower()
+        base_states = ("DOWN", "ALLOCATED", "MIXED", "IDLE", "FUTURE", "ERROR")
+        return next((state for state in base_states if state in self.states), "UNKNOWN").lower()
 
 
-def nodes(runner: Runner) -> tuple[NodeInfo, ...]:
+def read_nodes(runner: Runner) -> tuple[NodeInfo, ...]:
     """Read every node of slurm.conf.
 
     Raises SlurmAnswerError for an answer without them.
@@ -55,7 +55,7 @@ def nodes(runner: Runner) -> tuple[NodeInfo, ...]:
         raise SlurmAnswerError("scontrol show nodes --json: no list of nodes") from error
     if not isinstance(items, list):
         raise SlurmAnswerError("scontrol show nodes --json: nodes is not a list")
-    return tuple(node(item) for item in items)
+    return tuple(parse_node(item) for item in items)
 
 
 def number(value: object) -> int | None:
@@ -85,7 +85,7 @@ def gpus(gres: str) -> int:
     return sum(int(count) for count in _GPU_GRES.findall(re.sub(r"\([^)]*\)", "", gres)))
 
 
-def node(item: Mapping[str, Any]) -> NodeInfo:
+def parse_node(item: Mapping[str, Any]) -> NodeInfo:
     """Parse one entry of `nodes`."""
     return NodeInfo(
         name=str(item.get("name", "")),

@@ -25,21 +25,21 @@ CALL_SECONDS: Final = 45.0
 The rest of an answer takes a second.
 """
 
-_LOOK_EVERY: Final = 1.0
+_CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at the clock."""
 
-_OF_CREDENTIALS: Final = ("sts", "sso", "sso-oidc")
+_CREDENTIAL_SERVICES: Final = ("sts", "sso", "sso-oidc")
 """Services that botocore asks for credentials, if a profile or a web identity says so."""
 
 METADATA_SECONDS: Final = 5
 METADATA_TRIES: Final = 2
 """Limits for the metadata service, which gives the instance's credentials."""
 
-SAID: Final = 300
+MAX_MESSAGE: Final = 300
 """Characters kept of an unreadable answer's error message: botocore quotes the whole answer."""
 
 
-def within(clock: Clock, work: Callable[[], _Result]) -> _Result:
+def call_with_limit(clock: Clock, work: Callable[[], _Result]) -> _Result:
     """Do the work within CALL_SECONDS, else raise CloudUnreachable.
 
     Returns the result of `work` or raises its error. Work that takes too long goes on in a daemon
@@ -56,15 +56,15 @@ def within(clock: Clock, work: Callable[[], _Result]) -> _Result:
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
-    until = clock.monotonic() + CALL_SECONDS
+    deadline = clock.monotonic() + CALL_SECONDS
     thread.start()
     while True:
-        thread.join(_LOOK_EVERY)
+        thread.join(_CHECK_SECONDS)
         if errors:
             raise errors[0]
         if results:
             return results[0]
-        if clock.monotonic() >= until:
+        if clock.monotonic() >= deadline:
             raise error_codes.error("Unreachable", f"no whole answer within {CALL_SECONDS:.0f} s")
 
 
@@ -92,12 +92,12 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     if (credentials := session.get_credentials()) is None:
         raise NoCredentialsError
     credentials.get_frozen_credentials()  # for a role, botocore would ask STS at the first call
-    found = session.create_client(service, endpoint_url=endpoint_url, config=config)
+    service_client = session.create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
         from slurmplugins.cloud import describe_instances
 
-        describe_instances.attach(found)
-    return found
+        describe_instances.attach(service_client)
+    return service_client
 
 
 def _session(service: str) -> Any:
@@ -112,30 +112,30 @@ def _session(service: str) -> Any:
 
     class OneService(Loader):
         def list_available_services(self, type_name: str) -> list[str]:  # noqa: ARG002 - botocore's
-            return [service, *_OF_CREDENTIALS]
+            return [service, *_CREDENTIAL_SERVICES]
 
-    core = botocore.session.get_session()
-    core.register_component("data_loader", OneService())
+    session = botocore.session.get_session()
+    session.register_component("data_loader", OneService())
     # By default, botocore finds no credentials if one answer takes longer than a second.
-    core.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
-    core.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
-    return core
+    session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
+    session.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
+    return session
 
 
-def ask(clock: Clock, name: str, work: Callable[[], _Result]) -> _Result:
+def call(clock: Clock, operation: str, work: Callable[[], _Result]) -> _Result:
     """Return the result of a call, within the time limit.
 
     Raises CloudError.
     """
     try:
-        return within(clock, work)
+        return call_with_limit(clock, work)
     except Exception as error:
-        known = translate(error)
-        if isinstance(known, CloudError):
-            raise known from error
+        translated = translate(error)
+        if isinstance(translated, CloudError):
+            raise translated from error
         # The call was sent, and botocore could not read the answer.
-        text = f"{name}: an answer that can't be read: {type(error).__name__}: {error}"
-        raise error_codes.error("Unreachable", text[:SAID]) from error
+        text = f"{operation}: an answer that can't be read: {type(error).__name__}: {error}"
+        raise error_codes.error("Unreachable", text[:MAX_MESSAGE]) from error
 
 
 def translate(error: Exception) -> Exception:
@@ -154,10 +154,10 @@ def translate(error: Exception) -> Exception:
     if isinstance(error, CloudError):
         return error
     if isinstance(error, ClientError):
-        return _answered(error.response)
+        return _response_error(error.response)
     if not isinstance(error, BotoCoreError):
         return error
-    named: tuple[tuple[type[BotoCoreError], str], ...] = (
+    codes_by_class: tuple[tuple[type[BotoCoreError], str], ...] = (
         (NoCredentialsError, "MissingCredentials"),
         (PartialCredentialsError, "MissingCredentials"),
         (CredentialRetrievalError, "MissingCredentials"),
@@ -165,16 +165,18 @@ def translate(error: Exception) -> Exception:
         (HTTPClientError, "Unreachable"),
         (BotoConnectionError, "Unreachable"),
     )
-    code = next((code for kind, code in named if isinstance(error, kind)), "")
+    code = next(
+        (code for error_class, code in codes_by_class if isinstance(error, error_class)), ""
+    )
     if code:
         return error_codes.error(code, str(error))
     # botocore can't read the answer, but the call was sent: EC2 may have carried it out.
-    return CloudUnreachable(str(error)[:SAID], code=type(error).__name__)
+    return CloudUnreachable(str(error)[:MAX_MESSAGE], code=type(error).__name__)
 
 
-def _answered(response: Mapping[str, Any]) -> CloudError:
+def _response_error(response: Mapping[str, Any]) -> CloudError:
     detail = response.get("Error") or {}
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return error_codes.answer(
+    return error_codes.answer_error(
         str(detail.get("Code") or ""), status, str(detail.get("Message") or "")
     )

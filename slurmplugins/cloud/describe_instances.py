@@ -20,16 +20,21 @@ EVENT: Final = "before-parse.ec2.DescribeInstances"
 
 _OK: Final = 200
 _ROOT: Final = b"DescribeInstancesResponse"
-_NOTHING: Final = b"<%b/>" % _ROOT
+_EMPTY_ANSWER: Final = b"<%b/>" % _ROOT
 """The empty answer that botocore still parses."""
 
-_BULKY: Final = (b"networkInterfaceSet", b"blockDeviceMapping", b"metadataOptions", b"groupSet")
+_UNUSED_ELEMENTS: Final = (
+    b"networkInterfaceSet",
+    b"blockDeviceMapping",
+    b"metadataOptions",
+    b"groupSet",
+)
 """Elements that are half of the answer and never read. None contains another of its own name."""
 
-_TAGS: Final = b"tagSet"
+_TAG_SET: Final = b"tagSet"
 """Tags are a third of the answer. Instances of one launch have the same; they are parsed once."""
 
-READ: Final = frozenset(
+READ_FIELDS: Final = frozenset(
     {
         "AmiLaunchIndex",
         "InstanceId",
@@ -49,20 +54,20 @@ READ: Final = frozenset(
 
 def attach(client: Any) -> None:
     """Make this EC2 client use the fast reader. Safe to repeat."""
-    client.meta.events.register(EVENT, _instead, unique_id="toolkit-listing")
+    client.meta.events.register(EVENT, _use_fast_reader, unique_id="toolkit-listing")
 
 
-def _instead(
+def _use_fast_reader(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
     if response_dict.get("status_code") != _OK:
         return
     try:
-        found = read(response_dict["body"])
+        answer = read(response_dict["body"])
     except (ET.ParseError, ValueError, TypeError, KeyError, IndexError):
         return
-    customized_response_dict.update(found)
-    response_dict["body"] = _NOTHING
+    customized_response_dict.update(answer)
+    response_dict["body"] = _EMPTY_ANSWER
 
 
 def read(body: bytes) -> dict[str, Any]:
@@ -73,9 +78,9 @@ def read(body: bytes) -> dict[str, Any]:
     """
     if b"<![CDATA[" in body or b"<!--" in body:  # in these, a value could look like an element
         raise ValueError("not as EC2 writes it")
-    for bulky in _BULKY:
-        body = _without(body, bulky)
-    body, tag_sets = _apart(body, _TAGS)
+    for name in _UNUSED_ELEMENTS:
+        body = _remove_elements(body, name)
+    body, tag_sets = _number_contents(body, _TAG_SET)
     tags = [_tags(item) for item in tag_sets]
     # Without the namespace an element's name is its tag: no cost for each of a million.
     body = body.replace(b"<%b xmlns=" % _ROOT, b"<%b ns=" % _ROOT, 1)
@@ -91,7 +96,7 @@ def read(body: bytes) -> dict[str, Any]:
     return answer
 
 
-def _without(body: bytes, name: bytes) -> bytes:
+def _remove_elements(body: bytes, name: bytes) -> bytes:
     """Return the text without these elements.
 
     A value can't look like such an element: in a value, `<` is an entity.
@@ -100,7 +105,7 @@ def _without(body: bytes, name: bytes) -> bytes:
     return b"".join([first, *(part.partition(b"</%b>" % name)[2] for part in rest)])
 
 
-def _apart(body: bytes, name: bytes) -> tuple[bytes, list[bytes]]:
+def _number_contents(body: bytes, name: bytes) -> tuple[bytes, list[bytes]]:
     """Replace the content of these elements by numbers.
 
     Returns the text, and the contents by number. Equal contents have the same number.
@@ -116,20 +121,24 @@ def _apart(body: bytes, name: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def _reservation(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
-    found = element.find("instancesSet")
-    return {"Instances": [] if found is None else [_instance(item, tags) for item in found]}
+    instances_set = element.find("instancesSet")
+    return {
+        "Instances": []
+        if instances_set is None
+        else [_instance(item, tags) for item in instances_set]
+    }
 
 
 def _instance(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for child in element:
-        if (field := _FIELDS.get(child.tag)) is not None:
-            name, reader = field
+        if (entry := _FIELDS.get(child.tag)) is not None:
+            name, reader = entry
             if (value := reader(child)) is not None:
-                found[name] = value
-    if "Tags" in found:
-        found["Tags"] = tags[found["Tags"]]
-    return found
+                fields[name] = value
+    if "Tags" in fields:
+        fields["Tags"] = tags[fields["Tags"]]
+    return fields
 
 
 def _text(element: ET.Element) -> str | None:
@@ -161,7 +170,7 @@ def _number_of_tags(element: ET.Element) -> int | None:
     return int(element.text) if element.text else None
 
 
-def _inner(name: str, key: str) -> Callable[[ET.Element], dict[str, str]]:
+def _child_reader(name: str, key: str) -> Callable[[ET.Element], dict[str, str]]:
     """Return a reader of one child, under botocore's name for it."""
 
     def reader(element: ET.Element) -> dict[str, str]:
@@ -175,12 +184,12 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[ET.Element], Any]]]] = {
     "amiLaunchIndex": ("AmiLaunchIndex", _number),
     "instanceId": ("InstanceId", _text),
     "instanceLifecycle": ("InstanceLifecycle", _text),
-    "instanceState": ("State", _inner("name", "Name")),
+    "instanceState": ("State", _child_reader("name", "Name")),
     "instanceType": ("InstanceType", _text),
     "launchTime": ("LaunchTime", _time),
-    "placement": ("Placement", _inner("availabilityZone", "AvailabilityZone")),
+    "placement": ("Placement", _child_reader("availabilityZone", "AvailabilityZone")),
     "privateIpAddress": ("PrivateIpAddress", _text),
     "reason": ("StateTransitionReason", _text),
-    "stateReason": ("StateReason", _inner("code", "Code")),
+    "stateReason": ("StateReason", _child_reader("code", "Code")),
     "tagSet": ("Tags", _number_of_tags),
 }

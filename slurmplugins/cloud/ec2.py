@@ -7,18 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud import ec2_messages, error_codes, partial_termination, tags
-from slurmplugins.cloud.client import ask, translate
+from slurmplugins.cloud.client import call, translate
 from slurmplugins.errors import (
     CloudError,
     CloudUnreachable,
     Denied,
     InvalidRequest,
     NoCredentials,
-    NotAllEnded,
     NotFound,
+    SomeNotTerminated,
     Throttled,
 )
-from slurmplugins.model.launch import Launched
+from slurmplugins.model.launch import LaunchResult
 from slurmplugins.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 TERMINATE_BATCH: Final = 200
 """Ids in one call. EC2 takes 1,000, but refuses the whole call for one bad id."""
 
-SETTLE_TRIES: Final = 5
-SETTLE_PAUSE: Final = 0.1
+NEW_INSTANCE_TRIES: Final = 5
+NEW_INSTANCE_PAUSE: Final = 0.1
 """Seconds before the first repeat; each pause is twice the one before.
 
 An instance that CreateFleet just returned may be unknown to other EC2 calls for a second or two.
@@ -42,10 +42,10 @@ An instance that CreateFleet just returned may be unknown to other EC2 calls for
 FILTER_VALUES: Final = 200
 """Values that EC2 accepts in one filter."""
 
-MOST_PAGES: Final = 300
+MAX_PAGES: Final = 300
 """Pages of one list. A page has up to a thousand items, and may have none."""
 
-_PAGE: Final = 1000
+_PAGE_SIZE: Final = 1000
 
 
 class Ec2:
@@ -60,41 +60,45 @@ class Ec2:
         self._connecting = threading.Lock()
         self._clock = clock or SystemClock()
 
-    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
-        self._connected()  # it may have to fetch credentials
-        intend()
+    def launch(self, request: LaunchRequest, before_call: Callable[[], None]) -> LaunchResult:
+        self._ec2_client()  # it may have to fetch credentials
+        before_call()
         if request.others:
-            return self._fleet(request)
+            return self._launch_fleet(request)
         answer = self._call("run_instances", **ec2_messages.run_instances(request))
-        found = ec2_messages.instances(_there(answer, "Instances")["Instances"])
-        by_node = {item.node: item for item in found if item.node is not None}
-        machines = tuple(by_node[node] for node in request.nodes if node in by_node)
-        if len(machines) < len(found) or len(found) < request.at_least:
-            text = f"asked for {len(request.nodes)} machines, got {len(found)} that make no sense"
-            raise self._undone([item.id for item in found], "OddAnswer", text)
-        return Launched(machines)
+        instances = ec2_messages.instances(_require_key(answer, "Instances")["Instances"])
+        by_node = {item.node: item for item in instances if item.node is not None}
+        ordered_instances = tuple(by_node[node] for node in request.nodes if node in by_node)
+        if len(ordered_instances) < len(instances) or len(instances) < request.min_instances:
+            text = (
+                f"asked for {len(request.nodes)} machines, got {len(instances)} that make no sense"
+            )
+            raise self._undo_launch([item.id for item in instances], "OddAnswer", text)
+        return LaunchResult(ordered_instances)
 
-    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
+    def retag_nodes(
+        self, node_by_id: Mapping[str, NodeName], may_retag: Callable[[str], bool]
+    ) -> bool:
         return all(
-            self._tag([instance_id], {tags.NODE: node}, partial(may, instance_id))
-            for instance_id, node in names.items()
+            self._tag([instance_id], {tags.NODE: node}, partial(may_retag, instance_id))
+            for instance_id, node in node_by_id.items()
         )
 
-    def _fleet(self, request: LaunchRequest) -> Launched:
+    def _launch_fleet(self, request: LaunchRequest) -> LaunchResult:
         """Launch a fleet, then tag its instances with their nodes.
 
         One CreateTags call tags all of them.
         """
         answer = self._call("create_fleet", **ec2_messages.create_fleet(request))
         # Sorted, so that a repeat gives each the same node, in whatever order EC2 lists them.
-        groups = _there(answer, "Instances", "FleetId", "Errors").get("Instances", ())
+        groups = _require_key(answer, "Instances", "FleetId", "Errors").get("Instances", ())
         ids = sorted(item for group in groups for item in group["InstanceIds"])
         refusals = ec2_messages.refusals(request, answer.get("Errors", ()))
         if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
             text = f"asked for {len(request.nodes)}, got {len(ids)}"
-            raise self._undone(list(dict.fromkeys(ids)), "OddAnswer", text)
+            raise self._undo_launch(list(dict.fromkeys(ids)), "OddAnswer", text)
         if not ids:
-            return Launched((), refusals)
+            return LaunchResult((), refusals)
         try:
             self._tag(ids, tags.order_tags(ids))
         except (CloudUnreachable, NoCredentials) as error:
@@ -106,53 +110,57 @@ class Ec2:
             # repeat the call, and would get the terminated instances again.
             code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
             text = f"started, not named: {error.code}: {error.message}"
-            raise self._undone(ids, code, text) from error
-        known = {item.id: item for item in self._listed(ids)}
-        made = zip(request.nodes, ids, strict=False)
-        machines = (
-            known.get(item) or ec2_messages.unlisted(request, item, node) for node, item in made
+            raise self._undo_launch(ids, code, text) from error
+        described = {item.id: item for item in self._describe_launched(ids)}
+        pairs = zip(request.nodes, ids, strict=False)
+        instances = (
+            described.get(item) or ec2_messages.undescribed_instance(request, item, node)
+            for node, item in pairs
         )
-        return Launched(tuple(machines), refusals)
+        return LaunchResult(tuple(instances), refusals)
 
     def _tag(
-        self, ids: Sequence[str], values: Mapping[str, str], may: Callable[[], bool] = lambda: True
+        self,
+        ids: Sequence[str],
+        values: Mapping[str, str],
+        is_allowed: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Tag new instances, with retries, while `may()` is true.
 
         EC2 may not know them everywhere yet. Returns False when `may()` is false.
         Raises CloudError.
         """
-        for again in range(SETTLE_TRIES):
-            if not may():
+        for try_index in range(NEW_INSTANCE_TRIES):
+            if not is_allowed():
                 return False
             try:
                 self._call("create_tags", Resources=list(ids), Tags=ec2_messages.tag_pairs(values))
             except (NotFound, Throttled):
-                if again == SETTLE_TRIES - 1:
+                if try_index == NEW_INSTANCE_TRIES - 1:
                     raise
-                self._clock.sleep(SETTLE_PAUSE * 2**again)
+                self._clock.sleep(NEW_INSTANCE_PAUSE * 2**try_index)
             else:
                 break
         return True
 
-    def _listed(self, ids: Sequence[str]) -> list[Instance]:
+    def _describe_launched(self, ids: Sequence[str]) -> list[Instance]:
         """Return the instances that have a node.
 
         Their addresses are included if EC2 lists them within seconds. Raises nothing.
         """
-        found: list[Instance] = []
-        for again in range(SETTLE_TRIES):
-            if again:
-                self._clock.sleep(SETTLE_PAUSE * 2**again)
+        instances: list[Instance] = []
+        for try_index in range(NEW_INSTANCE_TRIES):
+            if try_index:
+                self._clock.sleep(NEW_INSTANCE_PAUSE * 2**try_index)
             try:
-                found = self._ours(ids)
+                instances = self._describe_ids(ids)
             except CloudError:
                 continue  # they exist and are tagged: the address is optional
-            if len(found) == len(ids) and all(item.address for item in found):
+            if len(instances) == len(ids) and all(item.address for item in instances):
                 break
-        return [item for item in found if item.node is not None]
+        return [item for item in instances if item.node is not None]
 
-    def _end(self, ids: Sequence[str]) -> bool:
+    def _try_terminate(self, ids: Sequence[str]) -> bool:
         """Terminate instances that this call just launched.
 
         No list may show them yet. Returns False if EC2 refuses: reconcile terminates them later.
@@ -164,32 +172,34 @@ class Ec2:
             return False
         return True
 
-    def _undone(self, ids: Sequence[str], code: str, text: str) -> CloudError:
+    def _undo_launch(self, ids: Sequence[str], code: str, text: str) -> CloudError:
         """Terminate instances that this call just launched; return the error to raise.
 
         If they may still run, no other instance may be launched for their nodes. The error is then
         CloudUnreachable: the call's outcome is unknown.
         """
-        if self._end(ids):
+        if self._try_terminate(ids):
             return error_codes.error(code, f"{text}; ended", started=len(ids))
         return error_codes.error("Unreachable", f"{text}; not ended", started=len(ids))
 
     def instances(self) -> tuple[Instance, ...]:
-        return tuple(self._described(f"tag:{tags.CLUSTER}", [self._cluster]))
+        return tuple(self._describe_own(f"tag:{tags.CLUSTER}", [self._cluster]))
 
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
-        over: frozenset[str] = frozenset()
-        kept: dict[str, CloudError] = {}
-        for part in _parts(ids, TERMINATE_BATCH):
-            ours = self._ours(part)
-            over |= {item.id for item in ours if item.state.over}
-            live = [item.id for item in ours if not item.state.over]
-            ended, refused = partial_termination.ended(live, self._terminate)
-            over |= ended
-            kept |= refused
-        if kept:
-            raise NotAllEnded(over, kept)
-        return over
+        terminated_ids: frozenset[str] = frozenset()
+        errors_by_id: dict[str, CloudError] = {}
+        for batch in _batches(ids, TERMINATE_BATCH):
+            own_instances = self._describe_ids(batch)
+            terminated_ids |= {item.id for item in own_instances if item.state.terminated}
+            live_ids = [item.id for item in own_instances if not item.state.terminated]
+            batch_ids, batch_errors = partial_termination.terminate_all_possible(
+                live_ids, self._terminate
+            )
+            terminated_ids |= batch_ids
+            errors_by_id |= batch_errors
+        if errors_by_id:
+            raise SomeNotTerminated(terminated_ids, errors_by_id)
+        return terminated_ids
 
     def health(self) -> tuple[InstanceHealth, ...]:
         """Return the health of instances with problems only.
@@ -206,12 +216,12 @@ class Ec2:
                 Filters=[{"Name": name, "Values": list(values)}],
             )
         ]
-        marked = self._pages(
+        spot_requests = self._pages(
             "describe_spot_instance_requests",
             "SpotInstanceRequests",
-            Filters=[{"Name": "status-code", "Values": [ec2_messages.MARKED]}],
+            Filters=[{"Name": "status-code", "Values": [ec2_messages.MARKED_FOR_TERMINATION]}],
         )
-        return ec2_messages.health(statuses, marked)
+        return ec2_messages.health(statuses, spot_requests)
 
     def console(self, instance_id: str) -> str:
         text = self._call("get_console_output", InstanceId=instance_id).get("Output")
@@ -221,50 +231,50 @@ class Ec2:
         answer = self._call("terminate_instances", InstanceIds=list(ids))
         return frozenset(
             item["InstanceId"]
-            for item in _there(answer, "TerminatingInstances")["TerminatingInstances"]
+            for item in _require_key(answer, "TerminatingInstances")["TerminatingInstances"]
             if item["CurrentState"]["Name"] in {"shutting-down", "terminated"}
         )
 
-    def _ours(self, ids: Sequence[str]) -> list[Instance]:
+    def _describe_ids(self, ids: Sequence[str]) -> list[Instance]:
         """Return the instances with these ids that carry our tag.
 
         The call uses a filter, since EC2 refuses all InstanceIds if it does not know one.
         """
-        parts = _parts(ids, FILTER_VALUES)
-        return [item for part in parts for item in self._described("instance-id", part)]
+        batches = _batches(ids, FILTER_VALUES)
+        return [item for batch in batches for item in self._describe_own("instance-id", batch)]
 
-    def _described(self, name: str, values: Sequence[str]) -> list[Instance]:
+    def _describe_own(self, name: str, values: Sequence[str]) -> list[Instance]:
         """Return our instances that match the filter, each once.
 
         The tag of each item is checked, since EC2 has ignored filters. An instance may move from
         one page to another while the pages are read.
         """
-        mine = {"Key": tags.CLUSTER, "Value": self._cluster}
+        cluster_tag = {"Key": tags.CLUSTER, "Value": self._cluster}
         filters = [{"Name": name, "Values": list(values)}]
         pages = self._pages("describe_instances", "Reservations", Filters=filters)
         items = (item for page in pages for item in page.get("Instances", ()))
-        return ec2_messages.instances(item for item in items if mine in item.get("Tags", []))
+        return ec2_messages.instances(item for item in items if cluster_tag in item.get("Tags", []))
 
     def _pages(self, operation: str, key: str, **arguments: Any) -> Iterable[dict[str, Any]]:
-        seen = {""}
-        more: dict[str, str] = {}
-        while len(seen) <= MOST_PAGES:
-            page = self._call(operation, MaxResults=_PAGE, **arguments, **more)
-            yield from _there(page, key)[key]
+        seen_tokens = {""}
+        next_page: dict[str, str] = {}
+        while len(seen_tokens) <= MAX_PAGES:
+            page = self._call(operation, MaxResults=_PAGE_SIZE, **arguments, **next_page)
+            yield from _require_key(page, key)[key]
             token = page.get("NextToken") or ""
             if not token:
                 return
-            if token in seen:
+            if token in seen_tokens:
                 break
-            seen.add(token)
-            more = {"NextToken": token}
+            seen_tokens.add(token)
+            next_page = {"NextToken": token}
         raise error_codes.error("Unreachable", f"{operation}: pages without end")
 
     def _call(self, operation: str, **arguments: Any) -> Any:
-        client = self._connected()
-        return ask(self._clock, operation, partial(getattr(client, operation), **arguments))
+        client = self._ec2_client()
+        return call(self._clock, operation, partial(getattr(client, operation), **arguments))
 
-    def _connected(self) -> Any:
+    def _ec2_client(self) -> Any:
         try:
             with self._connecting:
                 if self._client is None:
@@ -274,7 +284,7 @@ class Ec2:
             raise translate(error) from error
 
 
-def _there(answer: Any, *keys: str) -> Any:
+def _require_key(answer: Any, *keys: str) -> Any:
     """Return the answer if it has one of these keys.
 
     Raises CloudUnreachable otherwise: such an answer is worth as much as no answer.
@@ -284,5 +294,5 @@ def _there(answer: Any, *keys: str) -> Any:
     return answer
 
 
-def _parts(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+def _batches(ids: Sequence[str], size: int) -> list[Sequence[str]]:
     return [ids[start : start + size] for start in range(0, len(ids), size)]

@@ -40,12 +40,12 @@ TROUBLE_FILTERS: Final = (
 )
 """Filters of DescribeInstanceStatus, one call each: in one call all of them would have to match."""
 
-MARKED: Final = "marked-for-termination"
+MARKED_FOR_TERMINATION: Final = "marked-for-termination"
 """The status of a spot request whose instance EC2 is taking back."""
 
 _STATES: Final = frozenset(InstanceState) - {InstanceState.UNCLEAR}
 
-_OVER: Final = ("[Completed]", "[Canceled]")
+_PAST_EVENT: Final = ("[Completed]", "[Canceled]")
 """EC2 begins the description of a past event like this, and lists it for another week."""
 
 _ENDED_AT: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
@@ -57,11 +57,12 @@ def run_instances(request: LaunchRequest) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "LaunchTemplate": _template(request),
         "InstanceType": offering.type,
-        "MinCount": request.at_least,
+        "MinCount": request.min_instances,
         "MaxCount": len(request.nodes),
         "ClientToken": client_token(request.attempt),
         "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tag_list(request)} for kind in _tagged(request)
+            {"ResourceType": kind, "Tags": tag_list(request)}
+            for kind in _created_resources(request)
         ],
     }
     if request.subnet:
@@ -85,11 +86,11 @@ def create_fleet(request: LaunchRequest) -> dict[str, Any]:
     """
     count = len(request.nodes)
     spot = request.offering.lifecycle is Lifecycle.SPOT
-    place = {"SubnetId": request.subnet} if request.subnet else {}
+    subnet = {"SubnetId": request.subnet} if request.subnet else {}
     options: dict[str, Any] = {
         # EC2 accepts a minimum only for one zone or one type. A request is in one zone.
         "SingleAvailabilityZone": True,
-        "MinTargetCapacity": request.at_least,
+        "MinTargetCapacity": request.min_instances,
         "AllocationStrategy": "price-capacity-optimized" if spot else "prioritized",
     }
     if spot:
@@ -101,7 +102,7 @@ def create_fleet(request: LaunchRequest) -> dict[str, Any]:
             {
                 "LaunchTemplateSpecification": _template(request),
                 "Overrides": [
-                    {"InstanceType": item.type, **place, **({} if spot else {"Priority": rank})}
+                    {"InstanceType": item.type, **subnet, **({} if spot else {"Priority": rank})}
                     for rank, item in enumerate(request.offerings)
                 ],
             }
@@ -123,17 +124,17 @@ def _template(request: LaunchRequest) -> dict[str, str]:
     return {"LaunchTemplateName": request.launch_template, "Version": "$Latest"}
 
 
-def _tagged(request: LaunchRequest) -> tuple[str, ...]:
+def _created_resources(request: LaunchRequest) -> tuple[str, ...]:
     """Return all kinds of resources that a launch creates.
 
     The head's role may only create resources with the cluster's tag.
     """
-    made = ("instance", "volume", "network-interface")
+    resources = ("instance", "volume", "network-interface")
     spot = request.offering.lifecycle is Lifecycle.SPOT
-    return (*made, "spot-instances-request") if spot else made
+    return (*resources, "spot-instances-request") if spot else resources
 
 
-def client_token(attempt: str) -> str:
+def client_token(launch_id: str) -> str:
     """Return EC2's idempotency token, at most 64 characters.
 
     It is made from the attempt, never from the node's name. EC2 remembers a token for a day after
@@ -142,7 +143,7 @@ def client_token(attempt: str) -> str:
     """
     import hashlib
 
-    return hashlib.sha256(attempt.encode()).hexdigest()
+    return hashlib.sha256(launch_id.encode()).hexdigest()
 
 
 def tag_list(request: LaunchRequest) -> list[dict[str, str]]:
@@ -153,7 +154,7 @@ def tag_list(request: LaunchRequest) -> list[dict[str, str]]:
         tags.POOL: request.pool,
         tags.PARTITION: request.partition,
         **tags.node_tags(request.nodes),
-        tags.ATTEMPT: request.attempt,
+        tags.LAUNCH_ID: request.attempt,
         **tags.price_tags(request.offerings),
     }
     if request.others:
@@ -169,16 +170,16 @@ def tag_pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
 def refusals(request: LaunchRequest, errors: Iterable[Mapping[str, Any]]) -> tuple[Refusal, ...]:
     """Return a fleet's `Errors`, each with its offering."""
     by_type = {item.type: item for item in request.offerings}
-    found = []
+    results = []
     for item in errors:
         override = item.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         offering = by_type.get(override.get("InstanceType", ""), request.offering)
         error = error_codes.error(item.get("ErrorCode", ""), item.get("ErrorMessage", ""))
-        found.append(Refusal(offering, error))
-    return tuple(found)
+        results.append(Refusal(offering, error))
+    return tuple(results)
 
 
-def unlisted(request: LaunchRequest, instance_id: str, node: NodeName) -> Instance:
+def undescribed_instance(request: LaunchRequest, instance_id: str, node: NodeName) -> Instance:
     """Return a fleet's instance that EC2 does not describe yet."""
     return Instance(
         id=instance_id,
@@ -202,37 +203,39 @@ def instances(items: Iterable[Mapping[str, Any]]) -> list[Instance]:
 
     Of two elements for one instance the later is newer. But a terminated instance stays terminated.
     """
-    found: dict[str, Instance] = {}
-    for item in map(instance, (one for one in items if one.get("InstanceId"))):
-        if item.id not in found or not found[item.id].state.over:
-            found[item.id] = item
-    return list(found.values())
+    instances_by_id: dict[str, Instance] = {}
+    for item in map(instance, (element for element in items if element.get("InstanceId"))):
+        if item.id not in instances_by_id or not instances_by_id[item.id].state.terminated:
+            instances_by_id[item.id] = item
+    return list(instances_by_id.values())
 
 
-def instance(described: Mapping[str, Any]) -> Instance:
+def instance(description: Mapping[str, Any]) -> Instance:
     """Read one element of DescribeInstances or RunInstances."""
-    tag = {item["Key"]: item["Value"] for item in described.get("Tags", ())}
-    said = described.get("State", {}).get("Name", "")
-    state = InstanceState(said) if said in _STATES else InstanceState.UNCLEAR
-    spot = described.get("InstanceLifecycle") == "spot"
-    kind = described.get("InstanceType", "")
+    tag_values = {item["Key"]: item["Value"] for item in description.get("Tags", ())}
+    state_name = description.get("State", {}).get("Name", "")
+    state = InstanceState(state_name) if state_name in _STATES else InstanceState.UNCLEAR
+    spot = description.get("InstanceLifecycle") == "spot"
+    instance_type = description.get("InstanceType", "")
     return Instance(
-        id=described["InstanceId"],
+        id=description["InstanceId"],
         state=state,
-        role=tag.get(tags.ROLE, ""),
-        node=tags.node_of(tag, int(described.get("AmiLaunchIndex", 0)), described["InstanceId"]),
-        pool=tag.get(tags.POOL, ""),
-        partition=tag.get(tags.PARTITION, ""),
-        attempt=tag.get(tags.ATTEMPT, ""),
-        type=kind,
-        zone=described.get("Placement", {}).get("AvailabilityZone", ""),
+        role=tag_values.get(tags.ROLE, ""),
+        node=tags.node_of(
+            tag_values, int(description.get("AmiLaunchIndex", 0)), description["InstanceId"]
+        ),
+        pool=tag_values.get(tags.POOL, ""),
+        partition=tag_values.get(tags.PARTITION, ""),
+        attempt=tag_values.get(tags.LAUNCH_ID, ""),
+        type=instance_type,
+        zone=description.get("Placement", {}).get("AvailabilityZone", ""),
         lifecycle=Lifecycle.SPOT if spot else Lifecycle.ON_DEMAND,
-        address=described.get("PrivateIpAddress", ""),
-        price=tags.price_of(tag, kind),
-        launched_at=_epoch(described.get("LaunchTime")),
-        ended_at=_ended_at(described) if state.over else None,
-        end_code=described.get("StateReason", {}).get("Code", "") if state.over else "",
-        unclear=said if state is InstanceState.UNCLEAR else "",
+        address=description.get("PrivateIpAddress", ""),
+        price=tags.price_of(tag_values, instance_type),
+        launched_at=_epoch(description.get("LaunchTime")),
+        ended_at=_ended_at(description) if state.terminated else None,
+        end_code=description.get("StateReason", {}).get("Code", "") if state.terminated else "",
+        unclear=state_name if state is InstanceState.UNCLEAR else "",
     )
 
 
@@ -240,21 +243,21 @@ def health(
     statuses: Iterable[Mapping[str, Any]], requests: Iterable[Mapping[str, Any]]
 ) -> tuple[InstanceHealth, ...]:
     """Read elements of DescribeInstanceStatus and DescribeSpotInstanceRequests."""
-    found: dict[str, InstanceHealth] = {}
+    health_by_id: dict[str, InstanceHealth] = {}
     for item in statuses:  # with several problems it is in several answers, complete in each
         events = tuple(
             ScheduledEvent(event["Code"], _epoch(event.get("NotBefore")))
             for event in item.get("Events", ())
-            if not str(event.get("Description", "")).startswith(_OVER)
+            if not str(event.get("Description", "")).startswith(_PAST_EVENT)
         )
         id_, since = item["InstanceId"], _impaired_since(item)
         if events or since is not None:
-            found[id_] = InstanceHealth(id_, since, events)
+            health_by_id[id_] = InstanceHealth(id_, since, events)
     for item in requests:
         id_ = item.get("InstanceId")
-        if id_ and item.get("Status", {}).get("Code") == MARKED:
-            found[id_] = replace(found.get(id_, InstanceHealth(id_)), notice=True)
-    return tuple(found.values())
+        if id_ and item.get("Status", {}).get("Code") == MARKED_FOR_TERMINATION:
+            health_by_id[id_] = replace(health_by_id.get(id_, InstanceHealth(id_)), notice=True)
+    return tuple(health_by_id.values())
 
 
 def _impaired_since(item: Mapping[str, Any]) -> float | None:
@@ -262,26 +265,28 @@ def _impaired_since(item: Mapping[str, Any]) -> float | None:
 
     0 means that EC2 does not tell the time.
     """
-    bad = [
+    impaired_checks = [
         check
         for key in ("InstanceStatus", "SystemStatus")
         if (check := item.get(key, {})).get("Status") == "impaired"
     ]
-    since = [
-        _epoch(detail.get("ImpairedSince")) for check in bad for detail in check.get("Details", ())
+    times = [
+        _epoch(detail.get("ImpairedSince"))
+        for check in impaired_checks
+        for detail in check.get("Details", ())
     ]
-    return min((moment for moment in since if moment), default=0.0) if bad else None
+    return min((moment for moment in times if moment), default=0.0) if impaired_checks else None
 
 
 def _epoch(moment: datetime | None) -> float:
     return 0.0 if moment is None else moment.timestamp()
 
 
-def _ended_at(described: Mapping[str, Any]) -> float | None:
+def _ended_at(description: Mapping[str, Any]) -> float | None:
     """Return the end time, which EC2 tells only inside a sentence."""
-    found = _ENDED_AT.search(described.get("StateTransitionReason") or "")
-    if found is None:
+    match = _ENDED_AT.search(description.get("StateTransitionReason") or "")
+    if match is None:
         return None
     from datetime import UTC, datetime
 
-    return datetime.fromisoformat(found.group(1)).replace(tzinfo=UTC).timestamp()
+    return datetime.fromisoformat(match.group(1)).replace(tzinfo=UTC).timestamp()

@@ -10,16 +10,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import (
-    Capacity,
+    AlreadyTerminated,
     CloudError,
     CloudUnreachable,
     Denied,
-    Ended,
     InvalidRequest,
+    NoCapacity,
     NoCredentials,
     NotFound,
     PriceTooLow,
-    Quota,
+    QuotaExceeded,
     Throttled,
     Unauthenticated,
     UnknownCloudError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
     (
-        Capacity,
+        NoCapacity,
         (
             "InsufficientCapacity",
             "InsufficientCapacityOnHost",
@@ -50,7 +50,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
     ),
     (PriceTooLow, ("SpotMaxPriceTooLow", "InvalidSpotPrice")),
     (
-        Quota,
+        QuotaExceeded,
         (
             "AddressLimitExceeded",
             "FleetCapacityLimitExceeded",
@@ -162,7 +162,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "NoSuchKey",
         ),
     ),
-    (Ended, ("IdempotentInstanceTerminated",)),
+    (AlreadyTerminated, ("IdempotentInstanceTerminated",)),
     (
         CloudUnreachable,
         (
@@ -184,10 +184,10 @@ CLASSES: Final[Mapping[str, type[CloudError]]] = MappingProxyType(
 )
 
 
-_BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
-    (re.compile(r"Unsupported\w+|\w+NotSupported|\w+\.NotSupported"), Capacity),
-    (re.compile(r"Insufficient\w*Capacity"), Capacity),
-    (re.compile(r"\w+LimitExceeded|Max\w+Exceeded"), Quota),
+_BY_PATTERN: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
+    (re.compile(r"Unsupported\w+|\w+NotSupported|\w+\.NotSupported"), NoCapacity),
+    (re.compile(r"Insufficient\w*Capacity"), NoCapacity),
+    (re.compile(r"\w+LimitExceeded|Max\w+Exceeded"), QuotaExceeded),
     (re.compile(r"\w+\.NotFound(Exception)?"), NotFound),
     (re.compile(r"Invalid[\w.]+|\w+\.Malformed"), InvalidRequest),
 )
@@ -196,22 +196,22 @@ _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
 
 def error(code: str, message: str, *, started: int = 0) -> CloudError:
     """Return the error for a code; UnknownCloudError if no class fits."""
-    return (_kind(code) or UnknownCloudError)(message, code=code, started=started)
+    return (_error_class(code) or UnknownCloudError)(message, code=code, instances_started=started)
 
 
-def answer(code: str, status: int, message: str) -> CloudError:
+def answer_error(code: str, status: int, message: str) -> CloudError:
     """Return the error for an answer to a call.
 
     An answer without one of EC2's codes is CloudUnreachable. A gateway may have written it, and
     EC2 may have carried out the call.
     """
-    kind = _kind(code) or CloudUnreachable
-    word = code if code and code != str(status) else f"HTTP {status}"
-    return kind(message, code=word)
+    error_class = _error_class(code) or CloudUnreachable
+    shown_code = code if code and code != str(status) else f"HTTP {status}"
+    return error_class(message, code=shown_code)
 
 
-def _kind(code: str) -> type[CloudError] | None:
+def _error_class(code: str) -> type[CloudError] | None:
     # Some answers put the side at fault before the code.
-    plain = code.removeprefix("Client.").removeprefix("Server.")
-    shaped = (kind for shape, kind in _BY_SHAPE if shape.fullmatch(plain))
-    return CLASSES.get(plain) or next(shaped, None)
+    bare_code = code.removeprefix("Client.").removeprefix("Server.")
+    matches = (error_class for pattern, error_class in _BY_PATTERN if pattern.fullmatch(bare_code))
+    return CLASSES.get(bare_code) or next(matches, None)

@@ -11,14 +11,14 @@ from slurmplugins.errors import CloudError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MOST_CALLS: Final = 64
+MAX_CALLS: Final = 64
 """Calls for one list. Enough to find five refused ids among 200 if EC2 names none of them."""
 
 _IDS: Final = re.compile(r"\bi-[0-9a-z]+")
 
 
-def ended(
-    ids: Sequence[str], end: Callable[[Sequence[str]], frozenset[str]]
+def terminate_all_possible(
+    ids: Sequence[str], terminate: Callable[[Sequence[str]], frozenset[str]]
 ) -> tuple[frozenset[str], dict[str, CloudError]]:
     """Terminate as many of these instances as EC2 allows.
 
@@ -28,37 +28,39 @@ def ended(
     number of calls terminates as many instances as possible.
     Raises errors that do not judge the ids themselves, such as Throttled.
     """
-    over: frozenset[str] = frozenset()
-    kept: dict[str, CloudError] = {}
+    terminated_ids: frozenset[str] = frozenset()
+    errors_by_id: dict[str, CloudError] = {}
     groups = deque([list(ids)] if ids else [])
-    for again in range(MOST_CALLS):
+    for call_index in range(MAX_CALLS):
         if not groups:
             break
         group = groups.popleft()
         try:
-            over |= end(group)
+            terminated_ids |= terminate(group)
         except CloudError as error:
-            if not error.settles:
+            if not error.resolves_launch:
                 raise
-            last_call = again == MOST_CALLS - 1
-            alone = len(group) == 1 or last_call
-            refused = group if alone else _named(error, group)
-            kept |= dict.fromkeys(refused, error)
-            groups += _parts(group, refused)
+            last_call = call_index == MAX_CALLS - 1
+            refuses_all = len(group) == 1 or last_call
+            refused_ids = group if refuses_all else _named_ids(error, group)
+            errors_by_id |= dict.fromkeys(refused_ids, error)
+            groups += _smaller_groups(group, refused_ids)
             if last_call:
-                kept |= {item: error for left in groups for item in left}
-    return over, kept
+                errors_by_id |= {
+                    item: error for remaining_group in groups for item in remaining_group
+                }
+    return terminated_ids, errors_by_id
 
 
-def _named(error: CloudError, group: Sequence[str]) -> list[str]:
+def _named_ids(error: CloudError, group: Sequence[str]) -> list[str]:
     words = set(_IDS.findall(error.message))
     return [item for item in group if item in words]
 
 
-def _parts(group: Sequence[str], refused: Sequence[str]) -> list[list[str]]:
+def _smaller_groups(group: Sequence[str], refused_ids: Sequence[str]) -> list[list[str]]:
     """Return the next lists to try in place of a refused one."""
-    rest = [item for item in group if item not in refused]
-    if refused:
-        return [rest] if rest else []
-    middle = len(rest) // 2
-    return [rest[:middle], rest[middle:]]
+    remaining_ids = [item for item in group if item not in refused_ids]
+    if refused_ids:
+        return [remaining_ids] if remaining_ids else []
+    middle = len(remaining_ids) // 2
+    return [remaining_ids[:middle], remaining_ids[middle:]]

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance, InstanceHealth
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
 
 
 class Cloud(Protocol):
     """The instances of one cluster."""
 
-    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def launch(self, request: LaunchRequest, before_call: Callable[[], None]) -> LaunchResult:
         """Launch instances for the first nodes of the request.
 
         It launches as many as EC2 has, but at least the request's minimum, or none. The result
@@ -37,7 +37,9 @@ class Cloud(Protocol):
         """
         ...
 
-    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
+    def retag_nodes(
+        self, node_by_id: Mapping[str, NodeName], may_retag: Callable[[str], bool]
+    ) -> bool:
         """Give these instances other nodes' names than they were launched with.
 
         `may` is called with each id directly before the instance is renamed, after every wait. At

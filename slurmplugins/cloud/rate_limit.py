@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from slurmplugins.cloud.port import Cloud
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance, InstanceHealth
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
     from slurmplugins.system.clock import Clock
 
 
-LAG: Final = 0.2
+LAG_SECONDS: Final = 0.2
 """Seconds that EC2's bucket may lag behind ours: it begins to fill when EC2 receives our call."""
 
-STEP: Final = 0.2
+STEP_SHARE: Final = 0.2
 """Each accepted call raises the rate by this share of the rate after the last refusal."""
 
-LOOK: Final = 0.5
+CHECK_SECONDS: Final = 0.5
 """Seconds after which a waiting call looks at the queue again: the rate may have risen."""
 
-SOON: Final = 0.001
+NO_WAIT_SECONDS: Final = 0.001
 """Seconds below which a call does not wait."""
 
 
@@ -46,54 +46,54 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class RateEstimate:
     """An estimate of the tokens per second that EC2 gives this account.
 
     It rises by equal steps while EC2 accepts calls, and falls by half when EC2 refuses one. TCP
     does the same on a shared line. At `least` it stays: the account has that rate.
     """
 
-    least: float
+    min_per_second: float
     """The rate that EC2 publishes; no account has less."""
     per_second: float
     step: float = 0.0
     """Tokens per second that each accepted call adds."""
 
     @classmethod
-    def first(cls, rate: Rate) -> Guess:
+    def initial(cls, rate: Rate) -> RateEstimate:
         """Begin with the rate that empties a bucket in four seconds.
 
         From there, seven refusals bring the rate down to 2/s.
         """
-        return cls(rate.per_second, max(rate.per_second, rate.burst / 4)).stepped()
+        return cls(rate.per_second, max(rate.per_second, rate.burst / 4)).with_step()
 
     @property
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         """Return whether the estimate is final."""
-        return self.per_second <= self.least
+        return self.per_second <= self.min_per_second
 
-    def granted(self) -> Guess:
+    def after_success(self) -> RateEstimate:
         """Return the estimate after EC2 accepted a call at this rate."""
-        more = 0.0 if self.settled else self.step
-        return replace(self, per_second=self.per_second + more)
+        increase = 0.0 if self.is_final else self.step
+        return replace(self, per_second=self.per_second + increase)
 
-    def refused(self) -> Guess:
+    def after_refusal(self) -> RateEstimate:
         """Return the estimate after EC2 refused a call at this rate."""
-        return replace(self, per_second=max(self.least, self.per_second / 2)).stepped()
+        return replace(self, per_second=max(self.min_per_second, self.per_second / 2)).with_step()
 
-    def stepped(self) -> Guess:
+    def with_step(self) -> RateEstimate:
         """Return the estimate with its step set by the present rate."""
-        return replace(self, step=self.per_second * STEP)
+        return replace(self, step=self.per_second * STEP_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """A place in the queue for tokens."""
 
-    until: float
+    last_token: float
     """The number of its last token, counted since the bucket was made."""
     tokens: float
-    short: bool
+    had_to_wait: bool
     """Its last token did not exist yet when the call joined the queue."""
 
 
@@ -103,72 +103,82 @@ class Bucket:
     With `learns`, the account may have more than this rate, and EC2's answers tell how much.
     """
 
-    def __init__(self, rate: Rate, clock: Clock, *, learns: bool = False) -> None:
+    def __init__(self, rate: Rate, clock: Clock, *, adaptive: bool = False) -> None:
         self._burst = rate.burst
-        self._guess = Guess.first(rate) if learns else Guess(rate.per_second, rate.per_second)
+        self._estimate = (
+            RateEstimate.initial(rate)
+            if adaptive
+            else RateEstimate(rate.per_second, rate.per_second)
+        )
         self._clock = clock
-        self._came = rate.burst
-        self._taken = 0.0
-        self._at = clock.monotonic()
-        self._closed_until = self._at
-        self._setbacks = 0
+        self._tokens_made = rate.burst
+        self._tokens_promised = 0.0
+        self._filled_at = clock.monotonic()
+        self._closed_until = self._filled_at
+        self._refusals = 0
         self._lock = threading.Lock()
 
     @property
     def per_second(self) -> float:
-        return self._guess.per_second
+        return self._estimate.per_second
 
-    def enter(self, wanted: float) -> Place:
+    def join_queue(self, amount: float) -> QueuePlace:
         """Take a place at the end of the queue."""
         with self._lock:
             now = self._fill()
-            tokens = min(wanted, self._burst)
-            if self._taken + self._burst <= self._came:
-                self._at = now + LAG
-            self._taken += tokens
-            return Place(self._taken, tokens, short=self._taken > self._came)
+            tokens = min(amount, self._burst)
+            if self._tokens_promised + self._burst <= self._tokens_made:
+                self._filled_at = now + LAG_SECONDS
+            self._tokens_promised += tokens
+            return QueuePlace(
+                self._tokens_promised, tokens, had_to_wait=self._tokens_promised > self._tokens_made
+            )
 
-    def wait(self, place: Place) -> float:
+    def wait(self, place: QueuePlace) -> float:
         """Return the seconds until the place's tokens exist, at the present rate."""
         with self._lock:
             now = self._fill()
             wait = max(0.0, self._closed_until - now)
-            if place.until > self._came:
-                missing = (place.until - self._came) / self._guess.per_second
-                wait = max(wait, missing + max(0.0, self._at - now))
+            if place.last_token > self._tokens_made:
+                refill_seconds = (place.last_token - self._tokens_made) / self._estimate.per_second
+                wait = max(wait, refill_seconds + max(0.0, self._filled_at - now))
             return wait
 
-    def granted(self, place: Place) -> None:
+    def record_success(self, place: QueuePlace) -> None:
         """Record that EC2 accepted the call."""
         with self._lock:
             self._fill()
-            self._setbacks = 0
-            if place.short:
-                self._guess = self._guess.granted()
+            self._refusals = 0
+            if place.had_to_wait:
+                self._estimate = self._estimate.after_success()
 
-    def refused(self, place: Place) -> None:
+    def record_refusal(self, place: QueuePlace) -> None:
         """Record that EC2 refused the call.
 
         Its tokens go to the next call in the queue, which waits a moment.
         """
         with self._lock:
             now = self._fill()
-            self._came = min(self._came + place.tokens, self._taken + self._burst)
-            pause = LAG * 2**self._setbacks
-            if self._guess.settled:
-                self._setbacks += 1
+            self._tokens_made = min(
+                self._tokens_made + place.tokens, self._tokens_promised + self._burst
+            )
+            pause = LAG_SECONDS * 2**self._refusals
+            if self._estimate.is_final:
+                self._refusals += 1
             else:
-                pause = place.tokens / self._guess.per_second
+                pause = place.tokens / self._estimate.per_second
             if now >= self._closed_until:  # several refusals at once count as one
-                self._guess = self._guess.refused()
-                self._at = self._closed_until = now + pause
+                self._estimate = self._estimate.after_refusal()
+                self._filled_at = self._closed_until = now + pause
 
     def _fill(self) -> float:
         now = self._clock.monotonic()
-        if now > self._at:
-            more = (now - self._at) * self._guess.per_second
-            self._came = min(self._came + more, self._taken + self._burst)
-            self._at = now
+        if now > self._filled_at:
+            new_tokens = (now - self._filled_at) * self._estimate.per_second
+            self._tokens_made = min(
+                self._tokens_made + new_tokens, self._tokens_promised + self._burst
+            )
+            self._filled_at = now
         return now
 
 
@@ -197,55 +207,57 @@ class RateLimitedCloud:
         self._patience = patience
         self._run = Bucket(RUN_INSTANCES, clock)
         self._fleet = Bucket(CREATE_FLEET, clock)
-        self._instances = Bucket(instances or INSTANCES, clock, learns=instances is None)
+        self._instances = Bucket(instances or INSTANCES, clock, adaptive=instances is None)
         self._describe = Bucket(DESCRIBE_INSTANCES, clock)
         self._terminate = Bucket(TERMINATE_INSTANCES, clock)
         self._tags = Bucket(CREATE_TAGS, clock)
         self._status = Bucket(OTHER_READS, clock)
 
-    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def launch(self, request: LaunchRequest, before_call: Callable[[], None]) -> LaunchResult:
         if request.others:
-            self._pace((self._fleet, 1), (self._describe, 1), (self._tags, 1))
-            return self._cloud.launch(request, intend)
-        _, place = self._pace((self._run, 1), (self._instances, len(request.nodes)))
+            self._wait_for_tokens((self._fleet, 1), (self._describe, 1), (self._tags, 1))
+            return self._cloud.launch(request, before_call)
+        _, place = self._wait_for_tokens((self._run, 1), (self._instances, len(request.nodes)))
         try:
-            launched = self._cloud.launch(request, intend)
+            launched = self._cloud.launch(request, before_call)
         except Throttled:  # by any of EC2's buckets: EC2 took no tokens for instances
-            self._instances.refused(place)
+            self._instances.record_refusal(place)
             raise
-        self._instances.granted(place)
+        self._instances.record_success(place)
         return launched
 
-    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
-        self._pace((self._tags, len(names)))
-        return self._cloud.give(names, may)
+    def retag_nodes(
+        self, node_by_id: Mapping[str, NodeName], may_retag: Callable[[str], bool]
+    ) -> bool:
+        self._wait_for_tokens((self._tags, len(node_by_id)))
+        return self._cloud.retag_nodes(node_by_id, may_retag)
 
     def instances(self) -> tuple[Instance, ...]:
-        self._pace((self._describe, 1))
+        self._wait_for_tokens((self._describe, 1))
         return self._cloud.instances()
 
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
-        self._pace((self._describe, 1), (self._terminate, 1))
+        self._wait_for_tokens((self._describe, 1), (self._terminate, 1))
         return self._cloud.terminate(ids)
 
     def health(self) -> tuple[InstanceHealth, ...]:
-        self._pace((self._status, 1))
+        self._wait_for_tokens((self._status, 1))
         return self._cloud.health()
 
     def console(self, instance_id: str) -> str:
-        self._pace((self._status, 1))
+        self._wait_for_tokens((self._status, 1))
         return self._cloud.console(instance_id)
 
-    def _pace(self, *needs: tuple[Bucket, float]) -> list[Place]:
+    def _wait_for_tokens(self, *needs: tuple[Bucket, float]) -> list[QueuePlace]:
         """Wait until the tokens exist, or until our patience ends.
 
         After that the call is made anyway, and EC2 decides. Returns the places in the queues.
         """
-        line = [(bucket, bucket.enter(wanted)) for bucket, wanted in needs]
-        until = self._clock.monotonic() + self._patience
+        places = [(bucket, bucket.join_queue(amount)) for bucket, amount in needs]
+        deadline = self._clock.monotonic() + self._patience
         while True:
-            wait = max(bucket.wait(place) for bucket, place in line)
-            wait = min(wait, LOOK, until - self._clock.monotonic())
-            if wait < SOON:
-                return [place for _, place in line]
+            wait = max(bucket.wait(place) for bucket, place in places)
+            wait = min(wait, CHECK_SECONDS, deadline - self._clock.monotonic())
+            if wait < NO_WAIT_SECONDS:
+                return [place for _, place in places]
             self._clock.sleep(wait)

@@ -6,7 +6,7 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins.cloud.client import ask, translate
+from slurmplugins.cloud.client import call, translate
 from slurmplugins.errors import CloudError, NotFound
 from slurmplugins.model import json_input
 from slurmplugins.system.clock import SystemClock
@@ -37,9 +37,9 @@ class S3Store:
     def put(self, key: str, value: Mapping[str, object]) -> None:
         self._put(key, value)
 
-    def _put(self, key: str, value: Mapping[str, object], **more: str) -> None:
+    def _put(self, key: str, value: Mapping[str, object], **conditions: str) -> None:
         body = json.dumps(value, separators=(",", ":")).encode()
-        self._call("put_object", Key=key, Body=body, ContentType="application/json", **more)
+        self._call("put_object", Key=key, Body=body, ContentType="application/json", **conditions)
 
     def put_text(self, key: str, text: str) -> None:
         self._call("put_object", Key=key, Body=text.encode(), ContentType="text/plain")
@@ -67,7 +67,7 @@ class S3Store:
             body: bytes = answer["Body"].read() if operation == "get_object" else b""
             return body
 
-        return ask(self._clock, operation, work)
+        return call(self._clock, operation, work)
 
 
 class SecretStore:

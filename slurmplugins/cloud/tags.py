@@ -40,7 +40,7 @@ meaningless. It is PENDING until the fleet has answered. Continues like NODES.
 PENDING: Final = "pending"
 NODE: Final = "toolkit:node"
 """Overrides NODES if present. Set when an instance is given to another node later."""
-ATTEMPT: Final = "toolkit:attempt"
+LAUNCH_ID: Final = "toolkit:attempt"
 """The launch's id."""
 PRICE: Final = "toolkit:price"
 """USD an hour as a decimal string: the price known at launch."""
@@ -89,24 +89,24 @@ def price_tags(offerings: Sequence[Offering]) -> dict[str, str]:
     return _numbered(PRICES, _cut(text))
 
 
-def node_of(tag: Mapping[str, str], launch_index: int, instance_id: str) -> NodeName | None:
+def node_of(tag_values: Mapping[str, str], launch_index: int, instance_id: str) -> NodeName | None:
     """Return the instance's node, or None if the tags name none (yet)."""
     try:
-        if NODE in tag:
-            return parse(tag[NODE])
-        launched = _expanded(",".join(_parts(tag, NODES)))
-        if ORDER in tag:
-            launch_index = _seat("".join(_parts(tag, ORDER)), instance_id)
+        if NODE in tag_values:
+            return parse(tag_values[NODE])
+        launch_nodes = _expand_cached(",".join(_parts(tag_values, NODES)))
+        if ORDER in tag_values:
+            launch_index = _order_index("".join(_parts(tag_values, ORDER)), instance_id)
     except (BadName, ValueError):
         return None
-    return launched[launch_index] if 0 <= launch_index < len(launched) else None
+    return launch_nodes[launch_index] if 0 <= launch_index < len(launch_nodes) else None
 
 
-def price_of(tag: Mapping[str, str], instance_type: str) -> str:
+def price_of(tag_values: Mapping[str, str], instance_type: str) -> str:
     """Return USD an hour, empty if the tags do not hold it."""
-    if PRICES not in tag:
-        return tag.get(PRICE, "")
-    pairs = (item.partition("=") for item in "".join(_parts(tag, PRICES)).split(","))
+    if PRICES not in tag_values:
+        return tag_values.get(PRICE, "")
+    pairs = (item.partition("=") for item in "".join(_parts(tag_values, PRICES)).split(","))
     return next((price for name, _, price in pairs if name == instance_type), "")
 
 
@@ -124,20 +124,20 @@ def _numbered(key: str, parts: Sequence[str]) -> dict[str, str]:
     return dict(zip(part_keys(key), parts, strict=False))
 
 
-def _parts(tag: Mapping[str, str], key: str) -> list[str]:
-    found: list[str] = []
+def _parts(tag_values: Mapping[str, str], key: str) -> list[str]:
+    values: list[str] = []
     for part in part_keys(key):
-        if part not in tag:
+        if part not in tag_values:
             break
-        found.append(tag[part])
-    return found
+        values.append(tag_values[part])
+    return values
 
 
 def _cut(text: str) -> list[str]:
-    return [text[at : at + MAX_VALUE] for at in range(0, len(text), MAX_VALUE)]
+    return [text[start : start + MAX_VALUE] for start in range(0, len(text), MAX_VALUE)]
 
 
-def _seat(order: str, instance_id: str) -> int:
+def _order_index(order: str, instance_id: str) -> int:
     """Return the instance's index in the order.
 
     Raises ValueError if the order is not written yet, or does not hold this instance.
@@ -145,11 +145,11 @@ def _seat(order: str, instance_id: str) -> int:
     width = int(order[:_WIDTH_DIGITS])
     if width < 1:
         raise ValueError(order[:_WIDTH_DIGITS])
-    return _seats(order, width)[instance_id[-width:]] if instance_id else -1
+    return _order_indexes(order, width)[instance_id[-width:]] if instance_id else -1
 
 
 @functools.lru_cache(maxsize=256)
-def _expanded(hostlist: str) -> tuple[NodeName, ...]:
+def _expand_cached(hostlist: str) -> tuple[NodeName, ...]:
     """Expand a hostlist once for all instances of a launch.
 
     All of them carry the same: 500 instances would expand it 500 times.
@@ -157,12 +157,14 @@ def _expanded(hostlist: str) -> tuple[NodeName, ...]:
     return expand(hostlist)
 
 
-class _Seats(dict[str, int]):
+class _OrderIndexes(dict[str, int]):
     def __missing__(self, tail: str) -> int:
         raise ValueError(tail)
 
 
 @functools.lru_cache(maxsize=256)
-def _seats(order: str, width: int) -> _Seats:
+def _order_indexes(order: str, width: int) -> _OrderIndexes:
     tails = order[_WIDTH_DIGITS:]
-    return _Seats({tails[at : at + width]: at // width for at in range(0, len(tails), width)})
+    return _OrderIndexes(
+        {tails[start : start + width]: start // width for start in range(0, len(tails), width)}
+    )

@@ -10,7 +10,7 @@ from slurmplugins.config import paths
 from slurmplugins.errors import BadName, ConfigError
 from slurmplugins.model import json_input
 from slurmplugins.model.hostlist import expand
-from slurmplugins.model.offering import Lifecycle, Offering, Policy, Pool, Preference
+from slurmplugins.model.offering import Lifecycle, Offering, Policy, PolicyName, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +25,14 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 ORPHAN_GRACE: Final = 90
 """Seconds that an instance without a node may live: longer than a launch takes to be recorded."""
 
-UNBACKED_GRACE: Final = 30
+MISSING_INSTANCE_GRACE: Final = 30
 """Seconds that Slurm may wait for a silent node without an instance.
 
 Longer than EC2's lists lag behind launches that the journal does not know.
 """
 
 _PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,8})?", re.ASCII)
-_WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
+_SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
 _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 
 
@@ -51,7 +51,7 @@ class BurstConfig:
     suspend_timeout: float
     orphan_grace: float
     """See ORPHAN_GRACE."""
-    unbacked_grace: float
+    missing_instance_grace: float
     """See UNBACKED_GRACE."""
     pools: Mapping[str, Pool]
     pool_by_node: Mapping[NodeName, str]
@@ -59,7 +59,7 @@ class BurstConfig:
     """Launch policies by partition."""
     instance_rate: tuple[float, float] | None = None
     """Instances that this account may launch at once, and per second; None if not configured."""
-    static: frozenset[NodeName] = frozenset()
+    static_nodes: frozenset[NodeName] = frozenset()
     """Nodes that always have an instance: the first nodes of each pool, as many as it states."""
 
     def policy_of(self, partition: str) -> Policy:
@@ -93,41 +93,41 @@ def parse(data: object) -> BurstConfig:
     Raises ConfigError with every problem.
     """
     reader = _Reader()
-    top = reader.table(data, "burst.json")
-    if top.get("version") != VERSION:
-        reader.problem(f"version: expected {VERSION}, found {top.get('version')!r}")
-    cluster = reader.text(top, "cluster")
+    document = reader.table(data, "burst.json")
+    if document.get("version") != VERSION:
+        reader.add_problem(f"version: expected {VERSION}, found {document.get('version')!r}")
+    cluster = reader.text(document, "cluster")
     if cluster and not _CLUSTER.fullmatch(cluster):
-        reader.problem(f"cluster: not a cluster name: {cluster!r}")
-    slurm = reader.table(top.get("slurm", {}), "slurm")
-    grace = reader.table(top.get("grace_seconds", {}), "grace_seconds")
-    endpoint = top.get("endpoint_url")
+        reader.add_problem(f"cluster: not a cluster name: {cluster!r}")
+    slurm = reader.table(document.get("slurm", {}), "slurm")
+    grace = reader.table(document.get("grace_seconds", {}), "grace_seconds")
+    endpoint = document.get("endpoint_url")
     if endpoint is not None and not isinstance(endpoint, str):
-        reader.problem("endpoint_url: expected a URL or null")
+        reader.add_problem("endpoint_url: expected a URL or null")
         endpoint = None
     pools = {
-        name: reader.pool(reader.word(name, "pools"), value)
-        for name, value in reader.table(top.get("pools"), "pools").items()
+        name: reader.pool(reader.safe_name(name, "pools"), value)
+        for name, value in reader.table(document.get("pools"), "pools").items()
     }
-    owner = reader.owners(pools)
+    pool_by_node = reader.pool_by_node(pools)
     config = BurstConfig(
         cluster=cluster,
-        region=reader.text(top, "region"),
+        region=reader.text(document, "region"),
         endpoint_url=endpoint,
-        bucket=reader.text(top, "bucket"),
+        bucket=reader.text(document, "bucket"),
         slurm_bin=reader.text(slurm, "bin", default=paths.SLURM_BIN),
         resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
         suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
         orphan_grace=reader.seconds(grace, "orphan", ORPHAN_GRACE),
-        unbacked_grace=reader.seconds(grace, "unbacked", UNBACKED_GRACE),
+        missing_instance_grace=reader.seconds(grace, "unbacked", MISSING_INSTANCE_GRACE),
         pools=pools,
-        pool_by_node=owner,
+        pool_by_node=pool_by_node,
         policies={
             name: reader.policy(name, value)
-            for name, value in reader.table(top.get("partitions", {}), "partitions").items()
+            for name, value in reader.table(document.get("partitions", {}), "partitions").items()
         },
-        instance_rate=reader.rate(top.get("instance_rate")),
-        static=frozenset(reader.static),
+        instance_rate=reader.rate(document.get("instance_rate")),
+        static_nodes=frozenset(reader.static_nodes),
     )
     if reader.problems:
         raise ConfigError(tuple(reader.problems))
@@ -139,124 +139,131 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self.static: list[NodeName] = []
+        self.static_nodes: list[NodeName] = []
 
-    def problem(self, text: str) -> None:
+    def add_problem(self, text: str) -> None:
         self.problems.append(text)
 
-    def table(self, value: object, where: str) -> dict[str, Any]:
+    def table(self, value: object, location: str) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
-        self.problem(f"{where}: expected an object, found {type(value).__name__}")
+        self.add_problem(f"{location}: expected an object, found {type(value).__name__}")
         return {}
 
-    def text(self, table: dict[str, Any], key: str, *, default: str = "", where: str = "") -> str:
+    def text(
+        self, table: dict[str, Any], key: str, *, default: str = "", location: str = ""
+    ) -> str:
         value = table.get(key, default)
         if isinstance(value, str) and value:
             return value
-        self.problem(f"{where}{key}: expected text, found {value!r}")
+        self.add_problem(f"{location}{key}: expected text, found {value!r}")
         return default
 
     def seconds(self, table: dict[str, Any], key: str, default: float) -> float:
         value = table.get(key, default)
         if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
             return float(value)
-        self.problem(f"{key}: expected seconds, found {value!r}")
+        self.add_problem(f"{key}: expected seconds, found {value!r}")
         return default
 
     def pool(self, name: str, value: object) -> Pool:
-        where = f"pools.{name}."
+        location = f"pools.{name}."
         table = self.table(value, f"pools.{name}")
-        subnets = self.table(table.get("subnets", {}), where + "subnets")
+        subnets = self.table(table.get("subnets", {}), location + "subnets")
         offerings = table.get("offerings", [])
         if not isinstance(offerings, list) or not offerings:
-            self.problem(f"{where}offerings: expected at least one")
+            self.add_problem(f"{location}offerings: expected at least one")
             offerings = []
         pool = Pool(
             name=name,
-            nodes=self.nodes(self.text(table, "nodes", where=where), where + "nodes"),
-            partition=self.word(self.text(table, "partition", where=where), where),
-            launch_template=self.word(self.text(table, "launch_template", where=where), where),
+            nodes=self.nodes(self.text(table, "nodes", location=location), location + "nodes"),
+            partition=self.safe_name(self.text(table, "partition", location=location), location),
+            launch_template=self.safe_name(
+                self.text(table, "launch_template", location=location), location
+            ),
             subnets={
-                zone: self.word(subnet, where + "subnets") for zone, subnet in subnets.items()
+                zone: self.safe_name(subnet, location + "subnets")
+                for zone, subnet in subnets.items()
             },
             offerings=tuple(
-                self.offering(item, f"{where}offerings[{index}].")
+                self.offering(item, f"{location}offerings[{index}].")
                 for index, item in enumerate(offerings)
             ),
             one_by_one=table.get("one_by_one") is True,
             zone_templates={
-                zone: self.word(template, where + "zone_templates")
+                zone: self.safe_name(template, location + "zone_templates")
                 for zone, template in self.table(
-                    table.get("zone_templates", {}), where + "zone_templates"
+                    table.get("zone_templates", {}), location + "zone_templates"
                 ).items()
             },
-            max_spot_share=self.share(table, where),
+            max_spot_share=self.share(table, location),
         )
-        self.static += pool.nodes[: self.static_count(table, where, most=len(pool.nodes))]
+        self.static_nodes += pool.nodes[
+            : self.static_count(table, location, max_count=len(pool.nodes))
+        ]
         for offering in pool.offerings:
             if offering.zone not in pool.subnets:
-                self.problem(f"{where}subnets: no subnet in {offering.zone!r}")
+                self.add_problem(f"{location}subnets: no subnet in {offering.zone!r}")
         return pool
 
-    def static_count(self, table: dict[str, Any], where: str, *, most: int) -> int:
+    def static_count(self, table: dict[str, Any], location: str, *, max_count: int) -> int:
         value = table.get("static", 0)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= max_count:
             return value
-        self.problem(f"{where}static: expected 0 to {most} nodes, found {value!r}")
+        self.add_problem(f"{location}static: expected 0 to {max_count} nodes, found {value!r}")
         return 0
 
-    def nodes(self, hostlist: str, where: str) -> tuple[NodeName, ...]:
+    def nodes(self, hostlist: str, location: str) -> tuple[NodeName, ...]:
         try:
             return expand(hostlist)
         except BadName as error:
-            self.problem(f"{where}: {error.message}")
+            self.add_problem(f"{location}: {error.message}")
             return ()
 
-    def offering(self, value: object, where: str) -> Offering:
-        table = self.table(value, where)
-        capacity = self.text(table, "capacity", where=where)
+    def offering(self, value: object, location: str) -> Offering:
+        table = self.table(value, location)
+        capacity = self.text(table, "capacity", location=location)
         if capacity not in {item.value for item in Lifecycle}:
-            self.problem(f"{where}capacity: expected spot or on-demand, found {capacity!r}")
+            self.add_problem(f"{location}capacity: expected spot or on-demand, found {capacity!r}")
             capacity = Lifecycle.ON_DEMAND.value
         reservation = table.get("reservation", "")
         if reservation:
-            reservation = self.word(reservation, where + "reservation")
-        price = self.text(table, "price", default="0", where=where)
+            reservation = self.safe_name(reservation, location + "reservation")
+        price = self.text(table, "price", default="0", location=location)
         if not _PRICE.fullmatch(price):
-            self.problem(f"{where}price: expected USD an hour, found {price!r}")
+            self.add_problem(f"{location}price: expected USD an hour, found {price!r}")
             price = "0"
         return Offering(
-            type=self.word(self.text(table, "type", where=where), where + "type"),
+            type=self.safe_name(self.text(table, "type", location=location), location + "type"),
             lifecycle=Lifecycle(capacity),
-            zone=self.word(self.text(table, "zone", where=where), where + "zone"),
+            zone=self.safe_name(self.text(table, "zone", location=location), location + "zone"),
             price=price,
             reservation=reservation,
             block=table.get("block") is True,
         )
 
-    def word(self, value: object, where: str) -> str:
+    def safe_name(self, value: object, location: str) -> str:
         """Return text that is safe in tags, requests and log lines."""
-        if isinstance(value, str) and _WORD.fullmatch(value):
+        if isinstance(value, str) and _SAFE_NAME.fullmatch(value):
             return value
         if value != "":  # `text` has reported an empty value
-            self.problem(f"{where}: not a name: {str(value)[:80]!r}")
+            self.add_problem(f"{location}: not a name: {str(value)[:80]!r}")
         return ""
 
-    def share(self, table: dict[str, Any], where: str) -> float:
+    def share(self, table: dict[str, Any], location: str) -> float:
         value = table.get("max_spot_share", 1.0)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
             return float(value)
-        self.problem(f"{where}max_spot_share: expected 0 to 1, found {value!r}")
+        self.add_problem(f"{location}max_spot_share: expected 0 to 1, found {value!r}")
         return 1.0
 
     def policy(self, name: str, value: object) -> Policy:
         table = self.table(value, f"partitions.{name}")
-        wanted = table.get("policy", Preference.AS_LISTED.value)
-        if wanted not in {item.value for item in Preference}:
-            self.problem(f"partitions.{name}.policy: unknown: {wanted!r}")
-            wanted = Preference.AS_LISTED.value
-        return Policy(Preference(wanted), self.seconds(table, "after", 0))
+        preference = table.get("policy", PolicyName.AS_LISTED.value)
+        if preference not in {item.value for item in PolicyName}:
+            self.add_problem(f"partitions.{name}.policy: unknown: {preference!r}")
+            preference = PolicyName.AS_LISTED.value
+        return Policy(PolicyName(preference), self.seconds(table, "after", 0))
 
     def rate(self, value: object) -> tuple[float, float] | None:
         """Return the account's own launch rate: instances at once, instances per second."""
@@ -266,14 +273,16 @@ class _Reader:
         burst, refill = self.seconds(table, "burst", 0), self.seconds(table, "per_second", 0)
         if burst and refill:
             return burst, refill
-        self.problem("instance_rate: expected burst and per_second above 0")
+        self.add_problem("instance_rate: expected burst and per_second above 0")
         return None
 
-    def owners(self, pools: Mapping[str, Pool]) -> dict[NodeName, str]:
-        owner: dict[NodeName, str] = {}
+    def pool_by_node(self, pools: Mapping[str, Pool]) -> dict[NodeName, str]:
+        pool_by_node: dict[NodeName, str] = {}
         for pool in pools.values():
             for node in pool.nodes:
-                if node in owner:
-                    self.problem(f"pools.{pool.name}.nodes: {node} is in {owner[node]} too")
-                owner[node] = pool.name
-        return owner
+                if node in pool_by_node:
+                    self.add_problem(
+                        f"pools.{pool.name}.nodes: {node} is in {pool_by_node[node]} too"
+                    )
+                pool_by_node[node] = pool.name
+        return pool_by_node

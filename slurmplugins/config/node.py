@@ -15,7 +15,7 @@ from slurmplugins.model import json_input
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedFilesystem:
     """The shared filesystem: its DNS name, the name of the mount and the path."""
 
     dns: str
@@ -33,7 +33,7 @@ class NodeConfig:
     head_address: str
     head_name: str
     secret_id: str
-    shared: Shared
+    shared: SharedFilesystem
     bucket: str
 
 
@@ -70,27 +70,29 @@ def load(path: Path = paths.NODE) -> NodeConfig:
         raise ConfigError((f"{path}: can't be read: {error}",)) from error
     if not isinstance(data, dict):
         raise ConfigError((f"{path}: expected an object",))
-    flat = dict(data)
+    fields = dict(data)
     if isinstance(shared := data.get("shared"), dict):
-        flat |= {f"shared.{key}": value for key, value in shared.items()}
-    needed = (
+        fields |= {f"shared.{key}": value for key, value in shared.items()}
+    required_keys = (
         "cluster", "region", "head_address", "secret_id", "bucket",
         "shared.dns", "shared.mount_name", "shared.path",
     )  # fmt: skip
     problems = [
-        f"{path}: {key}: expected text, found {flat.get(key)!r}"
-        for key in needed
-        if not isinstance(flat.get(key), str) or not flat[key]
+        f"{path}: {key}: expected text, found {fields.get(key)!r}"
+        for key in required_keys
+        if not isinstance(fields.get(key), str) or not fields[key]
     ]
     if problems:
         raise ConfigError(tuple(problems))
     return NodeConfig(
-        cluster=flat["cluster"],
-        region=flat["region"],
-        endpoint_url=flat.get("endpoint_url") or None,
-        head_address=flat["head_address"],
-        head_name=str(flat.get("head_name") or "head"),
-        secret_id=flat["secret_id"],
-        shared=Shared(flat["shared.dns"], flat["shared.mount_name"], Path(flat["shared.path"])),
-        bucket=flat["bucket"],
+        cluster=fields["cluster"],
+        region=fields["region"],
+        endpoint_url=fields.get("endpoint_url") or None,
+        head_address=fields["head_address"],
+        head_name=str(fields.get("head_name") or "head"),
+        secret_id=fields["secret_id"],
+        shared=SharedFilesystem(
+            fields["shared.dns"], fields["shared.mount_name"], Path(fields["shared.path"])
+        ),
+        bucket=fields["bucket"],
     )

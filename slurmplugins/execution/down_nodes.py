@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from slurmplugins.errors import SlurmError, SlurmUnreachable, StateError
-from slurmplugins.execution.job_notices import Teller
+from slurmplugins.execution.job_notices import JobNotifier
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import MarkDown, PowerDown
 from slurmplugins.model.launch import Failure
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 
-def give_back(engine: Engine, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
+def give_back(
+    engine: Engine, failures: Sequence[Failure], process_id: str = ""
+) -> Sequence[Failure]:
     """Set the failures' nodes DOWN and power them down.
 
     All nodes go in one group of calls. Two kinds of nodes are skipped. The first came up meanwhile
@@ -40,97 +42,108 @@ def give_back(engine: Engine, failures: Sequence[Failure], run: str = "") -> Seq
     """
     if not failures:
         return ()
-    ended = {node for failure in failures for node in failure.ended}
+    terminated_nodes = {node for failure in failures for node in failure.terminated_nodes}
     nodes = [node for failure in failures for node in failure.nodes]
-    waiting = node_queries.read(engine.slurm, engine.clock, engine.log, nodes, ended)
-    unread = waiting is None
-    waiting = (waiting or frozenset()) - _others(engine, run)
+    waiting_nodes = node_queries.read_awaited(
+        engine.slurm, engine.clock, engine.log, nodes, terminated_nodes
+    )
+    slurm_unread = waiting_nodes is None
+    waiting_nodes = (waiting_nodes or frozenset()) - _claimed_by_others(engine, process_id)
     reasons: dict[NodeName, str] = {}
-    told: list[Failure] = []
+    applied_failures: list[Failure] = []
     for failure in failures:
-        nodes = [node for node in failure.nodes if node in waiting]
+        nodes = [node for node in failure.nodes if node in waiting_nodes]
         for node in nodes:
             reasons.setdefault(node, failure.reason)
-        told += [failure] if nodes or unread or not failure.nodes else []
-        left = decision_log.NOT_GIVEN_BACK if unread else "no longer waited for"
+        applied_failures += [failure] if nodes or slurm_unread or not failure.nodes else []
+        skip_event = decision_log.NOT_GIVEN_BACK if slurm_unread else "no longer waited for"
         engine.log.warning(
-            decision_log.GIVEN_BACK if nodes or not failure.nodes else left,
+            decision_log.GIVEN_BACK if nodes or not failure.nodes else skip_event,
             job=failure.job,
             nodes=hostlist.compress(nodes or failure.nodes),
-            slug=failure.slug,
+            slug=failure.reason_code,
             code=failure.code,
             message=failure.message,
             hold=failure.hold,
         )
-    downs = [MarkDown(node, reason) for node, reason in reasons.items()]
-    engine.executor.run([*downs, *(PowerDown(node, reason) for node, reason in reasons.items())])
-    return told
+    mark_downs = [MarkDown(node, reason) for node, reason in reasons.items()]
+    engine.executor.run(
+        [*mark_downs, *(PowerDown(node, reason) for node, reason in reasons.items())]
+    )
+    return applied_failures
 
 
 def give_back_all(
     engine: Engine,
-    asks: Sequence[JobRequest],
+    requests: Sequence[JobRequest],
     failure: Failure,
-    decided: Collection[NodeName] = frozenset(),
+    decided_nodes: Collection[NodeName] = frozenset(),
 ) -> None:
     """Give back every undecided node of the requests, and notify the jobs.
 
     The jobs learn of it now, not at ResumeTimeout.
     """
-    left = [
-        (ask, tuple(node for node in ask.wanted if node not in decided))
-        for ask in asks
-        if not all(node in decided for node in ask.wanted)
+    open_requests = [
+        (request, tuple(node for node in request.all_nodes if node not in decided_nodes))
+        for request in requests
+        if not all(node in decided_nodes for node in request.all_nodes)
     ]
-    failures = [replace(failure, job=ask.job, nodes=nodes) for ask, nodes in left]
-    tell_jobs(engine, give_back(engine, failures))
+    failures = [replace(failure, job=request.job, nodes=nodes) for request, nodes in open_requests]
+    notify_jobs(engine, give_back(engine, failures))
 
 
-def tell_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
+def notify_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
     """Comment why nodes were given back; hold hopeless jobs.
 
     A job is held if it would only fail again. The jobs are told one at a time, and that takes long.
     The first call without an answer from slurmctld ends it.
     """
-    engine.brake.held(Teller(engine.slurm, engine.log).failures(failures))
+    engine.launch_budget.record_held(
+        JobNotifier(engine.slurm, engine.log).notify_failures(failures)
+    )
 
 
-def _others(engine: Engine, run: str) -> frozenset[NodeName]:
+def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
     """Return the nodes that other runs have claimed."""
     try:
-        return engine.journal.claims(but=run).busy
+        return engine.journal.view(excluded=process_id).claimed_nodes
     except StateError as error:
-        engine.log.problem("journal", message=error.message)
+        engine.log.failure("journal", message=error.message)
         return frozenset()
 
 
-def refuse(
-    slurm: Slurm, clock: Clock, logger: Log, asks: Sequence[JobRequest], error: EngineError
+def give_back_without_engine(
+    slurm: Slurm, clock: Clock, logger: Log, requests: Sequence[JobRequest], error: EngineError
 ) -> None:
     """Give nodes back when the engine can't start; hold their jobs.
 
     `error` says why there is no engine, and becomes the nodes' reason. The jobs are held because
     the file is as wrong at their next try.
     """
-    waiting = node_queries.read(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
+    waiting_nodes = node_queries.read_awaited(
+        slurm, clock, logger, [node for request in requests for node in request.nodes]
+    )
     failures = [
-        Failure(ask.job, ask.wanted, error.slug, message=error.message, hold=True)
-        for ask in asks
-        if waiting is None or not waiting.isdisjoint(ask.wanted)
+        Failure(request.job, request.all_nodes, error.reason_code, message=error.message, hold=True)
+        for request in requests
+        if waiting_nodes is None or not waiting_nodes.isdisjoint(request.all_nodes)
     ]
     if not failures:
         return
     jobs = [item.job for item in failures if item.job is not None]
-    unread, said = decision_log.NOT_GIVEN_BACK, {"slug": error.slug, "message": error.message}
-    if waiting is None:
-        logger.problem(unread, jobs=jobs, **said)
+    event, fields = (
+        decision_log.NOT_GIVEN_BACK,
+        {"slug": error.reason_code, "message": error.message},
+    )
+    if waiting_nodes is None:
+        logger.failure(event, jobs=jobs, **fields)
         return
-    nodes = sorted(waiting)
+    nodes = sorted(waiting_nodes)
     for call in (partial(slurm.down, nodes, failures[0].reason), partial(slurm.power_down, nodes)):
         try:
             call()
-        except SlurmError as refused:
-            logger.problem(unread, jobs=jobs, **said, error=refused.message)
-            if isinstance(refused, SlurmUnreachable):
+        except SlurmError as refusal:
+            logger.failure(event, jobs=jobs, **fields, error=refusal.message)
+            if isinstance(refusal, SlurmUnreachable):
                 return
-    Teller(slurm, logger).failures(failures)
+    JobNotifier(slurm, logger).notify_failures(failures)

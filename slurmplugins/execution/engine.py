@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slurmplugins.system.workers import Crew
+from slurmplugins.system.workers import WorkerPool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from slurmplugins.execution.executor import Executor
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.state.journal import Journal
-    from slurmplugins.state.launch_budget_file import Brake
-    from slurmplugins.state.persistent_clock import Steady
-    from slurmplugins.state.unavailable_offerings import OfferingMemory
+    from slurmplugins.state.launch_budget_file import LaunchBudget
+    from slurmplugins.state.persistent_clock import PersistentClock
+    from slurmplugins.state.unavailable_offerings import UnavailableOfferings
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
 
@@ -31,27 +31,27 @@ class Engine:
     store: ObjectStore
     slurm: Slurm
     journal: Journal
-    memory: OfferingMemory
+    unavailable_offerings: UnavailableOfferings
     clock: Clock
     log: Log
     state: Path
     """The directory of the head's state files."""
     stop_requests: Path
     """The directory on the shared filesystem that node agents and jobs watch."""
-    crew: Crew = field(default_factory=Crew)
+    workers: WorkerPool = field(default_factory=WorkerPool)
     """Threads for calls that may be made at once; one thread unless `assemble` gives more."""
 
     @property
-    def brake(self) -> Brake:
-        from slurmplugins.state.launch_budget_file import Brake
+    def launch_budget(self) -> LaunchBudget:
+        from slurmplugins.state.launch_budget_file import LaunchBudget
 
-        return Brake(self.state, self.clock)
+        return LaunchBudget(self.state, self.clock)
 
     @property
-    def steady(self) -> Steady:
-        from slurmplugins.state.persistent_clock import Steady
+    def persistent_clock(self) -> PersistentClock:
+        from slurmplugins.state.persistent_clock import PersistentClock
 
-        return Steady(self.state, self.clock)
+        return PersistentClock(self.state, self.clock)
 
     @property
     def executor(self) -> Executor:
@@ -64,5 +64,5 @@ class Engine:
             clock=self.clock,
             log=self.log,
             stop_requests=self.stop_requests,
-            brake=self.brake,
+            launch_budget=self.launch_budget,
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 
-class Teller:
+class JobNotifier:
     """Comments on jobs and holds them.
 
     It stops at the first call that slurmctld does not answer, since hundreds may be left.
@@ -25,33 +25,33 @@ class Teller:
         self._slurm = slurm
         self._log = log
 
-    def failures(self, failures: Sequence[Failure]) -> frozenset[int]:
+    def notify_failures(self, failures: Sequence[Failure]) -> frozenset[int]:
         """Comment why the jobs' nodes were given back; hold hopeless jobs.
 
         A job is held if it would only fail again. Returns the jobs that Slurm holds now.
         """
-        held: set[int] = set()
-        self.all(
+        held_jobs: set[int] = set()
+        self.notify_each(
             {
-                item.job: partial(self._failed, item.job, item, held)
+                item.job: partial(self._notify_failure, item.job, item, held_jobs)
                 for item in failures
                 if item.job is not None
             }
         )
-        return frozenset(held)
+        return frozenset(held_jobs)
 
-    def all(self, errands: Mapping[int, Callable[[], None]]) -> None:
+    def notify_each(self, notices: Mapping[int, Callable[[], None]]) -> None:
         """Run one call per job; stop when slurmctld is unreachable.
 
         The calls may raise SlurmUnreachable, which is logged with the jobs that were not told.
         """
-        left = list(errands)
+        remaining_jobs = list(notices)
         try:
-            for job, errand in errands.items():
-                errand()
-                left.remove(job)
+            for job, notice in notices.items():
+                notice()
+                remaining_jobs.remove(job)
         except SlurmUnreachable as error:
-            self._log.warning("jobs not told", jobs=left, message=error.message)
+            self._log.warning("jobs not told", jobs=remaining_jobs, message=error.message)
 
     def comment(self, job: int, text: str) -> None:
         """Set the job's comment; only log a refusal. Raises SlurmUnreachable."""
@@ -60,7 +60,7 @@ class Teller:
         except SlurmRefused as error:
             self._log.warning("comment failed", job=job, message=error.message)
 
-    def _failed(self, job: int, failure: Failure, held: set[int]) -> None:
+    def _notify_failure(self, job: int, failure: Failure, held_jobs: set[int]) -> None:
         """Hold the job if asked, and comment on it.
 
         Its nodes must be down by now: only then is the job back in the queue, where it can be held.
@@ -70,7 +70,7 @@ class Teller:
         if failure.hold:
             try:
                 self._slurm.hold(job)
-                held.add(job)
+                held_jobs.add(job)
                 text = f"{failure.reason} held, release when mended: {failure.message}"
             except SlurmRefused as error:  # a job that is no batch job ended with its nodes
                 self._log.warning("hold failed", job=job, message=error.message)

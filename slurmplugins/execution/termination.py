@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import CloudError, NotAllEnded, StateError
+from slurmplugins.errors import CloudError, SomeNotTerminated, StateError
 from slurmplugins.model.actions import Outcome
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.actions import Terminate
     from slurmplugins.model.instance import EndCause
     from slurmplugins.state.journal import Journal
-    from slurmplugins.state.launch_budget_file import Brake
+    from slurmplugins.state.launch_budget_file import LaunchBudget
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
 
@@ -24,24 +24,24 @@ VERIFY_PAUSE: Final = 2.0
 """Seconds between two rounds. EC2's first answer already has the new state. Another round is for
 throttles and lost answers."""
 
-END_BATCH: Final = 200
+BATCH_SIZE: Final = 200
 """Instances in one call. EC2 takes 1,000, but a throttled call terminates none of them."""
 
-END_SECONDS: Final = 120.0
+TERMINATE_SECONDS: Final = 120.0
 """Seconds that one program goes on. The reconcile timer's pass may take 300 s in all."""
 
 
-class Ends:
+class Terminator:
     """Terminates instances and verifies that EC2 did so. Safe to repeat."""
 
     def __init__(
-        self, cloud: Cloud, journal: Journal, clock: Clock, log: Log, brake: Brake
+        self, cloud: Cloud, journal: Journal, clock: Clock, log: Log, launch_budget: LaunchBudget
     ) -> None:
         self._cloud = cloud
         self._journal = journal
         self._clock = clock
         self._log = log
-        self._brake = brake
+        self._launch_budget = launch_budget
 
     def run(self, actions: Sequence[Terminate]) -> list[Outcome]:
         """Terminate these instances, with one outcome for each.
@@ -54,26 +54,26 @@ class Ends:
             by_cause[action.cause].append(action)
         for cause, group in by_cause.items():
             try:
-                self._journal.condemn([item.instance.id for item in group], cause)
+                self._journal.mark_terminating([item.instance.id for item in group], cause)
             except StateError as error:  # the ledger will lack the cause; the money matters more
-                self._log.problem("journal", message=error.message)
+                self._log.failure("journal", message=error.message)
         for action in actions:
-            machine = action.instance
+            instance = action.instance
             self._log.info(
                 "terminate",
-                instance=machine.id,
-                node=machine.node,
+                instance=instance.id,
+                node=instance.node,
                 cause=action.cause,
                 why=action.why,
             )
-        kept, left = self._until_over([item.instance.id for item in actions])
-        said = left | kept
+        refusals, failures = self._terminate_all([item.instance.id for item in actions])
+        errors = failures | refusals
         return [
-            Outcome(item, said.get(item.instance.id, ""), refused=item.instance.id in kept)
+            Outcome(item, errors.get(item.instance.id, ""), refused=item.instance.id in refusals)
             for item in actions
         ]
 
-    def _until_over(self, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    def _terminate_all(self, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
         """Terminate batch by batch, and repeat while that helps.
 
         The rest is left to reconcile's next pass. A round that terminated an instance does not
@@ -83,32 +83,41 @@ class Ends:
         Returns two maps from instance id to reason. The first has instances that EC2 refuses to
         terminate; each was asked for once. The second has all others that are left.
         """
-        over: frozenset[str] = frozenset()
-        kept: dict[str, str] = {}
-        refusal: CloudError | None = None
-        fruitless = 0
-        deadline = self._clock.monotonic() + END_SECONDS
-        while (left := _left(ids, over, kept)) and fruitless < VERIFY_TRIES:
-            before = len(over)
-            for start in range(0, len(left), END_BATCH):
+        terminated_ids: frozenset[str] = frozenset()
+        refusals: dict[str, str] = {}
+        last_error: CloudError | None = None
+        fruitless_rounds = 0
+        deadline = self._clock.monotonic() + TERMINATE_SECONDS
+        while (
+            remaining_ids := _remaining_ids(ids, terminated_ids, refusals)
+        ) and fruitless_rounds < VERIFY_TRIES:
+            terminated_before = len(terminated_ids)
+            for start in range(0, len(remaining_ids), BATCH_SIZE):
                 try:
-                    over |= self._cloud.terminate(left[start : start + END_BATCH])
-                except NotAllEnded as error:
-                    over |= error.over
-                    kept |= {key: f"{one.code}: {one.message}" for key, one in error.kept.items()}
+                    terminated_ids |= self._cloud.terminate(
+                        remaining_ids[start : start + BATCH_SIZE]
+                    )
+                except SomeNotTerminated as error:
+                    terminated_ids |= error.terminated
+                    refusals |= {
+                        key: f"{cloud_error.code}: {cloud_error.message}"
+                        for key, cloud_error in error.refused.items()
+                    }
                 except CloudError as error:
-                    refusal = error
+                    last_error = error
                     if error.retryable:
                         break  # the other batches would get the same answer
-            fruitless += len(over) == before
+            fruitless_rounds += len(terminated_ids) == terminated_before
             if self._clock.monotonic() >= deadline:
                 break
-            if _left(ids, over, kept) and fruitless < VERIFY_TRIES:
+            if _remaining_ids(ids, terminated_ids, refusals) and fruitless_rounds < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
-        self._brake.heard(over, refusal)
-        problem = "still there" if refusal is None else f"{refusal.code}: {refusal.message}"
-        return kept, dict.fromkeys(_left(ids, over, kept), problem)
+        self._launch_budget.record_terminations(terminated_ids, last_error)
+        reason = "still there" if last_error is None else f"{last_error.code}: {last_error.message}"
+        return refusals, dict.fromkeys(_remaining_ids(ids, terminated_ids, refusals), reason)
 
 
-def _left(ids: Sequence[str], over: Collection[str], kept: Collection[str]) -> list[str]:
-    return [item for item in ids if item not in over and item not in kept]
+def _remaining_ids(
+    ids: Sequence[str], terminated_ids: Collection[str], refused_ids: Collection[str]
+) -> list[str]:
+    return [item for item in ids if item not in terminated_ids and item not in refused_ids]

@@ -9,7 +9,7 @@ from slurmplugins.config import burst, paths
 from slurmplugins.errors import ConfigError
 from slurmplugins.execution.engine import Engine
 from slurmplugins.system.clock import SystemClock
-from slurmplugins.system.workers import Crew
+from slurmplugins.system.workers import WorkerPool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def assemble(logger: Log) -> Engine:
     from slurmplugins.cloud.stores import S3Store
     from slurmplugins.slurm.scontrol import ScontrolSlurm
     from slurmplugins.state.journal import Journal
-    from slurmplugins.state.unavailable_offerings import OfferingMemory
+    from slurmplugins.state.unavailable_offerings import UnavailableOfferings
     from slurmplugins.system.command import SystemRunner
 
     clock = SystemClock()
@@ -51,12 +51,12 @@ def assemble(logger: Log) -> Engine:
         store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
         slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin, log=logger),
         journal=Journal(paths.STATE, clock),
-        memory=OfferingMemory(paths.STATE / "offerings.json", clock),
+        unavailable_offerings=UnavailableOfferings(paths.STATE / "offerings.json", clock),
         clock=clock,
         log=logger,
         state=paths.STATE,
         stop_requests=paths.stop_requests(paths.SHARED),
-        crew=Crew(WORKERS),
+        workers=WorkerPool(WORKERS),
     )
 
 
@@ -70,6 +70,8 @@ def check_cluster(cluster: str, slurm_conf: Path) -> None:
         text = slurm_conf.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return  # slurmctld may keep it elsewhere
-    named = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", text, re.IGNORECASE | re.MULTILINE)
-    if named and named[1].lower() != cluster.lower():
-        raise ConfigError((f"burst.json is of cluster {cluster}, slurm.conf of {named[1][:80]}",))
+    cluster_name = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", text, re.IGNORECASE | re.MULTILINE)
+    if cluster_name and cluster_name[1].lower() != cluster.lower():
+        raise ConfigError(
+            (f"burst.json is of cluster {cluster}, slurm.conf of {cluster_name[1][:80]}",)
+        )

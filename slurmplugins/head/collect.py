@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from slurmplugins.errors import BadName, EngineError
 from slurmplugins.head.report import (
+    BreakerReport,
     HeadReport,
     InstanceReport,
     NodeReport,
     PassReport,
-    SetbackReport,
-    StandingReport,
+    UnavailabilityReport,
 )
 from slurmplugins.model.hostlist import NodeName, compress, expand
-from slurmplugins.model.job_id import JobName
+from slurmplugins.model.job_id import JobId
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler import console_logs
 from slurmplugins.reconciler.pass_state import LastPass
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-AROUND: Final = 30.0
+ATTEMPT_MARGIN: Final = 30.0
 """Seconds between setting a node DOWN and Slurm's record of the attempt that ended with it."""
 
 
@@ -58,87 +58,100 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
     """
     unread: list[str] = []
 
-    def attempt(read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
+    def read_part(read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
         if subject.state_only:
             return ()
         try:
             return read()
         except EngineError as error:
-            unread.append(f"{error.slug}: {error.message}")
+            unread.append(f"{error.reason_code}: {error.message}")
             return ()
 
-    health = {item.id: item for item in attempt(engine.cloud.health)}
+    health = {item.id: item for item in read_part(engine.cloud.health)}
     record = circuit_breaker.load(engine.state)
-    last, now, steady = LastPass.load(engine.state), engine.clock.now(), engine.steady
-    machines = attempt(engine.cloud.instances)
+    last_pass, now, persistent_clock = (
+        LastPass.load(engine.state),
+        engine.clock.now(),
+        engine.persistent_clock,
+    )
+    instances = read_part(engine.cloud.instances)
     number = subject.job
-    known = attempt(lambda: jobs.jobs(number))
+    job_reports = read_part(lambda: jobs.jobs(number))
     attempts: tuple[AttemptReport, ...] = ()
     if number is not None:
-        attempts = attempt(lambda: jobs.attempts(JobName(number, subject.task)))
+        attempts = read_part(lambda: jobs.attempts(JobId(number, subject.task)))
     return HeadReport(
         at=now,
         cluster=engine.config.cluster,
-        nodes=attempt(lambda: _nodes(engine)),
-        machines=tuple(_machine(item, health.get(item.id)) for item in machines),
-        jobs=known,
+        nodes=read_part(lambda: _node_reports(engine)),
+        machines=tuple(_instance_report(item, health.get(item.id)) for item in instances),
+        jobs=job_reports,
         attempts=attempts,
         setbacks=tuple(
-            SetbackReport(key, item.code, steady.wall(item.until))
-            for key, item in engine.memory.setbacks().items()
+            UnavailabilityReport(key, item.code, persistent_clock.wall(item.until))
+            for key, item in engine.unavailable_offerings.entries().items()
         ),
         standings=tuple(
-            StandingReport(
+            BreakerReport(
                 pool,
                 item.failures,
                 item.since,
-                steady.wall(item.shut_until(steady.now(), engine.config.resume_timeout)),
-                tuple(f"{one.instance_id} ({one.node}): {one.why}" for one in item.last),
+                persistent_clock.wall(
+                    item.shut_until(persistent_clock.now(), engine.config.resume_timeout)
+                ),
+                tuple(
+                    f"{failure.instance_id} ({failure.node}): {failure.why}"
+                    for failure in item.last
+                ),
             )
             for pool, item in record.pools.items()
         ),
-        last_pass=PassReport(last.at, last.note, last.remarks),
-        decisions=_decided(log, subject, known, attempts),
+        last_pass=PassReport(last_pass.at, last_pass.blocked_by, last_pass.warnings),
+        decisions=_decisions(log, subject, job_reports, attempts),
         consoles=_consoles(engine, record, subject),
         unread=tuple(unread),
-        unended=launch_budget.why_shut(engine.brake.load(), steady.now()),
+        unended=launch_budget.block_reason(engine.launch_budget.load(), persistent_clock.now()),
     )
 
 
-def _decided(
-    log: Path, subject: Subject, known: Sequence[JobReport], attempts: Sequence[AttemptReport]
+def _decisions(
+    log: Path, subject: Subject, job_reports: Sequence[JobReport], attempts: Sequence[AttemptReport]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return decisions about the subject or about its attempts' nodes."""
     if subject.task is not None:
         # The log names a task by its own job id, which it gets when it starts.
-        own = [one.id for one in known if (one.array, one.task) == (subject.job, subject.task)]
-        number = next(iter([*own, *(run.job for run in reversed(attempts))]), None)
+        task_ids = [
+            job.id for job in job_reports if (job.array, job.task) == (subject.job, subject.task)
+        ]
+        number = next(iter([*task_ids, *(attempt.job for attempt in reversed(attempts))]), None)
         subject = Subject(job=number)
     if subject.job is None and not subject.node:
         return ()
-    found = decision_log.about(
-        log, lambda item: concerns(item, subject) or bool(befell(item, attempts))
+    decisions = decision_log.recent_decisions(
+        log, lambda item: concerns(item, subject) or bool(nodes_set_down(item, attempts))
     )
     return tuple(
-        {**item, "node": compress(lost)} if (lost := befell(item, attempts)) else item
-        for item in found
+        {**item, "node": compress(nodes)} if (nodes := nodes_set_down(item, attempts)) else item
+        for item in decisions
     )
 
 
 def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
     """Return whether a line of the decision log is about the subject."""
     if subject.job is not None:
-        return str(subject.job) in _words(decision.get("job")) | _words(decision.get("jobs"))
-    if subject.node in _words(decision.get("node")):
+        return str(subject.job) in _members(decision.get("job")) | _members(decision.get("jobs"))
+    if subject.node in _members(decision.get("node")):
         return True
     nodes = decision.get("nodes")
     try:
-        return subject.node in (expand(nodes) if isinstance(nodes, str) else _words(nodes))
+        return subject.node in (expand(nodes) if isinstance(nodes, str) else _members(nodes))
     except BadName:
         return False
 
 
-def befell(decision: Mapping[str, Any], attempts: Sequence[AttemptReport]) -> frozenset[NodeName]:
+def nodes_set_down(
+    decision: Mapping[str, Any], attempts: Sequence[AttemptReport]
+) -> frozenset[NodeName]:
     """Return the attempts' nodes that the decision set DOWN.
 
     Only attempts that ran on these nodes at that time count.
@@ -146,67 +159,69 @@ def befell(decision: Mapping[str, Any], attempts: Sequence[AttemptReport]) -> fr
     at = decision.get("at")
     if decision.get("action") != "MarkDown" or not isinstance(at, int | float):
         return frozenset()
-    down = frozenset(_expanded(str(decision.get("nodes") or decision.get("node") or "")))
-    none: frozenset[NodeName] = frozenset()
-    return none.union(
+    down_nodes = frozenset(_expand(str(decision.get("nodes") or decision.get("node") or "")))
+    no_nodes: frozenset[NodeName] = frozenset()
+    return no_nodes.union(
         *(
-            down.intersection(_expanded(run.nodes))
-            for run in attempts
-            if run.started_at is not None
-            and run.started_at - AROUND <= at <= (run.ended_at or math.inf) + AROUND
+            down_nodes.intersection(_expand(attempt.nodes))
+            for attempt in attempts
+            if attempt.started_at is not None
+            and attempt.started_at - ATTEMPT_MARGIN
+            <= at
+            <= (attempt.ended_at or math.inf) + ATTEMPT_MARGIN
         )
     )
 
 
-def _expanded(hostlist: str) -> tuple[NodeName, ...]:
+def _expand(hostlist: str) -> tuple[NodeName, ...]:
     try:
         return expand(hostlist) if hostlist else ()
     except BadName:
         return ()
 
 
-def _words(value: object) -> frozenset[str]:
+def _members(value: object) -> frozenset[str]:
     """Return a list's members; older logs have the list as text."""
     if isinstance(value, list | tuple):
         return frozenset(map(str, value))
     return frozenset(str(value).strip("[]()").replace("'", "").replace(",", " ").split())
 
 
-def _nodes(engine: Engine) -> tuple[NodeReport, ...]:
-    owner, static = engine.config.pool_by_node, engine.config.static
+def _node_reports(engine: Engine) -> tuple[NodeReport, ...]:
+    pool_by_node, static_nodes = engine.config.pool_by_node, engine.config.static_nodes
     return tuple(
         NodeReport(
             name=node.name,
             flags=tuple(sorted(node.flags)),
             reason=node.reason,
-            pool=owner.get(NodeName(node.name), ""),
+            pool=pool_by_node.get(NodeName(node.name), ""),
             instance_id=node.instance_id,
-            static=node.name in static,
+            static=node.name in static_nodes,
         )
         for node in engine.slurm.nodes()
         if node.name
     )
 
 
-def _machine(item: Instance, health: InstanceHealth | None) -> InstanceReport:
+def _instance_report(instance: Instance, health: InstanceHealth | None) -> InstanceReport:
     trouble: list[str] = []
     if health is not None:
         trouble += ["is being taken back"] * health.notice
         trouble += ["fails its status checks"] * (health.impaired_since is not None)
         trouble += [f"is scheduled for {event.code}" for event in health.events]
     return InstanceReport(
-        id=item.id,
-        node=item.node or "",
-        pool=item.pool,
-        role=item.role,
-        state=item.unclear or item.state.value,
-        type=item.type,
-        zone=item.zone,
-        lifecycle=item.lifecycle.value,
-        price=item.price,
-        address=item.address,
-        launched_at=item.launched_at,
-        end_code=item.end_code,
+        id=instance.id,
+        node=instance.node or "",
+        pool=instance.pool,
+        role=instance.role,
+        state=instance.unclear or instance.state.value,
+        type=instance.type,
+        zone=instance.zone,
+        lifecycle=instance.lifecycle.value,
+        price=instance.price,
+        address=instance.address,
+        launched_at=instance.launched_at,
+        end_code=instance.end_code,
         trouble=tuple(trouble),
     )
 
@@ -218,7 +233,10 @@ def _consoles(
 
     With a node as subject, only instances for that node count. The latest three are taken.
     """
-    failed = [one for pool in record.pools.values() for one in pool.last]
-    mine = [one for one in failed if subject.node in ("", one.node)][-3:]
-    found = {one.instance_id: console_logs.tail(engine.state, one.instance_id) for one in mine}
-    return {key: lines for key, lines in found.items() if lines}
+    failures = [failure for pool in record.pools.values() for failure in pool.last]
+    latest_failures = [failure for failure in failures if subject.node in ("", failure.node)][-3:]
+    consoles = {
+        failure.instance_id: console_logs.tail(engine.state, failure.instance_id)
+        for failure in latest_failures
+    }
+    return {key: lines for key, lines in consoles.items() if lines}

@@ -15,7 +15,7 @@ from slurmplugins.errors import SlurmUnreachable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurmplugins.head.mlflow import Mlflow, Run
+    from slurmplugins.head.mlflow import Mlflow, MlflowRun
     from slurmplugins.system.command import Runner
 
 QUIET_SECONDS: Final = 300.0
@@ -39,21 +39,21 @@ _STATUS: Final = {
     "OUT_OF_MEMORY": "FAILED",
     "TIMEOUT": "FAILED",
 }
-_AT_ONCE: Final = frozenset({"CANCELLED", "COMPLETED"})
+_FINAL_STATES: Final = frozenset({"CANCELLED", "COMPLETED"})
 
 
 @dataclass(frozen=True, slots=True)
-class JobEnd:
+class AttemptEnd:
     """A row of sacct: an attempt of a job."""
 
     job: int
     state: str
-    ended: float | None
+    ended_at: float | None
     """Seconds since the epoch; None while the attempt has no end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class EndedRun:
     """A run and the end that it was given."""
 
     run_id: str
@@ -63,29 +63,41 @@ class Settled:
     ended: float | None
 
 
-def decide(
-    runs: Iterable[Run], rows: Iterable[JobEnd], queued: frozenset[int], now: float
-) -> tuple[Settled, ...]:
+def runs_to_end(
+    runs: Iterable[MlflowRun],
+    attempts: Iterable[AttemptEnd],
+    queued_jobs: frozenset[int],
+    now: float,
+) -> tuple[EndedRun, ...]:
     """Return the runs that are over but RUNNING in MLflow. Pure.
 
     A job is over when it isn't in the queue and the last of its attempts has ended for good. A job
     that is missing from Slurm's database decides nothing.
     """
-    last: dict[int, JobEnd] = {}
-    for row in rows:
-        if row.job not in last or _end(row) >= _end(last[row.job]):
-            last[row.job] = row
-    found = []
+    last_attempts: dict[int, AttemptEnd] = {}
+    for attempt in attempts:
+        if attempt.job not in last_attempts or _end_time(attempt) >= _end_time(
+            last_attempts[attempt.job]
+        ):
+            last_attempts[attempt.job] = attempt
+    ended_runs = []
     for run in runs:
-        end = last.get(run.job) if run.job is not None else None
-        if end is None or end.ended is None or end.job in queued or end.state not in _STATUS:
+        end = last_attempts.get(run.job) if run.job is not None else None
+        if (
+            end is None
+            or end.ended_at is None
+            or end.job in queued_jobs
+            or end.state not in _STATUS
+        ):
             continue
-        if end.state in _AT_ONCE or now - end.ended >= QUIET_SECONDS:
-            found.append(Settled(run.run_id, end.job, _STATUS[end.state], end.state, end.ended))
-    return tuple(found)
+        if end.state in _FINAL_STATES or now - end.ended_at >= QUIET_SECONDS:
+            ended_runs.append(
+                EndedRun(run.run_id, end.job, _STATUS[end.state], end.state, end.ended_at)
+            )
+    return tuple(ended_runs)
 
 
-def settle(mlflow: Mlflow, runner: Runner, now: float, *, dry_run: bool) -> tuple[Settled, ...]:
+def end_runs(mlflow: Mlflow, runner: Runner, now: float, *, dry_run: bool) -> tuple[EndedRun, ...]:
     """End the RUNNING runs of jobs that are over.
 
     Returns the runs that it ended, or would end in a dry run. Safe to repeat. Raises TrackingError
@@ -95,52 +107,58 @@ def settle(mlflow: Mlflow, runner: Runner, now: float, *, dry_run: bool) -> tupl
     if not runs:
         return ()
     # Read the queue after the runs: a job that begins in between is then in it.
-    found = decide(runs, _rows(runner, runs), _queued(runner), now)
-    for one in () if dry_run else found:
-        mlflow.tag(one.run_id, "toolkit.ended_by", f"sacct: {one.state}")
-        mlflow.end(one.run_id, one.status, one.ended)
-    return found
+    ended_runs = runs_to_end(runs, _read_attempts(runner, runs), _read_queue(runner), now)
+    for ended_run in () if dry_run else ended_runs:
+        mlflow.tag(ended_run.run_id, "toolkit.ended_by", f"sacct: {ended_run.state}")
+        mlflow.end(ended_run.run_id, ended_run.status, ended_run.ended)
+    return ended_runs
 
 
-def _end(row: JobEnd) -> float:
-    return float("inf") if row.ended is None else row.ended
+def _end_time(attempt: AttemptEnd) -> float:
+    return float("inf") if attempt.ended_at is None else attempt.ended_at
 
 
-def _rows(runner: Runner, runs: Iterable[Run]) -> list[JobEnd]:
+def _read_attempts(runner: Runner, runs: Iterable[MlflowRun]) -> list[AttemptEnd]:
     jobs = sorted({run.job for run in runs if run.job is not None})
-    rows: list[JobEnd] = []
+    attempts: list[AttemptEnd] = []
     for start in range(0, len(jobs), JOBS_IN_CALL):
-        asked = ",".join(str(job) for job in jobs[start : start + JOBS_IN_CALL])
+        job_ids = ",".join(str(job) for job in jobs[start : start + JOBS_IN_CALL])
         argv = [
             *("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s"),
             *("sacct", "--allusers", "--duplicates", "--allocations", "--parsable2", "--noheader"),
-            *("--format=JobIDRaw,State,End", f"--jobs={asked}"),
+            *("--format=JobIDRaw,State,End", f"--jobs={job_ids}"),
         ]
-        rows += [row for line in _ask(runner, argv).splitlines() if (row := _row(line))]
-    return rows
+        attempts += [
+            attempt
+            for line in _run_command(runner, argv).splitlines()
+            if (attempt := _parse_attempt(line))
+        ]
+    return attempts
 
 
-def _row(line: str) -> JobEnd | None:
+def _parse_attempt(line: str) -> AttemptEnd | None:
     fields = line.split("|")
     if len(fields) != len(("job", "state", "end")) or not fields[0].isdigit():
         return None  # a het job's component, or no row
     # "CANCELLED by 1001" names the user.
     state = fields[1].split(" ")[0].rstrip("+")
-    return JobEnd(int(fields[0]), state, float(fields[2]) if fields[2].isdigit() else None)
+    return AttemptEnd(int(fields[0]), state, float(fields[2]) if fields[2].isdigit() else None)
 
 
-def _queued(runner: Runner) -> frozenset[int]:
+def _read_queue(runner: Runner) -> frozenset[int]:
     """Return jobs that wait, run or are about to end.
 
     squeue leaves out ended ones by itself.
     """
     argv = ["squeue", "--all", "--noheader", "--format=%A"]
-    words = _ask(runner, argv).split()
+    words = _run_command(runner, argv).split()
     return frozenset(int(word) for word in words if word.isdigit())
 
 
-def _ask(runner: Runner, argv: list[str]) -> str:
-    done = runner.run(argv, timeout=TIMEOUT)
-    if done.returncode != 0:
-        raise SlurmUnreachable(f"{argv[0]}: exit code {done.returncode}: {done.stderr[-500:]}")
-    return done.stdout
+def _run_command(runner: Runner, argv: list[str]) -> str:
+    completed_process = runner.run(argv, timeout=TIMEOUT)
+    if completed_process.returncode != 0:
+        raise SlurmUnreachable(
+            f"{argv[0]}: exit code {completed_process.returncode}: {completed_process.stderr[-500:]}"
+        )
+    return completed_process.stdout

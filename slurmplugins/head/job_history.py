@@ -8,10 +8,10 @@ from slurmplugins.errors import BadName, SlurmRefused
 from slurmplugins.head.report import AttemptReport, JobReport
 from slurmplugins.model.hostlist import expand
 from slurmplugins.slurm import json_parser
-from slurmplugins.slurm.json_parser import NO_SUCH_JOB, count, failure, records, stated, text
+from slurmplugins.slurm.json_parser import NO_SUCH_JOB, count, failure, records, strict_number, text
 
 if TYPE_CHECKING:
-    from slurmplugins.model.job_id import JobName
+    from slurmplugins.model.job_id import JobId
     from slurmplugins.system.command import Runner
 
 TIMEOUT: Final = 30.0
@@ -39,14 +39,16 @@ class JobReader:
         if job is not None:
             argv = [f"{self._bin}/scontrol", "show", "job", str(job), "--json"]
         try:
-            found = records(argv, self._runner.run(argv, timeout=TIMEOUT), "jobs")
-        except SlurmRefused as refused:
-            if job is not None and NO_SUCH_JOB in refused.message:
+            job_records = records(argv, self._runner.run(argv, timeout=TIMEOUT), "jobs")
+        except SlurmRefused as refusal:
+            if job is not None and NO_SUCH_JOB in refusal.message:
                 return ()
             raise
-        return tuple(fact for item in found if (fact := _job(item)) is not None)
+        return tuple(
+            job_report for item in job_records if (job_report := _job_report(item)) is not None
+        )
 
-    def attempts(self, name: JobName) -> tuple[AttemptReport, ...]:
+    def attempts(self, name: JobId) -> tuple[AttemptReport, ...]:
         """Return every attempt of the job, oldest first.
 
         Requeued attempts are included.
@@ -59,17 +61,17 @@ class JobReader:
             f"--jobs={name}",
             f"--format={','.join(_SACCT)}",
         ]
-        done = self._runner.run(argv, timeout=TIMEOUT)
-        if done.returncode:
-            raise failure(argv, done)
-        lines = done.stdout.splitlines()
+        completed_process = self._runner.run(argv, timeout=TIMEOUT)
+        if completed_process.returncode:
+            raise failure(argv, completed_process)
+        lines = completed_process.stdout.splitlines()
         rows = [row for line in lines if len(row := line.split("|")) == len(_SACCT)]
         # For an array's number, which is its last task's too, sacct lists every task.
         column = 1 if name.task is None else 0
-        return tuple(_attempt(row) for row in rows if row[column] == str(name))
+        return tuple(_attempt_report(row) for row in rows if row[column] == str(name))
 
 
-def _attempt(row: list[str]) -> AttemptReport:
+def _attempt_report(row: list[str]) -> AttemptReport:
     _, job, state, exit_code, nodes, start, end = row
     return AttemptReport(
         state=state,
@@ -81,7 +83,7 @@ def _attempt(row: list[str]) -> AttemptReport:
     )
 
 
-def _job(item: object) -> JobReport | None:
+def _job_report(item: object) -> JobReport | None:
     """Parse a job's record; None if it is odd.
 
     People then still see the others.
@@ -98,13 +100,13 @@ def _job(item: object) -> JobReport | None:
             states=_states(item.get("job_state")),
             reason=text(item.get("state_reason")),
             held=item.get("hold") is True,
-            nodes=_expanded(text(item.get("nodes"))),
+            nodes=_expand(text(item.get("nodes"))),
             node_count=count(item.get("node_count")),
             most_nodes=count(item.get("max_nodes")),
             restarts=count(item.get("restart_cnt")),
-            submitted_at=_time(item.get("submit_time")),
-            eligible_at=_time(item.get("eligible_time")),
-            started_at=_time(item.get("start_time")),
+            submitted_at=_moment(item.get("submit_time")),
+            eligible_at=_moment(item.get("eligible_time")),
+            started_at=_moment(item.get("start_time")),
             admin_comment=text(item.get("admin_comment")),
             comment=text(item.get("comment")),
             array=json_parser.array_job_id(item),
@@ -120,7 +122,7 @@ def _states(value: object) -> tuple[str, ...]:
     return tuple(map(text, value if isinstance(value, list) else text(value).split(",")))
 
 
-def _expanded(hostlist: str) -> tuple[str, ...]:
+def _expand(hostlist: str) -> tuple[str, ...]:
     """Return the node names, or the hostlist unchanged.
 
     It is unchanged where its nodes are not ours.
@@ -131,6 +133,6 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
         return (hostlist,)
 
 
-def _time(value: object) -> float | None:
+def _moment(value: object) -> float | None:
     """Return a time; Slurm writes 0 for none."""
-    return stated(value) or None
+    return strict_number(value) or None

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from slurmplugins.system.clock import Clock
 
 
-PLACES: Final = 32
+SLOTS: Final = 32
 """Jobs that may wait at once."""
 FIRST_PERIOD: Final = 1.0
-PERIOD_PER_PLACE: Final = 0.25
+PERIOD_PER_SLOT: Final = 0.25
 PERIOD_PER_NODE: Final = 0.01
 """Seconds added per node: slurmctld's answer about a thousand nodes is a megabyte."""
 
@@ -35,32 +35,32 @@ def cloud_nodes(hostlist: str, settings: BurstConfig) -> tuple[NodeName, ...]:
     return tuple(node for node in expand(hostlist) if settings.pool_of(node) is not None)
 
 
-def take_place(directory: Path) -> int | None:
+def acquire_slot(directory: Path) -> int | None:
     """Take a free place, held until this process ends.
 
     Returns its number, or None when all are taken. The lock is freed however the process ends.
     Raises OSError.
     """
     directory.mkdir(mode=0o750, exist_ok=True)
-    for place in range(PLACES):
+    for slot in range(SLOTS):
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(directory / f"{place:02d}", flags, 0o640)
+        descriptor = os.open(directory / f"{slot:02d}", flags, 0o640)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
         else:
-            return place
+            return slot
     return None
 
 
-def period(place: int, nodes: int) -> float:
+def poll_period(slot: int, nodes: int) -> float:
     """Return the seconds between two questions."""
-    return FIRST_PERIOD + place * PERIOD_PER_PLACE + nodes * PERIOD_PER_NODE
+    return FIRST_PERIOD + slot * PERIOD_PER_SLOT + nodes * PERIOD_PER_NODE
 
 
-def wait(
-    slurm: Slurm, clock: Clock, nodes: Sequence[NodeName], seconds: float, patience: float
+def wait_for_nodes(
+    slurm: Slurm, clock: Clock, nodes: Sequence[NodeName], poll_seconds: float, patience: float
 ) -> bool:
     """Ask about the nodes every `seconds` until they are all up.
 
@@ -70,13 +70,13 @@ def wait(
     deadline = clock.monotonic() + patience
     while clock.monotonic() < deadline:
         try:
-            found = slurm.nodes(nodes)
+            job_nodes = slurm.nodes(nodes)
         except SlurmError:
             pass  # a busy or restarting slurmctld is asked again
         else:
-            if any(node.down or not node.busy for node in found):
+            if any(node.down or not node.busy for node in job_nodes):
                 return False
-            if not any(node.off or node.powering_up for node in found):
+            if not any(node.powering_off or node.powering_up for node in job_nodes):
                 return True
-        clock.sleep(seconds)
+        clock.sleep(poll_seconds)
     return False

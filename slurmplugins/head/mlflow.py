@@ -27,15 +27,15 @@ EXPERIMENTS_IN_QUERY: Final = 100
 JOB_TAG: Final = "toolkit.job_id"
 """The tag that toolkit.training writes on every run of a job. Jobs can't import this package."""
 
-FOUND: Final = 20
+MOST_FOUND: Final = 20
 """Runs that a search for a person returns at most."""
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_PLAIN = re.compile(r"[\w .:/+@=-]{1,200}", re.ASCII)
+_PLAIN_TEXT = re.compile(r"[\w .:/+@=-]{1,200}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MlflowRun:
     """An MLflow run. Times are seconds since the epoch."""
 
     run_id: str
@@ -58,14 +58,14 @@ class Run:
 class Mlflow(Protocol):
     """The tracking server. Every method raises TrackingError."""
 
-    def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
+    def search(self, query: str, *, limit: int | None = None) -> Iterator[MlflowRun]:
         """Yield the matching runs of all experiments, the newest first.
 
         The order holds within 100 experiments, which are asked at once.
         """
         ...
 
-    def get(self, run_id: str) -> Run | None:
+    def get(self, run_id: str) -> MlflowRun | None:
         """Return a run; None when there is none with that id."""
         ...
 
@@ -83,36 +83,36 @@ class MlflowRest:
         self._url = f"{url}/api/2.0/mlflow"
         self._experiments: list[str] | None = None
 
-    def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
+    def search(self, query: str, *, limit: int | None = None) -> Iterator[MlflowRun]:
         if self._experiments is None:  # read once per program
-            found = self._pages("experiments/search", {"max_results": 1000}, "experiments")
-            self._experiments = [str(one["experiment_id"]) for one in found]
+            experiments = self._pages("experiments/search", {"max_results": 1000}, "experiments")
+            self._experiments = [str(experiment["experiment_id"]) for experiment in experiments]
         ids = self._experiments
-        left = limit
+        remaining = limit
         for start in range(0, len(ids), EXPERIMENTS_IN_QUERY):
             body = {
                 "experiment_ids": ids[start : start + EXPERIMENTS_IN_QUERY],
                 "filter": query,
-                "max_results": PAGE if left is None else min(left, PAGE),
+                "max_results": PAGE if remaining is None else min(remaining, PAGE),
                 "order_by": ["attributes.start_time DESC"],
             }
             for item in self._pages("runs/search", body, "runs"):
-                yield parse(item)
-                left = None if left is None else left - 1
-                if left == 0:
+                yield parse_run(item)
+                remaining = None if remaining is None else remaining - 1
+                if remaining == 0:
                     return
 
-    def get(self, run_id: str) -> Run | None:
+    def get(self, run_id: str) -> MlflowRun | None:
         try:
-            return parse(self._call(f"runs/get?run_id={run_id}", None)["run"])
+            return parse_run(self._call(f"runs/get?run_id={run_id}", None)["run"])
         except TrackingError as error:
             if "404" in error.message:
                 return None
             raise
 
     def end(self, run_id: str, status: str, ended: float | None) -> None:
-        at = {} if ended is None else {"end_time": int(ended * 1000)}
-        self._call("runs/update", {"run_id": run_id, "status": status, **at})
+        end_time = {} if ended is None else {"end_time": int(ended * 1000)}
+        self._call("runs/update", {"run_id": run_id, "status": status, **end_time})
 
     def tag(self, run_id: str, key: str, value: str) -> None:
         self._call("runs/set-tag", {"run_id": run_id, "key": key, "value": value})
@@ -136,26 +136,26 @@ class MlflowRest:
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310  # the same
-                found = json_input.loads(answer.read())
+                content = json_input.loads(answer.read())
         except (URLError, OSError, ValueError) as error:
             raise TrackingError(f"MLflow, {path}: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise TrackingError(f"MLflow, {path}: the answer is no object")
-        return found
+        return content
 
 
-def parse(item: Mapping[str, Any]) -> Run:
+def parse_run(item: Mapping[str, Any]) -> MlflowRun:
     """Parse a run of MLflow's REST interface."""
     info, data = item["info"], item.get("data", {})
-    return Run(
+    return MlflowRun(
         run_id=str(info["run_id"]),
         name=str(info.get("run_name", "")),
         status=str(info.get("status", "")),
         started=_seconds(info.get("start_time")),
         ended=_seconds(info.get("end_time")),
-        tags={str(one["key"]): str(one.get("value", "")) for one in data.get("tags", [])},
-        params={str(one["key"]): str(one.get("value", "")) for one in data.get("params", [])},
-        metrics={str(one["key"]): float(one["value"]) for one in data.get("metrics", [])},
+        tags={str(pair["key"]): str(pair.get("value", "")) for pair in data.get("tags", [])},
+        params={str(pair["key"]): str(pair.get("value", "")) for pair in data.get("params", [])},
+        metrics={str(pair["key"]): float(pair["value"]) for pair in data.get("metrics", [])},
     )
 
 
@@ -164,7 +164,7 @@ def _seconds(milliseconds: object) -> float | None:
     return int(str(milliseconds)) / 1000 if milliseconds else None
 
 
-def find(mlflow: Mlflow, reference: str) -> list[Run]:
+def find_runs(mlflow: Mlflow, reference: str) -> list[MlflowRun]:
     """Return the runs that a person may mean, the newest first.
 
     `reference` is a job's number, a run id, a run's directory or its name. Empty for text that
@@ -173,36 +173,36 @@ def find(mlflow: Mlflow, reference: str) -> list[Run]:
     if _RUN_ID.fullmatch(reference):
         run = mlflow.get(reference)
         return [run] if run else []
-    if not _PLAIN.fullmatch(reference):
+    if not _PLAIN_TEXT.fullmatch(reference):
         return []
     if reference.isdigit():
-        query = _of_job(int(reference))
+        query = _job_query(int(reference))
     elif reference.startswith("/"):
         query = f"tags.`toolkit.run_dir` = '{reference.rstrip('/')}'"
     else:
         query = f"attributes.run_name = '{reference}'"
-    return list(mlflow.search(query, limit=FOUND))
+    return list(mlflow.search(query, limit=MOST_FOUND))
 
 
-def tag(mlflow: Mlflow, jobs: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
+def tag_runs(mlflow: Mlflow, jobs: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
     """Set the tags of each job on its runs.
 
     Returns the job and id of each tagged run.
     """
-    done: list[dict[str, Any]] = []
+    tagged_runs: list[dict[str, Any]] = []
     for job, tags in jobs.items():
-        for run in list(mlflow.search(_of_job(job))):
+        for run in list(mlflow.search(_job_query(job))):
             for key, value in tags.items():
                 mlflow.tag(run.run_id, key, value)
-            done.append({"job": job, "run_id": run.run_id})
-    return done
+            tagged_runs.append({"job": job, "run_id": run.run_id})
+    return tagged_runs
 
 
-def _of_job(job: int) -> str:
+def _job_query(job: int) -> str:
     return f"tags.`{JOB_TAG}` = '{job}'"
 
 
-def tags_by_job(text: str) -> Mapping[int, Mapping[str, str]]:
+def parse_job_tags(text: str) -> Mapping[int, Mapping[str, str]]:
     """Parse a JSON object of jobs with their tags.
 
     Raises ValueError for anything else.

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 
-TAIL: Final = 30
-LONGEST: Final = 500
+TAIL_LINES: Final = 30
+LONGEST_LINE: Final = 500
 
 _TASK: Final = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(?:([^\]:]+) : )?(.+?)\] \*")
 _PLAY: Final = re.compile(r"^PLAY \[(.*?)\] \*")
 _FAILED: Final = re.compile(r"^(?:fatal|failed): \[[^\]]*\](?:: \w+!)?.*? => (.*)$")
-_LISTED: Final = re.compile(r"^ {6}\S.*TAGS: \[", re.MULTILINE)
+_LISTED_TASK: Final = re.compile(r"^ {6}\S.*TAGS: \[", re.MULTILINE)
 
-INTERVAL: Final = 1.0
+WRITE_INTERVAL: Final = 1.0
 """Seconds between two writes of the status object."""
 
 ANSIBLE: Final = "/usr/bin/ansible-playbook"
@@ -57,57 +57,57 @@ class Progress:
         self.state = "running"
         self.phase = ""
         self.task = ""
-        self.done = 0
-        self.total = 0
+        self.tasks_done = 0
+        self.task_count = 0
         self.error = ""
-        self._tail: deque[str] = deque(maxlen=TAIL)
-        self._started = False
-        self._outline = ""
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._task_started = False
+        self._error_line = ""
 
-    def expect(self, listing: str) -> None:
+    def count_tasks(self, listing: str) -> None:
         """Count the tasks in ansible-playbook --list-tasks.
 
         Tasks in dynamic includes are not counted.
         """
-        self.total = len(_LISTED.findall(listing))
+        self.task_count = len(_LISTED_TASK.findall(listing))
 
-    def feed(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         """Read a line of the output."""
         text = line.rstrip("\n")
         if text.strip():
-            self._tail.append(text[:LONGEST])
+            self._tail.append(text[:LONGEST_LINE])
         if play := _PLAY.match(text):
             self.phase = play.group(1)
         elif task := _TASK.match(text):
-            self.done += self._started
-            self._started = True
+            self.tasks_done += self._task_started
+            self._task_started = True
             self.phase = task.group(1) or self.phase
             self.task = task.group(2)
-            self.total = max(self.total, self.done + 1)
+            self.task_count = max(self.task_count, self.tasks_done + 1)
         elif text.startswith("...ignoring"):
-            self.error = self._outline = ""
-        elif failed := _FAILED.match(text):
-            self.error = self.error or f"{self.task}: {_message(failed.group(1))}"[:2000]
+            self.error = self._error_line = ""
+        elif failure := _FAILED.match(text):
+            self.error = self.error or f"{self.task}: {_message(failure.group(1))}"[:2000]
         elif text.startswith(("ERROR!", "[ERROR]")):
             # Ansible 2.19 and later print this line before a failed task's result, which says more.
-            self._outline = self._outline or text[:2000]
+            self._error_line = self._error_line or text[:2000]
 
     def finish(self, status: int) -> None:
         """Record that the playbook ended with this exit code."""
         self.state = "failed" if status else "ok"
         if not status:
-            self.done = self.total
+            self.tasks_done = self.task_count
             self.error = ""
         elif not self.error:
-            self.error = self._outline or f"ansible-playbook ended with {status}; see log_tail"
+            self.error = self._error_line or f"ansible-playbook ended with {status}; see log_tail"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "state": self.state,
             "phase": self.phase,
             "task": self.task,
-            "done": self.done,
-            "total": self.total,
+            "done": self.tasks_done,
+            "total": self.task_count,
             "error": self.error,
             "log_tail": "\n".join(self._tail),
         }
@@ -134,20 +134,20 @@ class Reporter:
         self._bundle = bundle
         self._clock = clock
         self._log = log
-        self._last = float("-inf")
+        self._last_write = float("-inf")
 
-    def show(self, progress: Progress, *, force: bool = False) -> None:
+    def write_progress(self, progress: Progress, *, force: bool = False) -> None:
         """Write the progress, unless it was written a moment ago."""
-        if not force and self._clock.monotonic() - self._last < INTERVAL:
+        if not force and self._clock.monotonic() - self._last_write < WRITE_INTERVAL:
             return
-        self._last = self._clock.monotonic()
+        self._last_write = self._clock.monotonic()
         now = self._clock.now()
         try:
             self._store.put(self._key, {**progress.to_json(), "at": now, "bundle": self._bundle})
         except CloudError as error:
             self._log.warning("status", code=error.code, message=error.message)
 
-    def keep_log(self, text: str) -> None:
+    def write_log(self, text: str) -> None:
         """Write the whole log beside the status object."""
         try:
             self._store.put_text(self._key.removesuffix(".json") + ".log", text)
@@ -155,27 +155,27 @@ class Reporter:
             self._log.warning("log", code=error.code, message=error.message)
 
 
-def follow(lines: Iterable[str], progress: Progress, reporter: Reporter) -> str:
+def follow_output(lines: Iterable[str], progress: Progress, reporter: Reporter) -> str:
     """Feed the output to the progress, report it, and return it."""
-    kept: list[str] = []
+    output: list[str] = []
     for line in lines:
-        kept.append(line)
+        output.append(line)
         sys.stdout.write(line)
         sys.stdout.flush()
-        progress.feed(line)
-        reporter.show(progress)
-    return "".join(kept)
+        progress.read_line(line)
+        reporter.write_progress(progress)
+    return "".join(output)
 
 
-def command(playbook: Path, extra_vars: Sequence[str], *more: str) -> list[str]:
+def playbook_command(playbook: Path, extra_vars: Sequence[str], *more_options: str) -> list[str]:
     """Return the command line of ansible-playbook."""
     argv = [ANSIBLE, "--inventory", "localhost,", "--connection", "local"]
     for item in extra_vars:
         argv += ["--extra-vars", item]
-    return [*argv, *more, str(playbook)]
+    return [*argv, *more_options, str(playbook)]
 
 
-def run(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_playbook(options: argparse.Namespace, reporter: Reporter) -> int:
     """Run the playbook and return its exit code.
 
     The last status is written before it returns. Raises OSError when the playbook can't be run.
@@ -183,23 +183,23 @@ def run(options: argparse.Namespace, reporter: Reporter) -> int:
     playbook = options.playbook if options.playbook.exists() else Path("ansible") / options.playbook
     environment = {**os.environ, **_ENVIRONMENT}
     progress = Progress()
-    reporter.show(progress, force=True)
+    reporter.write_progress(progress, force=True)
     listing = subprocess.run(
-        command(playbook, options.extra_vars, "--list-tasks"),
+        playbook_command(playbook, options.extra_vars, "--list-tasks"),
         env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    progress.expect(listing.stdout)
+    progress.count_tasks(listing.stdout)
     with subprocess.Popen(
-        command(playbook, options.extra_vars),
+        playbook_command(playbook, options.extra_vars),
         env=environment, stdin=subprocess.DEVNULL, text=True, errors="replace",
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as process:  # fmt: skip
-        text = follow(process.stdout or (), progress, reporter)
+        text = follow_output(process.stdout or (), progress, reporter)
         status = process.wait()
     paths.LOGS.mkdir(parents=True, exist_ok=True)
     (paths.LOGS / f"{playbook.stem}.log").write_text(text, encoding="utf-8")
     progress.finish(status)
     if status:
-        reporter.keep_log(text)
-    reporter.show(progress, force=True)
+        reporter.write_log(text)
+    reporter.write_progress(progress, force=True)
     return status

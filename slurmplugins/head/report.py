@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slurmplugins.model.job_id import JobName
+from slurmplugins.model.job_id import JobId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ class JobReport:
         A task is ARRAY_TASK. Tasks that wait together are ARRAY_[TASKS].
         """
         if self.task is not None:
-            return str(JobName(self.array, self.task))
+            return str(JobId(self.array, self.task))
         return f"{self.array}_[{self.waiting}]" if self.waiting else str(self.id)
 
 
@@ -102,7 +102,7 @@ class AttemptReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SetbackReport:
+class UnavailabilityReport:
     """An offering that is unavailable for the time being."""
 
     key: str
@@ -111,7 +111,7 @@ class SetbackReport:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingReport:
+class BreakerReport:
     """A pool with instances that failed to come up recently."""
 
     pool: str
@@ -140,8 +140,8 @@ class HeadReport:
     machines: tuple[InstanceReport, ...] = ()
     jobs: tuple[JobReport, ...] = ()
     attempts: tuple[AttemptReport, ...] = ()
-    setbacks: tuple[SetbackReport, ...] = ()
-    standings: tuple[StandingReport, ...] = ()
+    setbacks: tuple[UnavailabilityReport, ...] = ()
+    standings: tuple[BreakerReport, ...] = ()
     last_pass: PassReport = field(default_factory=PassReport)
     decisions: tuple[Mapping[str, Any], ...] = ()
     """Lines of the decision log."""
@@ -153,8 +153,8 @@ class HeadReport:
     """Why nothing is launched, while EC2 terminates no instance."""
 
 
-def to_json(sheet: HeadReport) -> dict[str, Any]:
-    return asdict(sheet)
+def to_json(report: HeadReport) -> dict[str, Any]:
+    return asdict(report)
 
 
 def from_json(value: Mapping[str, Any]) -> HeadReport:
@@ -164,16 +164,18 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         "machines": InstanceReport,
         "jobs": JobReport,
         "attempts": AttemptReport,
-        "setbacks": SetbackReport,
-        "standings": StandingReport,
+        "setbacks": UnavailabilityReport,
+        "standings": BreakerReport,
     }
     try:
-        given = dict(value)
-        for key, kind in rows.items():
-            given[key] = tuple(_read(kind, item) for item in given.get(key, ()))
-        given["last_pass"] = _read(PassReport, given.get("last_pass", {}))
-        given["consoles"] = {key: tuple(lines) for key, lines in given.get("consoles", {}).items()}
-        return _read(HeadReport, given)
+        report = dict(value)
+        for key, row_type in rows.items():
+            report[key] = tuple(_read(row_type, item) for item in report.get(key, ()))
+        report["last_pass"] = _read(PassReport, report.get("last_pass", {}))
+        report["consoles"] = {
+            key: tuple(lines) for key, lines in report.get("consoles", {}).items()
+        }
+        return _read(HeadReport, report)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a fact sheet: {error}") from error
 
@@ -183,12 +185,12 @@ def _read(kind: type[_T], item: Mapping[str, Any]) -> _T:
 
     Lists become tuples. Raises KeyError if a required field is missing.
     """
-    known: dict[str, Any] = {}
-    for each in fields(kind):  # type: ignore[arg-type]  # every kind above is a dataclass
-        needed = each.default is MISSING and each.default_factory is MISSING
-        if each.name in item:
-            value = item[each.name]
-            known[each.name] = tuple(value) if isinstance(value, list) else value
-        elif needed:
-            raise KeyError(each.name)
-    return kind(**known)
+    values: dict[str, Any] = {}
+    for attribute in fields(kind):  # type: ignore[arg-type]  # every kind above is a dataclass
+        is_required = attribute.default is MISSING and attribute.default_factory is MISSING
+        if attribute.name in item:
+            value = item[attribute.name]
+            values[attribute.name] = tuple(value) if isinstance(value, list) else value
+        elif is_required:
+            raise KeyError(attribute.name)
+    return kind(**values)

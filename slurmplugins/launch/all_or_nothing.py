@@ -22,211 +22,264 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, ResumePlan
 
-MOST_COMPONENTS: Final = 128
+MAX_COMPONENTS: Final = 128
 """Components of a het job at most. slurmctld numbers them in a row."""
 
 SHARED_NODE: Final = "shared-node"
 
-Request = int | str
+RequestId = int | str
 """The id of a het job or of a job. An ask without a job is named by its first node."""
 
 
-def request_of(ask: JobRequest) -> Request:
+def request_id(job_request: JobRequest) -> RequestId:
     """Return the id of the request that an ask belongs to."""
-    if ask.whole is not None:
-        return ask.whole
-    return ask.wanted[0] if ask.job is None else ask.job
+    if job_request.het_job is not None:
+        return job_request.het_job
+    return job_request.all_nodes[0] if job_request.job is None else job_request.job
 
 
-def suspects(asks: Iterable[JobRequest]) -> bool:
+def may_have_het_jobs(job_requests: Iterable[JobRequest]) -> bool:
     """Return whether two jobs may be components of one het job.
 
     Only slurmctld can tell, so it must then be asked.
     """
-    jobs = sorted({ask.job for ask in asks if ask.job is not None})
-    return any(second - first < MOST_COMPONENTS for first, second in pairwise(jobs))
+    jobs = sorted({job_request.job for job_request in job_requests if job_request.job is not None})
+    return any(second - first < MAX_COMPONENTS for first, second in pairwise(jobs))
 
 
-def linked(asks: Iterable[JobRequest], het_jobs: Mapping[int, int]) -> tuple[JobRequest, ...]:
+def link_het_jobs(
+    job_requests: Iterable[JobRequest], het_jobs: Mapping[int, int]
+) -> tuple[JobRequest, ...]:
     """Give each component the number of its het job."""
     return tuple(
-        replace(ask, whole=het_jobs[ask.job])
-        if ask.job is not None and ask.job in het_jobs
-        else ask
-        for ask in asks
+        replace(job_request, het_job=het_jobs[job_request.job])
+        if job_request.job is not None and job_request.job in het_jobs
+        else job_request
+        for job_request in job_requests
     )
 
 
-def of_failures(asks: Iterable[JobRequest], failures: Iterable[Failure]) -> dict[Request, Failure]:
+def failures_by_request(
+    job_requests: Iterable[JobRequest], failures: Iterable[Failure]
+) -> dict[RequestId, Failure]:
     """Map each failed request to the first of its failures."""
-    requests = {ask.job: request_of(ask) for ask in asks if ask.job is not None}
-    found: dict[Request, Failure] = {}
-    for failure in failures:
-        request = failure.nodes[0] if failure.job is None else requests[failure.job]
-        found.setdefault(request, failure)
-    return found
-
-
-def entangled(asks: Sequence[JobRequest], failures: Iterable[Failure]) -> list[Failure]:
-    """Return the failures that change the result of other asks."""
-    shared = {node for ask in asks for node in ask.shared}
-    parts = Counter(request_of(ask) for ask in asks)
-    found = of_failures(asks, failures)
-    touching = {
-        request_of(ask)
-        for ask in asks
-        if request_of(ask) in found
-        and (parts[request_of(ask)] > 1 or not shared.isdisjoint(ask.nodes))
+    request_ids = {
+        job_request.job: request_id(job_request)
+        for job_request in job_requests
+        if job_request.job is not None
     }
-    return [failure for request, failure in found.items() if request in touching]
+    first_failures: dict[RequestId, Failure] = {}
+    for failure in failures:
+        request = failure.nodes[0] if failure.job is None else request_ids[failure.job]
+        first_failures.setdefault(request, failure)
+    return first_failures
 
 
-def without(asks: Iterable[JobRequest], failed: Container[Request]) -> tuple[JobRequest, ...]:
+def spreading_failures(
+    job_requests: Sequence[JobRequest], failures: Iterable[Failure]
+) -> list[Failure]:
+    """Return the failures that change the result of other asks."""
+    shared_nodes = {node for job_request in job_requests for node in job_request.shared_nodes}
+    request_sizes = Counter(request_id(job_request) for job_request in job_requests)
+    by_request = failures_by_request(job_requests, failures)
+    spreading = {
+        request_id(job_request)
+        for job_request in job_requests
+        if request_id(job_request) in by_request
+        and (
+            request_sizes[request_id(job_request)] > 1
+            or not shared_nodes.isdisjoint(job_request.nodes)
+        )
+    }
+    return [failure for request, failure in by_request.items() if request in spreading]
+
+
+def drop_failed(
+    job_requests: Iterable[JobRequest], failed_requests: Container[RequestId]
+) -> tuple[JobRequest, ...]:
     """Drop failed requests; hand their nodes to the next ask.
 
     A node is launched by the first job in the queue that waits for it.
     """
-    kept: list[JobRequest] = []
-    brought: set[NodeName] = set()
-    for ask in asks:
-        if request_of(ask) in failed:
+    remaining: list[JobRequest] = []
+    assigned_nodes: set[NodeName] = set()
+    for job_request in job_requests:
+        if request_id(job_request) in failed_requests:
             continue
-        if ask.shared:
-            mine = tuple(node for node in ask.wanted if node not in brought)
-            shared = tuple(node for node in ask.wanted if node in brought)
-            kept.append(replace(ask, nodes=mine, shared=shared))
+        if job_request.shared_nodes:
+            own_nodes = tuple(node for node in job_request.all_nodes if node not in assigned_nodes)
+            shared_nodes = tuple(node for node in job_request.all_nodes if node in assigned_nodes)
+            remaining.append(replace(job_request, nodes=own_nodes, shared_nodes=shared_nodes))
         else:
-            kept.append(ask)
-        brought.update(ask.wanted)
-    return tuple(kept)
+            remaining.append(job_request)
+        assigned_nodes.update(job_request.all_nodes)
+    return tuple(remaining)
 
 
-def screened(plan: ResumePlan, let: Sequence[JobLaunch], refused: Sequence[Failure]) -> ResumePlan:
+def reduce_plan(
+    plan: ResumePlan, permitted: Sequence[JobLaunch], refusals: Sequence[Failure]
+) -> ResumePlan:
     """Reduce the plan to the permitted launches that still help.
 
     `let` and `refused` are the permitted and the refused launches. A request fails with any node of
     a refused launch. Its other launches keep only the nodes that a request waits for which does not
     fail. Only a request with a refused launch of its own is held for it.
     """
-    cause = {node: failure for failure in refused for node in failure.nodes}
-    launched = {node for job in plan.launches for ask in job.asks for node in ask.nodes}
-    lacking = launched - {node for job in let for ask in job.asks for node in ask.nodes}
-    failed = of_failures(plan.asks, refused)
-    for ask in plan.asks:
-        for node in lacking.intersection(ask.wanted):
-            failed.setdefault(request_of(ask), _beside(cause[node], ask, node))
-    before = of_failures(plan.asks, plan.failures)
-    standing = [ask for ask in plan.asks if request_of(ask) not in failed.keys() | before.keys()]
-    kept = {node for ask in standing for node in ask.wanted}
+    failure_by_node = {node: failure for failure in refusals for node in failure.nodes}
+    planned_nodes = {
+        node
+        for job in plan.launches
+        for request_part in job.pool_requests
+        for node in request_part.nodes
+    }
+    missing_nodes = planned_nodes - {
+        node
+        for job in permitted
+        for request_part in job.pool_requests
+        for node in request_part.nodes
+    }
+    failure_by_request = failures_by_request(plan.job_requests, refusals)
+    for request_part in plan.job_requests:
+        for node in missing_nodes.intersection(request_part.all_nodes):
+            failure_by_request.setdefault(
+                request_id(request_part),
+                _failure_through_node(failure_by_node[node], request_part, node),
+            )
+    earlier_failures = failures_by_request(plan.job_requests, plan.failures)
+    remaining_requests = [
+        request_part
+        for request_part in plan.job_requests
+        if request_id(request_part) not in failure_by_request.keys() | earlier_failures.keys()
+    ]
+    needed_nodes = {node for request_part in remaining_requests for node in request_part.all_nodes}
     return replace(
         plan,
-        launches=tuple(left for job in let if (left := _of_nodes(job, kept)).asks),
-        failures=(*plan.failures, *failed.values()),
+        launches=tuple(
+            reduced_job
+            for job in permitted
+            if (reduced_job := _only_nodes(job, needed_nodes)).pool_requests
+        ),
+        failures=(*plan.failures, *failure_by_request.values()),
     )
 
 
-def _beside(failure: Failure, ask: JobRequest, node: NodeName) -> Failure:
+def _failure_through_node(failure: Failure, job_request: JobRequest, node: NodeName) -> Failure:
     """Turn another job's failure on `node` into one of this ask."""
-    mine = replace(failure, job=ask.job, nodes=ask.wanted)
+    own_failure = replace(failure, job=job_request.job, nodes=job_request.all_nodes)
     if not failure.hold:
-        return mine
+        return own_failure
     text = f"{node}, for which it waits, was to come for job {failure.job}, which is to be held"
-    return replace(mine, slug=SHARED_NODE, code="", message=text, hold=False)
+    return replace(own_failure, reason_code=SHARED_NODE, code="", message=text, hold=False)
 
 
-def _of_nodes(job: JobLaunch, kept: Container[NodeName]) -> JobLaunch:
+def _only_nodes(job: JobLaunch, kept_nodes: Container[NodeName]) -> JobLaunch:
     asks = [
-        replace(ask, nodes=mine)
-        for ask in job.asks
-        if (mine := tuple(node for node in ask.nodes if node in kept))
+        replace(pool_request, nodes=own_nodes)
+        for pool_request in job.pool_requests
+        if (own_nodes := tuple(node for node in pool_request.nodes if node in kept_nodes))
     ]
-    return replace(job, asks=tuple(asks))
+    return replace(job, pool_requests=tuple(asks))
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RequestResult:
     """The result of one request."""
 
-    request: Request
-    stands: bool
+    request: RequestId
+    is_complete: bool
     """All its nodes were served, and it was not failed."""
-    freed: tuple[NodeName, ...] = ()
+    freed_nodes: tuple[NodeName, ...] = ()
     """Nodes of a failed request that no other request waits for."""
 
 
-class Fates:
+class RequestDecider:
     """Decides each request once, when all its nodes are known."""
 
-    def __init__(self, asks: Iterable[JobRequest]) -> None:
-        self._wants: dict[Request, dict[NodeName, None]] = {}
-        self._wanted_by: dict[NodeName, dict[Request, None]] = {}
-        for ask in asks:
-            request = request_of(ask)
-            self._wants.setdefault(request, {}).update(dict.fromkeys(ask.wanted))
-            for node in ask.wanted:
-                self._wanted_by.setdefault(node, {})[request] = None
-        self._unknown = {request: len(nodes) for request, nodes in self._wants.items()}
-        self._known: set[NodeName] = set()
-        self._lacking: set[NodeName] = set()
-        self._freed: set[NodeName] = set()
+    def __init__(self, job_requests: Iterable[JobRequest]) -> None:
+        self._nodes_by_request: dict[RequestId, dict[NodeName, None]] = {}
+        self._requests_by_node: dict[NodeName, dict[RequestId, None]] = {}
+        for job_request in job_requests:
+            request = request_id(job_request)
+            self._nodes_by_request.setdefault(request, {}).update(
+                dict.fromkeys(job_request.all_nodes)
+            )
+            for node in job_request.all_nodes:
+                self._requests_by_node.setdefault(node, {})[request] = None
+        self._undecided_counts = {
+            request: len(nodes) for request, nodes in self._nodes_by_request.items()
+        }
+        self._known_nodes: set[NodeName] = set()
+        self._missing_nodes: set[NodeName] = set()
+        self._freed_nodes: set[NodeName] = set()
 
-    def nodes(self, request: Request) -> Collection[NodeName]:
+    def nodes(self, request: RequestId) -> Collection[NodeName]:
         """Return the nodes that the request waits for."""
-        return self._wants[request].keys()
+        return self._nodes_by_request[request].keys()
 
-    def waiting(self, nodes: Iterable[NodeName]) -> frozenset[Request]:
+    def waiting_requests(self, nodes: Iterable[NodeName]) -> frozenset[RequestId]:
         """Return the requests that wait for any of these nodes.
 
         Failed requests are left out.
         """
-        return frozenset(request for node in nodes for request in self._wanted_by.get(node, ()))
+        return frozenset(
+            request for node in nodes for request in self._requests_by_node.get(node, ())
+        )
 
     def doomed(self, nodes: Iterable[NodeName]) -> bool:
         """Return whether every request for these nodes lacks another node."""
-        requests = self.waiting(nodes)
-        return all(not self._lacking.isdisjoint(self._wants[request]) for request in requests)
+        requests = self.waiting_requests(nodes)
+        return all(
+            not self._missing_nodes.isdisjoint(self._nodes_by_request[request])
+            for request in requests
+        )
 
-    def tell(self, nodes: Iterable[NodeName], *, had: bool) -> tuple[Fate, ...]:
+    def record(self, nodes: Iterable[NodeName], *, served: bool) -> tuple[RequestResult, ...]:
         """Record that these nodes were served or not.
 
         Returns the requests that this decides. Safe to repeat: the first word on a node counts.
         """
-        decided: dict[Request, None] = {}
+        decided: dict[RequestId, None] = {}
         for node in nodes:
-            if node in self._known:
+            if node in self._known_nodes:
                 continue
-            self._known.add(node)
-            if not had:
-                self._lacking.add(node)
-            for request in self._wanted_by.get(node, ()):
-                if request in self._unknown:
-                    self._unknown[request] -= 1
-                    if not self._unknown[request]:
+            self._known_nodes.add(node)
+            if not served:
+                self._missing_nodes.add(node)
+            for request in self._requests_by_node.get(node, ()):
+                if request in self._undecided_counts:
+                    self._undecided_counts[request] -= 1
+                    if not self._undecided_counts[request]:
                         decided[request] = None
         return self._decide(decided)
 
-    def fail(self, requests: Iterable[Request]) -> tuple[Fate, ...]:
+    def fail(self, requests: Iterable[RequestId]) -> tuple[RequestResult, ...]:
         """Fail requests without a launch, whatever is known of their nodes."""
-        undecided = [request for request in requests if request in self._unknown]
+        undecided = [request for request in requests if request in self._undecided_counts]
         return self._decide(undecided, fail=True)
 
-    def _decide(self, requests: Iterable[Request], *, fail: bool = False) -> tuple[Fate, ...]:
-        stands = {
-            request: not fail and self._lacking.isdisjoint(self._wants[request])
+    def _decide(
+        self, requests: Iterable[RequestId], *, fail: bool = False
+    ) -> tuple[RequestResult, ...]:
+        complete_by_request = {
+            request: not fail and self._missing_nodes.isdisjoint(self._nodes_by_request[request])
             for request in dict.fromkeys(requests)
         }
-        for request, standing in stands.items():
-            del self._unknown[request]
-            if not standing:
-                for node in self._wants[request]:
-                    del self._wanted_by[node][request]
-        fates = [Fate(item, ok, () if ok else self._free(item)) for item, ok in stands.items()]
-        self._freed.update(node for fate in fates for node in fate.freed)
-        return tuple(fates)
+        for request, complete in complete_by_request.items():
+            del self._undecided_counts[request]
+            if not complete:
+                for node in self._nodes_by_request[request]:
+                    del self._requests_by_node[node][request]
+        results = [
+            RequestResult(item, ok, () if ok else self._free(item))
+            for item, ok in complete_by_request.items()
+        ]
+        self._freed_nodes.update(node for result in results for node in result.freed_nodes)
+        return tuple(results)
 
-    def _free(self, request: Request) -> tuple[NodeName, ...]:
+    def _free(self, request: RequestId) -> tuple[NodeName, ...]:
         return tuple(
             node
-            for node in self._wants[request]
-            if node not in self._freed and (node in self._lacking or not self._wanted_by[node])
+            for node in self._nodes_by_request[request]
+            if node not in self._freed_nodes
+            and (node in self._missing_nodes or not self._requests_by_node[node])
         )

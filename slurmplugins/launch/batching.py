@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance
 
-MAX_POOLED: Final = 250
+MAX_SHARED_BATCH: Final = 250
 """Instances in a call for several jobs, or for a part of one job: a quarter of EC2's token bucket.
 A call as large as the bucket must wait until the bucket is full."""
 
-_SURE: Final = tags.MAX_VALUE - 64
+_SURE_CHARACTERS: Final = tags.MAX_VALUE - 64
 """Characters that fit into a tag in every case: the last name of a part may not fit."""
 
-MAX_WHOLE: Final = 1000
+MAX_JOB_BATCH: Final = 1000
 """Instances in the only call for a job. Such a call is better all or nothing than small."""
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class NodeRequest:
     """The instances that one job needs of one pool (a node request)."""
 
-    turn: int
+    queue_position: int
     """The job's place in the queue."""
     job: int | None
     nodes: tuple[NodeName, ...]
@@ -41,79 +41,81 @@ class Want:
 class Batch:
     """A single call for instances."""
 
-    wants: tuple[Want, ...]
+    node_requests: tuple[NodeRequest, ...]
     """The node requests that the call serves."""
     nodes: tuple[NodeName, ...]
     """All nodes of these requests, or a part of them when the job is larger than a call."""
-    least: int
+    min_instances: int
     """EC2 must start at least this many instances, or none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class InstanceAllocation:
     """The allocation of instances to jobs."""
 
-    filled: Mapping[Want, Mapping[NodeName, Instance]]
+    complete: Mapping[NodeRequest, Mapping[NodeName, Instance]]
     """For each complete node request, its instances by node."""
-    given: Mapping[str, NodeName] = field(default_factory=dict)
+    reassigned: Mapping[str, NodeName] = field(default_factory=dict)
     """Reassigned instances, by id, with their new node. Each was launched for another node."""
-    spare: tuple[Instance, ...] = ()
+    surplus: tuple[Instance, ...] = ()
     """Surplus instances: no job can use them."""
 
 
-def batches(wants: Sequence[Want], *, fleet: bool, burst: float = math.inf) -> tuple[Batch, ...]:
+def batches(
+    node_requests: Sequence[NodeRequest], *, fleet: bool, burst: float = math.inf
+) -> tuple[Batch, ...]:
     """Pack the node requests into few calls, in queue order.
 
     A job is split over several calls only when one can't hold it. A call for several jobs must
     start enough instances for the smallest of them. A call for one job, or for a part of one, is
     all or nothing. `burst` is the largest call that EC2 grants; fleets are exempt.
     """
-    most = MAX_WHOLE if fleet else max(1, int(min(burst, MAX_WHOLE)))
-    pooled = min(MAX_POOLED, most)
-    parts = tags.FLEET_PARTS if fleet else tags.MAX_PARTS
-    found: list[Batch] = []
-    held: list[Want] = []
-    for want in wants:
-        together = [node for item in (*held, want) for node in item.nodes]
-        if held and not _fits(together, pooled, parts):
-            found.append(_pooled(held))
-            held = []
-        if _fits(want.nodes, most, parts):
-            held.append(want)
+    max_size = MAX_JOB_BATCH if fleet else max(1, int(min(burst, MAX_JOB_BATCH)))
+    max_shared = min(MAX_SHARED_BATCH, max_size)
+    max_tags = tags.FLEET_PARTS if fleet else tags.MAX_PARTS
+    packed: list[Batch] = []
+    pending: list[NodeRequest] = []
+    for node_request in node_requests:
+        batch_nodes = [node for item in (*pending, node_request) for node in item.nodes]
+        if pending and not _fits(batch_nodes, max_shared, max_tags):
+            packed.append(_shared_batch(pending))
+            pending = []
+        if _fits(node_request.nodes, max_size, max_tags):
+            pending.append(node_request)
         else:
-            split = _parts(want.nodes, pooled, parts)
-            found += [Batch((want,), part, len(part)) for part in split]
-    return (*found, _pooled(held)) if held else tuple(found)
+            job_parts = _split_nodes(node_request.nodes, max_shared, max_tags)
+            packed += [Batch((node_request,), part, len(part)) for part in job_parts]
+    return (*packed, _shared_batch(pending)) if pending else tuple(packed)
 
 
-def certain(batch: Batch, machines: Sequence[Instance]) -> tuple[Instance, ...]:
+def final_instances(batch: Batch, instances: Sequence[Instance]) -> tuple[Instance, ...]:
     """Return the instances whose requests lack none in this call.
 
     None of these instances is ever given another name.
     """
-    there = {item.node for item in machines}
-    asked = set(batch.nodes)
-    whole = {
+    launched_nodes = {item.node for item in instances}
+    batch_nodes = set(batch.nodes)
+    complete_nodes = {
         node
-        for want in batch.wants
-        if there.issuperset(mine := asked.intersection(want.nodes))
-        for node in mine
+        for node_request in batch.node_requests
+        if launched_nodes.issuperset(own_nodes := batch_nodes.intersection(node_request.nodes))
+        for node in own_nodes
     }
-    return tuple(item for item in machines if item.node in whole)
+    return tuple(item for item in instances if item.node in complete_nodes)
 
 
 def halves(batch: Batch) -> tuple[Batch, Batch]:
     """Split the same jobs into two calls, in queue order."""
-    middle = len(batch.wants) // 2
-    return _pooled(batch.wants[:middle]), _pooled(batch.wants[middle:])
+    middle = len(batch.node_requests) // 2
+    return _shared_batch(batch.node_requests[:middle]), _shared_batch(batch.node_requests[middle:])
 
 
-def settle(
-    wants: Sequence[Want],
-    machines: Mapping[NodeName, Instance],
-    young: AbstractSet[str],
-    lost: AbstractSet[Want] = frozenset(),
-) -> Settlement:
+def allocate(
+    node_requests: Sequence[NodeRequest],
+    instances: Mapping[NodeName, Instance],
+    not_booted_yet: AbstractSet[str],
+    unresolved: AbstractSet[NodeRequest] = frozenset(),
+) -> InstanceAllocation:
     """Allocate instances to whole jobs in queue order.
 
     A job keeps the instances that were launched for its own nodes. Instances of incomplete jobs go
@@ -121,52 +123,67 @@ def settle(
     read their name yet. `lost` jobs get nothing, since their missing nodes may have instances
     unknown to us.
     """
-    filled: dict[Want, dict[NodeName, Instance]] = {}
-    short: list[Want] = []
-    for want in wants:
-        mine = {node: machines[node] for node in want.nodes if node in machines}
-        if len(mine) == len(want.nodes):
-            filled[want] = mine
+    complete: dict[NodeRequest, dict[NodeName, Instance]] = {}
+    incomplete: list[NodeRequest] = []
+    for node_request in node_requests:
+        own_instances = {node: instances[node] for node in node_request.nodes if node in instances}
+        if len(own_instances) == len(node_request.nodes):
+            complete[node_request] = own_instances
         else:
-            short.append(want)
-    left = {node: machines[node] for want in short for node in want.nodes if node in machines}
-    given: dict[str, NodeName] = {}
-    spare = dict.fromkeys(node for node, item in left.items() if item.id in young)
-    for want in short:
-        if want in lost:
+            incomplete.append(node_request)
+    remaining = {
+        node: instances[node]
+        for node_request in incomplete
+        for node in node_request.nodes
+        if node in instances
+    }
+    reassigned: dict[str, NodeName] = {}
+    reassignable = dict.fromkeys(
+        node for node, item in remaining.items() if item.id in not_booted_yet
+    )
+    for node_request in incomplete:
+        if node_request in unresolved:
             continue
-        missing = [node for node in want.nodes if node not in left]
-        own = set(want.nodes)
-        others = list(islice((node for node in spare if node not in own), len(missing)))
-        if len(others) < len(missing):
+        missing_nodes = [node for node in node_request.nodes if node not in remaining]
+        own_nodes = set(node_request.nodes)
+        donors = list(
+            islice((node for node in reassignable if node not in own_nodes), len(missing_nodes))
+        )
+        if len(donors) < len(missing_nodes):
             continue
-        for node in (*want.nodes, *others):
-            spare.pop(node, None)
-        filled[want] = {node: left.pop(node) for node in want.nodes if node in left}
-        for node, other in zip(missing, others, strict=True):
-            filled[want][node] = left.pop(other)
-            given[filled[want][node].id] = node
-    return Settlement(filled, given, tuple(left.values()))
+        for node in (*node_request.nodes, *donors):
+            reassignable.pop(node, None)
+        complete[node_request] = {
+            node: remaining.pop(node) for node in node_request.nodes if node in remaining
+        }
+        for node, donor in zip(missing_nodes, donors, strict=True):
+            complete[node_request][node] = remaining.pop(donor)
+            reassigned[complete[node_request][node].id] = node
+    return InstanceAllocation(complete, reassigned, tuple(remaining.values()))
 
 
-def _pooled(wants: Sequence[Want]) -> Batch:
-    nodes = tuple(node for want in wants for node in want.nodes)
-    return Batch(tuple(wants), nodes, min(len(want.nodes) for want in wants))
+def _shared_batch(node_requests: Sequence[NodeRequest]) -> Batch:
+    nodes = tuple(node for node_request in node_requests for node in node_request.nodes)
+    return Batch(
+        tuple(node_requests), nodes, min(len(node_request.nodes) for node_request in node_requests)
+    )
 
 
-def _fits(nodes: Sequence[NodeName], most: int, parts: int) -> bool:
-    if len(nodes) > most:
+def _fits(nodes: Sequence[NodeName], max_size: int, max_tags: int) -> bool:
+    if len(nodes) > max_size:
         return False
-    if sum(map(len, nodes)) + len(nodes) <= parts * _SURE:
+    if sum(map(len, nodes)) + len(nodes) <= max_tags * _SURE_CHARACTERS:
         return True
-    return len(hostlist.hostlists(nodes, characters=tags.MAX_VALUE)) <= parts
+    return len(hostlist.hostlists(nodes, characters=tags.MAX_VALUE)) <= max_tags
 
 
-def _parts(nodes: Sequence[NodeName], most: int, parts: int) -> Iterator[tuple[NodeName, ...]]:
-    rest = tuple(nodes)
-    while rest:
-        size = min(most, len(rest))
-        while not _fits(rest[:size], most, parts):
+def _split_nodes(
+    nodes: Sequence[NodeName], max_size: int, max_tags: int
+) -> Iterator[tuple[NodeName, ...]]:
+    remaining = tuple(nodes)
+    while remaining:
+        size = min(max_size, len(remaining))
+        while not _fits(remaining[:size], max_size, max_tags):
             size = max(1, size * 3 // 4)
-        yield rest[:size]
-        rest = rest[size:]
+        yield remaining[:size]
+        remaining = remaining[size:]

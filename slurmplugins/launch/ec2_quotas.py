@@ -24,26 +24,28 @@ _FAMILY: Final = re.compile(r"[a-z]+")
 
 _STANDARD: Final = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"))
 
-_OF_A_FAMILY: Final = frozenset(
+_FAMILY_QUOTA_CODES: Final = frozenset(
     ("InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded")
 )
 """Codes that refuse the instances of some families, of one lifecycle."""
 
 
-def scope(instance_type: str, lifecycle: str) -> str:
+def quota_name(instance_type: str, lifecycle: str) -> str:
     """Name the quota of this instance type and lifecycle.
 
     EC2 has one quota for some families together, and separate ones for spot and on demand.
     """
-    found = _FAMILY.match(instance_type)
-    family = found[0] if found else instance_type
+    match = _FAMILY.match(instance_type)
+    family = match[0] if match else instance_type
     if family in _STANDARD:
         family = "standard"
     return f"{lifecycle}:{'g' if family == 'vt' else family}"
 
 
-def fillers(
-    listed: Iterable[Instance], ended: Mapping[str, EndCause], static: Collection[str]
+def nodes_by_quota(
+    instances: Iterable[Instance],
+    termination_causes: Mapping[str, EndCause],
+    static_nodes: Collection[str],
 ) -> dict[str, frozenset[NodeName]]:
     """Map each quota to the nodes whose instances fill it for now.
 
@@ -51,46 +53,50 @@ def fillers(
     Instances that a launch of ours could not keep are left out too. Otherwise a job that exceeds a
     quota alone would find the instances of its last try.
     """
-    found: dict[str, set[NodeName]] = {}
-    for item in listed:
-        if item.role != ROLE_COMPUTE or item.node is None or item.node in static:
+    by_quota: dict[str, set[NodeName]] = {}
+    for instance in instances:
+        if instance.role != ROLE_COMPUTE or instance.node is None or instance.node in static_nodes:
             continue
-        gone = item.state is InstanceState.TERMINATED
-        if not gone and ended.get(item.id) is not EndCause.RESUME_FAILED:
-            found.setdefault(scope(item.type, item.lifecycle), set()).add(item.node)
-    return {name: frozenset(nodes) for name, nodes in found.items()}
+        terminated = instance.state is InstanceState.TERMINATED
+        if not terminated and termination_causes.get(instance.id) is not EndCause.RESUME_FAILED:
+            by_quota.setdefault(quota_name(instance.type, instance.lifecycle), set()).add(
+                instance.node
+            )
+    return {name: frozenset(nodes) for name, nodes in by_quota.items()}
 
 
-class Quotas:
+class QuotaUsage:
     """The nodes that fill each quota during one run: those listed before, and those of its own
     launches.
 
     Safe between threads.
     """
 
-    def __init__(self, known: Mapping[str, Collection[NodeName]]) -> None:
-        self._nodes = {name: set(nodes) for name, nodes in known.items()}
+    def __init__(self, initial_nodes: Mapping[str, Collection[NodeName]]) -> None:
+        self._nodes = {name: set(nodes) for name, nodes in initial_nodes.items()}
         self._lock = threading.Lock()
 
-    def add(self, launched: Iterable[Instance]) -> None:
+    def add(self, instances: Iterable[Instance]) -> None:
         """Count instances that the run launched.
 
         Instances that the run ends later count too.
         """
         with self._lock:
-            for item in launched:
-                if item.node is not None:
-                    self._nodes.setdefault(scope(item.type, item.lifecycle), set()).add(item.node)
+            for instance in instances:
+                if instance.node is not None:
+                    self._nodes.setdefault(
+                        quota_name(instance.type, instance.lifecycle), set()
+                    ).add(instance.node)
 
     def filled_by_others(
-        self, offering: Offering, error: CloudError, own: Collection[NodeName]
+        self, offering: Offering, error: CloudError, own_nodes: Collection[NodeName]
     ) -> bool:
         """Return whether other nodes' instances count against the quota.
 
         `own` are the request's own nodes.
         """
-        name = scope(offering.type, offering.lifecycle)
+        name = quota_name(offering.type, offering.lifecycle)
         with self._lock:
-            if error.code in _OF_A_FAMILY:
-                return not self._nodes.get(name, set()).issubset(own)
-            return any(not nodes.issubset(own) for nodes in self._nodes.values())
+            if error.code in _FAMILY_QUOTA_CODES:
+                return not self._nodes.get(name, set()).issubset(own_nodes)
+            return any(not nodes.issubset(own_nodes) for nodes in self._nodes.values())

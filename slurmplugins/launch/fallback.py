@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model.offering import Lifecycle, Offering, Policy, Preference, Rung
+from slurmplugins.model.offering import Lifecycle, Offering, OfferingGroup, Policy, PolicyName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from slurmplugins.model.offering import Pool
 
 
-HIGHEST: Final = 1_000_000
+PRICE_LIMIT: Final = 1_000_000
 """USD an hour that no instance costs. Sums of higher prices may not fit a Decimal."""
 
 
-def ladder(pool: Pool, policy: Policy, waited: float) -> tuple[Rung, ...]:
+def fallback_order(pool: Pool, policy: Policy, queue_seconds: float) -> tuple[OfferingGroup, ...]:
     """Return the fallback order: groups of offerings to try in turn.
 
     `waited` is the job's time in the queue, in seconds. Neighbours of one lifecycle and zone form
@@ -30,61 +30,67 @@ def ladder(pool: Pool, policy: Policy, waited: float) -> tuple[Rung, ...]:
     its own. Reservations come first, because they are paid for anyway, with two exceptions.
     AS_LISTED keeps the order of the list, and SPOT_ONLY has spot offerings alone.
     """
-    chosen = _once(_chosen(pool.offerings, policy, waited))
-    alone = pool.one_by_one or policy.preference is Preference.CHEAPEST_FIRST
-    return tuple((item,) for item in chosen) if alone else _grouped(chosen)
+    offerings = _unique(_policy_offerings(pool.offerings, policy, queue_seconds))
+    is_ungrouped = pool.one_by_one or policy.name is PolicyName.CHEAPEST_FIRST
+    return tuple((item,) for item in offerings) if is_ungrouped else _group_offerings(offerings)
 
 
-def without_spot(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
+def without_spot(groups: Iterable[OfferingGroup]) -> tuple[OfferingGroup, ...]:
     """Drop the spot groups."""
-    return tuple(rung for rung in rungs if rung[0].lifecycle is not Lifecycle.SPOT)
+    return tuple(group for group in groups if group[0].lifecycle is not Lifecycle.SPOT)
 
 
-def spot_price(rungs: Iterable[Rung]) -> Decimal | None:
+def spot_price(groups: Iterable[OfferingGroup]) -> Decimal | None:
     """Return the first spot offering's price in USD an hour.
 
     None means that there is no spot offering.
     """
     from decimal import Decimal
 
-    found = (rung[0].price for rung in rungs if rung[0].lifecycle is Lifecycle.SPOT)
-    price = next(found, None)
+    prices = (group[0].price for group in groups if group[0].lifecycle is Lifecycle.SPOT)
+    price = next(prices, None)
     return None if price is None else Decimal(price)
 
 
-def _chosen(offerings: Sequence[Offering], policy: Policy, waited: float) -> Sequence[Offering]:
-    reserved = [item for item in offerings if item.reservation]
-    bought = [item for item in offerings if not item.reservation]
-    spot = [item for item in bought if item.lifecycle is Lifecycle.SPOT]
-    demand = [item for item in bought if item.lifecycle is not Lifecycle.SPOT]
-    match policy.preference:
-        case Preference.AS_LISTED:
+def _policy_offerings(
+    offerings: Sequence[Offering], policy: Policy, queue_seconds: float
+) -> Sequence[Offering]:
+    reservations = [item for item in offerings if item.reservation]
+    unreserved = [item for item in offerings if not item.reservation]
+    spot = [item for item in unreserved if item.lifecycle is Lifecycle.SPOT]
+    on_demand = [item for item in unreserved if item.lifecycle is not Lifecycle.SPOT]
+    match policy.name:
+        case PolicyName.AS_LISTED:
             return offerings
-        case Preference.SPOT_ONLY:
+        case PolicyName.SPOT_ONLY:
             return spot
-        case Preference.SPOT_FIRST:
-            return [*reserved, *spot, *demand]
-        case Preference.ON_DEMAND_AFTER:
-            return [*reserved, *spot, *(demand if waited >= policy.after else [])]
-        case Preference.ON_DEMAND_ONLY:
-            return [*reserved, *demand]
-        case Preference.CHEAPEST_FIRST:
-            return [*reserved, *sorted(bought, key=_cost)]
+        case PolicyName.SPOT_FIRST:
+            return [*reservations, *spot, *on_demand]
+        case PolicyName.ON_DEMAND_AFTER:
+            return [
+                *reservations,
+                *spot,
+                *(on_demand if queue_seconds >= policy.on_demand_after else []),
+            ]
+        case PolicyName.ON_DEMAND_ONLY:
+            return [*reservations, *on_demand]
+        case PolicyName.CHEAPEST_FIRST:
+            return [*reservations, *sorted(unreserved, key=_cost_sort_key)]
 
 
-def _once(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
+def _unique(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
     """Keep the first of each offering.
 
     EC2 refuses a fleet that lists one twice. A type may be listed for a zone and, in another line,
     for all zones. It is then there twice.
     """
-    first: dict[str, Offering] = {}
+    by_key: dict[str, Offering] = {}
     for item in offerings:
-        first.setdefault(item.key, item)
-    return tuple(first.values())
+        by_key.setdefault(item.key, item)
+    return tuple(by_key.values())
 
 
-def _cost(offering: Offering) -> tuple[bool, Decimal]:
+def _cost_sort_key(offering: Offering) -> tuple[bool, Decimal]:
     """Return a sort key; an unknown price goes last.
 
     An offering must not win because its price is unknown.
@@ -95,20 +101,22 @@ def _cost(offering: Offering) -> tuple[bool, Decimal]:
     return not price, price
 
 
-def _grouped(offerings: Sequence[Offering]) -> tuple[Rung, ...]:
-    rungs: list[list[Offering]] = []
-    run: list[list[Offering]] = []
+def _group_offerings(offerings: Sequence[Offering]) -> tuple[OfferingGroup, ...]:
+    groups: list[list[Offering]] = []
+    open_groups: list[list[Offering]] = []
     for item in offerings:
-        if run and (run[0][0].lifecycle is not item.lifecycle or item.reservation):
-            run = []
-        same = next((rung for rung in run if rung[0].zone == item.zone), None)
-        if same is not None:
-            same.append(item)
+        if open_groups and (open_groups[0][0].lifecycle is not item.lifecycle or item.reservation):
+            open_groups = []
+        group = next(
+            (candidate for candidate in open_groups if candidate[0].zone == item.zone), None
+        )
+        if group is not None:
+            group.append(item)
             continue
-        rungs.append([item])
+        groups.append([item])
         # A later offering never joins a reservation.
-        run = [] if item.reservation else [*run, rungs[-1]]
-    return tuple(tuple(rung) for rung in rungs)
+        open_groups = [] if item.reservation else [*open_groups, groups[-1]]
+    return tuple(tuple(candidate) for candidate in groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,46 +126,48 @@ class Spend:
     spot: Decimal = Decimal(0)
     total: Decimal = Decimal(0)
 
-    def plus(self, price: Decimal, *, spot: bool) -> Spend:
+    def with_price(self, price: Decimal, *, spot: bool) -> Spend:
         return Spend(self.spot + price if spot else self.spot, self.total + price)
 
 
-def by_pool(machines: Iterable[Instance]) -> dict[str, Spend]:
+def spend_by_pool(instances: Iterable[Instance]) -> dict[str, Spend]:
     """Sum the cost of the live instances, by pool."""
-    found: dict[str, Spend] = {}
-    for machine in machines:
-        if machine.state.live:
-            before = found.get(machine.pool, Spend())
-            spot = machine.lifecycle is Lifecycle.SPOT
-            found[machine.pool] = before.plus(_price(machine.price), spot=spot)
-    return found
+    by_name: dict[str, Spend] = {}
+    for instance in instances:
+        if instance.state.live:
+            previous = by_name.get(instance.pool, Spend())
+            spot = instance.lifecycle is Lifecycle.SPOT
+            by_name[instance.pool] = previous.with_price(_parse_price(instance.price), spot=spot)
+    return by_name
 
 
-def plan(
-    known: Spend, ladder: tuple[Rung, ...], count: int, max_spot_share: float
-) -> tuple[Spend, tuple[Rung, ...]]:
+def apply_spot_limit(
+    spend: Spend, groups: tuple[OfferingGroup, ...], count: int, max_spot_share: float
+) -> tuple[Spend, tuple[OfferingGroup, ...]]:
     """Return the spend after a job's launch, and its fallback order.
 
     `count` is the job's number of instances. Spot offerings are dropped when spot would exceed its
     share with them.
     """
-    price = spot_price(ladder)
+    price = spot_price(groups)
     if price is not None:
-        after = known.plus(price * count, spot=True)
-        if max_spot_share >= 1 or after.spot <= after.total * Decimal(str(max_spot_share)):
-            return after, ladder
-    left = without_spot(ladder)
-    return known.plus(_first(left) * count, spot=False), left
+        spend_with_spot = spend.with_price(price * count, spot=True)
+        if max_spot_share >= 1 or spend_with_spot.spot <= spend_with_spot.total * Decimal(
+            str(max_spot_share)
+        ):
+            return spend_with_spot, groups
+    on_demand_groups = without_spot(groups)
+    return spend.with_price(_first_price(on_demand_groups) * count, spot=False), on_demand_groups
 
 
-def _first(ladder: Sequence[Rung]) -> Decimal:
-    return Decimal(ladder[0][0].price) if ladder else Decimal(0)
+def _first_price(groups: Sequence[OfferingGroup]) -> Decimal:
+    return Decimal(groups[0][0].price) if groups else Decimal(0)
 
 
-def _price(text: str) -> Decimal:
+def _parse_price(text: str) -> Decimal:
     """Read a price tag, which anybody may have written; 0 if odd."""
     try:
         price = Decimal(text or 0)
     except InvalidOperation:
         return Decimal(0)
-    return price if price.is_finite() and 0 < price < HIGHEST else Decimal(0)
+    return price if price.is_finite() and 0 < price < PRICE_LIMIT else Decimal(0)

@@ -14,10 +14,10 @@ from slurmplugins.errors import (
     CloudError,
     CloudUnreachable,
     EngineError,
-    Late,
     NoCredentials,
-    NotAllEnded,
+    SomeNotTerminated,
     StateError,
+    TooLate,
 )
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Assignment, EndCause, assignments
@@ -28,44 +28,44 @@ if TYPE_CHECKING:
     from slurmplugins.cloud.port import Cloud
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
     from slurmplugins.state.journal import Journal
-    from slurmplugins.state.launch_budget_file import Brake, Starts
+    from slurmplugins.state.launch_budget_file import LaunchBudget, StartedInstances
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
 
 
-TRIES: Final = 5
+UNANSWERED_TRIES: Final = 5
 """Tries of one call that got no answer, or lacked credentials, over about 15 s in all. A throttled
 call is repeated for as long as the run has time. Its outcome is certain, and tokens come back."""
 
-SHOWN: Final = 20
+MAX_LOGGED: Final = 20
 """Instances that a line of the log names. A call's own line says how many there were."""
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 20.0
 
-END_TRIES: Final = 4
+TERMINATE_TRIES: Final = 4
 """Tries of a termination. An instance launched a second ago may not be listed yet, and only listed
 instances can be terminated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LaunchAttempt:
     """A launch request of one run, and its calls to EC2."""
 
     cloud: Cloud
     journal: Journal
     clock: Clock
-    run: str
+    resume_id: str
     request: LaunchRequest
-    latest: float
+    call_deadline: float
     """No call is made after this monotonic time."""
     jobs: Sequence[int] = ()
-    silent: list[float] = field(default_factory=list)
+    unanswered_calls: list[float] = field(default_factory=list)
     """Monotonic times of the calls that have no answer."""
 
-    def ask(self) -> Launched:
+    def call_once(self) -> LaunchResult:
         """Call EC2 once, and journal the call before it.
 
         Each call has its own line in the journal, because doubt about a call counts from that call.
@@ -75,30 +75,34 @@ class Attempt:
 
         Raises CloudError, StateError or Late. Safe to repeat: the token is the same.
         """
-        before = len(self.silent)
+        unanswered_before = len(self.unanswered_calls)
         try:
-            launched = self.cloud.launch(self.request, self._intend)
+            result = self.cloud.launch(self.request, self._journal_call)
         except CloudError as error:
-            if len(self.silent) > before and not isinstance(error, CloudUnreachable):
-                self.silent.pop()
-                self.journal.failed(self.request.attempt, error)
+            if len(self.unanswered_calls) > unanswered_before and not isinstance(
+                error, CloudUnreachable
+            ):
+                self.unanswered_calls.pop()
+                self.journal.record_failed(self.request.attempt, error)
             raise
-        living = tuple(item for item in launched.machines if not item.state.lost)
-        return replace(launched, machines=living)
+        live_instances = tuple(item for item in result.instances if not item.state.not_working)
+        return replace(result, instances=live_instances)
 
-    def _intend(self) -> None:
-        if self.clock.monotonic() > self.latest:
-            raise Late("its turn at EC2 came too late")
-        self.silent.append(self.journal.intend(self.request, self.run, self.jobs))
+    def _journal_call(self) -> None:
+        if self.clock.monotonic() > self.call_deadline:
+            raise TooLate("its turn at EC2 came too late")
+        self.unanswered_calls.append(
+            self.journal.record_call(self.request, self.resume_id, self.jobs)
+        )
 
 
-class Calls:
+class LaunchCalls:
     """Launches, renames and terminates instances for one run."""
 
     def __init__(
         self,
         *,
-        run: str,
+        resume_id: str,
         cloud: Cloud,
         journal: Journal,
         clock: Clock,
@@ -108,27 +112,27 @@ class Calls:
         # The monotonic time at which the run is to end.
         deadline: float,
         # The monotonic time after which nothing is launched.
-        latest: float,
-        brake: Brake,
-        started: Starts,
+        call_deadline: float,
+        launch_budget: LaunchBudget,
+        started_instances: StartedInstances,
     ) -> None:
-        self._run = run
+        self._resume_id = resume_id
         self._cloud = cloud
         self._journal = journal
         self._clock = clock
         self._log = log
         self._jitter = jitter
         self._deadline = deadline
-        self._latest = latest
-        self._brake = brake
-        self._started = started
+        self._call_deadline = call_deadline
+        self._launch_budget = launch_budget
+        self._started_instances = started_instances
 
     @property
-    def late(self) -> bool:
+    def out_of_time(self) -> bool:
         """Return whether the time for finding capacity is spent."""
         return self._clock.monotonic() >= self._deadline
 
-    def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
+    def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[LaunchResult, float]:
         """Launch instances, journaled before and after the calls.
 
         Returns the launch and the earliest moment at which its instances may have been started.
@@ -142,86 +146,100 @@ class Calls:
             offering=",".join(item.key for item in request.offerings),
             nodes=hostlist.compress(request.nodes),
         )
-        attempt = Attempt(
-            self._cloud, self._journal, self._clock, self._run, request, self._latest, jobs
+        launch_attempt = LaunchAttempt(
+            self._cloud,
+            self._journal,
+            self._clock,
+            self._resume_id,
+            request,
+            self._call_deadline,
+            jobs,
         )
-        began = self._clock.monotonic()
+        start_time = self._clock.monotonic()
         try:
-            launched = self._patiently(attempt)
+            result = self._with_retries(launch_attempt)
         except EngineError as error:
-            self._started.failed(request, error, silent=bool(attempt.silent))
+            self._started_instances.record_failure(
+                request, error, is_unanswered=bool(launch_attempt.unanswered_calls)
+            )
             if isinstance(error, CloudError):
-                told = {"slug": error.slug, "code": error.code, "message": error.message}
-                log.warning("launch failed", **told)
+                error_fields = {
+                    "slug": error.reason_code,
+                    "code": error.code,
+                    "message": error.message,
+                }
+                log.warning("launch failed", **error_fields)
             raise
-        self._started.sure.update(request.nodes[: len(launched.machines)])
-        for item in launched.refusals:
+        self._started_instances.certain_counts.update(request.nodes[: len(result.instances)])
+        for item in result.refusals:
             code, message = item.error.code, item.error.message
             log.warning("offering refused", key=item.offering.key, code=code, message=message)
-        seconds = round(self._clock.monotonic() - began, 3)
-        ids = [item.id for item in launched.machines]
-        log.info("launched", count=len(ids), machines=ids[:SHOWN], seconds=seconds)
+        seconds = round(self._clock.monotonic() - start_time, 3)
+        ids = [item.id for item in result.instances]
+        log.info("launched", count=len(ids), machines=ids[:MAX_LOGGED], seconds=seconds)
         try:
-            self._journal.launched(request.attempt, assignments(launched.machines))
+            self._journal.record_launched(request.attempt, assignments(result.instances))
         except StateError:
-            self.end([item.id for item in launched.machines])
+            self.terminate([item.id for item in result.instances])
             raise
-        return launched, attempt.silent[0]
+        return result, launch_attempt.unanswered_calls[0]
 
-    def give(
+    def retag_nodes(
         self,
-        given: Mapping[str, NodeName],
-        machines: Mapping[str, Instance],
-        may: Callable[[str], bool],
+        node_by_instance: Mapping[str, NodeName],
+        instances: Mapping[str, Instance],
+        may_retag: Callable[[str], bool],
     ) -> bool:
         """Rename instances, first in EC2: they read its tags.
 
         Returns False where `may` forbade it; some may have been renamed then. Raises CloudError or
         StateError.
         """
-        if not self._cloud.give(given, may):
-            self._log.info("too old to be given", machines=list(given)[:SHOWN])
+        if not self._cloud.retag_nodes(node_by_instance, may_retag):
+            self._log.info("too old to be given", machines=list(node_by_instance)[:MAX_LOGGED])
             return False
-        nodes = sorted(given.values())
-        self._log.info("given", nodes=hostlist.compress(nodes), machines=list(given)[:SHOWN])
-        for instance_id, node in given.items():
-            machine = machines[instance_id]
-            told = Assignment(node, machine.id, machine.address, machine.type)
-            self._journal.launched(machine.attempt, [told])
+        nodes = sorted(node_by_instance.values())
+        self._log.info(
+            "given", nodes=hostlist.compress(nodes), machines=list(node_by_instance)[:MAX_LOGGED]
+        )
+        for instance_id, node in node_by_instance.items():
+            instance = instances[instance_id]
+            assignment = Assignment(node, instance.id, instance.address, instance.type)
+            self._journal.record_launched(instance.attempt, [assignment])
         return True
 
-    def end(self, ids: Iterable[str]) -> frozenset[str]:
+    def terminate(self, ids: Iterable[str]) -> frozenset[str]:
         """Terminate instances of this run; return those that still live.
 
         Those are left to reconcile.
         """
-        left = list(ids)
-        if not left:
+        remaining = list(ids)
+        if not remaining:
             return frozenset()
         try:
-            self._journal.condemn(left, EndCause.RESUME_FAILED)
+            self._journal.mark_terminating(remaining, EndCause.RESUME_FAILED)
         except StateError as error:
-            self._log.problem("journal", message=error.message)
-        over: frozenset[str] = frozenset()
+            self._log.failure("journal", message=error.message)
+        terminated: frozenset[str] = frozenset()
         refusal: CloudError | None = None
-        for again in range(END_TRIES):
-            if again:
+        for try_number in range(TERMINATE_TRIES):
+            if try_number:
                 self._clock.sleep(FIRST_PAUSE)
             try:
-                over |= self._cloud.terminate(left)
+                terminated |= self._cloud.terminate(remaining)
             except CloudError as error:
                 self._log.warning("terminate failed", code=error.code, message=error.message)
-                if isinstance(error, NotAllEnded):
-                    over |= error.over
+                if isinstance(error, SomeNotTerminated):
+                    terminated |= error.terminated
                 else:
                     refusal = error
-            left = [item for item in left if item not in over]
-            if not left:
+            remaining = [item for item in remaining if item not in terminated]
+            if not remaining:
                 break
-        self._brake.heard(over, refusal)
-        if left:
-            self._log.problem("machines left to reconcile", machines=left)
-        return frozenset(left)
+        self._launch_budget.record_terminations(terminated, refusal)
+        if remaining:
+            self._log.failure("machines left to reconcile", machines=remaining)
+        return frozenset(remaining)
 
     def pauses(self) -> Iterator[float]:
         """Sleep longer each time, never past the run's end.
@@ -230,25 +248,29 @@ class Calls:
         """
         pause = FIRST_PAUSE
         while True:
-            left = self._deadline - self._clock.monotonic()
-            self._clock.sleep(max(0.0, min(pause * (0.5 + self._jitter()), left)))
+            remaining = self._deadline - self._clock.monotonic()
+            self._clock.sleep(max(0.0, min(pause * (0.5 + self._jitter()), remaining)))
             yield pause
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _patiently(self, attempt: Attempt) -> Launched:
+    def _with_retries(self, launch_attempt: LaunchAttempt) -> LaunchResult:
         """Repeat the same attempt, with the same token, while that helps."""
-        pauses, unanswered, started = self.pauses(), 0, 0
+        pauses, unanswered_count, started_count = self.pauses(), 0, 0
         while True:
             try:
-                return attempt.ask()
+                return launch_attempt.call_once()
             except CloudError as error:
-                started = error.started = max(error.started, started)  # the same in each try
-                unanswered += isinstance(error, CloudUnreachable | NoCredentials)
-                if not error.retryable or unanswered >= TRIES or self.late:
-                    if attempt.silent and not (
-                        error.settles or isinstance(error, CloudUnreachable)
+                started_count = error.instances_started = max(
+                    error.instances_started, started_count
+                )  # the same in each try
+                unanswered_count += isinstance(error, CloudUnreachable | NoCredentials)
+                if not error.retryable or unanswered_count >= UNANSWERED_TRIES or self.out_of_time:
+                    if launch_attempt.unanswered_calls and not (
+                        error.resolves_launch or isinstance(error, CloudUnreachable)
                     ):
                         text = f"no answer, then {error.code}: {error.message}"
-                        raise error_codes.error("Unreachable", text, started=started) from error
+                        raise error_codes.error(
+                            "Unreachable", text, started=started_count
+                        ) from error
                     raise
                 next(pauses)

@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.launch.batching import Want
-from slurmplugins.launch.launch_call import Calls
-from slurmplugins.launch.pool_launch import Decision, Lane
-from slurmplugins.state.launch_budget_file import Starts
+from slurmplugins.launch.batching import NodeRequest
+from slurmplugins.launch.launch_call import LaunchCalls
+from slurmplugins.launch.pool_launch import PoolLaunch, RequestOutcome
+from slurmplugins.state.launch_budget_file import StartedInstances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
     from slurmplugins.cloud.port import Cloud
-    from slurmplugins.errors import NotEnded
-    from slurmplugins.launch.ec2_quotas import Quotas
-    from slurmplugins.launch.request_tracker import Board
+    from slurmplugins.errors import NotTerminated
+    from slurmplugins.launch.ec2_quotas import QuotaUsage
+    from slurmplugins.launch.request_tracker import JobTracker
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.launch import JobLaunch, PoolAsk
-    from slurmplugins.model.offering import Rung
+    from slurmplugins.model.launch import JobLaunch, PoolRequest
+    from slurmplugins.model.offering import OfferingGroup
     from slurmplugins.state.journal import Journal
-    from slurmplugins.state.launch_budget_file import Brake
-    from slurmplugins.state.unavailable_offerings import OfferingMemory
+    from slurmplugins.state.launch_budget_file import LaunchBudget
+    from slurmplugins.state.unavailable_offerings import UnavailableOfferings
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
-    from slurmplugins.system.workers import Crew
+    from slurmplugins.system.workers import WorkerPool
 
-NOTHING_KEPT: Final[Mapping[NodeName, NotEnded]] = MappingProxyType({})
+NO_UNTERMINATED: Final[Mapping[NodeName, NotTerminated]] = MappingProxyType({})
 
 
 class Launcher:
@@ -40,149 +40,184 @@ class Launcher:
         cluster: str,
         cloud: Cloud,
         journal: Journal,
-        memory: OfferingMemory,
+        unavailable_offerings: UnavailableOfferings,
         clock: Clock,
         log: Log,
         # Returns a new attempt id.
-        attempt: Callable[[], str],
+        new_launch_id: Callable[[], str],
         # Returns numbers in [0, 1).
         jitter: Callable[[], float],
         # The monotonic time after which no further offering is tried.
         deadline: float,
         # The monotonic time after which a call that waited for its turn is not made.
-        latest: float,
-        crew: Crew,
-        quotas: Quotas,
-        brake: Brake,
+        call_deadline: float,
+        workers: WorkerPool,
+        quotas: QuotaUsage,
+        launch_budget: LaunchBudget,
         # Instances that EC2 starts at once.
         burst: float,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
         self._journal = journal
-        self._memory = memory
+        self._unavailable_offerings = unavailable_offerings
         self._clock = clock
         self._log = log
-        self._attempt = attempt
+        self._new_launch_id = new_launch_id
         self._jitter = jitter
         self._deadline = deadline
-        self._latest = latest
-        self._crew = crew
+        self._call_deadline = call_deadline
+        self._workers = workers
         self._quotas = quotas
-        self._brake = brake
+        self._launch_budget = launch_budget
         self._burst = burst
-        self.started = Starts()
+        self.started_instances = StartedInstances()
 
     def launch(
         self,
         jobs: Sequence[JobLaunch],
-        run: str,
-        board: Board,
-        kept: Mapping[NodeName, NotEnded] = NOTHING_KEPT,
+        resume_id: str,
+        job_tracker: JobTracker,
+        unterminated: Mapping[NodeName, NotTerminated] = NO_UNTERMINATED,
     ) -> None:
         """Launch instances for every node of each job.
 
         Each job's result goes to the board: its instances, or the reason why it has none. `kept`
         has nodes whose instance should end and lives. A request with one of them gets nothing.
         """
-        calls = self._calls(run)
-        jobs = _refused(jobs, board, kept)
-        wants = [
-            _Wanted(Want(turn, job.job, ask.nodes), ask)
-            for turn, job in enumerate(jobs)
-            for ask in job.asks
+        calls = self._calls(resume_id)
+        jobs = _without_unterminated(jobs, job_tracker, unterminated)
+        planned_requests = [
+            _PlannedRequest(NodeRequest(queue_position, job.job, pool_request.nodes), pool_request)
+            for queue_position, job in enumerate(jobs)
+            for pool_request in job.pool_requests
         ]
-        wants = _hopeful(wants, board) if kept else wants
-        first, last = _postponed(wants, board, self._memory.setbacks())
-        cautious = {*first, *last}
-        rest = [item for item in wants if item not in cautious]
+        planned_requests = (
+            _without_doomed(planned_requests, job_tracker) if unterminated else planned_requests
+        )
+        first_requests, last_requests = _split_unlikely(
+            planned_requests, job_tracker, self._unavailable_offerings.entries()
+        )
+        postponed = {*first_requests, *last_requests}
+        other_requests = [item for item in planned_requests if item not in postponed]
 
-        def in_turn() -> None:
-            self._work(first, calls, board)
-            self._work(_hopeful(last, board), calls, board)
+        def launch_in_turn() -> None:
+            self._launch_pools(first_requests, calls, job_tracker)
+            self._launch_pools(_without_doomed(last_requests, job_tracker), calls, job_tracker)
 
-        at_once = [lambda: self._work(rest, calls, board), *([in_turn] if first else [])]
-        self._crew.map(lambda work: work(), at_once)
+        tasks = [
+            lambda: self._launch_pools(other_requests, calls, job_tracker),
+            *([launch_in_turn] if first_requests else []),
+        ]
+        self._workers.map(lambda work: work(), tasks)
 
-    def _work(self, wants: Sequence[_Wanted], calls: Calls, board: Board) -> None:
-        grouped: dict[tuple[str, tuple[Rung, ...]], list[_Wanted]] = {}
-        for item in wants:
-            grouped.setdefault((item.ask.pool.name, item.ask.ladder), []).append(item)
-        lanes = [
-            Lane(
+    def _launch_pools(
+        self,
+        planned_requests: Sequence[_PlannedRequest],
+        calls: LaunchCalls,
+        job_tracker: JobTracker,
+    ) -> None:
+        by_group: dict[tuple[str, tuple[OfferingGroup, ...]], list[_PlannedRequest]] = {}
+        for item in planned_requests:
+            by_group.setdefault(
+                (item.pool_request.pool.name, item.pool_request.fallback_order), []
+            ).append(item)
+        pool_launches = [
+            PoolLaunch(
                 cluster=self._cluster,
-                pool=items[0].ask.pool,
-                ladder=ladder,
-                wants=[item.want for item in items],
+                pool=items[0].pool_request.pool,
+                fallback_order=fallback_order,
+                node_requests=[item.node_request for item in items],
                 calls=calls,
-                crew=self._crew,
-                memory=self._memory,
+                workers=self._workers,
+                unavailable=self._unavailable_offerings,
                 clock=self._clock,
-                attempt=self._attempt,
+                new_launch_id=self._new_launch_id,
                 quotas=self._quotas,
                 burst=self._burst,
-                decided=board.decided,
-                named=board.named,
+                on_outcomes=job_tracker.record_outcomes,
+                on_assigned=job_tracker.on_assigned,
             )
-            for (_, ladder), items in grouped.items()
+            for (_, fallback_order), items in by_group.items()
         ]
-        self._crew.map(Lane.work, lanes)
+        self._workers.map(PoolLaunch.launch, pool_launches)
 
-    def end(self, ids: Sequence[str], run: str) -> None:
+    def terminate(self, ids: Sequence[str], resume_id: str) -> None:
         """Terminate surplus instances; reconcile handles those that still live."""
-        self._calls(run).end(ids)
+        self._calls(resume_id).terminate(ids)
 
-    def _calls(self, run: str) -> Calls:
-        return Calls(
-            run=run,
+    def _calls(self, resume_id: str) -> LaunchCalls:
+        return LaunchCalls(
+            resume_id=resume_id,
             cloud=self._cloud,
             journal=self._journal,
             clock=self._clock,
             log=self._log,
             jitter=self._jitter,
             deadline=self._deadline,
-            latest=self._latest,
-            brake=self._brake,
-            started=self.started,
+            call_deadline=self._call_deadline,
+            launch_budget=self._launch_budget,
+            started_instances=self.started_instances,
         )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Wanted:
+class _PlannedRequest:
     """A node request, and the plan's ask for it."""
 
-    want: Want
-    ask: PoolAsk
+    node_request: NodeRequest
+    pool_request: PoolRequest
 
 
-def _refused(
-    jobs: Sequence[JobLaunch], board: Board, kept: Mapping[NodeName, NotEnded]
+def _without_unterminated(
+    jobs: Sequence[JobLaunch],
+    job_tracker: JobTracker,
+    unterminated: Mapping[NodeName, NotTerminated],
 ) -> list[JobLaunch]:
     """Fail the jobs that have a kept node; return the others."""
-    left: list[JobLaunch] = []
+    remaining: list[JobLaunch] = []
     for job in jobs:
-        node = next((node for ask in job.asks for node in ask.nodes if node in kept), None)
+        node = next(
+            (
+                node
+                for pool_request in job.pool_requests
+                for node in pool_request.nodes
+                if node in unterminated
+            ),
+            None,
+        )
         if node is None:
-            left.append(job)
+            remaining.append(job)
             continue
-        wants = [Want(0, job.job, ask.nodes) for ask in job.asks]
-        board.decided([Decision(want, error=kept[node]) for want in wants])
-    return left
+        node_requests = [
+            NodeRequest(0, job.job, pool_request.nodes) for pool_request in job.pool_requests
+        ]
+        job_tracker.record_outcomes(
+            [
+                RequestOutcome(node_request, error=unterminated[node])
+                for node_request in node_requests
+            ]
+        )
+    return remaining
 
 
-def _hopeful(wants: Sequence[_Wanted], board: Board) -> list[_Wanted]:
+def _without_doomed(
+    planned_requests: Sequence[_PlannedRequest], job_tracker: JobTracker
+) -> list[_PlannedRequest]:
     """Drop node requests that help no request any more.
 
     The board hears of them. Returns the others.
     """
-    doomed = {item for item in wants if board.doomed(item.want.nodes)}
-    board.decided([Decision(item.want) for item in doomed])
-    return [item for item in wants if item not in doomed]
+    doomed = {item for item in planned_requests if job_tracker.doomed(item.node_request.nodes)}
+    job_tracker.record_outcomes([RequestOutcome(item.node_request) for item in doomed])
+    return [item for item in planned_requests if item not in doomed]
 
 
-def _postponed(
-    wants: Sequence[_Wanted], board: Board, setbacks: Container[str]
-) -> tuple[list[_Wanted], list[_Wanted]]:
+def _split_unlikely(
+    planned_requests: Sequence[_PlannedRequest],
+    job_tracker: JobTracker,
+    unavailable: Container[str],
+) -> tuple[list[_PlannedRequest], list[_PlannedRequest]]:
     """Choose the node requests to try first and last.
 
     Both belong to requests that will hardly get all their nodes. Offerings that were refused
@@ -191,17 +226,32 @@ def _postponed(
     """
     unlikely = {
         item: None
-        for item in wants
-        if all(offering.key in setbacks for rung in item.ask.ladder for offering in rung)
+        for item in planned_requests
+        if all(
+            offering.key in unavailable
+            for group in item.pool_request.fallback_order
+            for offering in group
+        )
     }
     if not unlikely:
         return [], []
-    poor = {request for item in unlikely for request in board.requests(item.want.nodes)}
-    last = [
+    unlikely_ids = {
+        request_id
+        for item in unlikely
+        for request_id in job_tracker.requests(item.node_request.nodes)
+    }
+    last_requests = [
         item
-        for item in wants
-        if item not in unlikely and poor.issuperset(board.requests(item.want.nodes))
+        for item in planned_requests
+        if item not in unlikely
+        and unlikely_ids.issuperset(job_tracker.requests(item.node_request.nodes))
     ]
-    waiting = {request for item in last for request in board.requests(item.want.nodes)}
-    first = [item for item in unlikely if waiting & board.requests(item.want.nodes)]
-    return first, last
+    waiting_ids = {
+        request_id
+        for item in last_requests
+        for request_id in job_tracker.requests(item.node_request.nodes)
+    }
+    first_requests = [
+        item for item in unlikely if waiting_ids & job_tracker.requests(item.node_request.nodes)
+    ]
+    return first_requests, last_requests

@@ -11,10 +11,10 @@ from slurmplugins.errors import (
     CloudUnreachable,
     Denied,
     EngineError,
-    Late,
-    Quota,
+    QuotaExceeded,
     StateError,
     Throttled,
+    TooLate,
 )
 from slurmplugins.launch import batching
 from slurmplugins.model.instance import assignments
@@ -24,74 +24,74 @@ from slurmplugins.state import unavailable_offerings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurmplugins.launch.batching import Batch, Settlement, Want
-    from slurmplugins.launch.ec2_quotas import Quotas
-    from slurmplugins.launch.launch_call import Calls
+    from slurmplugins.launch.batching import Batch, InstanceAllocation, NodeRequest
+    from slurmplugins.launch.ec2_quotas import QuotaUsage
+    from slurmplugins.launch.launch_call import LaunchCalls
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Assignment, Instance
-    from slurmplugins.model.offering import Offering, Pool, Rung
-    from slurmplugins.state.unavailable_offerings import OfferingMemory, Setback
+    from slurmplugins.model.offering import Offering, OfferingGroup, Pool
+    from slurmplugins.state.unavailable_offerings import Unavailability, UnavailableOfferings
     from slurmplugins.system.clock import Clock
-    from slurmplugins.system.workers import Crew
+    from slurmplugins.system.workers import WorkerPool
 
-YOUNG_SECONDS: Final = 5.0
+NOT_BOOTED_SECONDS: Final = 5.0
 """Seconds after the request in which an instance can't have read its name yet. It may get another
 name if the call for that leaves before then."""
 
-SHORT: Final = "InsufficientInstanceCapacity"
+SHORTAGE_CODE: Final = "InsufficientInstanceCapacity"
 """EC2's code for a shortage, used for a partial answer that has no code."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """The result of one call."""
 
     batch: Batch
-    machines: tuple[Instance, ...] = ()
-    began: float = 0.0
+    instances: tuple[Instance, ...] = ()
+    start_time: float = 0.0
     """The earliest monotonic time at which the instances may have been started."""
     refusals: tuple[Refusal, ...] = ()
     error: EngineError | None = None
 
     @property
-    def last(self) -> bool:
+    def is_final(self) -> bool:
         """Return whether another try would make it worse.
 
         The outcome is unknown, or the same everywhere.
         """
-        return isinstance(self.error, CloudUnreachable | Denied | Late | StateError | Throttled)
+        return isinstance(self.error, CloudUnreachable | Denied | TooLate | StateError | Throttled)
 
     @property
     def throttled(self) -> bool:
         """Return whether EC2 answered, but throttled some of the offerings."""
-        return any(_throttle(item) for item in self.refusals)
+        return any(_is_throttle(item) for item in self.refusals)
 
 
 @dataclass(slots=True)
-class Tally:
+class RequestProgress:
     """A node request's refusals and errors up to now."""
 
-    want: Want
+    node_request: NodeRequest
     refusals: list[Refusal] = field(default_factory=list)
     error: EngineError | None = None
-    ended: list[NodeName] = field(default_factory=list)
+    terminated_nodes: list[NodeName] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RequestOutcome:
     """The outcome of a node request: it is complete, or it is not and won't be."""
 
-    want: Want
-    machines: tuple[Assignment, ...] = ()
+    node_request: NodeRequest
+    assignments: tuple[Assignment, ...] = ()
     """The instances of a complete request; empty for a failed one."""
     refusals: tuple[Refusal, ...] = ()
     """Why it failed, offering by offering. `error` has the rest of the reason."""
     error: EngineError | None = None
-    ended: tuple[NodeName, ...] = ()
+    terminated_nodes: tuple[NodeName, ...] = ()
     """Nodes of the request that had an instance for a while."""
 
 
-class Lane:
+class PoolLaunch:
     """Tries the pool's offerings in order until every job is complete or has failed.
 
     `decided` is called exactly once per job, as soon as its result is known.
@@ -105,76 +105,93 @@ class Lane:
         *,
         cluster: str,
         pool: Pool,
-        ladder: Sequence[Rung],
-        wants: Sequence[Want],
-        calls: Calls,
-        crew: Crew,
-        memory: OfferingMemory,
+        fallback_order: Sequence[OfferingGroup],
+        node_requests: Sequence[NodeRequest],
+        calls: LaunchCalls,
+        workers: WorkerPool,
+        unavailable: UnavailableOfferings,
         clock: Clock,
-        attempt: Callable[[], str],
-        quotas: Quotas,
+        new_launch_id: Callable[[], str],
+        quotas: QuotaUsage,
         burst: float,
-        decided: Callable[[Sequence[Decision]], None],
-        named: Callable[[Sequence[Assignment]], None],
+        on_outcomes: Callable[[Sequence[RequestOutcome]], None],
+        on_assigned: Callable[[Sequence[Assignment]], None],
     ) -> None:
         self._cluster = cluster
         self._pool = pool
-        self._ladder = ladder
-        self._open = {want: Tally(want) for want in wants}
+        self._fallback_order = fallback_order
+        self._progress = {
+            node_request: RequestProgress(node_request) for node_request in node_requests
+        }
         self._calls = calls
-        self._crew = crew
-        self._memory = memory
+        self._workers = workers
+        self._unavailable_offerings = unavailable
         self._clock = clock
-        self._attempt = attempt
+        self._new_launch_id = new_launch_id
         self._quotas = quotas
         self._burst = burst
-        self._decided = decided
-        self._named = named
-        self._known = memory.setbacks()
+        self._on_outcomes = on_outcomes
+        self._on_assigned = on_assigned
+        self._unavailable_at_start = unavailable.entries()
 
-    def work(self) -> None:
+    def launch(self) -> None:
         """Try group after group of offerings until all jobs are decided."""
-        listed = [item for rung in self._ladder for item in rung]
-        turn = set(unavailable_offerings.in_turn(listed, self._known))
-        tried = False
-        for rung in self._ladder:
-            usable = tuple(item for item in rung if item in turn)
+        offerings = [item for group in self._fallback_order for item in group]
+        usable_offerings = set(
+            unavailable_offerings.available_or_next(offerings, self._unavailable_at_start)
+        )
+        group_tried = False
+        for group in self._fallback_order:
+            usable = tuple(item for item in group if item in usable_offerings)
             if not usable:
                 continue
-            if not self._open or (tried and self._calls.late):
+            if not self._progress or (group_tried and self._calls.out_of_time):
                 break
-            tried = True
-            self._climb(usable)
-        self._give_up(list(self._open))
+            group_tried = True
+            self._try_group(usable)
+        self._give_up(list(self._progress))
 
-    def _climb(self, rung: Rung) -> None:
+    def _try_group(self, group: OfferingGroup) -> None:
         """Ask one group for all open jobs, then retry throttled ones."""
-        wants, pauses = list(self._open), self._calls.pauses()
-        while wants:
-            calls = batching.batches(wants, fleet=len(rung) > 1, burst=self._burst)
-            several = self._crew.map(lambda batch: self._asked(batch, rung), calls)
-            answers = [answer for each in several for answer in each]
-            self._settle(answers)
-            again = (want for item in answers if item.throttled for want in item.batch.wants)
-            wants = [want for want in dict.fromkeys(again) if want in self._open]
-            if not wants or self._calls.late:
+        node_requests, pauses = list(self._progress), self._calls.pauses()
+        while node_requests:
+            calls = batching.batches(node_requests, fleet=len(group) > 1, burst=self._burst)
+            batch_results = self._workers.map(
+                lambda batch: self._call_or_halve(batch, group), calls
+            )
+            results = [result for batch_result in batch_results for result in batch_result]
+            self._allocate(results)
+            throttled_requests = (
+                node_request
+                for item in results
+                if item.throttled
+                for node_request in item.batch.node_requests
+            )
+            node_requests = [
+                node_request
+                for node_request in dict.fromkeys(throttled_requests)
+                if node_request in self._progress
+            ]
+            if not node_requests or self._calls.out_of_time:
                 return
-            for want in wants:
-                tally = self._open[want]
-                tally.refusals = [item for item in tally.refusals if not _throttle(item)]
+            for node_request in node_requests:
+                progress = self._progress[node_request]
+                progress.refusals = [item for item in progress.refusals if not _is_throttle(item)]
             next(pauses)
 
-    def _asked(self, batch: Batch, rung: Rung) -> list[Answer]:
+    def _call_or_halve(self, batch: Batch, group: OfferingGroup) -> list[CallResult]:
         """Ask for a batch, and by halves where a quota refuses it.
 
         The quota may do for one of its jobs.
         """
-        answer = self._patiently(batch, rung)
-        if len(batch.wants) == 1 or not _over_quota(answer):
-            return [answer]
-        return [item for half in batching.halves(batch) for item in self._asked(half, rung)]
+        result = self._call_while_throttled(batch, group)
+        if len(batch.node_requests) == 1 or not _is_over_quota(result):
+            return [result]
+        return [
+            item for half in batching.halves(batch) for item in self._call_or_halve(half, group)
+        ]
 
-    def _patiently(self, batch: Batch, rung: Rung) -> Answer:
+    def _call_while_throttled(self, batch: Batch, group: OfferingGroup) -> CallResult:
         """Repeat a call while its only result is a throttle.
 
         The throttle is inside EC2's answer. EC2 answers a fleet's token as it did before, so each
@@ -182,160 +199,209 @@ class Lane:
         """
         pauses = self._calls.pauses()
         while True:
-            answer = self._ask(batch, rung)
-            only_throttled = answer.throttled and not (answer.machines or answer.error)
-            if not only_throttled or self._calls.late:
-                return answer
+            result = self._call_once(batch, group)
+            only_throttled = result.throttled and not (result.instances or result.error)
+            if not only_throttled or self._calls.out_of_time:
+                return result
             next(pauses)
 
-    def _ask(self, batch: Batch, rung: Rung) -> Answer:
+    def _call_once(self, batch: Batch, group: OfferingGroup) -> CallResult:
         """Make one call with the offerings that are still available.
 
         Offerings that refused any job since this launch began are left out.
         """
-        now = self._memory.setbacks()
+        unavailable = self._unavailable_offerings.entries()
         # Only a new refusal counts: one that is over, or forgotten since, does not.
-        fresh = tuple(
-            item for item in rung if now.get(item.key) in (None, self._known.get(item.key))
+        available = tuple(
+            item
+            for item in group
+            if unavailable.get(item.key) in (None, self._unavailable_at_start.get(item.key))
         )
-        passed = tuple(_passed(item, now[item.key]) for item in rung if item not in fresh)
-        if not fresh:
-            return Answer(batch, refusals=passed)
-        request = self._request(batch, fresh)
-        jobs = [want.job for want in batch.wants if want.job is not None]
+        passed_refusals = tuple(
+            _passed_refusal(item, unavailable[item.key]) for item in group if item not in available
+        )
+        if not available:
+            return CallResult(batch, refusals=passed_refusals)
+        request = self._request(batch, available)
+        jobs = [
+            node_request.job for node_request in batch.node_requests if node_request.job is not None
+        ]
         try:
-            launched, began = self._calls.launch(request, jobs)
+            launch_result, start_time = self._calls.launch(request, jobs)
         except CloudError as error:
-            refusals = tuple(Refusal(item, error) for item in fresh)
-            self._learn(refusals, batch)
-            return Answer(batch, refusals=(*passed, *refusals), error=error)
-        except (Late, StateError) as error:
-            return Answer(batch, refusals=passed, error=error)
-        self._quotas.add(launched.machines)
-        refusals = launched.refusals
-        if len(launched.machines) < len(batch.nodes) and not refusals:
-            text = f"{len(launched.machines)} of {len(batch.nodes)} machines"
-            refusals = tuple(Refusal(item, error_codes.error(SHORT, text)) for item in fresh)
-        self._learn(refusals, batch)
+            refusals = tuple(Refusal(item, error) for item in available)
+            self._remember_refusals(refusals, batch)
+            return CallResult(batch, refusals=(*passed_refusals, *refusals), error=error)
+        except (TooLate, StateError) as error:
+            return CallResult(batch, refusals=passed_refusals, error=error)
+        self._quotas.add(launch_result.instances)
+        refusals = launch_result.refusals
+        if len(launch_result.instances) < len(batch.nodes) and not refusals:
+            text = f"{len(launch_result.instances)} of {len(batch.nodes)} machines"
+            refusals = tuple(
+                Refusal(item, error_codes.error(SHORTAGE_CODE, text)) for item in available
+            )
+        self._remember_refusals(refusals, batch)
         if not refusals:
-            for item in fresh:
-                self._memory.forget(item)
-        self._named(assignments(batching.certain(batch, launched.machines)))
-        return Answer(batch, launched.machines, began, (*passed, *refusals))
+            for item in available:
+                self._unavailable_offerings.mark_available(item)
+        self._on_assigned(assignments(batching.final_instances(batch, launch_result.instances)))
+        return CallResult(batch, launch_result.instances, start_time, (*passed_refusals, *refusals))
 
-    def _request(self, batch: Batch, rung: Rung) -> LaunchRequest:
-        zone = rung[0].zone
-        own = self._pool.zone_templates.get(zone)
+    def _request(self, batch: Batch, group: OfferingGroup) -> LaunchRequest:
+        zone = group[0].zone
+        own_template = self._pool.zone_templates.get(zone)
         return LaunchRequest(
-            attempt=self._attempt(),
+            attempt=self._new_launch_id(),
             cluster=self._cluster,
             pool=self._pool.name,
             partition=self._pool.partition,
-            launch_template=own or self._pool.launch_template,
-            subnet="" if own else self._pool.subnets[zone],
-            offering=rung[0],
+            launch_template=own_template or self._pool.launch_template,
+            subnet="" if own_template else self._pool.subnets[zone],
+            offering=group[0],
             nodes=batch.nodes,
-            others=rung[1:],
-            least=batch.least,
+            others=group[1:],
+            least=batch.min_instances,
         )
 
-    def _learn(self, refusals: Sequence[Refusal], batch: Batch) -> None:
+    def _remember_refusals(self, refusals: Sequence[Refusal], batch: Batch) -> None:
         """Remember which offerings are unavailable.
 
         A quota that refuses many jobs says nothing about one of them, so it is remembered for a job
         alone.
         """
         for item in refusals:
-            if isinstance(item.error, Quota) and len(batch.wants) > 1:
+            if isinstance(item.error, QuotaExceeded) and len(batch.node_requests) > 1:
                 continue
-            self._memory.remember(item.offering, item.error)
+            self._unavailable_offerings.mark_unavailable(item.offering, item.error)
 
-    def _settle(self, answers: Sequence[Answer]) -> None:
+    def _allocate(self, results: Sequence[CallResult]) -> None:
         """Give whole jobs their instances; terminate the surplus.
 
         Nothing is left running for the other jobs. They give up if their error is final, or if a
         surplus instance could not be terminated. Otherwise they stay open for the next group.
         """
-        machines: dict[NodeName, Instance] = {}
-        began: dict[str, float] = {}
-        named: set[str] = set()
-        lost: list[Want] = []
-        for answer in answers:
-            named |= {item.id for item in batching.certain(answer.batch, answer.machines)}
-            machines |= {item.node: item for item in answer.machines if item.node is not None}
-            began |= {item.id: answer.began for item in answer.machines}
-            for want in answer.batch.wants:
-                self._open[want].refusals += answer.refusals
-                if answer.last:
-                    self._open[want].error = answer.error
-                    lost.append(want)
+        instances: dict[NodeName, Instance] = {}
+        start_times: dict[str, float] = {}
+        final_ids: set[str] = set()
+        unresolved: list[NodeRequest] = []
+        for result in results:
+            final_ids |= {
+                item.id for item in batching.final_instances(result.batch, result.instances)
+            }
+            instances |= {item.node: item for item in result.instances if item.node is not None}
+            start_times |= {item.id: result.start_time for item in result.instances}
+            for node_request in result.batch.node_requests:
+                self._progress[node_request].refusals += result.refusals
+                if result.is_final:
+                    self._progress[node_request].error = result.error
+                    unresolved.append(node_request)
 
-        def young(instance_id: str) -> bool:
-            return self._clock.monotonic() - began[instance_id] <= YOUNG_SECONDS
+        def not_booted_yet(instance_id: str) -> bool:
+            return self._clock.monotonic() - start_times[instance_id] <= NOT_BOOTED_SECONDS
 
-        free = set(filter(young, began)) - named
-        settled = batching.settle(list(self._open), machines, free, set(lost))
-        filled, spare = self._given(settled, young)
-        stuck = self._calls.end(item.id for item in spare)
-        over = {item.node for item in spare}
-        for want, tally in self._open.items():
-            tally.ended += [node for node in want.nodes if node in over]
-        nodes = {item.node for item in spare if item.id in stuck}
+        reassignable = set(filter(not_booted_yet, start_times)) - final_ids
+        allocation = batching.allocate(
+            list(self._progress), instances, reassignable, set(unresolved)
+        )
+        complete, surplus = self._reassign(allocation, not_booted_yet)
+        unterminated_ids = self._calls.terminate(item.id for item in surplus)
+        surplus_nodes = {item.node for item in surplus}
+        for node_request, progress in self._progress.items():
+            progress.terminated_nodes += [
+                node for node in node_request.nodes if node in surplus_nodes
+            ]
+        unterminated_nodes = {item.node for item in surplus if item.id in unterminated_ids}
         # An instance whose renaming failed may have either name by now.
-        nodes |= {node for key, node in settled.given.items() if key in stuck}
-        done = [Decision(want, tuple(assignments(found))) for want, found in filled.items()]
-        for want in filled:
-            del self._open[want]
-        self._decided(done)
-        stopped = {want: None for want in self._open if nodes.intersection(want.nodes)}
-        self._give_up([*stopped, *(want for want in lost if want in self._open)])
+        unterminated_nodes |= {
+            node for key, node in allocation.reassigned.items() if key in unterminated_ids
+        }
+        outcomes = [
+            RequestOutcome(node_request, tuple(assignments(own_instances)))
+            for node_request, own_instances in complete.items()
+        ]
+        for node_request in complete:
+            del self._progress[node_request]
+        self._on_outcomes(outcomes)
+        stopped_requests = {
+            node_request: None
+            for node_request in self._progress
+            if unterminated_nodes.intersection(node_request.nodes)
+        }
+        self._give_up(
+            [
+                *stopped_requests,
+                *(node_request for node_request in unresolved if node_request in self._progress),
+            ]
+        )
 
-    def _given(
-        self, settled: Settlement, young: Callable[[str], bool]
-    ) -> tuple[dict[Want, tuple[Instance, ...]], list[Instance]]:
+    def _reassign(
+        self, allocation: InstanceAllocation, not_booted_yet: Callable[[str], bool]
+    ) -> tuple[dict[NodeRequest, tuple[Instance, ...]], list[Instance]]:
         """Rename the reassigned instances.
 
         Returns the complete jobs' instances and the surplus. A job whose renaming failed gets
         nothing.
         """
 
-        def give(want: Want) -> bool:
-            by_id = {item.id: item for item in settled.filled[want].values()}
-            given = {key: settled.given[key] for key in by_id if key in settled.given}
+        def retag(node_request: NodeRequest) -> bool:
+            by_id = {item.id: item for item in allocation.complete[node_request].values()}
+            is_retagged = {
+                instance_id: allocation.reassigned[instance_id]
+                for instance_id in by_id
+                if instance_id in allocation.reassigned
+            }
             try:
-                return not given or self._calls.give(given, by_id, young)
+                return not is_retagged or self._calls.retag_nodes(
+                    is_retagged, by_id, not_booted_yet
+                )
             except EngineError as error:
-                self._open[want].error = error
+                self._progress[node_request].error = error
                 return False
 
-        filled: dict[Want, tuple[Instance, ...]] = {}
-        spare = list(settled.spare)
+        complete: dict[NodeRequest, tuple[Instance, ...]] = {}
+        surplus = list(allocation.surplus)
         # All at the same time, since each has only seconds.
-        results = self._crew.map(give, settled.filled)
-        for (want, found), given in zip(settled.filled.items(), results, strict=True):
-            if given:
-                filled[want] = tuple(replace(item, node=node) for node, item in found.items())
+        results = self._workers.map(retag, allocation.complete)
+        for (node_request, instances), is_retagged in zip(
+            allocation.complete.items(), results, strict=True
+        ):
+            if is_retagged:
+                complete[node_request] = tuple(
+                    replace(item, node=node) for node, item in instances.items()
+                )
             else:
-                spare += found.values()
-        return filled, spare
+                surplus += instances.values()
+        return complete, surplus
 
-    def _give_up(self, wants: Sequence[Want]) -> None:
-        told = []
-        for want in dict.fromkeys(wants):
-            tally = self._open.pop(want)
-            told.append(Decision(want, (), tuple(tally.refusals), tally.error, tuple(tally.ended)))
-        self._decided(told)
+    def _give_up(self, node_requests: Sequence[NodeRequest]) -> None:
+        outcomes = []
+        for node_request in dict.fromkeys(node_requests):
+            progress = self._progress.pop(node_request)
+            outcomes.append(
+                RequestOutcome(
+                    node_request,
+                    (),
+                    tuple(progress.refusals),
+                    progress.error,
+                    tuple(progress.terminated_nodes),
+                )
+            )
+        self._on_outcomes(outcomes)
 
 
-def _over_quota(answer: Answer) -> bool:
-    told = any(isinstance(item.error, Quota) and not item.passed_on for item in answer.refusals)
-    return told and not answer.machines
+def _is_over_quota(result: CallResult) -> bool:
+    quota_refused = any(
+        isinstance(item.error, QuotaExceeded) and not item.from_another_job
+        for item in result.refusals
+    )
+    return quota_refused and not result.instances
 
 
-def _throttle(refusal: Refusal) -> bool:
+def _is_throttle(refusal: Refusal) -> bool:
     return isinstance(refusal.error, Throttled)
 
 
-def _passed(offering: Offering, setback: Setback) -> Refusal:
-    error = error_codes.error(setback.code, "refused to another a moment ago")
-    return Refusal(offering, error, passed_on=True)
+def _passed_refusal(offering: Offering, entry: Unavailability) -> Refusal:
+    error = error_codes.error(entry.code, "refused to another a moment ago")
+    return Refusal(offering, error, from_another_job=True)

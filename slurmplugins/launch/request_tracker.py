@@ -7,37 +7,44 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import (
-    Capacity,
     CloudError,
     CloudUnreachable,
     Denied,
     EngineError,
     InvalidRequest,
+    NoCapacity,
     NotFound,
     PriceTooLow,
-    Quota,
+    QuotaExceeded,
     Throttled,
 )
-from slurmplugins.launch.all_or_nothing import Fates, request_of
-from slurmplugins.model.launch import Failure, Results
+from slurmplugins.launch.all_or_nothing import RequestDecider, request_id
+from slurmplugins.model.launch import Failure, JobResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from slurmplugins.launch.all_or_nothing import Fate, Request
-    from slurmplugins.launch.ec2_quotas import Quotas
-    from slurmplugins.launch.pool_launch import Decision
+    from slurmplugins.launch.all_or_nothing import RequestId, RequestResult
+    from slurmplugins.launch.ec2_quotas import QuotaUsage
+    from slurmplugins.launch.pool_launch import RequestOutcome
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Assignment
     from slurmplugins.model.launch import JobRequest, Refusal, ResumePlan
 
 
-_GRAVITY: Final = (Denied, InvalidRequest, NotFound, Quota, CloudUnreachable, Throttled)
+_ERRORS_BY_WEIGHT: Final = (
+    Denied,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+    CloudUnreachable,
+    Throttled,
+)
 """Errors in the order of their weight. Of several reasons, the one a person must act on comes
 first."""
 
 
-class Board:
+class JobTracker:
     """Tracks the requests of one run. Safe between threads.
 
     `settled` hears of every job of the plan exactly once, of many at a time, from any thread. `end`
@@ -49,161 +56,200 @@ class Board:
     def __init__(
         self,
         plan: ResumePlan,
-        quotas: Quotas,
-        end: Callable[[Sequence[str]], object],
-        settled: Callable[[Results], None],
+        quotas: QuotaUsage,
+        terminate: Callable[[Sequence[str]], object],
+        on_results: Callable[[JobResults], None],
         *,
-        named: Callable[[Sequence[Assignment]], None],
+        on_assigned: Callable[[Sequence[Assignment]], None],
     ) -> None:
         self._plan = plan
         self._quotas = quotas
-        self._end = end
-        self._settled = settled
-        self.named = named
-        self._fates = Fates(plan.asks)
-        self._asks: dict[Request, list[JobRequest]] = {}
-        for ask in plan.asks:
-            self._asks.setdefault(request_of(ask), []).append(ask)
-        self._machines = {item.node: item for item in plan.adopt}
-        self._decisions: dict[NodeName, Decision] = {}
-        self._served: set[NodeName] = set()
+        self._terminate = terminate
+        self._on_results = on_results
+        self.on_assigned = on_assigned
+        self._decider = RequestDecider(plan.job_requests)
+        self._job_requests: dict[RequestId, list[JobRequest]] = {}
+        for job_request in plan.job_requests:
+            self._job_requests.setdefault(request_id(job_request), []).append(job_request)
+        self._assignments = {item.node: item for item in plan.adoptions}
+        self._outcomes: dict[NodeName, RequestOutcome] = {}
+        self._served_nodes: set[NodeName] = set()
         self._lock = threading.Lock()
 
-    def open(self) -> None:
+    def decide_planned(self) -> None:
         """Decide the requests that the plan itself decides.
 
         They get nothing, or have all their nodes already.
         """
-        given: dict[Request, Failure] = {}
-        jobs = {ask.job: request_of(ask) for ask in self._plan.asks if ask.job is not None}
+        first_failures: dict[RequestId, Failure] = {}
+        request_by_job = {
+            job_request.job: request_id(job_request)
+            for job_request in self._plan.job_requests
+            if job_request.job is not None
+        }
         for failure in self._plan.failures:
-            request = failure.nodes[0] if failure.job is None else jobs[failure.job]
-            given.setdefault(request, failure)
-        had = [item.node for item in self._plan.adopt] + list(self._plan.busy)
+            request = failure.nodes[0] if failure.job is None else request_by_job[failure.job]
+            first_failures.setdefault(request, failure)
+        served_nodes = [item.node for item in self._plan.adoptions] + list(
+            self._plan.claimed_by_others
+        )
         with self._lock:
-            fates = self._fates.fail(given)
-            results, ended = self._results(fates, given)
-        self._tell(results, ended)
+            request_results = self._decider.fail(first_failures)
+            results, surplus_ids = self._results(request_results, first_failures)
+        self._publish(results, surplus_ids)
         with self._lock:
-            results, ended = self._results(self._fates.tell(had, had=True))
-        self._tell(results, ended)
+            results, surplus_ids = self._results(self._decider.record(served_nodes, served=True))
+        self._publish(results, surplus_ids)
 
-    def decided(self, decisions: Sequence[Decision]) -> None:
+    def record_outcomes(self, outcomes: Sequence[RequestOutcome]) -> None:
         """Record the outcomes of node requests, from any thread."""
         with self._lock:  # all pool launches wait for it: slow work comes after it
-            fates: list[Fate] = []
-            for decision in decisions:
-                self._machines |= {item.node: item for item in decision.machines}
-                nodes = decision.want.nodes
-                if not decision.machines:
-                    self._decisions |= dict.fromkeys(nodes, decision)
-                fates += self._fates.tell(nodes, had=bool(decision.machines))
-            results, ended = self._results(fates)
-        self._tell(results, ended)
+            request_results: list[RequestResult] = []
+            for outcome in outcomes:
+                self._assignments |= {item.node: item for item in outcome.assignments}
+                nodes = outcome.node_request.nodes
+                if not outcome.assignments:
+                    self._outcomes |= dict.fromkeys(nodes, outcome)
+                request_results += self._decider.record(nodes, served=bool(outcome.assignments))
+            results, surplus_ids = self._results(request_results)
+        self._publish(results, surplus_ids)
 
-    def requests(self, nodes: Iterable[NodeName]) -> frozenset[Request]:
+    def requests(self, nodes: Iterable[NodeName]) -> frozenset[RequestId]:
         """Return the requests that wait for any of these nodes."""
         with self._lock:
-            return self._fates.waiting(nodes)
+            return self._decider.waiting_requests(nodes)
 
     def doomed(self, nodes: Iterable[NodeName]) -> bool:
         """Return whether no request for these nodes can begin any more."""
         with self._lock:
-            return self._fates.doomed(nodes)
+            return self._decider.doomed(nodes)
 
-    def _tell(self, results: Results, ended: Sequence[str]) -> None:
-        if ended:
-            self._end(ended)
-        if results != Results():
-            self._settled(results)
+    def _publish(self, results: JobResults, surplus_ids: Sequence[str]) -> None:
+        if surplus_ids:
+            self._terminate(surplus_ids)
+        if results != JobResults():
+            self._on_results(results)
 
     def _results(
-        self, fates: Iterable[Fate], given: Mapping[Request, Failure] | None = None
-    ) -> tuple[Results, list[str]]:
+        self,
+        request_results: Iterable[RequestResult],
+        known_failures: Mapping[RequestId, Failure] | None = None,
+    ) -> tuple[JobResults, list[str]]:
         assignments: list[Assignment] = []
         failures: list[Failure] = []
-        served: list[NodeName] = []
-        ended: list[str] = []
-        for fate in fates:
-            if fate.stands:
-                nodes = [n for n in self._fates.nodes(fate.request) if n not in self._served]
-                self._served.update(nodes)
-                served += nodes
-                assignments += [self._machines[n] for n in nodes if n in self._machines]
+        served_nodes: list[NodeName] = []
+        surplus_ids: list[str] = []
+        for request_result in request_results:
+            if request_result.is_complete:
+                nodes = [
+                    n
+                    for n in self._decider.nodes(request_result.request)
+                    if n not in self._served_nodes
+                ]
+                self._served_nodes.update(nodes)
+                served_nodes += nodes
+                assignments += [self._assignments[n] for n in nodes if n in self._assignments]
                 continue
-            machines = {n: self._machines.pop(n) for n in fate.freed if n in self._machines}
-            ended += [item.instance_id for item in machines.values()]
-            why = (given or {}).get(fate.request) or self._failure(fate.request)
-            failed = (self._decisions[node] for node in fate.freed if node in self._decisions)
-            over = machines.keys() | {node for decision in failed for node in decision.ended}
-            failures += _shares(self._asks[fate.request], fate.freed, why, over)
-        return Results(tuple(assignments), tuple(failures), tuple(served)), ended
+            freed_assignments = {
+                n: self._assignments.pop(n)
+                for n in request_result.freed_nodes
+                if n in self._assignments
+            }
+            surplus_ids += [item.instance_id for item in freed_assignments.values()]
+            failure = (known_failures or {}).get(request_result.request) or self._failure(
+                request_result.request
+            )
+            failed_outcomes = (
+                self._outcomes[node]
+                for node in request_result.freed_nodes
+                if node in self._outcomes
+            )
+            terminated_nodes = freed_assignments.keys() | {
+                node for outcome in failed_outcomes for node in outcome.terminated_nodes
+            }
+            failures += _failures_by_job(
+                self._job_requests[request_result.request],
+                request_result.freed_nodes,
+                failure,
+                terminated_nodes,
+            )
+        return JobResults(tuple(assignments), tuple(failures), tuple(served_nodes)), surplus_ids
 
-    def _failure(self, request: Request) -> Failure:
+    def _failure(self, request: RequestId) -> Failure:
         """Return one failure with the gravest reason and every offering's message."""
-        nodes = self._fates.nodes(request)
-        found = (self._decisions[node] for node in nodes if node in self._decisions)
-        failed = list({id(item): item for item in found}.values())
-        refusals = [item for decision in failed for item in decision.refusals]
-        own = [decision.error for decision in failed if decision.error is not None]
-        errors: list[EngineError] = [*own, *(item.error for item in refusals)]
+        nodes = self._decider.nodes(request)
+        node_outcomes = (self._outcomes[node] for node in nodes if node in self._outcomes)
+        outcomes = list({id(item): item for item in node_outcomes}.values())
+        refusals = [item for outcome in outcomes for item in outcome.refusals]
+        own_errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        errors: list[EngineError] = [*own_errors, *(item.error for item in refusals)]
         if not errors:
-            return Failure(None, (), Capacity.slug, "NoOffering", "no offering to try")
-        worst = min(errors, key=_gravity)
-        known = [item.error for item in refusals]
-        messages = [_said(refusals), *(e.message for e in own if e not in known)]
+            return Failure(None, (), NoCapacity.reason_code, "NoOffering", "no offering to try")
+        heaviest_error = min(errors, key=_weight)
+        refusal_errors = [item.error for item in refusals]
+        messages = [
+            _refusals_text(refusals),
+            *(e.message for e in own_errors if e not in refusal_errors),
+        ]
         # Perhaps only the nodes of another request in the same call were too many.
-        foreign = any(node not in nodes for item in failed for node in item.want.nodes)
-        passing = foreign or any(self._passes(item, nodes) for item in refusals)
+        shares_calls = any(
+            node not in nodes for item in outcomes for node in item.node_request.nodes
+        )
+        may_pass = shares_calls or any(self._may_pass(item, nodes) for item in refusals)
         return Failure(
             None,
             (),
-            worst.slug,
-            worst.code if isinstance(worst, CloudError) else "",
+            heaviest_error.reason_code,
+            heaviest_error.code if isinstance(heaviest_error, CloudError) else "",
             "; ".join(text for text in messages if text),
             # The job may wait for an offering that may have capacity again tomorrow.
-            hold=all(isinstance(error, CloudError) and error.holds for error in errors)
-            and not passing,
+            hold=all(isinstance(error, CloudError) and error.holds_job for error in errors)
+            and not may_pass,
         )
 
-    def _passes(self, refusal: Refusal, nodes: Collection[NodeName]) -> bool:
+    def _may_pass(self, refusal: Refusal, nodes: Collection[NodeName]) -> bool:
         """Return whether the refusal may pass without a person.
 
         An offering that refused another job's larger call may do for this one. A quota comes free
         when the other instances in it end.
         """
         error = refusal.error
-        return refusal.passed_on or (
-            isinstance(error, Quota)
+        return refusal.from_another_job or (
+            isinstance(error, QuotaExceeded)
             and self._quotas.filled_by_others(refusal.offering, error, nodes)
         )
 
 
-def _shares(
-    asks: Iterable[JobRequest], freed: Iterable[NodeName], why: Failure, ended: Collection[NodeName]
+def _failures_by_job(
+    job_requests: Iterable[JobRequest],
+    freed_nodes: Iterable[NodeName],
+    failure: Failure,
+    terminated_nodes: Collection[NodeName],
 ) -> Iterable[Failure]:
     """Yield a failure for each job of the request.
 
     Each node is given back with one of them.
     """
-    left = dict.fromkeys(freed)
-    for ask in asks:
-        mine = tuple(node for node in ask.wanted if node in left)
-        for node in mine:
-            left.pop(node, None)
-        over = tuple(node for node in mine if node in ended)
-        yield replace(why, job=ask.job, nodes=mine, ended=over)
+    remaining = dict.fromkeys(freed_nodes)
+    for job_request in job_requests:
+        own_nodes = tuple(node for node in job_request.all_nodes if node in remaining)
+        for node in own_nodes:
+            remaining.pop(node, None)
+        own_terminated = tuple(node for node in own_nodes if node in terminated_nodes)
+        yield replace(
+            failure, job=job_request.job, nodes=own_nodes, terminated_nodes=own_terminated
+        )
 
 
-def _said(refusals: Sequence[Refusal]) -> str:
+def _refusals_text(refusals: Sequence[Refusal]) -> str:
     texts = (f"{item.offering.key}: {item.error.code}: {item.error.message}" for item in refusals)
     return "; ".join(dict.fromkeys(texts))
 
 
-def _gravity(error: EngineError) -> int:
+def _weight(error: EngineError) -> int:
     if not isinstance(error, CloudError):
         return -1  # our own disk or time: the cloud was not asked
-    if isinstance(error, Capacity | PriceTooLow):
-        return len(_GRAVITY) + 1
-    kinds = (index for index, kind in enumerate(_GRAVITY) if isinstance(error, kind))
-    return next(kinds, len(_GRAVITY))
+    if isinstance(error, NoCapacity | PriceTooLow):
+        return len(_ERRORS_BY_WEIGHT) + 1
+    kinds = (index for index, kind in enumerate(_ERRORS_BY_WEIGHT) if isinstance(error, kind))
+    return next(kinds, len(_ERRORS_BY_WEIGHT))

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import CloudError, Late, SlurmError
-from slurmplugins.launch.launch_call import Attempt
+from slurmplugins.errors import CloudError, SlurmError, TooLate
+from slurmplugins.launch.launch_call import LaunchAttempt
 from slurmplugins.model.instance import assignments
-from slurmplugins.slurm.node_queries import awaited
+from slurmplugins.slurm.node_queries import awaited_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from slurmplugins.state.journal_view import JournalView
 
 
-def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float) -> None:
+def resolve(
+    engine: Engine, resume_id: str, nodes: frozenset[NodeName], call_deadline: float
+) -> None:
     """Ask again about unresolved launches of wanted nodes; journal the answers.
 
     A launch is asked about only while Slurm waits for all its nodes. The run has claimed `wanted`.
@@ -36,47 +38,49 @@ def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float)
     A launch may stay unresolved. Nothing is launched for its nodes until its last unanswered call
     is too old to matter. Raises StateError when the journal can't be used.
     """
-    log, journal = engine.log.bind(run=run), engine.journal
-    mine: list[LaunchRequest] = []
+    log, journal = engine.log.bind(run=resume_id), engine.journal
+    requests: list[LaunchRequest] = []
 
-    def choose(claims: JournalView) -> Iterable[NodeName]:
+    def choose(view: JournalView) -> Iterable[NodeName]:
         """Return the launches' other nodes, to be claimed meanwhile.
 
         A launch is skipped if another run works on one of its nodes.
         """
-        for request in claims.open:
-            if wanted.isdisjoint(request.nodes) or not claims.busy.isdisjoint(request.nodes):
+        for request in view.unresolved_launches:
+            if nodes.isdisjoint(request.nodes) or not view.claimed_nodes.isdisjoint(request.nodes):
                 continue
-            mine.append(request)
-        return [node for request in mine for node in request.nodes if node not in wanted]
+            requests.append(request)
+        return [node for request in requests for node in request.nodes if node not in nodes]
 
-    foreign = journal.claim(run, choose, settling=True)
+    other_nodes = journal.claim(resume_id, choose, to_resolve=True)
 
-    def ask(request: LaunchRequest) -> None:
+    def repeat_launch(request: LaunchRequest) -> None:
         try:
-            attempt = Attempt(engine.cloud, journal, engine.clock, run, request, latest)
-            launched = attempt.ask()
-        except (CloudError, Late) as error:
-            told = {"slug": error.slug, "message": error.message}
-            log.warning("still in doubt", attempt=request.attempt, **told)
+            launch_attempt = LaunchAttempt(
+                engine.cloud, journal, engine.clock, resume_id, request, call_deadline
+            )
+            result = launch_attempt.call_once()
+        except (CloudError, TooLate) as error:
+            error_fields = {"slug": error.reason_code, "message": error.message}
+            log.warning("still in doubt", attempt=request.attempt, **error_fields)
             return
-        journal.launched(request.attempt, assignments(launched.machines))
-        log.info("settled", attempt=request.attempt, machines=len(launched.machines))
+        journal.record_launched(request.attempt, assignments(result.instances))
+        log.info("settled", attempt=request.attempt, machines=len(result.instances))
 
-    engine.crew.map(ask, _awaited(engine, mine))
-    if foreign:
-        journal.release(run, foreign)
+    engine.workers.map(repeat_launch, _still_awaited(engine, requests))
+    if other_nodes:
+        journal.release(resume_id, other_nodes)
 
 
-def _awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[LaunchRequest]:
+def _still_awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[LaunchRequest]:
     """Keep the requests that Slurm waits for with all their nodes.
 
     Empty when Slurm can't be asked.
     """
     nodes = [node for request in requests for node in request.nodes]
     try:
-        waiting = awaited(engine.slurm, nodes) if nodes else frozenset()
+        nodes_of_slurm = awaited_nodes(engine.slurm, nodes) if nodes else frozenset()
     except SlurmError as error:
         engine.log.warning("nodes unread", message=error.message)
         return []
-    return [request for request in requests if waiting.issuperset(request.nodes)]
+    return [request for request in requests if nodes_of_slurm.issuperset(request.nodes)]

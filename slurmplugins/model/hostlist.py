@@ -35,7 +35,7 @@ def pool_of(name: NodeName) -> str:
 
 
 def expand(
-    hostlist: str, *, limit: int = MAX_EXPANSION, odd: list[str] | None = None
+    hostlist: str, *, limit: int = MAX_EXPANSION, invalid_names: list[str] | None = None
 ) -> tuple[NodeName, ...]:
     """Expand `gpu-[001-003,7],cpu-1` in the order written.
 
@@ -45,23 +45,23 @@ def expand(
     """
     if not hostlist:
         return ()
-    out: list[NodeName] = []
-    strange: list[str] = []
+    names: list[NodeName] = []
+    invalid_parts: list[str] = []
     for part in _split(hostlist):
         try:
-            out += _expand_part(part, limit - len(out))
+            names += _expand_part(part, limit - len(names))
         except BadName:
-            if odd is None:
+            if invalid_names is None:
                 raise
-            strange.append(part)
-        if len(out) > limit:
-            if odd is None:
+            invalid_parts.append(part)
+        if len(names) > limit:
+            if invalid_names is None:
                 raise BadName(f"hostlist names more than {limit} nodes")
-            out, strange = _smallest_first(hostlist, limit)
+            names, invalid_parts = _smallest_first(hostlist, limit)
             break
-    if odd is not None:
-        odd += strange
-    return tuple(out)
+    if invalid_names is not None:
+        invalid_names += invalid_parts
+    return tuple(names)
 
 
 def compress(names: Iterable[NodeName]) -> str:
@@ -72,7 +72,7 @@ def compress(names: Iterable[NodeName]) -> str:
     parts: list[str] = []
     for (prefix, width), group in groupby(order(names), key=_prefix_width):
         numbers = [int(name[len(prefix) :]) for name in group]
-        ranges = [_range_text(first, last, width) for first, last in _runs(numbers)]
+        ranges = [_range_text(first, last, width) for first, last in _number_ranges(numbers)]
         single = len(ranges) == 1 and "-" not in ranges[0]
         parts.append(f"{prefix}{ranges[0]}" if single else f"{prefix}[{','.join(ranges)}]")
     return ",".join(parts)
@@ -88,14 +88,14 @@ def hostlists(names: Iterable[NodeName], *, characters: int) -> tuple[str, ...]:
 
     No hostlist is longer than `characters`, unless a single name is.
     """
-    out: list[str] = []
+    complete: list[str] = []
     parts: list[tuple[str, str]] = []
     for part in _ranges_in_order(names):
         if parts and len(_joined([*parts, part])) > characters:
-            out.append(_joined(parts))
+            complete.append(_joined(parts))
             parts = []
         parts.append(part)
-    return (*out, _joined(parts)) if parts else tuple(out)
+    return (*complete, _joined(parts)) if parts else tuple(complete)
 
 
 def _split(hostlist: str) -> Iterator[str]:
@@ -115,26 +115,26 @@ def _split(hostlist: str) -> Iterator[str]:
 def _smallest_first(hostlist: str, limit: int) -> tuple[list[NodeName], list[str]]:
     """Return names up to the limit, smallest ranges first, and other parts."""
     pieces: list[tuple[int, str]] = []
-    odd: list[str] = []
+    invalid_parts: list[str] = []
     for part in _split(hostlist):
         try:
             pieces += _pieces(part)
         except BadName:
-            odd.append(part)
-    taken: set[int] = set()
-    room = limit
-    for size, at in sorted((size, at) for at, (size, _) in enumerate(pieces)):
-        if size > room:
+            invalid_parts.append(part)
+    chosen: set[int] = set()
+    remaining = limit
+    for size, index in sorted((size, index) for index, (size, _) in enumerate(pieces)):
+        if size > remaining:
             break
-        room -= size
-        taken.add(at)
-    out: list[NodeName] = []
-    for at, (size, piece) in enumerate(pieces):
-        if at in taken:
-            out += _expand_part(piece, size)
+        remaining -= size
+        chosen.add(index)
+    names: list[NodeName] = []
+    for index, (size, piece) in enumerate(pieces):
+        if index in chosen:
+            names += _expand_part(piece, size)
         else:
-            odd.append(piece)
-    return out, odd
+            invalid_parts.append(piece)
+    return names, invalid_parts
 
 
 def _pieces(part: str) -> list[tuple[int, str]]:
@@ -142,11 +142,11 @@ def _pieces(part: str) -> list[tuple[int, str]]:
     group = _GROUP.fullmatch(part)
     if group is None:
         return [(1, parse(part))]
-    found: list[tuple[int, str]] = []
+    sized_pieces: list[tuple[int, str]] = []
     for item in group[2].split(","):
         first, last, _ = _bounds(item)
-        found.append((last - first + 1, f"{group[1]}[{item}]"))
-    return found
+        sized_pieces.append((last - first + 1, f"{group[1]}[{item}]"))
+    return sized_pieces
 
 
 def _bounds(item: str) -> tuple[int, int, int]:
@@ -160,7 +160,7 @@ def _bounds(item: str) -> tuple[int, int, int]:
     return first, last, len(bounds[1])
 
 
-def _expand_part(part: str, room: int) -> list[NodeName]:
+def _expand_part(part: str, limit: int) -> list[NodeName]:
     """Return the part's names.
 
     For more than `room` names it stops early: it returns one name more than `room`.
@@ -169,16 +169,16 @@ def _expand_part(part: str, room: int) -> list[NodeName]:
     if group is None:
         return [parse(part)]
     prefix, body = group.groups()
-    out: list[NodeName] = []
+    names: list[NodeName] = []
     for item in body.split(","):
         first, last, width = _bounds(item)
-        last = min(last, first + room - len(out))
+        last = min(last, first + limit - len(names))
         # The fastest way: ResumeProgram expands every name three times.
         numbers = map(str, range(first, last + 1))
-        out += cast("list[NodeName]", [prefix + number.rjust(width, "0") for number in numbers])
-        if len(out) > room:
+        names += cast("list[NodeName]", [prefix + number.rjust(width, "0") for number in numbers])
+        if len(names) > limit:
             break
-    return out
+    return names
 
 
 def _prefix_width(name: NodeName) -> tuple[str, int]:
@@ -186,7 +186,7 @@ def _prefix_width(name: NodeName) -> tuple[str, int]:
     return prefix + dash, len(number)
 
 
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+def _number_ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
     first = last = numbers[0]
     for number in numbers[1:]:
         if number != last + 1:
@@ -205,14 +205,14 @@ def _ranges_in_order(names: Iterable[NodeName]) -> Iterator[tuple[str, str]]:
     """Yield consecutive names as (prefix, range), in the order given."""
     prefix, width, first, last = "", 0, 0, -1
     for name in names:
-        here = _prefix_width(name)
-        number = int(name[len(here[0]) :])
-        if here == (prefix, width) and number == last + 1:
+        prefix_width = _prefix_width(name)
+        number = int(name[len(prefix_width[0]) :])
+        if prefix_width == (prefix, width) and number == last + 1:
             last = number
             continue
         if prefix:
             yield prefix, _range_text(first, last, width)
-        (prefix, width), first, last = here, number, number
+        (prefix, width), first, last = prefix_width, number, number
     if prefix:
         yield prefix, _range_text(first, last, width)
 

@@ -27,7 +27,7 @@ EVENT_HORIZON: Final = 24 * 3600.0
 An idle node is drained for any event, since replacing it costs no work.
 """
 
-SPOT_TAKEN: Final = frozenset(
+SPOT_INTERRUPTION_CODES: Final = frozenset(
     {
         "Server.InsufficientInstanceCapacity",
         "Server.SpotInstanceShutdown",
@@ -36,7 +36,7 @@ SPOT_TAKEN: Final = frozenset(
 )
 """StateReason codes of an instance that EC2 took back."""
 
-BY_A_PERSON: Final = "Client.UserInitiatedShutdown"
+USER_SHUTDOWN_CODE: Final = "Client.UserInitiatedShutdown"
 """StateReason code after TerminateInstances. It tells nothing about the image."""
 
 
@@ -57,12 +57,12 @@ class InstanceState(StrEnum):
         return self is InstanceState.PENDING or self is InstanceState.RUNNING
 
     @property
-    def over(self) -> bool:
+    def terminated(self) -> bool:
         """Return whether it was terminated; it may still be shutting down."""
         return self is InstanceState.SHUTTING_DOWN or self is InstanceState.TERMINATED
 
     @property
-    def lost(self) -> bool:
+    def not_working(self) -> bool:
         """Return whether it surely does not work: terminated, stopping or stopped."""
         return not (self.live or self is InstanceState.UNCLEAR)
 
@@ -163,29 +163,29 @@ class BootFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Boots:
+class BootResults:
     """Boot results that one reconcile pass learned."""
 
-    failed: tuple[BootFailure, ...] = ()
-    fine_until: Mapping[str, float] = field(default_factory=dict)
+    failures: tuple[BootFailure, ...] = ()
+    healthy_until: Mapping[str, float] = field(default_factory=dict)
     """By pool: the launch time of its newest instance that is up, plus ResumeTimeout.
     A failed instance launched before that time tells about itself, and not about the pool.
     """
 
 
-def machines_by_node(listed: Iterable[Instance]) -> dict[NodeName, list[Instance]]:
+def instances_by_node(instances: Iterable[Instance]) -> dict[NodeName, list[Instance]]:
     """Return the compute instances of each node, oldest first."""
-    found: dict[NodeName, list[Instance]] = defaultdict(list)
-    for machine in sorted(listed, key=lambda item: (item.launched_at, item.id)):
-        if machine.role == ROLE_COMPUTE and machine.node is not None:
-            found[machine.node].append(machine)
-    return dict(found)
+    by_node: dict[NodeName, list[Instance]] = defaultdict(list)
+    for instance in sorted(instances, key=lambda item: (item.launched_at, item.id)):
+        if instance.role == ROLE_COMPUTE and instance.node is not None:
+            by_node[instance.node].append(instance)
+    return dict(by_node)
 
 
-def assignments(machines: Iterable[Instance]) -> list[Assignment]:
+def assignments(instances: Iterable[Instance]) -> list[Assignment]:
     """Return an assignment for each instance that has a node."""
     return [
         Assignment(item.node, item.id, item.address, item.type)
-        for item in machines
+        for item in instances
         if item.node is not None
     ]

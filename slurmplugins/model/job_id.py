@@ -21,7 +21,7 @@ _CUT: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)
-class JobName:
+class JobId:
     """A job's number, or an array's number with one of its tasks."""
 
     number: int
@@ -31,24 +31,24 @@ class JobName:
         return str(self.number) if self.task is None else f"{self.number}_{self.task}"
 
 
-def parse(text: str) -> JobName:
+def parse(text: str) -> JobId:
     """Read `4711` or `4711_3`. Raises BadName."""
     match = _NAME.fullmatch(text)
     if match is None:
         raise BadName(f"not a job's number: {text[:80]!r}")
-    return JobName(int(match[1]), None if match[2] is None else int(match[2]))
+    return JobId(int(match[1]), None if match[2] is None else int(match[2]))
 
 
-def holds(tasks: str, task: int) -> bool:
+def contains_task(tasks: str, task: int) -> bool:
     """Return whether the list of tasks holds a task.
 
     A list that Slurm cut off holds every task after its last one.
     """
-    listed = tasks.partition("%")[0]
+    task_list = tasks.partition("%")[0]
     last = -1
-    for part in listed.removesuffix(_CUT).split(","):
+    for part in task_list.removesuffix(_CUT).split(","):
         if match := _RANGE.fullmatch(part):
             first, last = int(match[1]), int(match[2] or match[1])
             if first <= task <= last and (task - first) % (int(match[3] or 1) or 1) == 0:
                 return True
-    return listed.endswith(_CUT) and task > last
+    return task_list.endswith(_CUT) and task > last

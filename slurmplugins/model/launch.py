@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from slurmplugins.errors import CloudError
     from slurmplugins.model.instance import Assignment, Instance
-    from slurmplugins.model.offering import Pool, Rung
+    from slurmplugins.model.offering import OfferingGroup, Pool
 
 
-IN_DOUBT: Final = "launch-in-doubt"
+UNRESOLVED_LAUNCH: Final = "launch-in-doubt"
 
-_OFFERING: Final = frozenset(item.name for item in fields(Offering))
-_OF_THE_LINE: Final = frozenset({"at", "boot", "jobs", "kind", "run", "steady", "up"})
+_OFFERING_FIELDS: Final = frozenset(item.name for item in fields(Offering))
+_LINE_FIELDS: Final = frozenset({"at", "boot", "jobs", "kind", "run", "steady", "up"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LaunchRequest:
         return (self.offering, *self.others)
 
     @property
-    def at_least(self) -> int:
+    def min_instances(self) -> int:
         return self.least or len(self.nodes)
 
     def to_record(self) -> dict[str, Any]:
@@ -64,8 +64,10 @@ class LaunchRequest:
         Raises KeyError, TypeError, ValueError or AttributeError for a line that `to_record` did
         not write.
         """
-        words = ("attempt", "cluster", "pool", "partition", "launch_template", "subnet")
-        if not all(isinstance(text, str) for text in (*record["nodes"], *map(record.get, words))):
+        text_fields = ("attempt", "cluster", "pool", "partition", "launch_template", "subnet")
+        if not all(
+            isinstance(text, str) for text in (*record["nodes"], *map(record.get, text_fields))
+        ):
             raise TypeError("not the names of a launch")
         return cls(
             attempt=record["attempt"],
@@ -87,15 +89,15 @@ class Refusal:
 
     offering: Offering
     error: CloudError
-    passed_on: bool = False
+    from_another_job: bool = False
     """EC2 gave this error to another job a moment ago. EC2 was not called for this job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchResult:
     """The result of a launch."""
 
-    machines: tuple[Instance, ...]
+    instances: tuple[Instance, ...]
     """Instances of the request's first nodes, in the order of the nodes."""
     refusals: tuple[Refusal, ...] = ()
     """Offerings that EC2 refused before the launch succeeded."""
@@ -107,28 +109,28 @@ class Failure:
 
     job: int | None
     nodes: tuple[NodeName, ...]
-    slug: str
+    reason_code: str
     code: str = ""
     """EC2's error code. Empty when the failure did not come from EC2."""
     message: str = ""
     hold: bool = False
     """The job is to be held: waiting does not help, a person must act."""
-    ended: tuple[NodeName, ...] = ()
+    terminated_nodes: tuple[NodeName, ...] = ()
     """Subset of `nodes` that had an instance, which is terminated now."""
 
     @property
     def reason(self) -> str:
         """Return the node's reason as Slurm shows it."""
-        return f"{REASON_PREFIX} {self.slug}" + (f" ({self.code})" if self.code else "")
+        return f"{REASON_PREFIX} {self.reason_code}" + (f" ({self.code})" if self.code else "")
 
 
 @dataclass(frozen=True, slots=True)
-class PoolAsk:
+class PoolRequest:
     """Nodes of one pool that one job waits for."""
 
     pool: Pool
     nodes: tuple[NodeName, ...]
-    ladder: tuple[Rung, ...] = ()
+    fallback_order: tuple[OfferingGroup, ...] = ()
     """Groups of offerings, in the order in which they are tried."""
 
 
@@ -137,7 +139,7 @@ class JobLaunch:
     """Instances to launch for one job, all or none."""
 
     job: int | None
-    asks: tuple[PoolAsk, ...]
+    pool_requests: tuple[PoolRequest, ...]
     nodes: tuple[NodeName, ...]
     """All nodes of the job's request, also nodes that already have an instance."""
 
@@ -146,37 +148,40 @@ class JobLaunch:
 class ResumePlan:
     """The plan of one ResumeProgram run."""
 
-    adopt: tuple[Assignment, ...] = ()
+    adoptions: tuple[Assignment, ...] = ()
     """Instances that exist already and are used."""
     launches: tuple[JobLaunch, ...] = ()
-    replace: tuple[Instance, ...] = ()
+    stale_instances: tuple[Instance, ...] = ()
     """Instances that Slurm cannot use: launched before this request, or of another pool.
     They are terminated before the launch.
     """
     failures: tuple[Failure, ...] = ()
-    busy: tuple[NodeName, ...] = ()
+    claimed_by_others: tuple[NodeName, ...] = ()
     """Nodes that another run is working on. This run leaves them alone."""
-    asks: tuple[JobRequest, ...] = ()
+    job_requests: tuple[JobRequest, ...] = ()
     """All requests that the plan covers, also requests that get nothing."""
-    unended: tuple[Instance, ...] = ()
+    unterminated_instances: tuple[Instance, ...] = ()
     """Instances whose termination was decided and that still live. No instance is launched for
     their nodes.
     """
-    filling: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    nodes_by_quota: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
     """By quota: the nodes whose instances count against it and will end one day."""
 
     @property
-    def claimed(self) -> tuple[NodeName, ...]:
+    def nodes_to_claim(self) -> tuple[NodeName, ...]:
         """Return the nodes that this run must claim."""
         return tuple(
-            node for launch in self.launches for ask in launch.asks for node in ask.nodes
-        ) + tuple(item.node for item in self.adopt)
+            node
+            for launch in self.launches
+            for pool_request in launch.pool_requests
+            for node in pool_request.nodes
+        ) + tuple(item.node for item in self.adoptions)
 
     @property
-    def named(self) -> tuple[NodeName, ...]:
+    def affected_nodes(self) -> tuple[NodeName, ...]:
         """Return every node that this plan would change."""
-        stale = (item.node for item in self.replace if item.node is not None)
-        return tuple(dict.fromkeys((*self.claimed, *stale)))
+        stale_nodes = (item.node for item in self.stale_instances if item.node is not None)
+        return tuple(dict.fromkeys((*self.nodes_to_claim, *stale_nodes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,43 +193,43 @@ class JobRequest:
     nodes: tuple[NodeName, ...]
     partition: str = ""
     """Empty where Slurm did not state it."""
-    shared: tuple[NodeName, ...] = ()
+    shared_nodes: tuple[NodeName, ...] = ()
     """Nodes that the job also waits for, and that an earlier job's request already holds."""
-    whole: int | None = None
+    het_job: int | None = None
     """The het job's number, if the job is a component of one."""
 
     @property
-    def wanted(self) -> tuple[NodeName, ...]:
+    def all_nodes(self) -> tuple[NodeName, ...]:
         """Return all nodes that the job needs to begin."""
-        return (*self.nodes, *self.shared)
+        return (*self.nodes, *self.shared_nodes)
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class JobResults:
     """The results of launches: jobs that have all their instances, and jobs that get none."""
 
     assignments: tuple[Assignment, ...] = ()
     """New instances of the jobs that have all."""
     failures: tuple[Failure, ...] = ()
     """Jobs that get none."""
-    served: tuple[NodeName, ...] = ()
+    served_nodes: tuple[NodeName, ...] = ()
     """All nodes of the jobs that have all."""
 
 
-_REQUEST: Final = frozenset(item.name for item in fields(LaunchRequest))
+_REQUEST_FIELDS: Final = frozenset(item.name for item in fields(LaunchRequest))
 
 
-def askable(record: Mapping[str, Any]) -> bool:
+def is_repeatable(record: Mapping[str, Any]) -> bool:
     """Return whether the request in a journal line can be repeated.
 
     A line of a newer version may have more fields. Without them, a call with the same token would
     not be the same call.
     """
     offerings = [record["offering"], *record["others"]]
-    more = record.keys() - _REQUEST - _OF_THE_LINE
-    return not more and all(item.keys() <= _OFFERING for item in offerings)
+    unknown_fields = record.keys() - _REQUEST_FIELDS - _LINE_FIELDS
+    return not unknown_fields and all(item.keys() <= _OFFERING_FIELDS for item in offerings)
 
 
 def _offering(value: Mapping[str, Any]) -> Offering:
-    known = {key: item for key, item in value.items() if key in _OFFERING}
-    return Offering(**{**known, "lifecycle": Lifecycle(value["lifecycle"])})
+    attributes = {key: item for key, item in value.items() if key in _OFFERING_FIELDS}
+    return Offering(**{**attributes, "lifecycle": Lifecycle(value["lifecycle"])})

@@ -38,10 +38,10 @@ class Node:
 
     @property
     def powering_up(self) -> bool:
-        return bool(self.flags & {"POWERING_UP", "POWER_UP"}) and not self.off
+        return bool(self.flags & {"POWERING_UP", "POWER_UP"}) and not self.powering_off
 
     @property
-    def off(self) -> bool:
+    def powering_off(self) -> bool:
         """Return whether Slurm powered the node down or is doing it.
 
         Slurm no longer uses the node's instance then.
@@ -57,17 +57,17 @@ class Node:
         return "DRAIN" in self.flags
 
     @property
-    def silent(self) -> bool:
+    def not_responding(self) -> bool:
         """Return whether slurmd does not answer slurmctld at this moment."""
         return "NOT_RESPONDING" in self.flags
 
     @property
     def invalid(self) -> bool:
         """Return whether slurmd registered as something other than slurm.conf promises."""
-        return "INVALID_REG" in self.flags and not self.off
+        return "INVALID_REG" in self.flags and not self.powering_off
 
     @property
-    def waking(self) -> bool:
+    def power_up_pending(self) -> bool:
         """Return whether a power-up was requested and is not complete.
 
         Unlike `powering_up`, also while the node is still powered down or powering down.
@@ -85,15 +85,15 @@ class Node:
 
         UNKNOWN: slurmd has not registered since slurmctld started.
         """
-        unheard = self.silent or "UNKNOWN" in self.flags or not self.readable
-        return not (self.off or self.powering_up or self.down or unheard)
+        unreachable = self.not_responding or "UNKNOWN" in self.flags or not self.readable
+        return not (self.powering_off or self.powering_up or self.down or unreachable)
 
     @property
-    def power_down_asked(self) -> bool:
+    def power_down_requested(self) -> bool:
         return bool(self.flags & {"POWER_DOWN", "POWER_DRAIN"})
 
     @property
-    def ours(self) -> bool:
+    def reason_is_ours(self) -> bool:
         return self.reason.startswith(REASON_PREFIX)
 
     @property
@@ -102,7 +102,7 @@ class Node:
 
         That is: neither we did, nor slurmctld because of an invalid registration.
         """
-        return self.drain and not self.ours and not self.invalid
+        return self.drain and not self.reason_is_ours and not self.invalid
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,11 +57,11 @@ class Pool:
     """The largest share of the pool's hourly cost that spot may have, 0 to 1."""
 
 
-Rung = tuple[Offering, ...]
+OfferingGroup = tuple[Offering, ...]
 """Offerings of one lifecycle in one zone. One EC2 call covers them all, and any of them will do."""
 
 
-class Preference(StrEnum):
+class PolicyName(StrEnum):
     """An order in which offerings are tried. AS_LISTED is the order of cluster.yaml."""
 
     AS_LISTED = "as-listed"
@@ -76,6 +76,6 @@ class Preference(StrEnum):
 class Policy:
     """The launch policy of a partition."""
 
-    preference: Preference = Preference.AS_LISTED
-    after: float = 0.0
+    name: PolicyName = PolicyName.AS_LISTED
+    on_demand_after: float = 0.0
     """Seconds that a job waits for spot before it may use on-demand instances."""

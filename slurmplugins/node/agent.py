@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.interruption import Notice
     from slurmplugins.node.imds import Metadata
-    from slurmplugins.node.users import Follower
+    from slurmplugins.node.users import UserListFollower
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.command import Runner
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 1.0
 
-PEOPLE_EVERY: Final = 5
+POLLS_PER_USER_UPDATE: Final = 5
 """Polls between two looks at the list of users, and for a request to register."""
 
 JOBS_SECONDS: Final = 2.0
@@ -37,10 +37,10 @@ DRAIN_SECONDS: Final = 4.0
 """Seconds slurmctld has to drain the node. The job must hear within five seconds of the notice, and
 slurmctld may not use them up."""
 
-EVENTS_EVERY: Final = 30.0
+EVENTS_SECONDS: Final = 30.0
 """Seconds between two looks at scheduled events. EC2 announces them hours to weeks ahead."""
 
-STOP_AHEAD: Final = 600.0
+STOP_LEAD_SECONDS: Final = 600.0
 """Seconds before a scheduled event that jobs have to save."""
 
 RELOAD: Final = ("/usr/bin/systemctl", "reload", "slurmd.service")
@@ -56,19 +56,19 @@ class Agent:
     instance_id: str
     metadata: Metadata
     slurm: Slurm
-    jobs: Callable[[], frozenset[agent_requests.JobAttempt]]
+    read_attempts: Callable[[], frozenset[agent_requests.JobAttempt]]
     """Lists the attempts on this node. May raise SlurmError."""
     stop_directory: Path
     clock: Clock
     log: Log
     notice: Notice | None = None
     drained: bool = False
-    all_asked: bool = False
+    all_stops_requested: bool = False
     """Every job was asked, from a list that was read after the node was drained."""
-    _asked: set[agent_requests.JobAttempt] = field(default_factory=set)
-    _warning: str = ""
-    _warned: bool = False
-    _events_at: float = float("-inf")
+    _requested_attempts: set[agent_requests.JobAttempt] = field(default_factory=set)
+    _early_reason: str = ""
+    _early_drained: bool = False
+    _events_read_at: float = float("-inf")
 
     def poll(self) -> None:
         """Look for news and act on it.
@@ -76,37 +76,37 @@ class Agent:
         Never raises: a step that failed is repeated at the next poll.
         """
         try:
-            self._look()
+            self._read_metadata()
         except MetadataError as error:
             self.log.warning("metadata", message=error.message)
         if self.notice is not None:
-            if not (self.drained and self.all_asked):
-                self._act(self.notice)
-        elif self._warning and not self._warned:
-            self._warned = self._drain(self._warning)
+            if not (self.drained and self.all_stops_requested):
+                self._act_on_notice(self.notice)
+        elif self._early_reason and not self._early_drained:
+            self._early_drained = self._drain(self._early_reason)
 
-    def _look(self) -> None:
+    def _read_metadata(self) -> None:
         now = self.clock.now()
-        if self.notice is None and (found := interruption.spot(self.metadata, now)) is not None:
-            self._notice(found, now)
-        if now - self._events_at >= EVENTS_EVERY:
-            self._look_ahead(now)
-            self._events_at = now
-        if not self._warning and interruption.rebalance(self.metadata, now) is not None:
-            self._warning = "rebalance recommended"
+        if self.notice is None and (notice := interruption.spot(self.metadata, now)) is not None:
+            self._record_notice(notice, now)
+        if now - self._events_read_at >= EVENTS_SECONDS:
+            self._read_scheduled_event(now)
+            self._events_read_at = now
+        if not self._early_reason and interruption.rebalance(self.metadata, now) is not None:
+            self._early_reason = "rebalance recommended"
             self.log.warning("rebalance recommendation")
 
-    def _look_ahead(self, now: float) -> None:
+    def _read_scheduled_event(self, now: float) -> None:
         event = interruption.scheduled(self.metadata, now)
         if event is None or self.notice is not None:
             return
-        if event.deadline - now <= STOP_AHEAD:
-            self._notice(event, now)
-        elif event.deadline - now <= EVENT_HORIZON and not self._warning:
-            self._warning = f"scheduled {event.action}"
+        if event.deadline - now <= STOP_LEAD_SECONDS:
+            self._record_notice(event, now)
+        elif event.deadline - now <= EVENT_HORIZON and not self._early_reason:
+            self._early_reason = f"scheduled {event.action}"
             self.log.warning("scheduled event", action=event.action, deadline=event.deadline)
 
-    def _notice(self, notice: Notice, now: float) -> None:
+    def _record_notice(self, notice: Notice, now: float) -> None:
         self.notice = notice
         self.log.warning(
             "interruption notice",
@@ -116,43 +116,43 @@ class Agent:
             seconds_left=round(notice.deadline - now, 1),
         )
 
-    def _act(self, notice: Notice) -> None:
+    def _act_on_notice(self, notice: Notice) -> None:
         """Drain the node and ask its jobs, at the same time.
 
         Each may take its whole time limit without delaying the other.
         """
         scheduled = notice.kind is Kind.SCHEDULED
-        why = f"scheduled {notice.action}" if scheduled else "spot interruption"
+        reason = f"scheduled {notice.action}" if scheduled else "spot interruption"
 
         def drain() -> None:
-            self.drained = self._drain(why)
+            self.drained = self._drain(reason)
 
-        beside = Thread(target=drain, daemon=True)
+        drain_thread = Thread(target=drain, daemon=True)
         if not self.drained:
-            beside.start()
-        self._ask_jobs(notice)
-        if beside.ident is not None:
-            beside.join(DRAIN_SECONDS * 2)
+            drain_thread.start()
+        self._request_stops(notice)
+        if drain_thread.ident is not None:
+            drain_thread.join(DRAIN_SECONDS * 2)
 
-    def _drain(self, why: str) -> bool:
+    def _drain(self, reason: str) -> bool:
         try:
-            self.slurm.drain([self.node], f"{REASON_PREFIX} {why}")
+            self.slurm.drain([self.node], f"{REASON_PREFIX} {reason}")
         except SlurmError as error:
-            self.log.problem("drain failed", message=error.message)
+            self.log.failure("drain failed", message=error.message)
             return False
-        self.log.info("drained", why=why)
+        self.log.info("drained", why=reason)
         return True
 
-    def _ask_jobs(self, notice: Notice) -> None:
+    def _request_stops(self, notice: Notice) -> None:
         # Read before the list: a job may start between the list and the end of the drain.
         drained = self.drained
         try:
-            attempts = self.jobs()
+            attempts = self.read_attempts()
         except SlurmError as error:
-            self.log.problem("jobs unknown", message=error.message)
+            self.log.failure("jobs unknown", message=error.message)
             return
-        complete = True
-        for attempt in sorted(attempts - self._asked):
+        all_written = True
+        for attempt in sorted(attempts - self._requested_attempts):
             now = self.clock.now()
             try:
                 agent_requests.request_stop(
@@ -164,12 +164,12 @@ class Agent:
                     now=now,
                 )
             except OSError as error:
-                complete = False
-                self.log.problem("stop request failed", job=attempt[0], message=str(error))
+                all_written = False
+                self.log.failure("stop request failed", job=attempt[0], message=str(error))
                 continue
-            self._asked.add(attempt)
+            self._requested_attempts.add(attempt)
             self.log.info("stop requested", job=attempt[0], restart_count=attempt[1])
-        self.all_asked = complete and drained
+        self.all_stops_requested = all_written and drained
 
 
 @dataclass(slots=True)
@@ -180,31 +180,33 @@ class Registrar:
     directory: Path
     runner: Runner
     log: Log
-    _done: str = ""
+    _handled_request: str = ""
 
     def poll(self) -> None:
         """Reload slurmd once for each request. Never raises."""
-        asked = agent_requests.requested_registration(self.directory, self.node)
-        if not asked or asked == self._done:
+        request = agent_requests.read_registration_request(self.directory, self.node)
+        if not request or request == self._handled_request:
             return
-        done = self.runner.run(RELOAD, timeout=RELOAD_SECONDS)
-        if done.returncode:
-            self.log.problem("slurmd not reloaded", message=done.stderr.strip()[-200:])
+        result = self.runner.run(RELOAD, timeout=RELOAD_SECONDS)
+        if result.returncode:
+            self.log.failure("slurmd not reloaded", message=result.stderr.strip()[-200:])
             return
-        self._done = asked
-        agent_requests.forget_registration(self.directory, self.node)
+        self._handled_request = request
+        agent_requests.remove_registration_request(self.directory, self.node)
         self.log.warning("slurmd registers again", why="slurmctld waits for this node")
 
 
-def watch(agent: Agent, registrar: Registrar, people: Follower, clock: Clock, log: Log) -> NoReturn:
+def watch(
+    agent: Agent, registrar: Registrar, user_list: UserListFollower, clock: Clock, log: Log
+) -> NoReturn:
     """Poll for as long as the node lives."""
-    turns = itertools.count()
+    poll_numbers = itertools.count()
     while True:
         agent.poll()
-        if next(turns) % PEOPLE_EVERY == 0:
+        if next(poll_numbers) % POLLS_PER_USER_UPDATE == 0:
             registrar.poll()
             try:
-                people.follow()
+                user_list.follow()
             except (EngineError, OSError) as error:
                 log.warning("users", message=str(error))
         clock.sleep(POLL_SECONDS)

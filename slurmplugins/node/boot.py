@@ -35,7 +35,7 @@ class Boot:
 
     settings: NodeConfig
     metadata: Metadata
-    secret: Callable[[str], str]
+    read_secret: Callable[[str], str]
     """Returns the value of a secret, by its id."""
     runner: Runner
     clock: Clock
@@ -48,39 +48,39 @@ class Boot:
 
         Safe to repeat. Raises EngineError when a step fails.
         """
-        files = slurmd_setup.Files(self.root)
-        facts = self._named(files, self._identity())
-        self._patiently("shared filesystem", self._mount)
-        key = self._patiently("key", lambda: self.secret(self.settings.secret_id))
-        files.slurm_key(key)
+        files = slurmd_setup.NodeFiles(self.root)
+        facts = self._apply_name(files, self._read_identity())
+        self._with_retries("shared filesystem", self._mount_shared)
+        key = self._with_retries("key", lambda: self.read_secret(self.settings.secret_id))
+        files.write_slurm_key(key)
         shared = self.root / self.settings.shared.path.relative_to("/")
-        users.Follower(paths.users_file(shared), self.runner).follow()
-        self._scratch()
+        users.UserListFollower(paths.users_file(shared), self.runner).follow()
+        self._mount_scratch()
         # An instance may be reassigned to another job just after it has read its name.
-        if (now := self._identity()).node != facts.node:
-            facts = self._named(files, now)
-        files.facts(facts)
-        files.slurmd(facts, self.settings)
-        self._command(["/usr/bin/systemctl", "daemon-reload"])
-        self._command(["/usr/bin/systemctl", "start", "slurmd.service"])
+        if (current_facts := self._read_identity()).node != facts.node:
+            facts = self._apply_name(files, current_facts)
+        files.write_facts(facts)
+        files.write_slurmd_unit(facts, self.settings)
+        self._run_command(["/usr/bin/systemctl", "daemon-reload"])
+        self._run_command(["/usr/bin/systemctl", "start", "slurmd.service"])
         # Its unit is ordered after ours, which still runs: waiting for it would never end.
-        self._command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
-        files.slurmd_started(facts, self.settings)
+        self._run_command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
+        files.clear_boot_flag(facts, self.settings)
         self.log.info("registered", node=facts.node)
 
-    def _identity(self) -> InstanceFacts:
-        return self._patiently(
+    def _read_identity(self) -> InstanceFacts:
+        return self._with_retries(
             "identity", lambda: slurmd_setup.identify(self.metadata, self.settings)
         )
 
-    def _named(self, files: slurmd_setup.Files, facts: InstanceFacts) -> InstanceFacts:
+    def _apply_name(self, files: slurmd_setup.NodeFiles, facts: InstanceFacts) -> InstanceFacts:
         self.log.info("identity", node=facts.node, instance=facts.instance_id)
-        files.name(facts, self.settings)
-        self._command(["/usr/bin/hostnamectl", "hostname", facts.node], optional=True)
-        self._command(["/usr/bin/hostname", facts.node])
+        files.write_host_name(facts, self.settings)
+        self._run_command(["/usr/bin/hostnamectl", "hostname", facts.node], optional=True)
+        self._run_command(["/usr/bin/hostname", facts.node])
         return facts
 
-    def _scratch(self) -> None:
+    def _mount_scratch(self) -> None:
         """Mount the instance store; only warn if that fails.
 
         A node without it still runs jobs: their caches are then on its root disk.
@@ -91,30 +91,30 @@ class Boot:
         except EngineError as error:
             self.log.warning("no scratch", message=error.message)
 
-    def _mount(self) -> None:
+    def _mount_shared(self) -> None:
         shared = self.settings.shared
         target = str(shared.path)
         if self.runner.run(["/usr/bin/mountpoint", "-q", target], timeout=10).returncode == 0:
             return
         (self.root / shared.path.relative_to("/")).mkdir(parents=True, exist_ok=True)
         source = f"{shared.dns}@tcp:/{shared.mount_name}"
-        self._command(
+        self._run_command(
             ["/usr/bin/mount", "-t", "lustre", "-o", "relatime,flock", source, target], timeout=60
         )
 
-    def _command(self, argv: list[str], *, timeout: float = 90, optional: bool = False) -> None:
-        done = self.runner.run(argv, timeout=timeout)
-        if done.returncode and not optional:
-            said = (done.stderr or done.stdout).strip()[-400:]
-            raise BootError(f"{' '.join(argv)[:200]}: {said}")
+    def _run_command(self, argv: list[str], *, timeout: float = 90, optional: bool = False) -> None:
+        result = self.runner.run(argv, timeout=timeout)
+        if result.returncode and not optional:
+            output = (result.stderr or result.stdout).strip()[-400:]
+            raise BootError(f"{' '.join(argv)[:200]}: {output}")
 
-    def _patiently(self, what: str, step: Callable[[], _T]) -> _T:
-        for left in range(TRIES - 1, -1, -1):
+    def _with_retries(self, step_name: str, step: Callable[[], _T]) -> _T:
+        for tries_left in range(TRIES - 1, -1, -1):
             try:
                 return step()
             except EngineError as error:
-                self.log.warning("not yet", step=what, message=error.message)
-                if not left:
+                self.log.warning("not yet", step=step_name, message=error.message)
+                if not tries_left:
                     raise
                 self.clock.sleep(PAUSE)
         raise AssertionError("unreachable")

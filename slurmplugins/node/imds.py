@@ -26,7 +26,7 @@ TIMEOUT: Final = 2.0
 NOT_FOUND: Final = 404
 UNAUTHORIZED: Final = 401
 OK: Final = 200
-_LARGEST: Final = 1024 * 1024
+_MAX_BYTES: Final = 1024 * 1024
 
 
 class Metadata(Protocol):
@@ -50,15 +50,15 @@ class Imds:
         self._transport = transport
         self._clock = clock
         self._token = ""
-        self._expires = 0.0
+        self._renew_at = 0.0
 
     def get(self, path: str) -> str | None:
-        where = path if path.startswith("/") else f"/latest/meta-data/{path}"
-        for again in (False, True):
-            if again or self._clock.monotonic() >= self._expires:
+        url_path = path if path.startswith("/") else f"/latest/meta-data/{path}"
+        for is_repeat in (False, True):
+            if is_repeat or self._clock.monotonic() >= self._renew_at:
                 self._renew()
-            header = {"X-aws-ec2-metadata-token": self._token}
-            status, body = self._ask("GET", where, header)
+            headers = {"X-aws-ec2-metadata-token": self._token}
+            status, body = self._request("GET", url_path, headers)
             if status == OK:
                 return body
             if status == NOT_FOUND:
@@ -68,14 +68,14 @@ class Imds:
         raise MetadataError(f"instance metadata {path}: HTTP {status}")
 
     def _renew(self) -> None:
-        header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
-        status, body = self._ask("PUT", "/latest/api/token", header)
+        headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
+        status, body = self._request("PUT", "/latest/api/token", headers)
         if status != OK:
             raise MetadataError(f"instance metadata token: HTTP {status}")
         self._token = body.strip()
-        self._expires = self._clock.monotonic() + TOKEN_SECONDS * 0.9
+        self._renew_at = self._clock.monotonic() + TOKEN_SECONDS * 0.9
 
-    def _ask(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+    def _request(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
         try:
             return self._transport.request(method, path, headers)
         except (OSError, http.client.HTTPException) as error:
@@ -86,8 +86,8 @@ class HttpTransport:
     """Opens a connection for each request: the service is local, and asked a few times a second."""
 
     def __init__(self, endpoint: str | None = None) -> None:
-        given = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
-        parts = urlsplit(given)
+        url = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
+        parts = urlsplit(url)
         self._host = parts.hostname or "169.254.169.254"
         self._port = parts.port or 80
         self._prefix = parts.path.rstrip("/")
@@ -96,7 +96,7 @@ class HttpTransport:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
         try:
             connection.request(method, self._prefix + path, headers=dict(headers))
-            answer = connection.getresponse()
-            return answer.status, answer.read(_LARGEST).decode("utf-8", errors="replace")
+            response = connection.getresponse()
+            return response.status, response.read(_MAX_BYTES).decode("utf-8", errors="replace")
         finally:
             connection.close()

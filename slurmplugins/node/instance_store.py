@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MODEL: Final = "Amazon EC2 NVMe Instance Storage"
 LABEL: Final = "toolkit-scratch"
-NOTHING_FOUND: Final = 2
+UNKNOWN_CONTENT: Final = 2
 """Exit code of blkid for a disk without anything it knows."""
 
 
@@ -35,14 +35,18 @@ def mount(root: Path, runner: Runner) -> str:
         or runner.run(["/usr/bin/mountpoint", "-q", str(target)], timeout=10).returncode == 0
     ):
         return disk
-    found = runner.run(["/usr/sbin/blkid", "-p", "-s", "LABEL", "-o", "value", disk], timeout=30)
-    if found.returncode == NOTHING_FOUND:
+    label_result = runner.run(
+        ["/usr/sbin/blkid", "-p", "-s", "LABEL", "-o", "value", disk], timeout=30
+    )
+    if label_result.returncode == UNKNOWN_CONTENT:
         # nodiscard: trimming terabytes takes longer than a boot may.
         options = "nodiscard,lazy_itable_init=1,lazy_journal_init=1"
         argv = ["/usr/sbin/mkfs.ext4", "-q", "-m", "0", "-L", LABEL, "-E", options, disk]
         _run(runner, argv)
-    elif found.stdout.strip() != LABEL:
-        raise BootError(f"{disk} holds something that is not ours: {found.stdout.strip()[:40]!r}")
+    elif label_result.stdout.strip() != LABEL:
+        raise BootError(
+            f"{disk} holds something that is not ours: {label_result.stdout.strip()[:40]!r}"
+        )
     (root / target.relative_to("/")).mkdir(exist_ok=True)
     _run(runner, ["/usr/bin/mount", "-o", "noatime,nosuid,nodev", disk, str(target)])
     _run(runner, ["/usr/bin/chmod", "1777", str(target)])
@@ -50,19 +54,21 @@ def mount(root: Path, runner: Runner) -> str:
 
 
 def _disks(root: Path) -> Iterator[str]:
-    for block in sorted((root / "sys/block").glob("nvme*")):
-        model = block / "device/model"
-        partitions = any(block.glob(f"{block.name}p*"))
+    for device in sorted((root / "sys/block").glob("nvme*")):
+        model = device / "device/model"
+        partitions = any(device.glob(f"{device.name}p*"))
         if (
             model.is_file()
             and model.read_text(encoding="utf-8", errors="replace").strip() == MODEL
             and not partitions
-            and (root / "dev" / block.name).exists()
+            and (root / "dev" / device.name).exists()
         ):
-            yield f"/dev/{block.name}"
+            yield f"/dev/{device.name}"
 
 
 def _run(runner: Runner, argv: list[str]) -> None:
-    done = runner.run(argv, timeout=60)
-    if done.returncode:
-        raise BootError(f"{' '.join(argv)[:200]}: {(done.stderr or done.stdout).strip()[-200:]}")
+    result = runner.run(argv, timeout=60)
+    if result.returncode:
+        raise BootError(
+            f"{' '.join(argv)[:200]}: {(result.stderr or result.stdout).strip()[-200:]}"
+        )

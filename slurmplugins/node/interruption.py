@@ -63,8 +63,8 @@ def _list(text: str) -> list[dict[str, object]]:
         value = json_input.loads(text)
     except ValueError:
         return []  # the service answers with an empty list when there is none
-    found = value if isinstance(value, list) else []
-    return [item for item in found if isinstance(item, dict)]
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _object(text: str) -> dict[str, object]:
@@ -76,14 +76,14 @@ def _object(text: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _time(value: object, otherwise: float) -> float:
+def _time(value: object, default: float) -> float:
     if not isinstance(value, str):
-        return otherwise
+        return default
     try:
         parsed = datetime.fromisoformat(value)
     except ValueError:
         try:  # scheduled events have a style of their own
             parsed = datetime.strptime(value, "%d %b %Y %H:%M:%S %Z")  # noqa: DTZ007 - GMT below
         except ValueError:
-            return otherwise
+            return default
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

@@ -35,17 +35,21 @@ def attempts(
     try:
         jobs = slurm.jobs([node])
     except SlurmError:
-        return _local(runner, bin_dir, proc)
-    known = frozenset((job.id, job.restarts) for job in jobs if job.running)
+        return _local_attempts(runner, bin_dir, proc)
+    running_attempts = frozenset((job.id, job.restarts) for job in jobs if job.running)
     if all(job.readable for job in jobs):
-        return known
+        return running_attempts
     with contextlib.suppress(SlurmError):
-        numbers = {job for job, _ in known}
-        known |= {one for one in _local(runner, bin_dir, proc) if one[0] not in numbers}
-    return known
+        known_jobs = {job for job, _ in running_attempts}
+        running_attempts |= {
+            attempt
+            for attempt in _local_attempts(runner, bin_dir, proc)
+            if attempt[0] not in known_jobs
+        }
+    return running_attempts
 
 
-def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
+def _local_attempts(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
     """Return the attempts from slurmd's list of processes.
 
     slurmd knows the owner of each process, so no user can name another's job.
@@ -55,28 +59,28 @@ def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
     script sets 0 when it finds that its count is inherited from the job that submitted it
     (jobscripts/lib/attempt.sh).
     """
-    done = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
-    if done.returncode and "No job steps" not in done.stdout + done.stderr:
-        raise SlurmError(f"slurmd does not say which jobs run here: {done.stderr.strip()[-200:]}")
-    said: dict[int, set[int]] = {}
-    for pid, job in _pids(done.stdout):
-        said.setdefault(job, set()).update(_restart_count(proc / str(pid) / "environ"))
+    result = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
+    if result.returncode and "No job steps" not in result.stdout + result.stderr:
+        raise SlurmError(f"slurmd does not say which jobs run here: {result.stderr.strip()[-200:]}")
+    counts_by_job: dict[int, set[int]] = {}
+    for pid, job in _processes(result.stdout):
+        counts_by_job.setdefault(job, set()).update(_restart_count(proc / str(pid) / "environ"))
     return frozenset(
-        (job, 0 if 0 in found else max(found, default=0)) for job, found in said.items()
+        (job, 0 if 0 in counts else max(counts, default=0)) for job, counts in counts_by_job.items()
     )
 
 
-def _pids(listing: str) -> Iterable[JobAttempt]:
+def _processes(listing: str) -> Iterable[JobAttempt]:
     """Read scontrol listpids: PID JOBID STEPID LOCALID GLOBALID, under a header."""
     for line in listing.splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0].isdecimal() and words[1].isdecimal():
-            yield int(words[0]), int(words[1])
+        columns = line.split()
+        if len(columns) > 1 and columns[0].isdecimal() and columns[1].isdecimal():
+            yield int(columns[0]), int(columns[1])
 
 
 def _restart_count(environ: Path) -> Iterable[int]:
     try:
-        found = _RESTARTS.search(environ.read_bytes())
+        match = _RESTARTS.search(environ.read_bytes())
     except OSError:
         return ()  # the process has ended since
-    return (int(found.group(1)),) if found else ()
+    return (int(match.group(1)),) if match else ()

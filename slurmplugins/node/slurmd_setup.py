@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SLURMCTLD_PORT: Final = 6817
 SHORTEST_KEY: Final = 32
 
-MARK: Final = "# slurm-toolkit"
+OWN_LINE_MARK: Final = "# slurm-toolkit"
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9._:/-]{0,120}", re.ASCII)
 
@@ -43,29 +43,34 @@ def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
 
     Raises BootError while the tags name no node, and MetadataError.
     """
-    tag = _tags(metadata)
+    tag_values = _tags(metadata)
     index = metadata.get("ami-launch-index") or "0"
-    instance_id, instance_type = _need(metadata, "instance-id"), _need(metadata, "instance-type")
-    node = tags.node_of(tag, int(index) if index.isdecimal() else -1, instance_id)
+    instance_id, instance_type = (
+        _require(metadata, "instance-id"),
+        _require(metadata, "instance-type"),
+    )
+    node = tags.node_of(tag_values, int(index) if index.isdecimal() else -1, instance_id)
     if node is None:
-        raise BootError(f"the tags of this machine name no node: {tag!r}, launch index {index!r}")
+        raise BootError(
+            f"the tags of this machine name no node: {tag_values!r}, launch index {index!r}"
+        )
     return InstanceFacts(
         instance_id=instance_id,
         instance_type=instance_type,
-        zone=_need(metadata, "placement/availability-zone"),
-        lifecycle=_safe(metadata.get("instance-life-cycle") or "on-demand"),
+        zone=_require(metadata, "placement/availability-zone"),
+        lifecycle=_require_safe(metadata.get("instance-life-cycle") or "on-demand"),
         node=node,
-        pool=_safe(tag.get(tags.POOL) or hostlist.pool_of(node)),
-        price=_safe(tags.price_of(tag, instance_type)),
-        image_id=_need(metadata, "ami-id"),
+        pool=_require_safe(tag_values.get(tags.POOL) or hostlist.pool_of(node)),
+        price=_require_safe(tags.price_of(tag_values, instance_type)),
+        image_id=_require(metadata, "ami-id"),
         region=settings.region,
         cluster=settings.cluster,
-        address=_need(metadata, "local-ipv4"),
+        address=_require(metadata, "local-ipv4"),
         launched_at=_launched_at(metadata),
     )
 
 
-class Files:
+class NodeFiles:
     """Writes files below `root`. Every write replaces the whole file or nothing, and may be
     repeated.
     """
@@ -73,22 +78,24 @@ class Files:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def name(self, facts: InstanceFacts, settings: NodeConfig) -> None:
+    def write_host_name(self, facts: InstanceFacts, settings: NodeConfig) -> None:
         """Write the host name, and the hosts entries of node and head.
 
         The entries make both reachable without DNS.
         """
-        write_atomically(self._at(paths.HOSTNAME), f"{facts.node}\n".encode(), mode=0o644)
-        path = self._at(paths.HOSTS)
-        before = path.read_text(encoding="utf-8") if path.exists() else "127.0.0.1 localhost\n"
-        kept = [line for line in before.splitlines() if MARK not in line]
-        kept += [
-            f"{facts.address} {facts.node} {MARK}",
-            f"{settings.head_address} {settings.head_name} {MARK}",
+        write_atomically(
+            self._path_below_root(paths.HOSTNAME), f"{facts.node}\n".encode(), mode=0o644
+        )
+        path = self._path_below_root(paths.HOSTS)
+        old_text = path.read_text(encoding="utf-8") if path.exists() else "127.0.0.1 localhost\n"
+        lines = [line for line in old_text.splitlines() if OWN_LINE_MARK not in line]
+        lines += [
+            f"{facts.address} {facts.node} {OWN_LINE_MARK}",
+            f"{settings.head_address} {settings.head_name} {OWN_LINE_MARK}",
         ]
-        write_atomically(path, ("\n".join(kept) + "\n").encode(), mode=0o644)
+        write_atomically(path, ("\n".join(lines) + "\n").encode(), mode=0o644)
 
-    def slurm_key(self, key: str) -> None:
+    def write_slurm_key(self, key: str) -> None:
         """Write the cluster's key, readable by slurm alone.
 
         No other user can read it even while it is written. Raises BootError for a short key, or an
@@ -96,34 +103,36 @@ class Files:
         """
         if len(key) < SHORTEST_KEY:
             raise BootError(f"the cluster's key is shorter than {SHORTEST_KEY} characters")
-        path = self._at(paths.SLURM_KEY)
+        path = self._path_below_root(paths.SLURM_KEY)
         write_atomically(path, key.encode(), mode=0o600)
         try:
             shutil.chown(path, "slurm", "slurm")
         except LookupError as error:
             raise BootError("the image has no user slurm") from error
 
-    def facts(self, facts: InstanceFacts) -> None:
-        path = self._at(paths.INSTANCE)
+    def write_facts(self, facts: InstanceFacts) -> None:
+        path = self._path_below_root(paths.INSTANCE)
         write_atomically(path, json.dumps(facts.to_json()).encode(), mode=0o644)
 
-    def slurmd(self, facts: InstanceFacts, settings: NodeConfig) -> None:
+    def write_slurmd_unit(self, facts: InstanceFacts, settings: NodeConfig) -> None:
         """Write how systemd starts slurmd.
 
         This first time it gets -b: its start then counts as the instance's boot, which Slurm waits
         for. In a container the boot time is otherwise the host's.
         """
-        self._slurmd_environment(facts, settings, boot="-b")
-        write_atomically(self._at(paths.SLURMD_DROP_IN), DROP_IN.encode(), mode=0o644)
+        self._write_slurmd_environment(facts, settings, boot="-b")
+        write_atomically(self._path_below_root(paths.SLURMD_DROP_IN), DROP_IN.encode(), mode=0o644)
 
-    def slurmd_started(self, facts: InstanceFacts, settings: NodeConfig) -> None:
+    def clear_boot_flag(self, facts: InstanceFacts, settings: NodeConfig) -> None:
         """Drop -b for later starts of slurmd.
 
         A restart must not look like a reboot: Slurm would then give up on the jobs.
         """
-        self._slurmd_environment(facts, settings, boot="")
+        self._write_slurmd_environment(facts, settings, boot="")
 
-    def _slurmd_environment(self, facts: InstanceFacts, settings: NodeConfig, *, boot: str) -> None:
+    def _write_slurmd_environment(
+        self, facts: InstanceFacts, settings: NodeConfig, *, boot: str
+    ) -> None:
         extra = {"lifecycle": facts.lifecycle, "az": facts.zone, "price": facts.price}
         values = {
             "TOOLKIT_BOOT": boot,
@@ -135,33 +144,33 @@ class Files:
             "TOOLKIT_EXTRA": f"'{json.dumps(extra, separators=(',', ':'))}'",
         }
         text = "".join(f"{key}={value}\n" for key, value in values.items())
-        write_atomically(self._at(paths.SLURMD_ENVIRONMENT), text.encode(), mode=0o644)
+        write_atomically(self._path_below_root(paths.SLURMD_ENVIRONMENT), text.encode(), mode=0o644)
 
-    def _at(self, path: Path) -> Path:
-        below = self._root / path.relative_to("/")
-        below.parent.mkdir(parents=True, exist_ok=True)
-        return below
+    def _path_below_root(self, path: Path) -> Path:
+        target = self._root / path.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
 
 
 def _tags(metadata: Metadata) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for long in (tags.NODE, tags.NODES, tags.ORDER, tags.POOL, tags.PRICE, tags.PRICES):
-        for key in tags.part_keys(long):
-            value = metadata.get(f"tags/instance/{key}")
+    values: dict[str, str] = {}
+    for tag_key in (tags.NODE, tags.NODES, tags.ORDER, tags.POOL, tags.PRICE, tags.PRICES):
+        for part_key in tags.part_keys(tag_key):
+            value = metadata.get(f"tags/instance/{part_key}")
             if value is None:
                 break
-            found[key] = value
-    return found
+            values[part_key] = value
+    return values
 
 
-def _need(metadata: Metadata, path: str) -> str:
+def _require(metadata: Metadata, path: str) -> str:
     value = metadata.get(path)
     if not value:
         raise BootError(f"the metadata service has no {path}")
-    return _safe(value.strip())
+    return _require_safe(value.strip())
 
 
-def _safe(value: str) -> str:
+def _require_safe(value: str) -> str:
     """Return the value if it is safe in unit files and commands.
 
     Raises BootError otherwise.
@@ -178,7 +187,7 @@ def _launched_at(metadata: Metadata) -> float | None:
     """
     text = metadata.get("/latest/dynamic/instance-identity/document")
     try:
-        pending = json_input.loads(text)["pendingTime"] if text else None
-        return datetime.fromisoformat(pending).timestamp() if pending else None
+        pending_time = json_input.loads(text)["pendingTime"] if text else None
+        return datetime.fromisoformat(pending_time).timestamp() if pending_time else None
     except (ValueError, KeyError, TypeError):
         return None

@@ -19,14 +19,14 @@ FIRST_UID: Final = 1000
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._-]{1,64}){1,16}", re.ASCII)
-_HAS_IT: Final = 9
+_ALREADY_EXISTS: Final = 9
 """Exit code of useradd and groupadd when the name is there already."""
 
 _TIMEOUT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class User:
     """A user's account, as the list has it."""
 
     name: str
@@ -37,7 +37,7 @@ class Person:
     groups: tuple[str, ...]
 
 
-def parse(text: str) -> tuple[Person, ...]:
+def parse(text: str) -> tuple[User, ...]:
     """Parse the list, and check every entry.
 
     Raises BootError that names the first bad one.
@@ -48,31 +48,31 @@ def parse(text: str) -> tuple[Person, ...]:
         raise BootError(f"the list of users is not JSON: {error}") from error
     if not isinstance(data, list):
         raise BootError("the list of users is not a list")
-    return tuple(_person(item) for item in data)
+    return tuple(_user(item) for item in data)
 
 
-def ensure(people: tuple[Person, ...], runner: Runner) -> None:
+def create_missing(users: tuple[User, ...], runner: Runner) -> None:
     """Create the accounts and groups that are missing.
 
     Home directories are on the shared filesystem and not created here. Safe to repeat.
     """
-    for person in people:
-        _run(runner, ["groupadd", "--gid", str(person.gid), "--", person.name])
-        account = ["useradd", "--uid", str(person.uid), "--gid", str(person.gid)]
-        account += ["--home-dir", person.home, "--no-create-home", "--shell", person.shell]
-        _run(runner, [*account, "--", person.name])
-        for group in person.groups:
+    for user in users:
+        _run(runner, ["groupadd", "--gid", str(user.gid), "--", user.name])
+        account = ["useradd", "--uid", str(user.uid), "--gid", str(user.gid)]
+        account += ["--home-dir", user.home, "--no-create-home", "--shell", user.shell]
+        _run(runner, [*account, "--", user.name])
+        for group in user.groups:
             _run(runner, ["groupadd", "--", group])
-            _run(runner, ["usermod", "--append", "--groups", group, person.name])
+            _run(runner, ["usermod", "--append", "--groups", group, user.name])
 
 
-class Follower:
+class UserListFollower:
     """Applies the list when it has changed since the last look."""
 
     def __init__(self, path: Path, runner: Runner) -> None:
         self._path = path
         self._runner = runner
-        self._seen: tuple[int, int] | None = None
+        self._applied_signature: tuple[int, int] | None = None
 
     def follow(self) -> None:
         """Apply the list if it has changed.
@@ -80,29 +80,29 @@ class Follower:
         An absent list means no users. Raises BootError or OSError.
         """
         try:
-            facts = self._path.stat()
+            file_status = self._path.stat()
         except FileNotFoundError:
             return
-        mark = (facts.st_mtime_ns, facts.st_size)
-        if mark == self._seen:
+        signature = (file_status.st_mtime_ns, file_status.st_size)
+        if signature == self._applied_signature:
             return
-        if facts.st_uid != 0 or facts.st_mode & 0o022:
+        if file_status.st_uid != 0 or file_status.st_mode & 0o022:
             raise BootError(f"{self._path} is not root's alone to write: not believed")
-        ensure(parse(self._path.read_text(encoding="utf-8")), self._runner)
-        self._seen = mark
+        create_missing(parse(self._path.read_text(encoding="utf-8")), self._runner)
+        self._applied_signature = signature
 
 
 def _run(runner: Runner, argv: list[str]) -> None:
-    done = runner.run([f"/usr/sbin/{argv[0]}", *argv[1:]], timeout=_TIMEOUT)
-    if done.returncode not in {0, _HAS_IT}:
-        raise BootError(f"{argv[0]} {argv[-1]}: {done.stderr.strip()[-200:]}")
+    result = runner.run([f"/usr/sbin/{argv[0]}", *argv[1:]], timeout=_TIMEOUT)
+    if result.returncode not in {0, _ALREADY_EXISTS}:
+        raise BootError(f"{argv[0]} {argv[-1]}: {result.stderr.strip()[-200:]}")
 
 
-def _person(item: Any) -> Person:
+def _user(item: Any) -> User:
     if not isinstance(item, dict):
         raise BootError(f"not a user: {item!r}")
     groups = item.get("groups", [])
-    person = Person(
+    user = User(
         name=_match(_NAME, item.get("name")),
         uid=_number(item.get("uid")),
         gid=_number(item.get("gid", item.get("uid"))),
@@ -110,9 +110,9 @@ def _person(item: Any) -> Person:
         shell=_match(_PATH, item.get("shell", "/bin/bash")),
         groups=tuple(_match(_NAME, group) for group in groups),
     )
-    if ".." in person.home or ".." in person.shell:
-        raise BootError(f"not a path for a user: {person.home!r}")
-    return person
+    if ".." in user.home or ".." in user.shell:
+        raise BootError(f"not a path for a user: {user.home!r}")
+    return user
 
 
 def _match(pattern: re.Pattern[str], value: object) -> str:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from slurmplugins.model.instance import Boots
+    from slurmplugins.model.instance import BootResults
     from slurmplugins.model.launch import JobLaunch
-    from slurmplugins.state.persistent_clock import Steady
+    from slurmplugins.state.persistent_clock import PersistentClock
 
-SLUG: Final = "pool-protected"
+POOL_PROTECTED: Final = "pool-protected"
 
 THRESHOLD: Final = 5
 """Failures in a row. An instance that comes up beside them resets the count, so a weak zone does
@@ -38,23 +38,23 @@ not count."""
 
 FIRST_PAUSE: Final = 600.0
 LONGEST_PAUSE: Final = 3600.0
-DOUBLINGS: Final = 3
+MAX_DOUBLINGS: Final = 3
 """Doublings of the pause at most: enough for the longest. A pool that never comes up would have
 thousands."""
 
-KEPT: Final = 8
+MAX_SHOWN: Final = 8
 """Failures remembered for `toolkit why`."""
 
-REMEMBERED: Final = 2 * 3600.0
+REMEMBERED_SECONDS: Final = 2 * 3600.0
 """Seconds that a counted instance is remembered. EC2 lists a terminated instance for about an hour.
 When its node is asked for again in that time, the instance seems for a moment to have just ended in
 its boot."""
 
-_WORDS: Final = ("instance_id", "node", "pool", "why")
+_TEXT_FIELDS: Final = ("instance_id", "node", "pool", "why")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BreakerState:
     """A pool's state in the breaker. Its times are those of the persistent clock."""
 
     failures: int = 0
@@ -84,61 +84,63 @@ class Standing:
     @property
     def pause(self) -> float:
         """Return the seconds from the last failure to the next probe."""
-        return min(FIRST_PAUSE * 2.0 ** min(self.probes, DOUBLINGS), LONGEST_PAUSE)
+        return min(FIRST_PAUSE * 2.0 ** min(self.probes, MAX_DOUBLINGS), LONGEST_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """The content of the breaker's file."""
 
-    pools: Mapping[str, Standing] = field(default_factory=dict)
+    pools: Mapping[str, BreakerState] = field(default_factory=dict)
     """Every pool that has failures."""
     counted: Mapping[str, float] = field(default_factory=dict)
     """By id, the time at which a failed instance was counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class Admission:
     """The breaker's answer about a plan's launches."""
 
-    let: tuple[JobLaunch, ...]
+    permitted: tuple[JobLaunch, ...]
     """Launches that may go on."""
-    refused: tuple[Failure, ...]
+    refusals: tuple[Failure, ...]
     """A failure with its reason for each of the other launches."""
     record: Record
     """The record after that."""
 
 
-def learn(record: Record, boots: Boots, now: float) -> Record:
+def record_boots(record: Record, boots: BootResults, now: float) -> Record:
     """Return the record after one pass.
 
     An instance that came up beside the failures outweighs them.
     """
-    fresh = [item for item in boots.failed if item.instance_id not in record.counted]
+    new_failures = [item for item in boots.failures if item.instance_id not in record.counted]
     pools = {
-        pool: standing
-        for pool, standing in record.pools.items()
-        if any(_counts(item, boots) for item in standing.last)
+        pool: breaker_state
+        for pool, breaker_state in record.pools.items()
+        if any(_counts_against_pool(item, boots) for item in breaker_state.last)
     }
-    for pool in {item.pool for item in fresh if _counts(item, boots)}:
-        mine = tuple(item for item in fresh if item.pool == pool and _counts(item, boots))
-        pools[pool] = _worse(pools.get(pool, Standing()), mine, now)
-    seen = {item.instance_id for item in boots.failed}
+    for pool in {item.pool for item in new_failures if _counts_against_pool(item, boots)}:
+        pool_failures = tuple(
+            item for item in new_failures if item.pool == pool and _counts_against_pool(item, boots)
+        )
+        pools[pool] = _after_failures(pools.get(pool, BreakerState()), pool_failures, now)
+    failed_ids = {item.instance_id for item in boots.failures}
     counted = {
-        instance_id: at
-        for instance_id, at in {**dict.fromkeys(seen, now), **record.counted}.items()
-        if instance_id in seen or abs(now - at) < REMEMBERED
+        instance_id: counted_at
+        for instance_id, counted_at in {**dict.fromkeys(failed_ids, now), **record.counted}.items()
+        if instance_id in failed_ids or abs(now - counted_at) < REMEMBERED_SECONDS
     }
     return Record(pools, counted)
 
 
-def screen(
+def admit(
     record: Record,
     launches: Sequence[JobLaunch],
     now: float,
     patience: float,
-    wall: Callable[[float], float] = lambda moment: moment,
-) -> Screened:
+    wall_time: Callable[[float], float] = lambda moment: moment,
+) -> Admission:
     """Decide which launches may go on.
 
     The smallest launch of those that could be a due probe becomes the probe. No other one may go on
@@ -146,99 +148,105 @@ def screen(
     wall clock's, for people.
     """
     pools = dict(record.pools)
-    refused: dict[int, Failure] = {}
-    for index in sorted(range(len(launches)), key=lambda at: len(launches[at].nodes)):
+    refusals: dict[int, Failure] = {}
+    for index in sorted(range(len(launches)), key=lambda position: len(launches[position].nodes)):
         job = launches[index]
-        shut = [
+        protected_names = [
             name
-            for name in sorted({ask.pool.name for ask in job.asks})
+            for name in sorted({pool_request.pool.name for pool_request in job.pool_requests})
             if name in pools and pools[name].protected
         ]
-        if any(now < pools[name].shut_until(now, patience) for name in shut):
+        if any(now < pools[name].shut_until(now, patience) for name in protected_names):
             text = "; ".join(
-                _told(name, pools[name], wall(pools[name].shut_until(now, patience)))
-                for name in shut
+                _protected_text(name, pools[name], wall_time(pools[name].shut_until(now, patience)))
+                for name in protected_names
             )
-            refused[index] = Failure(job.job, job.nodes, SLUG, message=text)
+            refusals[index] = Failure(job.job, job.nodes, POOL_PROTECTED, message=text)
             continue
-        for name in shut:
+        for name in protected_names:
             pools[name] = replace(pools[name], retry_at=now + patience)
-    let = tuple(job for index, job in enumerate(launches) if index not in refused)
-    return Screened(let, tuple(refused.values()), replace(record, pools=pools))
+    permitted = tuple(job for index, job in enumerate(launches) if index not in refusals)
+    return Admission(permitted, tuple(refusals.values()), replace(record, pools=pools))
 
 
-def gate(state: Path, launches: Sequence[JobLaunch], steady: Steady, patience: float) -> Screened:
+def admit_launches(
+    state: Path, launches: Sequence[JobLaunch], persistent_clock: PersistentClock, patience: float
+) -> Admission:
     """Apply `screen` to the file.
 
     A file that can't be used stops no launch.
     """
-    with _held(state):
+    with _locked(state):
         record = load(state)
-        screened = screen(record, launches, steady.now(), patience, steady.wall)
-        if screened.record != record:
-            _save(state, screened.record)
-        return screened
+        admission = admit(record, launches, persistent_clock.now(), patience, persistent_clock.wall)
+        if admission.record != record:
+            _save(state, admission.record)
+        return admission
 
 
-def update(state: Path, boots: Boots, now: float) -> tuple[Record, Record]:
+def update(state: Path, boots: BootResults, now: float) -> tuple[Record, Record]:
     """Apply `learn` to the file; return the records before and after."""
-    with _held(state):
-        before = load(state)
-        after = learn(before, boots, now)
-        if after != before:
-            _save(state, after)
-        return before, after
+    with _locked(state):
+        previous = load(state)
+        updated = record_boots(previous, boots, now)
+        if updated != previous:
+            _save(state, updated)
+        return previous, updated
 
 
 def load(state: Path) -> Record:
     """Read the record; an unreadable or absent one is empty."""
     try:
         data = loads((state / "protection.json").read_bytes())
-        pools = {str(pool): _standing(item) for pool, item in data["pools"].items()}
+        pools = {str(pool): _read_state(item) for pool, item in data["pools"].items()}
         return Record(pools, {str(key): finite(at) for key, at in data["counted"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Record()
 
 
-def _counts(failure: BootFailure, boots: Boots) -> bool:
-    return failure.launched_at > boots.fine_until.get(failure.pool, -math.inf)
+def _counts_against_pool(failure: BootFailure, boots: BootResults) -> bool:
+    return failure.launched_at > boots.healthy_until.get(failure.pool, -math.inf)
 
 
-def _standing(item: dict[str, Any]) -> Standing:
+def _read_state(item: dict[str, Any]) -> BreakerState:
     since = item["since"]
-    return Standing(
+    return BreakerState(
         failures=int(finite(item["failures"])),
         since=None if since is None else finite(since),
         retry_at=finite(item["retry_at"]),
         probes=int(finite(item["probes"])),
-        last=tuple(map(_failure, item["last"])),
+        last=tuple(map(_read_failure, item["last"])),
     )
 
 
-def _failure(item: dict[str, Any]) -> BootFailure:
-    instance_id, node, pool, why = (str(item[key]) for key in _WORDS)
+def _read_failure(item: dict[str, Any]) -> BootFailure:
+    instance_id, node, pool, why = (str(item[key]) for key in _TEXT_FIELDS)
     launched_at = finite(item.get("launched_at", 0.0))
     return BootFailure(instance_id, node, pool, why, finite(item["at"]), launched_at)
 
 
-def _worse(standing: Standing, failed: tuple[BootFailure, ...], now: float) -> Standing:
-    total = standing.failures + len(failed)
-    last = (*standing.last, *failed)[-KEPT:]
+def _after_failures(
+    breaker_state: BreakerState, failures: tuple[BootFailure, ...], now: float
+) -> BreakerState:
+    total = breaker_state.failures + len(failures)
+    last = (*breaker_state.last, *failures)[-MAX_SHOWN:]
     if total < THRESHOLD:
-        return replace(standing, failures=total, last=last)
-    probes = standing.probes + 1 if standing.protected else 0
-    since = now if standing.since is None else standing.since
-    worse = Standing(failures=total, since=since, probes=probes, last=last)
-    return replace(worse, retry_at=now + worse.pause)
+        return replace(breaker_state, failures=total, last=last)
+    probes = breaker_state.probes + 1 if breaker_state.protected else 0
+    since = now if breaker_state.since is None else breaker_state.since
+    after = BreakerState(failures=total, since=since, probes=probes, last=last)
+    return replace(after, retry_at=now + after.pause)
 
 
-def _told(pool: str, standing: Standing, next_try: float) -> str:
+def _protected_text(pool: str, breaker_state: BreakerState, next_try: float) -> str:
     when = datetime.fromtimestamp(next_try, UTC).strftime("%H:%M UTC")
-    return f"pool {pool}: {standing.failures} machines in a row did not come up; next try {when}"
+    return (
+        f"pool {pool}: {breaker_state.failures} machines in a row did not come up; next try {when}"
+    )
 
 
 @contextlib.contextmanager
-def _held(state: Path) -> Iterator[None]:
+def _locked(state: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(locked(state / "protection.lock"))

@@ -6,11 +6,11 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import NotEnded
+from slurmplugins.errors import NotTerminated
 from slurmplugins.launch import ec2_quotas, fallback
-from slurmplugins.launch.fallback import Spend, by_pool
-from slurmplugins.model.instance import Assignment, InstanceState, machines_by_node
-from slurmplugins.model.launch import IN_DOUBT, Failure, JobLaunch, PoolAsk, ResumePlan
+from slurmplugins.launch.fallback import Spend, spend_by_pool
+from slurmplugins.model.instance import Assignment, InstanceState, instances_by_node
+from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure, JobLaunch, PoolRequest, ResumePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,40 +28,44 @@ UNKNOWN_NODE: Final = "unknown-node"
 
 NO_OFFERING: Final = "no-offering"
 NOT_AWAITED: Final = "not-awaited"
-UNCLEAR: Final = "instance-unclear"
+UNCLEAR_INSTANCE: Final = "instance-unclear"
 
 
-def resume(
-    asks: Sequence[JobRequest],
-    listed: Sequence[Instance],
-    claims: JournalView,
+def plan_resume(
+    job_requests: Sequence[JobRequest],
+    instances: Sequence[Instance],
+    view: JournalView,
     config: BurstConfig,
     now: float,
     *,
-    waited: Mapping[int, float] | None = None,
+    queue_seconds: Mapping[int, float] | None = None,
 ) -> ResumePlan:
     """Adopt existing instances and plan the missing ones, job by job.
 
     `claims` must be read after `listed`. An instance launched in between is then in one of the two,
     and no node gets a second one. `waited` has the jobs' seconds in the queue.
     """
-    draft = _Draft(config, claims, claims.named(listed), now, waited or {})
-    for ask in asks:
-        draft.add(ask)
+    builder = _PlanBuilder(
+        config, view, view.with_current_nodes(instances), now, queue_seconds or {}
+    )
+    for job_request in job_requests:
+        builder.add(job_request)
     return ResumePlan(
-        adopt=tuple(draft.adopt),
-        launches=tuple(draft.launches),
-        replace=tuple(draft.replace),
-        failures=tuple(draft.failures),
-        busy=tuple(draft.busy),
-        asks=tuple(asks),
-        unended=tuple(draft.unended),
-        filling=ec2_quotas.fillers(claims.named(listed), claims.ended, config.static),
+        adoptions=tuple(builder.adoptions),
+        launches=tuple(builder.launches),
+        stale_instances=tuple(builder.stale_instances),
+        failures=tuple(builder.failures),
+        claimed_by_others=tuple(builder.claimed_by_others),
+        job_requests=tuple(job_requests),
+        unterminated_instances=tuple(builder.unterminated_instances),
+        nodes_by_quota=ec2_quotas.nodes_by_quota(
+            view.with_current_nodes(instances), view.termination_causes, config.static_nodes
+        ),
     )
 
 
-def awaited(
-    asks: Sequence[JobRequest], plan: ResumePlan, nodes: Mapping[NodeName, Node]
+def still_awaited(
+    job_requests: Sequence[JobRequest], plan: ResumePlan, nodes: Mapping[NodeName, Node]
 ) -> tuple[list[JobRequest], list[Failure]]:
     """Drop the asks that Slurm no longer waits for.
 
@@ -74,166 +78,210 @@ def awaited(
     - A node with an odd record counts as waited for, since Slurm has asked for it. No instance is
       terminated for it.
     """
-    up = {name for name, node in nodes.items() if not (node.powering_up or node.off or node.down)}
-    at_work = up.intersection(item.node for item in plan.replace if item.node is not None)
-    fine = {name for name, node in nodes.items() if node.powering_up} | at_work
-    fine |= up.intersection(item.node for item in plan.adopt)
-    odd = {name for name, node in nodes.items() if not node.readable}
-    fine |= odd.difference(item.node for item in plan.replace if item.node is not None)
-    lost = set(plan.claimed) - fine
-    left: list[JobRequest] = []
+    up_nodes = {
+        name
+        for name, node in nodes.items()
+        if not (node.powering_up or node.powering_off or node.down)
+    }
+    working_nodes = up_nodes.intersection(
+        item.node for item in plan.stale_instances if item.node is not None
+    )
+    awaited_nodes = {name for name, node in nodes.items() if node.powering_up} | working_nodes
+    awaited_nodes |= up_nodes.intersection(item.node for item in plan.adoptions)
+    unreadable_nodes = {name for name, node in nodes.items() if not node.readable}
+    awaited_nodes |= unreadable_nodes.difference(
+        item.node for item in plan.stale_instances if item.node is not None
+    )
+    lost_nodes = set(plan.nodes_to_claim) - awaited_nodes
+    remaining: list[JobRequest] = []
     failures: list[Failure] = []
-    for ask in asks:
-        if (gone := next((node for node in ask.nodes if node in lost), None)) is None:
-            mine = tuple(node for node in ask.nodes if node not in at_work)
-            shared = tuple(node for node in ask.shared if node not in at_work)
-            left.append(replace(ask, nodes=mine, shared=shared))
+    for job_request in job_requests:
+        if (
+            lost_node := next((node for node in job_request.nodes if node in lost_nodes), None)
+        ) is None:
+            own_nodes = tuple(node for node in job_request.nodes if node not in working_nodes)
+            shared_nodes = tuple(
+                node for node in job_request.shared_nodes if node not in working_nodes
+            )
+            remaining.append(replace(job_request, nodes=own_nodes, shared_nodes=shared_nodes))
         else:
-            text = f"Slurm does not wait for {gone} any more"
-            failures.append(Failure(ask.job, ask.nodes, NOT_AWAITED, message=text))
-    return left, failures
+            text = f"Slurm does not wait for {lost_node} any more"
+            failures.append(Failure(job_request.job, job_request.nodes, NOT_AWAITED, message=text))
+    return remaining, failures
 
 
-class _Draft:
+class _PlanBuilder:
     """A plan in the making, job by job."""
 
     def __init__(
         self,
         config: BurstConfig,
-        claims: JournalView,
-        listed: Sequence[Instance],
+        view: JournalView,
+        instances: Sequence[Instance],
         now: float,
-        waited: Mapping[int, float],
+        queue_seconds: Mapping[int, float],
     ) -> None:
         self._config = config
-        self._claims = claims
-        self._machines = machines_by_node(listed)
+        self._view = view
+        self._instances = instances_by_node(instances)
         self._now = now
-        self._waited = waited
-        self._spend = by_pool(listed)
-        ids = {item.id for item in listed}
-        recent = claims.launched.values()
-        self._unlisted = {item.node: item for item in recent if item.instance_id not in ids}
-        ending = claims.ending.values()
-        self._unseen = {item.node: item for item in ending if item.instance_id not in ids}
-        self.adopt: list[Assignment] = []
+        self._queue_seconds = queue_seconds
+        self._spend = spend_by_pool(instances)
+        ids = {item.id for item in instances}
+        recent_launches = view.recent_launches.values()
+        self._unlisted_launches = {
+            item.node: item for item in recent_launches if item.instance_id not in ids
+        }
+        recent_terminations = view.recent_terminations.values()
+        self._unlisted_terminations = {
+            item.node: item for item in recent_terminations if item.instance_id not in ids
+        }
+        self.adoptions: list[Assignment] = []
         self.launches: list[JobLaunch] = []
-        self.replace: list[Instance] = []
+        self.stale_instances: list[Instance] = []
         self.failures: list[Failure] = []
-        self.busy: list[NodeName] = []
-        self.unended: list[Instance] = []
+        self.claimed_by_others: list[NodeName] = []
+        self.unterminated_instances: list[Instance] = []
 
-    def add(self, ask: JobRequest) -> None:
-        problem = _problem(ask, self._machines, self._claims, self._config, self._now)
-        problem = problem or self._unseen_end(ask)
-        if problem is not None:
-            self.failures.append(problem)
+    def add(self, job_request: JobRequest) -> None:
+        failure = _rejection(job_request, self._instances, self._view, self._config, self._now)
+        failure = failure or self._unlisted_termination(job_request)
+        if failure is not None:
+            self.failures.append(failure)
             return
-        missing = [node for node in ask.nodes if not self._has_machine(node)]
-        if not missing:
+        missing_nodes = [node for node in job_request.nodes if not self._has_instance(node)]
+        if not missing_nodes:
             return
-        asks = tuple(self._ask(ask, pool, mine) for pool, mine in self._by_pool(missing))
-        empty = next((item.pool.name for item in asks if not item.ladder), None)
-        if empty is not None:
-            text = f"the policy leaves no offering of pool {empty} to this job now"
-            self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
+        pool_requests = tuple(
+            self._pool_request(job_request, pool, pool_nodes)
+            for pool, pool_nodes in self._by_pool(missing_nodes)
+        )
+        empty_pool = next(
+            (item.pool.name for item in pool_requests if not item.fallback_order), None
+        )
+        if empty_pool is not None:
+            text = f"the policy leaves no offering of pool {empty_pool} to this job now"
+            self.failures.append(
+                Failure(job_request.job, job_request.nodes, NO_OFFERING, message=text)
+            )
             return
-        self.launches.append(JobLaunch(ask.job, asks, ask.nodes))
+        self.launches.append(JobLaunch(job_request.job, pool_requests, job_request.nodes))
 
-    def _ask(self, ask: JobRequest, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:
+    def _pool_request(
+        self, job_request: JobRequest, pool: Pool, nodes: tuple[NodeName, ...]
+    ) -> PoolRequest:
         """Add the offerings that the policy and the spot bound leave.
 
         The policy is the partition's, the bound is the pool's.
         """
-        partition = ask.partition or pool.partition
-        waited = 0.0 if ask.job is None else self._waited.get(ask.job, 0.0)
-        ladder = fallback.ladder(pool, self._config.policy_of(partition), waited)
-        known = self._spend.get(pool.name, Spend())
-        after, ladder = fallback.plan(known, ladder, len(nodes), pool.max_spot_share)
-        self._spend[pool.name] = after
-        return PoolAsk(pool, nodes, ladder)
+        partition = job_request.partition or pool.partition
+        queue_seconds = (
+            0.0 if job_request.job is None else self._queue_seconds.get(job_request.job, 0.0)
+        )
+        fallback_order = fallback.fallback_order(
+            pool, self._config.policy_of(partition), queue_seconds
+        )
+        spend = self._spend.get(pool.name, Spend())
+        spend_after, fallback_order = fallback.apply_spot_limit(
+            spend, fallback_order, len(nodes), pool.max_spot_share
+        )
+        self._spend[pool.name] = spend_after
+        return PoolRequest(pool, nodes, fallback_order)
 
     def _by_pool(self, nodes: Iterable[NodeName]) -> Iterator[tuple[Pool, tuple[NodeName, ...]]]:
-        grouped: dict[str, list[NodeName]] = defaultdict(list)
+        nodes_by_pool: dict[str, list[NodeName]] = defaultdict(list)
         for node in nodes:
-            grouped[self._config.pool_by_node[node]].append(node)
-        for pool, mine in grouped.items():
-            yield self._config.pools[pool], tuple(mine)
+            nodes_by_pool[self._config.pool_by_node[node]].append(node)
+        for pool, pool_nodes in nodes_by_pool.items():
+            yield self._config.pools[pool], tuple(pool_nodes)
 
-    def _has_machine(self, node: NodeName) -> bool:
+    def _has_instance(self, node: NodeName) -> bool:
         """Return whether the node has an instance, or another run provides one.
 
         Records the instance as adopted, or as one to replace or terminate.
         """
-        if node in self._claims.busy:
-            self.busy.append(node)
+        if node in self._view.claimed_nodes:
+            self.claimed_by_others.append(node)
             return True
-        machines = self._machines.get(node, ())
-        fresh, stale = _sort(machines, self._claims, self._config, self._now)
-        self.replace += stale
-        if fresh:
-            self.adopt.append(Assignment(node, fresh[0].id, fresh[0].address, fresh[0].type))
-        elif node in self._unlisted:
-            self.adopt.append(self._unlisted[node])
+        instances = self._instances.get(node, ())
+        usable, stale = _split_usable(instances, self._view, self._config, self._now)
+        self.stale_instances += stale
+        if usable:
+            self.adoptions.append(Assignment(node, usable[0].id, usable[0].address, usable[0].type))
+        elif node in self._unlisted_launches:
+            self.adoptions.append(self._unlisted_launches[node])
         else:
-            ended = self._claims.ended
-            self.unended += [item for item in machines if item.state.live and item.id in ended]
+            termination_causes = self._view.termination_causes
+            self.unterminated_instances += [
+                item for item in instances if item.state.live and item.id in termination_causes
+            ]
             return False
         return True
 
-    def _unseen_end(self, ask: JobRequest) -> Failure | None:
+    def _unlisted_termination(self, job_request: JobRequest) -> Failure | None:
         """Return a failure if an unlisted instance must still be terminated.
 
         Its termination was decided, but EC2 can't carry it out before it lists the instance.
         Nothing is launched beside it.
         """
-        for node in ask.nodes:
-            unseen = self._unseen.get(node)
-            if unseen is None or node in self._claims.busy or node in self._unlisted:
+        for node in job_request.nodes:
+            assignment = self._unlisted_terminations.get(node)
+            if (
+                assignment is None
+                or node in self._view.claimed_nodes
+                or node in self._unlisted_launches
+            ):
                 continue
-            machines = self._machines.get(node, ())
-            if not _sort(machines, self._claims, self._config, self._now)[0]:
-                text = f"{unseen.instance_id} of {node} is to end, and EC2 does not list it yet"
-                return Failure(ask.job, ask.nodes, NotEnded.slug, message=text)
+            instances = self._instances.get(node, ())
+            if not _split_usable(instances, self._view, self._config, self._now)[0]:
+                text = f"{assignment.instance_id} of {node} is to end, and EC2 does not list it yet"
+                return Failure(
+                    job_request.job, job_request.nodes, NotTerminated.reason_code, message=text
+                )
         return None
 
 
-def _problem(
-    ask: JobRequest,
-    machines: Mapping[NodeName, Sequence[Instance]],
-    claims: JournalView,
+def _rejection(
+    job_request: JobRequest,
+    by_node: Mapping[NodeName, Sequence[Instance]],
+    view: JournalView,
     config: BurstConfig,
     now: float,
 ) -> Failure | None:
     """Return why this job gets no launch at all, if so."""
-    strangers = [node for node in ask.nodes if config.pool_of(node) is None]
-    if strangers:
-        text = f"burst.json has no node {strangers[0]}"
+    unknown_nodes = [node for node in job_request.nodes if config.pool_of(node) is None]
+    if unknown_nodes:
+        text = f"burst.json has no node {unknown_nodes[0]}"
         # slurm.conf and burst.json are of one cluster.yaml: a person must deploy it again.
-        return Failure(ask.job, ask.nodes, UNKNOWN_NODE, message=text, hold=True)
-    unclear = [
+        return Failure(job_request.job, job_request.nodes, UNKNOWN_NODE, message=text, hold=True)
+    unresolved_nodes = [
         node
-        for node in ask.nodes
-        if any(item.state.live and item.id in claims.strange for item in machines.get(node, ()))
+        for node in job_request.nodes
+        if any(item.state.live and item.id in view.unreadable_ids for item in by_node.get(node, ()))
         or (
-            (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
+            (
+                node in view.claimed_to_resolve
+                or (node in view.unresolved_nodes and node not in view.claimed_nodes)
+            )
             # The unanswered launch made no instance that is too old or to be terminated.
-            and not _sort(machines.get(node, ()), claims, config, now)[0]
+            and not _split_usable(by_node.get(node, ()), view, config, now)[0]
         )
     ]
-    if unclear:
-        text = f"an earlier launch for {unclear[0]} got no answer; it is settled within minutes"
-        return Failure(ask.job, ask.nodes, IN_DOUBT, message=text)
-    states = (item for node in ask.nodes for item in machines.get(node, ()))
-    odd = next((item for item in states if item.state is InstanceState.UNCLEAR), None)
-    if odd is not None:  # it may be at work, or come back to it
-        text = f"{odd.id}, of {odd.node}, is in a state unknown here: {odd.unclear!r}"
-        return Failure(ask.job, ask.nodes, UNCLEAR, message=text)
+    if unresolved_nodes:
+        text = f"an earlier launch for {unresolved_nodes[0]} got no answer; it is settled within minutes"
+        return Failure(job_request.job, job_request.nodes, UNRESOLVED_LAUNCH, message=text)
+    instances = (item for node in job_request.nodes for item in by_node.get(node, ()))
+    unclear_instance = next(
+        (item for item in instances if item.state is InstanceState.UNCLEAR), None
+    )
+    if unclear_instance is not None:  # it may be at work, or come back to it
+        text = f"{unclear_instance.id}, of {unclear_instance.node}, is in a state unknown here: {unclear_instance.unclear!r}"
+        return Failure(job_request.job, job_request.nodes, UNCLEAR_INSTANCE, message=text)
     return None
 
 
-def _sort(
-    machines: Iterable[Instance], claims: JournalView, config: BurstConfig, now: float
+def _split_usable(
+    instances: Iterable[Instance], view: JournalView, config: BurstConfig, now: float
 ) -> tuple[list[Instance], list[Instance]]:
     """Split live instances into usable ones and stale ones.
 
@@ -241,12 +289,14 @@ def _sort(
     instance left over from before, young or old, would never be let in. An instance of another pool
     has another shape.
     """
-    live = [item for item in machines if item.state.live and item.id not in claims.ended]
-    fresh = [
+    live = [
+        item for item in instances if item.state.live and item.id not in view.termination_causes
+    ]
+    usable = [
         item
         for item in live
-        if claims.age(item, now) < config.resume_timeout
-        and item.id not in claims.let_go
+        if view.age(item, now) < config.resume_timeout
+        and item.id not in view.powered_down_ids
         and (item.node is None or item.pool == config.pool_by_node.get(item.node))
     ]
-    return fresh, [item for item in live if item not in fresh]
+    return usable, [item for item in live if item not in usable]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.errors import CloudError, SlurmError, SlurmUnreachable, StateError
 from slurmplugins.launch import all_or_nothing
 from slurmplugins.model.launch import Failure
-from slurmplugins.model.offering import Preference
+from slurmplugins.model.offering import PolicyName
 from slurmplugins.slurm import node_queries
-from slurmplugins.slurm.node_queries import known
-from slurmplugins.state.journal import SETTLE_SECONDS
-from slurmplugins.state.queue_time import Waits
+from slurmplugins.slurm.node_queries import known_nodes
+from slurmplugins.state.journal import LISTING_DELAY_SECONDS
+from slurmplugins.state.queue_time import QueueTimes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,96 +31,132 @@ if TYPE_CHECKING:
 LIST_TRIES: Final = 4
 """Plans that are tried until one is made from a fresh list."""
 
-SETTLING_WAIT: Final = 60.0
+RESOLVING_WAIT: Final = 60.0
 """Seconds that a run waits for nodes that another run holds only to ask about an earlier launch."""
 
-SETTLING_PAUSE: Final = 1.0
+RESOLVING_PAUSE: Final = 1.0
 
 LIST_CALL_TRIES: Final = 4
 """Tries of one DescribeInstances."""
 
-FRESH_SECONDS: Final = SETTLE_SECONDS / 2
+FRESH_SECONDS: Final = LISTING_DELAY_SECONDS / 2
 """Age of a list at its turn to plan, after which it is read anew. Instances launched since would
 otherwise be neither in it nor among the journal's recent ones."""
 
 
-def claim(engine: Engine, run: str, asks: Sequence[JobRequest]) -> frozenset[NodeName]:
+def claim(
+    engine: Engine, resume_id: str, job_requests: Sequence[JobRequest]
+) -> frozenset[NodeName]:
     """Claim the requested nodes that no other run works on.
 
     Another run may hold nodes only to ask about an earlier launch. This waits for those, up to
     SETTLING_WAIT seconds. Returns the claimed nodes. Raises StateError.
     """
-    wanted = [node for ask in asks for node in ask.nodes]
-    until = engine.clock.monotonic() + SETTLING_WAIT
-    settling: set[NodeName] = set()
+    requested_nodes = [node for job_request in job_requests for node in job_request.nodes]
+    deadline = engine.clock.monotonic() + RESOLVING_WAIT
+    resolving_nodes: set[NodeName] = set()
 
-    def choose(claims: JournalView) -> Iterable[NodeName]:
-        settling.clear()
-        settling.update(claims.settling.intersection(wanted))
-        return [node for node in wanted if node not in claims.busy]
+    def choose(view: JournalView) -> Iterable[NodeName]:
+        resolving_nodes.clear()
+        resolving_nodes.update(view.claimed_to_resolve.intersection(requested_nodes))
+        return [node for node in requested_nodes if node not in view.claimed_nodes]
 
     while True:
-        mine = engine.journal.claim(run, choose)
-        if not settling or engine.clock.monotonic() >= until:
-            return frozenset(mine)
-        engine.clock.sleep(SETTLING_PAUSE)
+        claimed_nodes = engine.journal.claim(resume_id, choose)
+        if not resolving_nodes or engine.clock.monotonic() >= deadline:
+            return frozenset(claimed_nodes)
+        engine.clock.sleep(RESOLVING_PAUSE)
 
 
-def release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
+def release(engine: Engine, resume_id: str, nodes: Collection[NodeName]) -> None:
     """Release claims; safe to miss, since claims end with their run."""
     try:
         if nodes:
-            engine.journal.release(run, nodes)
+            engine.journal.release(resume_id, nodes)
     except StateError as error:
-        engine.log.problem("journal", message=error.message)
+        engine.log.failure("journal", message=error.message)
 
 
-def make(
-    engine: Engine, run: str, asks: Sequence[JobRequest], mine: frozenset[NodeName], deadline: float
+def make_plan(
+    engine: Engine,
+    resume_id: str,
+    job_requests: Sequence[JobRequest],
+    claimed_nodes: frozenset[NodeName],
+    deadline: float,
 ) -> ResumePlan:
     """Plan for the nodes that Slurm waits for and that are claimed.
 
     A request gets everything or nothing: if one part of it gets nothing, no part gets anything.
     Raises CloudError or StateError.
     """
-    waited = _waited(engine, asks)
-    _settle_doubts(engine, run, mine, deadline)
+    queue_seconds = _queue_seconds(engine, job_requests)
+    _resolve_launches(engine, resume_id, claimed_nodes, deadline)
     from slurmplugins.power_save import planner
 
-    plan, asks = _first(engine, run, asks, waited)
-    seen: dict[NodeName, Node] = {}
+    plan, job_requests = _first_plan(engine, resume_id, job_requests, queue_seconds)
+    node_by_name: dict[NodeName, Node] = {}
     failures: list[Failure] = []
-    gone: list[JobRequest] = []
-    silent = False
+    dropped: list[JobRequest] = []
+    slurm_unread = False
     while True:
-        silent = silent or not _looked(engine, plan, seen)
-        found, lost = _sparing(asks, plan) if silent else planner.awaited(asks, plan, seen)
-        refused = all_or_nothing.entangled(asks, plan.failures)
-        failed = all_or_nothing.of_failures(asks, [*lost, *refused])
-        left = all_or_nothing.without(found, failed)
-        if left == tuple(asks):
+        slurm_unread = slurm_unread or not _read_nodes(engine, plan, node_by_name)
+        awaited_requests, lost_failures = (
+            _without_replacement(job_requests, plan)
+            if slurm_unread
+            else planner.still_awaited(job_requests, plan, node_by_name)
+        )
+        refusals = all_or_nothing.spreading_failures(job_requests, plan.failures)
+        failed_requests = all_or_nothing.failures_by_request(
+            job_requests, [*lost_failures, *refusals]
+        )
+        remaining = all_or_nothing.drop_failed(awaited_requests, failed_requests)
+        if remaining == tuple(job_requests):
             break
-        out = [ask for ask in asks if all_or_nothing.request_of(ask) in failed]
-        kept = {node for ask in (*left, *out) for node in ask.nodes}
-        release(engine, run, [node for ask in asks for node in ask.nodes if node not in kept])
-        asks, gone, failures = left, [*gone, *out], [*failures, *lost, *refused]
-        plan = _planned(engine, run, asks, waited)
-    return replace(plan, failures=(*failures, *plan.failures), asks=(*asks, *gone))
+        failed_parts = [
+            job_request
+            for job_request in job_requests
+            if all_or_nothing.request_id(job_request) in failed_requests
+        ]
+        kept_nodes = {
+            node for job_request in (*remaining, *failed_parts) for node in job_request.nodes
+        }
+        release(
+            engine,
+            resume_id,
+            [
+                node
+                for job_request in job_requests
+                for node in job_request.nodes
+                if node not in kept_nodes
+            ],
+        )
+        job_requests, dropped, failures = (
+            remaining,
+            [*dropped, *failed_parts],
+            [*failures, *lost_failures, *refusals],
+        )
+        plan = _plan_from_fresh_list(engine, resume_id, job_requests, queue_seconds)
+    return replace(
+        plan, failures=(*failures, *plan.failures), job_requests=(*job_requests, *dropped)
+    )
 
 
-def _first(
-    engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
+def _first_plan(
+    engine: Engine,
+    resume_id: str,
+    job_requests: Sequence[JobRequest],
+    queue_seconds: Mapping[int, float],
 ) -> tuple[ResumePlan, Sequence[JobRequest]]:
     """Plan once, and ask slurmctld for het jobs at the same time.
 
     It says which of the jobs are components of one het job.
     """
     het_jobs: dict[int, int] = {}
-    with engine.crew.aside(urgent=True) as beside:
-        if all_or_nothing.suspects(asks):
-            beside(lambda: het_jobs.update(_het_jobs(engine)))
-        plan = _planned(engine, run, asks, waited)
-    return plan, all_or_nothing.linked(asks, het_jobs)
+    with engine.workers.background_queue(urgent=True) as run_beside:
+        if all_or_nothing.may_have_het_jobs(job_requests):
+            run_beside(lambda: het_jobs.update(_het_jobs(engine)))
+        plan = _plan_from_fresh_list(engine, resume_id, job_requests, queue_seconds)
+    return plan, all_or_nothing.link_het_jobs(job_requests, het_jobs)
 
 
 def _het_jobs(engine: Engine) -> Mapping[int, int]:
@@ -135,85 +171,107 @@ def _het_jobs(engine: Engine) -> Mapping[int, int]:
         return {}
 
 
-def _planned(
-    engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
+def _plan_from_fresh_list(
+    engine: Engine,
+    resume_id: str,
+    job_requests: Sequence[JobRequest],
+    queue_seconds: Mapping[int, float],
 ) -> ResumePlan:
     for _ in range(LIST_TRIES):
-        if (plan := _tried(engine, run, asks, waited)) is not None:
+        if (plan := _plan_once(engine, resume_id, job_requests, queue_seconds)) is not None:
             return plan
     raise StateError("the cloud's list was out of date each time it could be used")
 
 
-def _tried(
-    engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
+def _plan_once(
+    engine: Engine,
+    resume_id: str,
+    job_requests: Sequence[JobRequest],
+    queue_seconds: Mapping[int, float],
 ) -> ResumePlan | None:
     """Read EC2, then plan and claim under the journal's lock.
 
     No other run can claim between the plan and the claim. Returns None where the list was too old
     by then.
     """
-    listed, at = list_instances(engine)
+    instances, listed_at = list_instances(engine)
     from slurmplugins.power_save import planner
 
     plans: list[ResumePlan] = []
 
-    def choose(claims: JournalView) -> Iterable[NodeName]:
-        if engine.clock.monotonic() - at > FRESH_SECONDS:
+    def choose(view: JournalView) -> Iterable[NodeName]:
+        if engine.clock.monotonic() - listed_at > FRESH_SECONDS:
             return ()
         now = engine.clock.now()
-        plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
-        return plans[-1].claimed
+        plans.append(
+            planner.plan_resume(
+                job_requests, instances, view, engine.config, now, queue_seconds=queue_seconds
+            )
+        )
+        return plans[-1].nodes_to_claim
 
-    engine.journal.claim(run, choose)
+    engine.journal.claim(resume_id, choose)
     return plans[-1] if plans else None
 
 
-def _looked(engine: Engine, plan: ResumePlan, seen: dict[NodeName, Node]) -> bool:
+def _read_nodes(engine: Engine, plan: ResumePlan, node_by_name: dict[NodeName, Node]) -> bool:
     """Read the plan's nodes from Slurm into `seen`.
 
     Returns False when Slurm can't be asked. Its request is then believed: it is a moment old, and a
     slurmctld that restarts still waits for the nodes. That is not enough to terminate an instance.
     So Slurm is asked more often if the plan replaces one.
     """
-    new = [node for node in plan.named if node not in seen]
-    tries = node_queries.READ_TRIES if plan.replace else 1
-    found = node_queries.patiently(
-        engine.clock, engine.log, lambda: known(engine.slurm, new), tries
+    new_nodes = [node for node in plan.affected_nodes if node not in node_by_name]
+    tries = node_queries.READ_TRIES if plan.stale_instances else 1
+    nodes = node_queries.with_retries(
+        engine.clock, engine.log, lambda: known_nodes(engine.slurm, new_nodes), tries
     )
-    seen |= found or {}
-    return found is not None
+    node_by_name |= nodes or {}
+    return nodes is not None
 
 
-def _sparing(
-    asks: Sequence[JobRequest], plan: ResumePlan
+def _without_replacement(
+    job_requests: Sequence[JobRequest], plan: ResumePlan
 ) -> tuple[list[JobRequest], list[Failure]]:
     """Keep the asks that replace no instance; fail the others."""
-    stale = {item.node for item in plan.replace}
-    left: list[JobRequest] = []
-    lost: list[Failure] = []
-    for ask in asks:
-        if (old := next((node for node in ask.nodes if node in stale), None)) is None:
-            left.append(ask)
+    stale_nodes = {item.node for item in plan.stale_instances}
+    remaining: list[JobRequest] = []
+    failures: list[Failure] = []
+    for job_request in job_requests:
+        if (
+            stale_node := next((node for node in job_request.nodes if node in stale_nodes), None)
+        ) is None:
+            remaining.append(job_request)
         else:
-            text = f"{old} has a machine from before, and Slurm does not say if that is at work"
-            lost.append(Failure(ask.job, ask.nodes, SlurmUnreachable.slug, message=text))
-    return left, lost
+            text = (
+                f"{stale_node} has a machine from before, and Slurm does not say if that is at work"
+            )
+            failures.append(
+                Failure(
+                    job_request.job, job_request.nodes, SlurmUnreachable.reason_code, message=text
+                )
+            )
+    return remaining, failures
 
 
-def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName], deadline: float) -> None:
-    if engine.journal.claims().doubtful.isdisjoint(mine):
+def _resolve_launches(
+    engine: Engine, resume_id: str, claimed_nodes: frozenset[NodeName], deadline: float
+) -> None:
+    if engine.journal.view().unresolved_nodes.isdisjoint(claimed_nodes):
         return
     from slurmplugins.launch import unresolved
 
-    unresolved.settle(engine, run, mine, deadline)
+    unresolved.resolve(engine, resume_id, claimed_nodes, deadline)
 
 
-def _waited(engine: Engine, asks: Sequence[JobRequest]) -> Mapping[int, float]:
+def _queue_seconds(engine: Engine, job_requests: Sequence[JobRequest]) -> Mapping[int, float]:
     """Return the jobs' time in the queue, if a policy needs it."""
     policies = engine.config.policies.values()
-    if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
+    if not any(item.name is PolicyName.ON_DEMAND_AFTER for item in policies):
         return {}
-    return queue_times(engine, [ask.job for ask in asks if ask.job is not None])
+    return queue_times(
+        engine, [job_request.job for job_request in job_requests if job_request.job is not None]
+    )
 
 
 def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
@@ -222,17 +280,17 @@ def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
     Returns them, and the monotonic time just before the call: they are at least as new. Raises
     CloudError.
     """
-    for again in range(LIST_CALL_TRIES):
-        at = engine.clock.monotonic()
+    for try_number in range(LIST_CALL_TRIES):
+        start_time = engine.clock.monotonic()
         try:
-            return engine.cloud.instances(), at
+            return engine.cloud.instances(), start_time
         except CloudError as error:
             engine.log.warning("listing failed", code=error.code, message=error.message)
-            if not error.retryable or again == LIST_CALL_TRIES - 1:
+            if not error.retryable or try_number == LIST_CALL_TRIES - 1:
                 raise
             from random import random
 
-            engine.clock.sleep(2.0**again * (0.5 + random()))  # noqa: S311 - no secret
+            engine.clock.sleep(2.0**try_number * (0.5 + random()))  # noqa: S311 - no secret
     raise AssertionError("unreachable")
 
 
@@ -242,8 +300,8 @@ def queue_times(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:
     Slurm's submit times are used where it answers.
     """
     try:
-        submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
+        submit_times = {job.id: job.submitted_at for job in engine.slurm.jobs()}
     except SlurmError as error:
         engine.log.warning("jobs unread", message=error.message)
-        submitted = {}
-    return Waits(engine.state / "waits.json", engine.clock).of(jobs, submitted)
+        submit_times = {}
+    return QueueTimes(engine.state / "waits.json", engine.clock).seconds_of(jobs, submit_times)

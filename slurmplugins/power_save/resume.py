@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import CloudError, EngineError, NotEnded, SlurmError
-from slurmplugins.execution.down_nodes import give_back, give_back_all, tell_jobs
+from slurmplugins.errors import CloudError, EngineError, NotTerminated, SlurmError
+from slurmplugins.execution.down_nodes import give_back, give_back_all, notify_jobs
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import Failure
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slurmplugins.execution.engine import Engine
-    from slurmplugins.launch.ec2_quotas import Quotas
+    from slurmplugins.launch.ec2_quotas import QuotaUsage
     from slurmplugins.launch.launcher import Launcher
-    from slurmplugins.launch.request_tracker import Board
+    from slurmplugins.launch.request_tracker import JobTracker
     from slurmplugins.model.actions import Outcome
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Assignment
-    from slurmplugins.model.launch import JobLaunch, JobRequest, Results, ResumePlan
+    from slurmplugins.model.launch import JobLaunch, JobRequest, JobResults, ResumePlan
     from slurmplugins.state.launch_budget import Rate
-    from slurmplugins.state.launch_budget_file import Brake
+    from slurmplugins.state.launch_budget_file import LaunchBudget
 
 
-BUDGET_SHARE: Final = 0.5
+CAPACITY_SHARE: Final = 0.5
 """Share of ResumeTimeout for finding capacity; the rest is for booting. Calls under way at its end
 may go on. After ResumeTimeout nothing is launched, since Slurm has given up on the nodes."""
 
@@ -38,44 +38,57 @@ BUG: Final = "bug"
 """Reason of nodes that are given back because our own code failed."""
 
 
-def resume(engine: Engine, asks: Sequence[JobRequest]) -> None:
+def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
     """Give every node an instance, or give it back to Slurm.
 
     Safe to repeat and to overlap. An exception that is no EngineError is raised again. The nodes
     that it left undecided are given back first.
     """
-    decided: set[NodeName] = set()
-    deadline = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
+    decided_nodes: set[NodeName] = set()
+    deadline = engine.clock.monotonic() + engine.config.resume_timeout * CAPACITY_SHARE
     try:
-        with engine.journal.run() as run:
+        with engine.journal.resume_process() as resume_id:
             # Claim first: reconcile gives nodes back that stay unclaimed for a while.
-            mine = prepare.claim(engine, run, asks)
-            plan = prepare.make(engine, run, asks, mine, deadline)
-            brake = engine.brake
-            plan = _screened(engine, brake, plan)
+            claimed_nodes = prepare.claim(engine, resume_id, job_requests)
+            plan = prepare.make_plan(engine, resume_id, job_requests, claimed_nodes, deadline)
+            launch_budget = engine.launch_budget
+            plan = _screen(engine, launch_budget, plan)
             engine.log.info(
                 "planned",
-                run=run,
-                jobs=len(asks),
-                adopt=len(plan.adopt),
-                launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
-                replace=len(plan.replace),
-                busy=hostlist.compress(plan.busy),
+                run=resume_id,
+                jobs=len(job_requests),
+                adopt=len(plan.adoptions),
+                launch=sum(
+                    len(pool_request.nodes)
+                    for job in plan.launches
+                    for pool_request in job.pool_requests
+                ),
+                replace=len(plan.stale_instances),
+                busy=hostlist.compress(plan.claimed_by_others),
             )
-            _carry_out(engine, brake, run, plan, decided=decided, deadline=deadline)
-            engine.log.info("done", run=run)
+            _carry_out(
+                engine,
+                launch_budget,
+                resume_id,
+                plan,
+                decided_nodes=decided_nodes,
+                deadline=deadline,
+            )
+            engine.log.info("done", run=resume_id)
     except EngineError as error:  # before any launch: errors of launches are handled per job
         code = error.code if isinstance(error, CloudError) else ""
-        hold = isinstance(error, CloudError) and error.holds
-        give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
+        hold = isinstance(error, CloudError) and error.holds_job
+        give_back_all(
+            engine, job_requests, Failure(None, (), error.reason_code, code, error.message, hold)
+        )
     except Exception as error:
         # Suspend terminates the instances that were started for these nodes.
         text = f"{type(error).__name__}: {error}"
-        give_back_all(engine, asks, Failure(None, (), BUG, message=text), decided)
+        give_back_all(engine, job_requests, Failure(None, (), BUG, message=text), decided_nodes)
         raise
 
 
-def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
+def _screen(engine: Engine, launch_budget: LaunchBudget, plan: ResumePlan) -> ResumePlan:
     """Drop launches that would only be terminated again.
 
     A job with such a launch gets nothing at all.
@@ -85,30 +98,36 @@ def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
 
     patience = engine.config.resume_timeout
     pools = circuit_breaker.load(engine.state).pools
-    protected = frozenset(name for name, pool in pools.items() if pool.protected)
-    braked = brake.gate(plan.launches, _rate(engine), protected, plan.asks)
-    found = circuit_breaker.gate(engine.state, braked.let, engine.steady, patience)
-    return all_or_nothing.screened(plan, found.let, (*braked.refused, *found.refused))
+    protected_pools = frozenset(name for name, pool in pools.items() if pool.protected)
+    screened = launch_budget.screen(
+        plan.launches, _launch_rate(engine), protected_pools, plan.job_requests
+    )
+    admission = circuit_breaker.admit_launches(
+        engine.state, screened.permitted, engine.persistent_clock, patience
+    )
+    return all_or_nothing.reduce_plan(
+        plan, admission.permitted, (*screened.refusals, *admission.refusals)
+    )
 
 
-def _rate(engine: Engine) -> Rate:
+def _launch_rate(engine: Engine) -> Rate:
     """Return EC2's launch rate, and the time for finding capacity."""
     from slurmplugins.cloud.rate_limit import INSTANCES
     from slurmplugins.state.launch_budget import Rate
 
     config = engine.config
     burst, per_second = config.instance_rate or (INSTANCES.burst, INSTANCES.per_second)
-    seconds = config.resume_timeout * BUDGET_SHARE
-    return Rate(burst, per_second, seconds, told=config.instance_rate is not None)
+    seconds = config.resume_timeout * CAPACITY_SHARE
+    return Rate(burst, per_second, seconds, is_configured=config.instance_rate is not None)
 
 
 def _carry_out(
     engine: Engine,
-    brake: Brake,
-    run: str,
+    launch_budget: LaunchBudget,
+    resume_id: str,
     plan: ResumePlan,
     *,
-    decided: set[NodeName],
+    decided_nodes: set[NodeName],
     deadline: float,
 ) -> None:
     """Launch the plan, and tell Slurm each result as it comes.
@@ -120,42 +139,49 @@ def _carry_out(
     fails after all, its nodes are given back. slurmctld forgets their addresses as it powers them
     down.
     """
-    crew = engine.crew
-    addressed: set[Assignment] = set()
-    with crew.aside(urgent=False) as of_jobs, crew.aside(urgent=True) as of_nodes:
+    crew = engine.workers
+    addressed_instances: set[Assignment] = set()
+    with (
+        crew.background_queue(urgent=False) as queue_notice,
+        crew.background_queue(urgent=True) as notify_nodes,
+    ):
 
-        def assign(pending: Sequence[Assignment]) -> None:
-            news = [item for item in pending if item not in addressed]
-            addressed.update(_assign(engine, news))
+        def report_addresses(assignments: Sequence[Assignment]) -> None:
+            new_assignments = [item for item in assignments if item not in addressed_instances]
+            addressed_instances.update(_assign(engine, new_assignments))
 
-        def tell_slurm(results: Results) -> None:
-            failures = brake.settled(results, launcher.started, _rate(engine))
-            decided.update(results.served)
-            assign(results.assignments)
-            told = give_back(engine, failures, run)
-            given_back = [node for failure in failures for node in failure.nodes]
-            decided.update(given_back)
-            prepare.release(engine, run, [*results.served, *given_back])
-            of_jobs(lambda: tell_jobs(engine, told))
+        def report_results(results: JobResults) -> None:
+            failures = launch_budget.record_results(
+                results, launcher.started_instances, _launch_rate(engine)
+            )
+            decided_nodes.update(results.served_nodes)
+            report_addresses(results.assignments)
+            applied_failures = give_back(engine, failures, resume_id)
+            failed_nodes = [node for failure in failures for node in failure.nodes]
+            decided_nodes.update(failed_nodes)
+            prepare.release(engine, resume_id, [*results.served_nodes, *failed_nodes])
+            queue_notice(lambda: notify_jobs(engine, applied_failures))
 
-        from slurmplugins.launch.ec2_quotas import Quotas
-        from slurmplugins.launch.request_tracker import Board
+        from slurmplugins.launch.ec2_quotas import QuotaUsage
+        from slurmplugins.launch.request_tracker import JobTracker
 
-        decided.update(plan.busy)
-        quotas = Quotas(plan.filling)
-        launcher = _launcher(engine, run, deadline, quotas)
-        board = Board(
+        decided_nodes.update(plan.claimed_by_others)
+        quotas = QuotaUsage(plan.nodes_by_quota)
+        launcher = _launcher(engine, resume_id, deadline, quotas)
+        job_tracker = JobTracker(
             plan,
             quotas,
-            lambda ids: launcher.end(ids, run),
-            lambda found: of_nodes(lambda: tell_slurm(found)),
-            named=lambda pending: of_nodes(lambda: assign(pending)),
+            lambda ids: launcher.terminate(ids, resume_id),
+            lambda job_results: notify_nodes(lambda: report_results(job_results)),
+            on_assigned=lambda assignments: notify_nodes(lambda: report_addresses(assignments)),
         )
-        board.open()
-        _launch(engine, run, plan, launcher, board)
+        job_tracker.decide_planned()
+        _launch_jobs(engine, resume_id, plan, launcher, job_tracker)
 
 
-def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
+def _launch_jobs(
+    engine: Engine, resume_id: str, plan: ResumePlan, launcher: Launcher, job_tracker: JobTracker
+) -> None:
     """Launch the plan's jobs, each after the instances that it replaces.
 
     A job waits for the terminations that its own request needs, and for no others. If one of these
@@ -164,46 +190,56 @@ def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, boar
     """
     from slurmplugins.model.actions import Terminate
 
-    first = [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
-    first += [
-        Terminate(item, EndCause.ORPHAN, "its end was decided before") for item in plan.unended
+    terminations = [
+        Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.stale_instances
     ]
-    stale = {item.instance.node for item in first if item.instance.node is not None}
-    waiting = board.requests(stale)
-    free: list[JobLaunch] = []
-    held_up: list[JobLaunch] = []
+    terminations += [
+        Terminate(item, EndCause.ORPHAN, "its end was decided before")
+        for item in plan.unterminated_instances
+    ]
+    stale_nodes = {item.instance.node for item in terminations if item.instance.node is not None}
+    waiting_ids = job_tracker.requests(stale_nodes)
+    free_jobs: list[JobLaunch] = []
+    waiting_jobs: list[JobLaunch] = []
     for job in plan.launches:
-        alone = stale.isdisjoint(job.nodes) and waiting.isdisjoint(board.requests(job.nodes))
-        (free if alone else held_up).append(job)
+        is_independent = stale_nodes.isdisjoint(job.nodes) and waiting_ids.isdisjoint(
+            job_tracker.requests(job.nodes)
+        )
+        (free_jobs if is_independent else waiting_jobs).append(job)
 
-    def ahead() -> None:
-        launcher.launch(free, run, board)
+    def launch_free_jobs() -> None:
+        launcher.launch(free_jobs, resume_id, job_tracker)
 
-    def behind() -> None:
-        kept = _kept(engine.executor.run(first))
-        launcher.launch(held_up, run, board, kept)
+    def launch_waiting_jobs() -> None:
+        unterminated = _unterminated(engine.executor.run(terminations))
+        launcher.launch(waiting_jobs, resume_id, job_tracker, unterminated)
 
-    engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
+    engine.workers.map(
+        lambda work: work(),
+        [launch_free_jobs, launch_waiting_jobs] if stale_nodes else [launch_free_jobs],
+    )
 
 
-def _kept(outcomes: Iterable[Outcome]) -> dict[NodeName, NotEnded]:
+def _unterminated(outcomes: Iterable[Outcome]) -> dict[NodeName, NotTerminated]:
     """Map nodes to EC2's reason why their old instance still lives.
 
     The instance should have been terminated.
     """
     from slurmplugins.model.actions import Terminate
 
-    found: dict[NodeName, NotEnded] = {}
+    error_by_node: dict[NodeName, NotTerminated] = {}
     for item in outcomes:
         if item.error and isinstance(item.action, Terminate) and item.action.instance.node:
             instance = item.action.instance
             code, colon, _ = item.error.partition(":")
             text = f"{instance.id} of {instance.node} should end and lives: {item.error}"
-            found[item.action.instance.node] = NotEnded(text, code=code if colon else "")
-    return found
+            error_by_node[item.action.instance.node] = NotTerminated(
+                text, code=code if colon else ""
+            )
+    return error_by_node
 
 
-def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Launcher:
+def _launcher(engine: Engine, resume_id: str, deadline: float, quotas: QuotaUsage) -> Launcher:
     from random import random
 
     from slurmplugins.launch.launcher import Launcher
@@ -212,31 +248,31 @@ def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Laun
         cluster=engine.config.cluster,
         cloud=engine.cloud,
         journal=engine.journal,
-        memory=engine.memory,
+        unavailable_offerings=engine.unavailable_offerings,
         clock=engine.clock,
-        log=engine.log.bind(run=run),
-        attempt=lambda: os.urandom(12).hex(),
+        log=engine.log.bind(run=resume_id),
+        new_launch_id=lambda: os.urandom(12).hex(),
         jitter=random,
         deadline=deadline,
-        latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
-        crew=engine.crew,
+        call_deadline=deadline + engine.config.resume_timeout * (1 - CAPACITY_SHARE),
+        workers=engine.workers,
         quotas=quotas,
-        brake=engine.brake,
-        burst=_rate(engine).burst,
+        launch_budget=engine.launch_budget,
+        burst=_launch_rate(engine).burst,
     )
 
 
-def _assign(engine: Engine, pending: Sequence[Assignment]) -> Sequence[Assignment]:
+def _assign(engine: Engine, assignments: Sequence[Assignment]) -> Sequence[Assignment]:
     """Tell Slurm addresses and ids; return the assignments that it has now.
 
     This is a courtesy: a node brings both when it registers.
     """
-    known = [item for item in pending if item.address and item.type]
-    if not known:
+    addressed = [item for item in assignments if item.address and item.type]
+    if not addressed:
         return ()
     try:
-        engine.slurm.assign(known)
+        engine.slurm.assign(addressed)
     except SlurmError as error:
         engine.log.warning("assign failed", message=error.message)
         return ()
-    return known
+    return addressed

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model.instance import (
-    BY_A_PERSON,
     ROLE_COMPUTE,
-    SPOT_TAKEN,
+    SPOT_INTERRUPTION_CODES,
+    USER_SHUTDOWN_CODE,
     BootFailure,
-    Boots,
+    BootResults,
     EndCause,
     InstanceState,
 )
@@ -34,7 +34,9 @@ REGISTER_MARGIN: Final = 60.0
 reconcile acts."""
 
 
-def problem(node: Node, machine: Instance, health: InstanceHealth | None, world: Snapshot) -> str:
+def failure_reason(
+    node: Node, instance: Instance, health: InstanceHealth | None, snapshot: Snapshot
+) -> str:
     """Return why this live instance failed to become the node.
 
     Empty while it may still become it.
@@ -43,43 +45,49 @@ def problem(node: Node, machine: Instance, health: InstanceHealth | None, world:
         return "invalid-registration"
     if not node.powering_up or node.down:
         return ""
-    age, patience = world.age(machine), world.config.resume_timeout
-    if machine.state is InstanceState.PENDING and age > patience * PENDING_SHARE:
+    age, patience = snapshot.age(instance), snapshot.config.resume_timeout
+    if instance.state is InstanceState.PENDING and age > patience * PENDING_SHARE:
         return "never-booted"
-    if health is not None and health.impaired(world.now):
+    if health is not None and health.impaired(snapshot.now):
         return "impaired"
     return "never-registered" if age > patience + REGISTER_MARGIN else ""
 
 
-def observe(world: Snapshot) -> Boots:
+def observe(snapshot: Snapshot) -> BootResults:
     """Return the instances that came up, and the failed ones."""
-    up = {node.instance_id for node in world.nodes.values() if node.up and not node.invalid}
+    registered_ids = {
+        node.instance_id for node in snapshot.nodes.values() if node.up and not node.invalid
+    }
     # A node that has been up for long says nothing about today's launches. An instance launched
     # within ResumeTimeout of a failed one came up beside it: the failure is a weak zone's.
-    fine: dict[str, float] = {}
-    for machine in world.instances:
-        if machine.state.live and machine.id in up:
-            until = machine.launched_at + world.config.resume_timeout
-            fine[machine.pool] = max(until, fine.get(machine.pool, until))
-    return Boots(tuple(_failed(world)), fine)
+    boot_deadlines: dict[str, float] = {}
+    for instance in snapshot.instances:
+        if instance.state.live and instance.id in registered_ids:
+            boot_deadline = instance.launched_at + snapshot.config.resume_timeout
+            boot_deadlines[instance.pool] = max(
+                boot_deadline, boot_deadlines.get(instance.pool, boot_deadline)
+            )
+    return BootResults(tuple(_boot_failures(snapshot)), boot_deadlines)
 
 
-def _failed(world: Snapshot) -> Iterator[BootFailure]:
-    for machine in world.instances:
-        if machine.role != ROLE_COMPUTE or machine.node not in world.config.pool_by_node:
+def _boot_failures(snapshot: Snapshot) -> Iterator[BootFailure]:
+    for instance in snapshot.instances:
+        if instance.role != ROLE_COMPUTE or instance.node not in snapshot.config.pool_by_node:
             continue
-        cause = world.claims.ended.get(machine.id)
-        node = world.nodes.get(machine.node or "")
+        cause = snapshot.journal.termination_causes.get(instance.id)
+        node = snapshot.nodes.get(instance.node or "")
         if cause is EndCause.BOOT_FAILED:
             why = "it did not come up"
-        elif cause is None and node is not None and _died_booting(node, machine):
-            why = f"it ended while it booted ({machine.end_code or 'no reason given'})"
+        elif cause is None and node is not None and _terminated_while_booting(node, instance):
+            why = f"it ended while it booted ({instance.end_code or 'no reason given'})"
         else:
             continue
-        launched, name = machine.launched_at, str(machine.node)
-        yield BootFailure(machine.id, name, machine.pool, why, world.moment, launched)
+        launched, name = instance.launched_at, str(instance.node)
+        yield BootFailure(instance.id, name, instance.pool, why, snapshot.moment, launched)
 
 
-def _died_booting(node: Node, machine: Instance) -> bool:
-    gone = machine.state.lost and node.powering_up and node.instance_id == machine.id
-    return gone and machine.end_code not in {*SPOT_TAKEN, BY_A_PERSON}
+def _terminated_while_booting(node: Node, instance: Instance) -> bool:
+    was_booting = (
+        instance.state.not_working and node.powering_up and node.instance_id == instance.id
+    )
+    return was_booting and instance.end_code not in {*SPOT_INTERRUPTION_CODES, USER_SHUTDOWN_CODE}

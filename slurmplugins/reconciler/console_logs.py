@@ -20,7 +20,7 @@ TAIL_LINES: Final = 30
 _ID: Final = re.compile(r"i-[0-9a-f]{1,17}", re.ASCII)
 
 
-def keep(state: Path, instance_id: str, text: str) -> None:
+def save(state: Path, instance_id: str, text: str) -> None:
     """Keep the end of a console, and delete the oldest ones.
 
     Raises OSError.
@@ -29,12 +29,12 @@ def keep(state: Path, instance_id: str, text: str) -> None:
     directory.mkdir(mode=0o750, exist_ok=True)
     content = text.encode("utf-8", errors="replace")[-MOST_BYTES:]
     write_atomically(_path(state, instance_id), content, mode=0o640)
-    kept = sorted(directory.glob("i-*.log"), key=lambda path: path.stat().st_mtime)
-    for path in kept[:-MOST_FILES]:
+    consoles = sorted(directory.glob("i-*.log"), key=lambda path: path.stat().st_mtime)
+    for path in consoles[:-MOST_FILES]:
         path.unlink(missing_ok=True)
 
 
-def kept(state: Path, instance_id: str) -> bool:
+def is_saved(state: Path, instance_id: str) -> bool:
     """Return whether this instance's console is kept."""
     return _path(state, instance_id).exists()
 

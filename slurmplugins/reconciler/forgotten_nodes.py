@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import Snapshot
 
 
-SHARE: Final = 0.25
+LATE_SHARE: Final = 0.25
 """Share of ResumeTimeout. A healthy instance has registered by then, and time remains to do it
 again."""
 
-EVERY: Final = 60.0
+REQUEST_INTERVAL: Final = 60.0
 """Seconds between two requests to one node. slurmd finishes its current work before it reloads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RegistrationRequests:
     """The times at which a node was asked to register again."""
 
     first: float
@@ -35,23 +35,31 @@ class Asked:
     """The latest request."""
 
 
-def forgotten(world: Snapshot, case: NodeState) -> bool:
+def is_forgotten(snapshot: Snapshot, state: NodeState) -> bool:
     """Return whether slurmctld seems to have forgotten the node's registration."""
-    node = case.node
-    if node.down or node.power_down_asked or node.powering_down:
+    node = state.node
+    if node.down or node.power_down_requested or node.powering_down:
         return False
     if node.powered_down:
-        return node.busy and not node.waking
-    late = world.config.resume_timeout * SHARE
-    return node.powering_up and node.silent and any(world.age(m) >= late for m in case.live)
+        return node.busy and not node.power_up_pending
+    late_age = snapshot.config.resume_timeout * LATE_SHARE
+    return (
+        node.powering_up
+        and node.not_responding
+        and any(snapshot.age(m) >= late_age for m in state.live_instances)
+    )
 
 
-def update(world: Snapshot, name: NodeName) -> Asked:
+def next_requests(snapshot: Snapshot, name: NodeName) -> RegistrationRequests:
     """Return the request times to remember for such a node.
 
     The node is asked now if `last` is now.
     """
-    asked, now = world.asked.get(name), world.moment
-    if asked is None or asked.last > now:
-        return Asked(now, now)
-    return Asked(asked.first, now) if now - asked.last >= EVERY else asked
+    requests, now = snapshot.registration_requests.get(name), snapshot.moment
+    if requests is None or requests.last > now:
+        return RegistrationRequests(now, now)
+    return (
+        RegistrationRequests(requests.first, now)
+        if now - requests.last >= REQUEST_INTERVAL
+        else requests
+    )

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import CloudError
-from slurmplugins.model.instance import ROLE_HEAD, SPOT_TAKEN, EndCause, InstanceState
-from slurmplugins.system.workers import Crew
+from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, InstanceState
+from slurmplugins.system.workers import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 2 * 3600.0
 
 _NUMBERS: Final = frozenset({int, float})
-_SANE: Final = 1e11
+_LATEST_TIME: Final = 1e11
 """Seconds since the epoch. A later time is damage."""
 
 WRITERS: Final = 10
 """Entries written at once: boto3 keeps as many connections open."""
 
-SECONDS: Final = 30.0
+WRITE_SECONDS: Final = 30.0
 """Seconds that a pass writes entries. Jobs wait for the next pass, but no job waits for an entry.
 """
 
@@ -53,8 +53,8 @@ class LedgerEntry:
 
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
-_values = itemgetter(*_NAMES)
-_WORDS: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == "str")
+_field_values = itemgetter(*_NAMES)
+_TEXT_NAMES: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == "str")
 
 
 def object_key(instance_id: str) -> str:
@@ -63,9 +63,9 @@ def object_key(instance_id: str) -> str:
 
 
 def update(
-    known: Mapping[str, LedgerEntry],
+    known_entries: Mapping[str, LedgerEntry],
     instances: Iterable[Instance],
-    ended: Mapping[str, EndCause],
+    end_causes: Mapping[str, EndCause],
     now: float,
 ) -> dict[str, LedgerEntry]:
     """Return the entries, brought up to date with the listed instances.
@@ -74,39 +74,41 @@ def update(
     then on. An instance that is no longer listed ended unobserved: the time at which we noticed is
     the best there is.
     """
-    entries = dict(known)
-    listed: set[str] = set()
-    for machine in instances:
-        listed.add(machine.id)
-        before = entries.get(machine.id) or _new(machine)
-        entries[machine.id] = _seen(before, machine, ended.get(machine.id), now)
-    for instance_id, entry in known.items():
-        if instance_id not in listed and entry.ended_at is None:
-            cause = ended.get(instance_id, EndCause.UNKNOWN)
+    entries = dict(known_entries)
+    listed_ids: set[str] = set()
+    for instance in instances:
+        listed_ids.add(instance.id)
+        known_entry = entries.get(instance.id) or _new_entry(instance)
+        entries[instance.id] = _updated_entry(
+            known_entry, instance, end_causes.get(instance.id), now
+        )
+    for instance_id, entry in known_entries.items():
+        if instance_id not in listed_ids and entry.ended_at is None:
+            cause = end_causes.get(instance_id, EndCause.UNKNOWN)
             entries[instance_id] = replace(entry, ended_at=now, end_cause=cause.value)
     return entries
 
 
-def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
+def merge(entry: LedgerEntry, stored_entry: LedgerEntry | None) -> LedgerEntry:
     """Add the facts of a stored entry that our state has lost.
 
     An earlier pass wrote the entry, and the state file was lost since.
     """
-    if stored is None:
-        return ours
-    cause = stored.end_cause
+    if stored_entry is None:
+        return entry
+    cause = stored_entry.end_cause
     if cause in (None, EndCause.UNKNOWN.value):
-        cause = ours.end_cause or cause
+        cause = entry.end_cause or cause
     return replace(
-        ours,
-        node=ours.node or stored.node,
-        running_at=ours.running_at if stored.running_at is None else stored.running_at,
-        ended_at=ours.ended_at if stored.ended_at is None else stored.ended_at,
+        entry,
+        node=entry.node or stored_entry.node,
+        running_at=entry.running_at if stored_entry.running_at is None else stored_entry.running_at,
+        ended_at=entry.ended_at if stored_entry.ended_at is None else stored_entry.ended_at,
         end_cause=cause,
     )
 
 
-def worth_keeping(entries: Mapping[str, LedgerEntry], now: float) -> dict[str, LedgerEntry]:
+def without_forgotten(entries: Mapping[str, LedgerEntry], now: float) -> dict[str, LedgerEntry]:
     """Drop entries that EC2 has forgotten by now.
 
     EC2 lists terminated instances for about an hour. Older entries would only make the state
@@ -127,53 +129,63 @@ def to_json(entry: LedgerEntry) -> dict[str, Any]:
 def from_json(value: Any) -> LedgerEntry | None:
     """Read an entry; None for anything else."""
     try:
-        entry = LedgerEntry(*_values(value))
+        entry = LedgerEntry(*_field_values(value))
     except (KeyError, TypeError):
         return None
-    words = [getattr(entry, name) for name in _WORDS]
-    moments = [at for at in (entry.launched_at, entry.running_at, entry.ended_at) if at is not None]
+    texts = [getattr(entry, name) for name in _TEXT_NAMES]
+    times = [
+        moment
+        for moment in (entry.launched_at, entry.running_at, entry.ended_at)
+        if moment is not None
+    ]
     # Not `finite`, which would be half of the cost of reading ten thousand entries.
-    sane = all(type(at) in _NUMBERS and abs(at) < _SANE for at in moments)
-    return entry if sane and all(type(word) is str for word in words) else None
-
-
-def _new(machine: Instance) -> LedgerEntry:
-    head = machine.role == ROLE_HEAD
-    return LedgerEntry(
-        instance_id=machine.id,
-        node="head" if head else (machine.node or ""),
-        pool="head" if head else machine.pool,
-        partition=machine.partition,
-        attempt=machine.attempt,
-        type=machine.type,
-        zone=machine.zone,
-        lifecycle=machine.lifecycle.value,
-        launched_at=machine.launched_at,
-        price=machine.price,
+    times_are_valid = all(
+        type(moment) in _NUMBERS and abs(moment) < _LATEST_TIME for moment in times
+    )
+    return (
+        entry if times_are_valid and all(type(text_value) is str for text_value in texts) else None
     )
 
 
-def _seen(entry: LedgerEntry, machine: Instance, ended: EndCause | None, now: float) -> LedgerEntry:
+def _new_entry(instance: Instance) -> LedgerEntry:
+    is_head = instance.role == ROLE_HEAD
+    return LedgerEntry(
+        instance_id=instance.id,
+        node="head" if is_head else (instance.node or ""),
+        pool="head" if is_head else instance.pool,
+        partition=instance.partition,
+        attempt=instance.attempt,
+        type=instance.type,
+        zone=instance.zone,
+        lifecycle=instance.lifecycle.value,
+        launched_at=instance.launched_at,
+        price=instance.price,
+    )
+
+
+def _updated_entry(
+    entry: LedgerEntry, instance: Instance, decided_cause: EndCause | None, now: float
+) -> LedgerEntry:
     # A fleet's instances are listed before they are told their nodes.
-    if machine.node not in {None, entry.node} and (machine.state.live or not entry.node):
+    if instance.node not in {None, entry.node} and (instance.state.live or not entry.node):
         entry = replace(
-            entry, node=machine.node or "", pool=machine.pool, partition=machine.partition
+            entry, node=instance.node or "", pool=instance.pool, partition=instance.partition
         )
-    if entry.running_at is None and machine.state is InstanceState.RUNNING:
+    if entry.running_at is None and instance.state is InstanceState.RUNNING:
         entry = replace(entry, running_at=now)
-    if not machine.state.over:
+    if not instance.state.terminated:
         return entry
     if entry.ended_at is None:
-        entry = replace(entry, ended_at=machine.ended_at or now)
+        entry = replace(entry, ended_at=instance.ended_at or now)
     if entry.end_cause in (None, EndCause.UNKNOWN.value):
-        entry = replace(entry, end_cause=_cause(machine, ended).value)
+        entry = replace(entry, end_cause=_end_cause(instance, decided_cause).value)
     return entry
 
 
-def _cause(machine: Instance, ended: EndCause | None) -> EndCause:
-    if machine.end_code in SPOT_TAKEN:
+def _end_cause(instance: Instance, decided_cause: EndCause | None) -> EndCause:
+    if instance.end_code in SPOT_INTERRUPTION_CODES:
         return EndCause.INTERRUPTION
-    return ended or EndCause.UNKNOWN
+    return decided_cause or EndCause.UNKNOWN
 
 
 class LedgerWriter:
@@ -185,31 +197,33 @@ class LedgerWriter:
         self._log = log
 
     def write(
-        self, before: Mapping[str, LedgerEntry], entries: Mapping[str, LedgerEntry]
+        self, written_entries: Mapping[str, LedgerEntry], entries: Mapping[str, LedgerEntry]
     ) -> dict[str, LedgerEntry]:
         """Write changed entries; return the bucket's content now.
 
         An entry is left to the next pass if it could not be written, or not in time. So is the rest
         after a first sign that the bucket does not answer. Safe to repeat.
         """
-        changed = [key for key, entry in entries.items() if before.get(key) != entry]
-        until = self._clock.monotonic() + SECONDS
-        silent: list[CloudError] = []
+        changed_keys = [key for key, entry in entries.items() if written_entries.get(key) != entry]
+        deadline = self._clock.monotonic() + WRITE_SECONDS
+        outages: list[CloudError] = []
 
-        def write(key: str) -> LedgerEntry | None:
-            if silent or self._clock.monotonic() > until:
+        def write_entry(key: str) -> LedgerEntry | None:
+            if outages or self._clock.monotonic() > deadline:
                 return None
             try:
-                return self._put(entries[key], new=key not in before)
+                return self._put(entries[key], new=key not in written_entries)
             except CloudError as error:
                 self._log.warning("ledger", instance=key, message=error.message)
                 if error.retryable:
-                    silent.append(error)
+                    outages.append(error)
                 return None
 
-        results = Crew(WRITERS).map(write, changed)
-        done = {key: item for key, item in zip(changed, results, strict=True) if item is not None}
-        return {**before, **done}
+        results = WorkerPool(WRITERS).map(write_entry, changed_keys)
+        new_entries = {
+            key: item for key, item in zip(changed_keys, results, strict=True) if item is not None
+        }
+        return {**written_entries, **new_entries}
 
     def _put(self, entry: LedgerEntry, *, new: bool) -> LedgerEntry:
         key = object_key(entry.instance_id)

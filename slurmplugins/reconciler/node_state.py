@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model.instance import InstanceState, machines_by_node
+from slurmplugins.model.instance import InstanceState, instances_by_node
 from slurmplugins.reconciler import orphans
 
 if TYPE_CHECKING:
@@ -30,23 +30,23 @@ class NodeState:
 
     name: NodeName
     node: Node
-    live: tuple[Instance, ...]
+    live_instances: tuple[Instance, ...]
     """Pending and running instances. Those that we have decided to terminate are left out."""
-    present: tuple[Instance, ...]
+    remaining_instances: tuple[Instance, ...]
     """Instances that EC2 has not terminated yet."""
-    evidence: Instance | None
+    terminated_instance: Instance | None
     """The node's own instance, seen as ended."""
-    expected: bool
+    launch_expected: bool
     """An instance was launched that EC2 does not list yet."""
-    left: tuple[Instance, ...] = ()
+    powered_down_instances: tuple[Instance, ...] = ()
     """Live instances that Slurm has powered down, while it waits for another one."""
-    unclear: tuple[Instance, ...] = ()
+    unclear_instances: tuple[Instance, ...] = ()
     """Instances in a state that this code does not know."""
 
     @property
-    def kept_off(self) -> bool:
+    def disabled_by_admin(self) -> bool:
         """Return whether a person has drained or downed the node."""
-        return (self.node.drain or self.node.down) and not self.node.ours
+        return (self.node.drain or self.node.down) and not self.node.reason_is_ours
 
     @property
     def downed_by_slurm(self) -> bool:
@@ -54,36 +54,75 @@ class NodeState:
         return self.node.down and self.node.reason.startswith((NOT_RESPONDING, RESUME_TIMEOUT))
 
     @property
-    def unbacked(self) -> bool:
+    def without_instance(self) -> bool:
         """Return whether the node has no instance, listed or expected."""
-        return not (self.live or self.expected or self.unclear)
+        return not (self.live_instances or self.launch_expected or self.unclear_instances)
 
 
-def of(world: Snapshot) -> Iterator[NodeState]:
+def node_states(snapshot: Snapshot) -> Iterator[NodeState]:
     """Yield every node that reconcile may judge.
 
     A node must be in burst.json and readable, and no live run of resume may work on it.
     """
-    machines = machines_by_node(item for item in world.instances if not orphans.misfit(world, item))
-    listed = {machine.id for machine in world.instances}
-    expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
-    for name in world.config.pool_by_node:
-        if name in world.nodes and world.nodes[name].readable and name not in world.claims.busy:
-            found = machines.get(name, ())
-            yield _case(world, name, found, expected=name in expected)
+    instances_of_node = instances_by_node(
+        item for item in snapshot.instances if not orphans.has_wrong_tags(snapshot, item)
+    )
+    listed_ids = {instance.id for instance in snapshot.instances}
+    expected_nodes = {
+        assignment.node
+        for assignment in snapshot.journal.recent_launches.values()
+        if assignment.instance_id not in listed_ids
+    }
+    for name in snapshot.config.pool_by_node:
+        if (
+            name in snapshot.nodes
+            and snapshot.nodes[name].readable
+            and name not in snapshot.journal.claimed_nodes
+        ):
+            instances = instances_of_node.get(name, ())
+            yield _node_state(snapshot, name, instances, launch_expected=name in expected_nodes)
 
 
-def _case(
-    world: Snapshot, name: NodeName, machines: Sequence[Instance], *, expected: bool
+def _node_state(
+    snapshot: Snapshot, name: NodeName, instances: Sequence[Instance], *, launch_expected: bool
 ) -> NodeState:
-    node = world.nodes[name]
-    live = [m for m in machines if m.state.live and m.id not in world.claims.ended]
+    node = snapshot.nodes[name]
+    live = [
+        instance
+        for instance in instances
+        if instance.state.live and instance.id not in snapshot.journal.termination_causes
+    ]
     # Only until slurmd answers: an instance that has come up all the same is the node's.
-    waits = node.powering_up and node.silent
-    left = tuple(m for m in live if waits and m.id in world.claims.let_go)
-    kept = tuple(m for m in live if m not in left)
-    present = tuple(m for m in machines if m.state is not InstanceState.TERMINATED)
-    gone = [m for m in machines if m.state.lost and m.id == node.instance_id]
-    unsure = (m for m in machines if m.state is InstanceState.UNCLEAR)
-    unclear = tuple(m for m in unsure if m.id not in world.claims.ended)
-    return NodeState(name, node, kept, present, gone[0] if gone else None, expected, left, unclear)
+    waiting = node.powering_up and node.not_responding
+    powered_down_instances = tuple(
+        instance
+        for instance in live
+        if waiting and instance.id in snapshot.journal.powered_down_ids
+    )
+    live_instances = tuple(instance for instance in live if instance not in powered_down_instances)
+    remaining_instances = tuple(
+        instance for instance in instances if instance.state is not InstanceState.TERMINATED
+    )
+    terminated_instances = [
+        instance
+        for instance in instances
+        if instance.state.not_working and instance.id == node.instance_id
+    ]
+    unclear_instances = (
+        instance for instance in instances if instance.state is InstanceState.UNCLEAR
+    )
+    unclear = tuple(
+        instance
+        for instance in unclear_instances
+        if instance.id not in snapshot.journal.termination_causes
+    )
+    return NodeState(
+        name,
+        node,
+        live_instances,
+        remaining_instances,
+        terminated_instances[0] if terminated_instances else None,
+        launch_expected,
+        powered_down_instances,
+        unclear,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import SHOWN
+from slurmplugins.errors import MOST_NAMED
 from slurmplugins.model.actions import Terminate
 from slurmplugins.model.instance import (
     ROLE_BUILDER,
@@ -23,91 +23,101 @@ if TYPE_CHECKING:
 _ROLES: Final = frozenset({ROLE_COMPUTE, ROLE_HEAD, ROLE_BUILDER})
 
 
-def ends(world: Snapshot) -> Iterator[Terminate]:
+def terminations(snapshot: Snapshot) -> Iterator[Terminate]:
     """Yield a termination for each instance that has no place.
 
     - Its end was decided before, and did not come about.
     - Neither burst.json nor Slurm knows its node.
     - Its tags contradict burst.json, and Slurm does not use it.
     """
-    for machine in world.instances:
-        if machine.role != ROLE_COMPUTE or machine.state.over:
+    for instance in snapshot.instances:
+        if instance.role != ROLE_COMPUTE or instance.state.terminated:
             continue
-        if machine.id in world.claims.ended:
-            yield Terminate(machine, world.claims.ended[machine.id], "its end was decided before")
-        elif machine.node is None and machine.attempt in world.claims.asked:
+        if instance.id in snapshot.journal.termination_causes:
+            yield Terminate(
+                instance,
+                snapshot.journal.termination_causes[instance.id],
+                "its end was decided before",
+            )
+        elif instance.node is None and instance.attempt in snapshot.journal.awaiting_reply:
             continue  # its fleet's run is about to name its instances
         elif (
-            old(world, machine) and not _odd(world, machine) and (why := _why_none(world, machine))
+            past_orphan_grace(snapshot, instance)
+            and not _node_is_unreadable(snapshot, instance)
+            and (why := _orphan_reason(snapshot, instance))
         ):
-            yield Terminate(machine, EndCause.ORPHAN, why)
+            yield Terminate(instance, EndCause.ORPHAN, why)
 
 
-def remarks(world: Snapshot) -> Iterator[str]:
+def warnings(snapshot: Snapshot) -> Iterator[str]:
     """Yield remarks for people about suspicious instances.
 
     No rule here is sure enough to terminate these.
     """
-    live = (item.id for item in world.instances if item.state.live)
-    odd = [item for item in live if item in world.claims.strange]
-    if odd:
-        more = f" and {len(odd) - SHOWN} more" if len(odd) > SHOWN else ""
+    live_ids = (item.id for item in snapshot.instances if item.state.live)
+    unreadable_ids = [item for item in live_ids if item in snapshot.journal.unreadable_ids]
+    if unreadable_ids:
+        more = (
+            f" and {len(unreadable_ids) - MOST_NAMED} more"
+            if len(unreadable_ids) > MOST_NAMED
+            else ""
+        )
         yield (
-            f"{', '.join(odd[:SHOWN])}{more}: named by a line of the journal that can't be "
+            f"{', '.join(unreadable_ids[:MOST_NAMED])}{more}: named by a line of the journal that can't be "
             "understood: given to no job, ended only while their node is off"
         )
-    for machine in world.instances:
-        if machine.state is InstanceState.UNCLEAR:
-            state = f"in a state unknown here, {machine.unclear!r}"
-            yield f"{machine.id} is {machine.node or 'no node'}, {state}: left alone"
-        elif not machine.state.live:
+    for instance in snapshot.instances:
+        if instance.state is InstanceState.UNCLEAR:
+            state = f"in a state unknown here, {instance.unclear!r}"
+            yield f"{instance.id} is {instance.node or 'no node'}, {state}: left alone"
+        elif not instance.state.live:
             continue
-        elif machine.role not in _ROLES:
-            yield f"{machine.id} has the cluster's tag and no known role: left alone"
-        elif machine.node in world.config.pool_by_node and machine.node not in world.nodes:
-            yield f"{machine.id} is {machine.node}, which Slurm does not have: left alone"
-        elif _odd(world, machine):
-            yield f"{machine.id} is {machine.node}, whose record in Slurm is odd: left alone"
-        elif _wrong_pool(world, machine) and _in_use(world, machine):
-            yield f"{machine.id} works as {machine.node}, though its tags say pool {machine.pool!r}"
+        elif instance.role not in _ROLES:
+            yield f"{instance.id} has the cluster's tag and no known role: left alone"
+        elif instance.node in snapshot.config.pool_by_node and instance.node not in snapshot.nodes:
+            yield f"{instance.id} is {instance.node}, which Slurm does not have: left alone"
+        elif _node_is_unreadable(snapshot, instance):
+            yield f"{instance.id} is {instance.node}, whose record in Slurm is odd: left alone"
+        elif _wrong_pool(snapshot, instance) and _in_use(snapshot, instance):
+            yield f"{instance.id} works as {instance.node}, though its tags say pool {instance.pool!r}"
 
 
-def misfit(world: Snapshot, machine: Instance) -> bool:
+def has_wrong_tags(snapshot: Snapshot, instance: Instance) -> bool:
     """Return whether tags contradict burst.json on an unused instance.
 
     Slurm does not use it, so it is not the node's instance.
     """
-    return _wrong_pool(world, machine) and not _in_use(world, machine)
+    return _wrong_pool(snapshot, instance) and not _in_use(snapshot, instance)
 
 
-def old(world: Snapshot, machine: Instance) -> bool:
+def past_orphan_grace(snapshot: Snapshot, instance: Instance) -> bool:
     """Return whether no run can be about to claim the instance."""
-    return world.age(machine) > world.config.orphan_grace
+    return snapshot.age(instance) > snapshot.config.orphan_grace
 
 
-def _odd(world: Snapshot, machine: Instance) -> bool:
+def _node_is_unreadable(snapshot: Snapshot, instance: Instance) -> bool:
     """Return whether an unreadable record may be this instance's node."""
-    if machine.node is None:
+    if instance.node is None:
         return False
-    node = world.nodes.get(machine.node)
-    return "" in world.nodes if node is None else not node.readable
+    node = snapshot.nodes.get(instance.node)
+    return "" in snapshot.nodes if node is None else not node.readable
 
 
-def _why_none(world: Snapshot, machine: Instance) -> str:
-    name = machine.node
-    if name is None or not (name in world.config.pool_by_node or name in world.nodes):
+def _orphan_reason(snapshot: Snapshot, instance: Instance) -> str:
+    name = instance.node
+    if name is None or not (name in snapshot.config.pool_by_node or name in snapshot.nodes):
         return f"there is no node {name or 'for it'}"
-    if misfit(world, machine) and name not in world.claims.busy:
-        return f"its tags say pool {machine.pool!r}, which {name} is not in"
+    if has_wrong_tags(snapshot, instance) and name not in snapshot.journal.claimed_nodes:
+        return f"its tags say pool {instance.pool!r}, which {name} is not in"
     return ""
 
 
-def _wrong_pool(world: Snapshot, machine: Instance) -> bool:
-    if machine.node is None or machine.role != ROLE_COMPUTE:
+def _wrong_pool(snapshot: Snapshot, instance: Instance) -> bool:
+    if instance.node is None or instance.role != ROLE_COMPUTE:
         return False
-    return machine.pool != world.config.pool_by_node.get(machine.node, machine.pool)
+    return instance.pool != snapshot.config.pool_by_node.get(instance.node, instance.pool)
 
 
-def _in_use(world: Snapshot, machine: Instance) -> bool:
-    node = world.nodes.get(machine.node or "")
-    return node is not None and not node.off and node.instance_id == machine.id
+def _in_use(snapshot: Snapshot, instance: Instance) -> bool:
+    node = snapshot.nodes.get(instance.node or "")
+    return node is not None and not node.powering_off and node.instance_id == instance.id

@@ -11,7 +11,7 @@ from slurmplugins.errors import StateError
 from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.json_input import finite, loads
 from slurmplugins.reconciler import instance_ledger
-from slurmplugins.reconciler.forgotten_nodes import Asked
+from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PassState:
     """The fields of Snapshot that are remembered (explained there), and the instances' lives."""
 
-    unbacked: dict[NodeName, float] = field(default_factory=dict)
+    without_instance_since: dict[NodeName, float] = field(default_factory=dict)
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
     doubted_since: float | None = None
-    woken: dict[NodeName, float] = field(default_factory=dict)
-    asked: dict[NodeName, Asked] = field(default_factory=dict)
+    last_power_up: dict[NodeName, float] = field(default_factory=dict)
+    registration_requests: dict[NodeName, RegistrationRequests] = field(default_factory=dict)
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_instances(self) -> frozenset[str]:
         """Return the instances that lived at the end of the last pass."""
         return frozenset(key for key, entry in self.ledger.items() if entry.ended_at is None)
 
     @classmethod
-    def load(cls, state: Path) -> Memory:
+    def load(cls, state: Path) -> PassState:
         try:
             data: dict[str, Any] = loads((state / "reconcile.json").read_bytes())
             entries = {
                 key: instance_ledger.from_json(value) for key, value in data["ledger"].items()
             }
-            since = data.get("doubted_since")
+            doubted_since = data.get("doubted_since")
             return cls(
                 _times(data["unbacked"]),
                 {key: entry for key, entry in entries.items() if entry is not None},
-                None if since is None else finite(since),
+                None if doubted_since is None else finite(doubted_since),
                 _times(data.get("woken", {})),
                 {
-                    NodeName(key): Asked(finite(first), finite(last))
-                    for key, (first, last) in data.get("asked", {}).items()
+                    NodeName(key): RegistrationRequests(finite(first_request), finite(last_request))
+                    for key, (first_request, last_request) in data.get("asked", {}).items()
                 },
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -58,11 +58,13 @@ class Memory:
 
     def save(self, state: Path) -> None:
         value = {
-            "unbacked": self.unbacked,
+            "unbacked": self.without_instance_since,
             "ledger": {key: instance_ledger.to_json(item) for key, item in self.ledger.items()},
             "doubted_since": self.doubted_since,
-            "woken": self.woken,
-            "asked": {key: (item.first, item.last) for key, item in self.asked.items()},
+            "woken": self.last_power_up,
+            "asked": {
+                key: (item.first, item.last) for key, item in self.registration_requests.items()
+            },
         }
         try:
             write_atomically(state / "reconcile.json", json.dumps(value).encode(), mode=0o640)
@@ -75,9 +77,9 @@ class LastPass:
     """The last pass's result, for `toolkit status`."""
 
     at: float = 0.0
-    note: str = ""
+    blocked_by: str = ""
     """Why the pass did nothing; empty if it did its work."""
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """Facts for people about nodes and instances that are left alone."""
 
     @classmethod
@@ -89,7 +91,7 @@ class LastPass:
             return cls()
 
     def save(self, state: Path) -> None:
-        value = {"at": self.at, "note": self.note, "remarks": self.remarks}
+        value = {"at": self.at, "note": self.blocked_by, "remarks": self.warnings}
         with contextlib.suppress(OSError):  # people's comfort: no reason to stop a pass
             write_atomically(state / "pass.json", json.dumps(value).encode(), mode=0o640)
 

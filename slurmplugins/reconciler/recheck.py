@@ -8,7 +8,7 @@ from slurmplugins.errors import SlurmError, StateError
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
 from slurmplugins.reconciler.pass_state import LastPass
-from slurmplugins.slurm.node_queries import known
+from slurmplugins.slurm.node_queries import known_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from slurmplugins.model.node import Node
     from slurmplugins.reconciler.snapshot import Plan, Snapshot
 
-VIEW_SECONDS: Final = 15.0
+SNAPSHOT_SECONDS: Final = 15.0
 """Seconds after Slurm's answer in which a pass may act on it. This is the timer's period: a pass
 that was held up for longer leaves its actions to the next one, which sees better. The time counts
 from the answer. A slurmctld that is slow to answer would otherwise be left alone for as long."""
 
-SLOW: Final = "slurm-slow"
+SLURM_SLOW: Final = "slurm-slow"
 """Reason code of a pass that leaves actions to the next one."""
 
 
-class Agreement:
+class TerminationGuard:
     """Agrees with resume on the instances of a pass that may be terminated.
 
     Each is journaled before anything follows from it. There are three cases.
@@ -44,58 +44,82 @@ class Agreement:
     still requeued.
     """
 
-    def __init__(self, engine: Engine, world: Snapshot, actions: Sequence[Action]) -> None:
+    def __init__(self, engine: Engine, snapshot: Snapshot, actions: Sequence[Action]) -> None:
         self._engine = engine
-        self._world = world
-        self._spoken_of = {item.node for item in actions if not isinstance(item, Terminate)}
-        self._open = [item for item in actions if isinstance(item, Terminate)]
-        self.ends: list[Terminate] = []
-        sure = [item for item in self._open if not self._wanted(item)]
-        if sure and not old(engine, world):
-            self._agree(sure)
+        self._snapshot = snapshot
+        self._nodes_with_actions = {
+            item.node for item in actions if not isinstance(item, Terminate)
+        }
+        self._unjudged = [item for item in actions if isinstance(item, Terminate)]
+        self.terminations: list[Terminate] = []
+        unneeded = [item for item in self._unjudged if not self._wanted_node(item)]
+        if unneeded and not is_too_old(engine, snapshot):
+            self._journal_terminations(unneeded)
 
-    def holding(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
+    def still_valid(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
         """Return the nodes for which the snapshot still holds.
 
         Their terminations are agreed on now.
         """
-        found = holding(self._engine, self._world, nodes)
-        self._agree([item for item in self._open if self._wanted(item) in found])
-        return found
+        valid_nodes = still_valid(self._engine, self._snapshot, nodes)
+        self._journal_terminations(
+            [item for item in self._unjudged if self._wanted_node(item) in valid_nodes]
+        )
+        return valid_nodes
 
-    def at_last(self) -> None:
+    def check_rest(self) -> None:
         """Agree on the remaining instances, of nodes without another action."""
-        nodes = {name for item in self._open if (name := self._wanted(item))} - self._spoken_of
+        nodes = {
+            name for item in self._unjudged if (name := self._wanted_node(item))
+        } - self._nodes_with_actions
         if nodes:
-            self.holding(hostlist.order(nodes))
+            self.still_valid(hostlist.order(nodes))
 
-    def _wanted(self, item: Terminate) -> NodeName | None:
+    def _wanted_node(self, item: Terminate) -> NodeName | None:
         """Return the instance's node if Slurm wants that node up.
 
         None for every other instance, and where the end was decided before.
         """
         name = item.instance.node
-        node = self._world.nodes.get(name or "")
-        decided = item.instance.id in self._world.claims.ended
-        return None if node is None or node.off or decided else name
+        node = self._snapshot.nodes.get(name or "")
+        already_decided = item.instance.id in self._snapshot.journal.termination_causes
+        return None if node is None or node.powering_off or already_decided else name
 
-    def _agree(self, ends: Sequence[Terminate]) -> None:
-        named = {e.instance.node for e in ends if e.instance.node in self._world.nodes}
-        off = {name for name in named if name is not None and self._world.nodes[name].off}
-        for cause in {item.cause for item in ends}:
-            wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
+    def _journal_terminations(self, terminations: Sequence[Terminate]) -> None:
+        nodes = {
+            termination.instance.node
+            for termination in terminations
+            if termination.instance.node in self._snapshot.nodes
+        }
+        powered_down_nodes = {
+            name for name in nodes if name is not None and self._snapshot.nodes[name].powering_off
+        }
+        for cause in {item.cause for item in terminations}:
+            instances = [
+                (termination.instance.id, termination.instance.node)
+                for termination in terminations
+                if termination.cause is cause
+            ]
             try:
-                kept = self._engine.journal.condemn_idle(wanted, cause, self._world.seen, off)
+                journaled_ids = self._engine.journal.mark_terminating_if_idle(
+                    instances, cause, self._snapshot.slurm_asked_at, powered_down_nodes
+                )
             except StateError as error:
-                said = error.message
-                self._engine.log.problem("nothing is ended", machines=len(wanted), message=said)
+                message = error.message
+                self._engine.log.failure(
+                    "nothing is ended", machines=len(instances), message=message
+                )
             else:
-                self.ends += [item for item in ends if item.instance.id in kept]
-        done = {item.instance.id for item in ends}
-        self._open = [item for item in self._open if item.instance.id not in done]
+                self.terminations += [
+                    item for item in terminations if item.instance.id in journaled_ids
+                ]
+        judged_ids = {item.instance.id for item in terminations}
+        self._unjudged = [item for item in self._unjudged if item.instance.id not in judged_ids]
 
 
-def holding(engine: Engine, world: Snapshot, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
+def still_valid(
+    engine: Engine, snapshot: Snapshot, nodes: Sequence[NodeName]
+) -> frozenset[NodeName]:
     """Return the nodes for which the snapshot still holds.
 
     It no longer holds if any of these is true:
@@ -106,42 +130,59 @@ def holding(engine: Engine, world: Snapshot, nodes: Sequence[NodeName]) -> froze
     - A run has claimed it.
     - Slurm or the journal can't be read.
     """
-    if old(engine, world):
+    if is_too_old(engine, snapshot):
         return frozenset()
     try:
-        now = known(engine.slurm, nodes)
-        none: frozenset[NodeName] = frozenset()
-        busy = none if world.blind else engine.journal.claims().worked_on(world.seen)
+        current_nodes = known_nodes(engine.slurm, nodes)
+        no_nodes: frozenset[NodeName] = frozenset()
+        claimed_nodes = (
+            no_nodes
+            if snapshot.journal_unreadable
+            else engine.journal.view().claimed_since(snapshot.slurm_asked_at)
+        )
     except (SlurmError, StateError) as error:
-        left = hostlist.compress(nodes)
-        engine.log.warning("left to the next pass", nodes=left, message=error.message)
+        node_list = hostlist.compress(nodes)
+        engine.log.warning("left to the next pass", nodes=node_list, message=error.message)
         return frozenset()
-    return frozenset(name for name in now if _holds(world.nodes[name], now[name])) - busy
+    return (
+        frozenset(
+            name
+            for name in current_nodes
+            if _still_stands(snapshot.nodes[name], current_nodes[name])
+        )
+        - claimed_nodes
+    )
 
 
-def _holds(before: Node, now: Node) -> bool:
+def _still_stands(old_node: Node, new_node: Node) -> bool:
     """Return whether a decision on the earlier record is still right."""
-    if not now.readable or (not now.ours and now.reason != before.reason):
+    if not new_node.readable or (
+        not new_node.reason_is_ours and new_node.reason != old_node.reason
+    ):
         return False
-    came_up = _works(now) and not _works(before)
-    return now.off == before.off and now.instance_id == before.instance_id and not came_up
+    has_come_up = _is_working(new_node) and not _is_working(old_node)
+    return (
+        new_node.powering_off == old_node.powering_off
+        and new_node.instance_id == old_node.instance_id
+        and not has_come_up
+    )
 
 
-def _works(node: Node) -> bool:
+def _is_working(node: Node) -> bool:
     return node.up and not node.invalid
 
 
-def old(engine: Engine, world: Snapshot) -> bool:
+def is_too_old(engine: Engine, snapshot: Snapshot) -> bool:
     """Return whether Slurm's answer is too old to act on; log it."""
-    age = engine.clock.monotonic() - world.answered
-    if age > VIEW_SECONDS:
-        engine.log.warning("left to the next pass", code=SLOW, seconds=round(age))
-    return age > VIEW_SECONDS
+    age = engine.clock.monotonic() - snapshot.slurm_answered_at
+    if age > SNAPSHOT_SECONDS:
+        engine.log.warning("left to the next pass", code=SLURM_SLOW, seconds=round(age))
+    return age > SNAPSHOT_SECONDS
 
 
-def tell_late(engine: Engine, world: Snapshot, plan: Plan) -> None:
+def record_late_pass(engine: Engine, snapshot: Snapshot, plan: Plan) -> None:
     """Record that this pass leaves actions to the next."""
-    age = engine.clock.monotonic() - world.answered
-    note = f"{SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
-    LastPass(world.now, note, plan.remarks).save(engine.state)
-    engine.log.warning("held back", note=note)
+    age = engine.clock.monotonic() - snapshot.slurm_answered_at
+    blocked_by = f"{SLURM_SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
+    LastPass(snapshot.now, blocked_by, plan.warnings).save(engine.state)
+    engine.log.warning("held back", note=blocked_by)

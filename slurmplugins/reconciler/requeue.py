@@ -24,111 +24,122 @@ if TYPE_CHECKING:
 DO_NOT_REQUEUE: Final = 93
 """Exit code of a training job that must not be requeued (toolkit.training.attempt.verdict)."""
 
-BEFORE: Final = 150.0
+SECONDS_BEFORE_LOSS: Final = 150.0
 """Seconds that a job may end before its instance. A spot notice is two minutes."""
 
-AFTER: Final = 120.0
+SECONDS_AFTER_LOSS: Final = 120.0
 """Seconds that a job may end after its instance. Its other ranks end when their collectives fail.
 """
 
-REMEMBERED: Final = 300.0
+MIN_JOB_AGE: Final = 300.0
 """Seconds after which slurmctld forgets an ended job: MinJobAge's default."""
 
-_ENDED_BADLY: Final = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL"})
+_FAILED_STATES: Final = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL"})
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class InstanceLoss:
     """An instance that ended, or stopped responding, without our doing."""
 
     node: NodeName
-    what: str
+    label: str
     """The instance's id, or the node's name where that is unknown."""
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Comeback:
+class Requeue:
     """A job to requeue."""
 
     job: int
-    why: str
+    comment: str
     """Text for the job's AdminComment. It names the instance, so each loss requeues a job once."""
 
 
-def losses(world: Snapshot) -> tuple[Loss, ...]:
+def losses(snapshot: Snapshot) -> tuple[InstanceLoss, ...]:
     """Return recently ended instances and nodes that do not respond."""
-    ended = [
-        machine
-        for machine in world.instances
-        if machine.node is not None and machine.state.lost and machine.id not in world.claims.ended
+    terminated_instances = [
+        instance
+        for instance in snapshot.instances
+        if instance.node is not None
+        and instance.state.not_working
+        and instance.id not in snapshot.journal.termination_causes
     ]
-    launches = _launches(world, {machine.node for machine in ended})
-    gone = [
-        Loss(machine.node, machine.id, _end(machine, launches[machine.node], world.now))
-        for machine in ended
-        if machine.node is not None
+    launch_times = _launch_times(snapshot, {instance.node for instance in terminated_instances})
+    instance_losses = [
+        InstanceLoss(
+            instance.node,
+            instance.id,
+            _latest_end(instance, launch_times[instance.node], snapshot.now),
+        )
+        for instance in terminated_instances
+        if instance.node is not None
     ]
-    known = {loss.node for loss in gone}
-    silent = [
-        Loss(name, node.instance_id or name, world.now)
-        for name in world.config.pool_by_node
-        if (node := world.nodes.get(name)) is not None
-        and name not in known
-        and node.silent
-        and not (node.off or node.powering_up)
+    lost_nodes = {loss.node for loss in instance_losses}
+    silent_losses = [
+        InstanceLoss(name, node.instance_id or name, snapshot.now)
+        for name in snapshot.config.pool_by_node
+        if (node := snapshot.nodes.get(name)) is not None
+        and name not in lost_nodes
+        and node.not_responding
+        and not (node.powering_off or node.powering_up)
     ]
-    recent = REMEMBERED + BEFORE
-    return tuple(loss for loss in (*gone, *silent) if world.now - loss.at <= recent)
+    longest_age = MIN_JOB_AGE + SECONDS_BEFORE_LOSS
+    return tuple(
+        loss for loss in (*instance_losses, *silent_losses) if snapshot.now - loss.at <= longest_age
+    )
 
 
-def _launches(
-    world: Snapshot, nodes: Collection[NodeName | None]
+def _launch_times(
+    snapshot: Snapshot, nodes: Collection[NodeName | None]
 ) -> Mapping[NodeName, list[float]]:
     """Map these nodes to the launch times of their instances."""
-    found: dict[NodeName, list[float]] = {}
-    for machine in world.instances:
-        if machine.node is not None and machine.node in nodes:
-            found.setdefault(machine.node, []).append(machine.launched_at)
-    return found
+    launch_times: dict[NodeName, list[float]] = {}
+    for instance in snapshot.instances:
+        if instance.node is not None and instance.node in nodes:
+            launch_times.setdefault(instance.node, []).append(instance.launched_at)
+    return launch_times
 
 
-def _end(machine: Instance, launches: Iterable[float], now: float) -> float:
+def _latest_end(instance: Instance, launch_times: Iterable[float], now: float) -> float:
     """Return the latest time at which an instance may have ended.
 
     EC2 lists it for an hour, and may not say when it ended. A node gets its next instance only
     after the one before has ended.
     """
-    if machine.ended_at is not None:
-        return machine.ended_at
-    return min((at for at in launches if at > machine.launched_at), default=now)
+    if instance.ended_at is not None:
+        return instance.ended_at
+    return min((at for at in launch_times if at > instance.launched_at), default=now)
 
 
-def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
+def jobs_to_requeue(
+    jobs: Iterable[EndedJob], instance_losses: Iterable[InstanceLoss]
+) -> tuple[Requeue, ...]:
     """Return the jobs to requeue.
 
     Each names the first of its instances that was lost around its end.
     """
-    by_node: dict[str, list[Loss]] = {}
-    for one in lost:
-        by_node.setdefault(one.node, []).append(one)
-    found = []
+    by_node: dict[str, list[InstanceLoss]] = {}
+    for instance_loss in instance_losses:
+        by_node.setdefault(instance_loss.node, []).append(instance_loss)
+    requeues = []
     for job in jobs:
-        if not (job.requeue and job.flags & _ENDED_BADLY) or job.code == DO_NOT_REQUEUE:
+        if not (job.requeue and job.flags & _FAILED_STATES) or job.code == DO_NOT_REQUEUE:
             continue
-        loss = next(iter(_of(job, by_node)), None)
-        if loss is not None and loss.what not in job.admin_comment:
-            text = f"{REASON_PREFIX} brought back: it ended as it lost {loss.node} ({loss.what})"
-            found.append(Comeback(job.id, text))
-    return tuple(found)
+        loss = next(iter(_losses_of(job, by_node)), None)
+        if loss is not None and loss.label not in job.admin_comment:
+            text = f"{REASON_PREFIX} brought back: it ended as it lost {loss.node} ({loss.label})"
+            requeues.append(Requeue(job.id, text))
+    return tuple(requeues)
 
 
-def _of(job: EndedJob, by_node: Mapping[str, Sequence[Loss]]) -> list[Loss]:
-    nodes = hostlist.expand(job.nodes, odd=[])  # odd names are not our nodes
+def _losses_of(job: EndedJob, by_node: Mapping[str, Sequence[InstanceLoss]]) -> list[InstanceLoss]:
+    nodes = hostlist.expand(job.nodes, invalid_names=[])  # odd names are not our nodes
     return [
         loss
         for node in nodes
         for loss in by_node.get(node, ())
         # A loss before the job's start was another job's: the node has a new instance since.
-        if loss.at >= job.started_at and -BEFORE <= job.ended_at - loss.at <= AFTER
+        if loss.at >= job.started_at
+        and -SECONDS_BEFORE_LOSS <= job.ended_at - loss.at <= SECONDS_AFTER_LOSS
     ]

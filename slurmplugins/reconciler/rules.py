@@ -46,80 +46,95 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import InstanceHealth
     from slurmplugins.model.node import Node
-    from slurmplugins.reconciler.forgotten_nodes import Asked
+    from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
     from slurmplugins.reconciler.node_state import NodeState
 
 
-SPOT_TAKEN: Final = instance.SPOT_TAKEN
+SPOT_TAKEN: Final = instance.SPOT_INTERRUPTION_CODES
 
-NOTICE: Final = f"{REASON_PREFIX} spot interruption, seen from the head"
+NOTICE_REASON: Final = f"{REASON_PREFIX} spot interruption, seen from the head"
 """Reason of a node with a notice that the head saw first. The node agent's own reason differs, and
 replaces it as soon as the agent has acted."""
 
-ASKED: Final = f"{REASON_PREFIX} spot interruption, jobs asked from the head"
+STOP_REASON: Final = f"{REASON_PREFIX} spot interruption, jobs asked from the head"
 
-WAKE_EVERY: Final = 300.0
+POWER_UP_INTERVAL: Final = 300.0
 """Seconds between two tries to get a static node its instance."""
 
 
-def plan(world: Snapshot) -> Plan:
+def plan(snapshot: Snapshot) -> Plan:
     """Return the actions that make Slurm and EC2 agree.
 
     Planning again on their result gives no actions.
     """
-    held = _held(world)
-    if held is not None:
-        return held
-    if world.blind:
-        return _blind(world)
-    doubted = world.doubted_since if plausibility.cloud(world) else None
-    actions: list[Action] = list(orphans.ends(world))
-    remarks = list(orphans.remarks(world))
-    unbacked: dict[NodeName, float] = {}
-    woken: dict[NodeName, float] = {}
-    asked: dict[NodeName, Asked] = {}
-    for case in node_state.of(world):
-        if forgotten_nodes.forgotten(world, case):
-            asked[case.name] = forgotten_nodes.update(world, case.name)
-        if case.node.off:
-            actions += _off(world, case, asked.get(case.name))
-            actions += _wake(world, case, woken)
+    doubted_plan = _plan_if_doubted(snapshot)
+    if doubted_plan is not None:
+        return doubted_plan
+    if snapshot.journal_unreadable:
+        return _plan_without_journal(snapshot)
+    doubted_since = snapshot.doubted_since if plausibility.cloud_doubt(snapshot) else None
+    actions: list[Action] = list(orphans.terminations(snapshot))
+    warnings = list(orphans.warnings(snapshot))
+    without_instance_since: dict[NodeName, float] = {}
+    last_power_up: dict[NodeName, float] = {}
+    registration_requests: dict[NodeName, RegistrationRequests] = {}
+    for state in node_state.node_states(snapshot):
+        if forgotten_nodes.is_forgotten(snapshot, state):
+            registration_requests[state.name] = forgotten_nodes.next_requests(snapshot, state.name)
+        if state.node.powering_off:
+            actions += _actions_if_off(snapshot, state, registration_requests.get(state.name))
+            actions += _actions_if_static(snapshot, state, last_power_up)
             continue
-        if case.unbacked:
-            unbacked[case.name] = _since(world.unbacked_since.get(case.name), world.moment)
-            if case.node.up and _missing(world, case, unbacked[case.name]):
-                remarks.append(f"{case.name} answers, and EC2 lists no machine for it: left alone")
-        actions += _on(world, case, unbacked.get(case.name), asked.get(case.name))
+        if state.without_instance:
+            without_instance_since[state.name] = _not_in_future(
+                snapshot.without_instance_since.get(state.name), snapshot.moment
+            )
+            if state.node.up and _instance_is_missing(
+                snapshot, state, without_instance_since[state.name]
+            ):
+                warnings.append(
+                    f"{state.name} answers, and EC2 lists no machine for it: left alone"
+                )
+        actions += _actions_if_on(
+            snapshot,
+            state,
+            without_instance_since.get(state.name),
+            registration_requests.get(state.name),
+        )
     return Plan(
         tuple(actions),
-        unbacked,
-        remarks=tuple(remarks),
-        doubted_since=doubted,
-        woken=woken,
-        asked=asked,
+        without_instance_since,
+        warnings=tuple(warnings),
+        doubted_since=doubted_since,
+        last_power_up=last_power_up,
+        registration_requests=registration_requests,
     )
 
 
-def _held(world: Snapshot) -> Plan | None:
+def _plan_if_doubted(snapshot: Snapshot) -> Plan | None:
     """Return the empty plan if Slurm or EC2 can't be believed."""
-    note, believed, since = plausibility.slurm(world), True, world.doubted_since
-    if not note and (doubted := plausibility.cloud(world)):
-        since = _since(since, world.moment)
-        if world.moment - since < plausibility.BELIEVED_AFTER:
-            note, believed = doubted, False
-    if not note:
+    blocked_by, cloud_believed, doubted_since = (
+        plausibility.slurm_doubt(snapshot),
+        True,
+        snapshot.doubted_since,
+    )
+    if not blocked_by and (cloud_doubt := plausibility.cloud_doubt(snapshot)):
+        doubted_since = _not_in_future(doubted_since, snapshot.moment)
+        if snapshot.moment - doubted_since < plausibility.BELIEVED_AFTER:
+            blocked_by, cloud_believed = cloud_doubt, False
+    if not blocked_by:
         return None
     return Plan(
-        unbacked_since=world.unbacked_since,
-        note=note,
-        cloud_believed=believed,
-        doubted_since=since,
-        woken=world.woken,
-        asked=world.asked,
+        without_instance_since=snapshot.without_instance_since,
+        blocked_by=blocked_by,
+        cloud_believed=cloud_believed,
+        doubted_since=doubted_since,
+        last_power_up=snapshot.last_power_up,
+        registration_requests=snapshot.registration_requests,
     )
 
 
-def _blind(world: Snapshot) -> Plan:
+def _plan_without_journal(snapshot: Snapshot) -> Plan:
     """Plan for a pass that can't read the journal.
 
     Only jobs whose instance is seen to have ended are requeued: no run of resume works on such a
@@ -127,223 +142,245 @@ def _blind(world: Snapshot) -> Plan:
     """
     actions = [
         item
-        for case in node_state.of(world)
-        if case.evidence is not None and not case.node.off
-        for item in _on(world, case, None, None)
+        for state in node_state.node_states(snapshot)
+        if state.terminated_instance is not None and not state.node.powering_off
+        for item in _actions_if_on(snapshot, state, None, None)
         if isinstance(item, MarkDown | PowerDown)
     ]
     return Plan(
         tuple(actions),
-        world.unbacked_since,
-        note="the journal can't be read: nothing is ended",
+        snapshot.without_instance_since,
+        blocked_by="the journal can't be read: nothing is ended",
         cloud_believed=False,
-        doubted_since=world.doubted_since,
-        woken=world.woken,
-        asked=world.asked,
+        doubted_since=snapshot.doubted_since,
+        last_power_up=snapshot.last_power_up,
+        registration_requests=snapshot.registration_requests,
     )
 
 
-def _since(remembered: float | None, now: float) -> float:
+def _not_in_future(moment: float | None, now: float) -> float:
     """Return the remembered time, but never one in the future.
 
     A damaged state file may hold such a time: the wait then begins anew.
     """
-    return now if remembered is None else min(remembered, now)
+    return now if moment is None else min(moment, now)
 
 
-def _off(world: Snapshot, case: NodeState, asked: Asked | None) -> Iterator[Action]:
+def _actions_if_off(
+    snapshot: Snapshot, state: NodeState, requests: RegistrationRequests | None
+) -> Iterator[Action]:
     """Clear up a node that Slurm has powered down.
 
     It should have no instance, and be usable again.
     """
-    if asked is not None:
-        yield from _lost_sight(world, case, asked)
+    if requests is not None:
+        yield from _actions_if_forgotten(snapshot, state, requests)
         return
-    failed = RESUME_TIMEOUT in case.node.reason
-    cause = _cause(case.node)
-    for machine in case.live:
-        if case.node.powering_down or failed or orphans.old(world, machine):
+    boot_failed = RESUME_TIMEOUT in state.node.reason
+    cause = _end_cause(state.node)
+    for machine in state.live_instances:
+        if state.node.powering_down or boot_failed or orphans.past_orphan_grace(snapshot, machine):
             yield Terminate(machine, cause, "Slurm does not want the node up")
-    for machine in case.unclear:  # SuspendProgram would do it, but Slurm runs it once
-        if case.node.powering_down:
+    for machine in state.unclear_instances:  # SuspendProgram would do it, but Slurm runs it once
+        if state.node.powering_down:
             yield Terminate(machine, cause, "Slurm does not want the node up")
-    yield from _stopped(world, case)
-    if case.present or case.expected:
+    yield from _actions_if_stopped(snapshot, state)
+    if state.remaining_instances or state.launch_expected:
         return
-    if case.node.drain and not case.node.ours:
+    if state.node.drain and not state.node.reason_is_ours:
         return
-    if case.node.down and not (case.node.ours or failed):
+    if state.node.down and not (state.node.reason_is_ours or boot_failed):
         return
-    if case.node.powering_down or case.node.down or case.node.drain:
-        yield ReturnToService(case.name, "its machine is gone")
+    if state.node.powering_down or state.node.down or state.node.drain:
+        yield ReturnToService(state.name, "its machine is gone")
 
 
-def _lost_sight(world: Snapshot, case: NodeState, asked: Asked) -> Iterator[Action]:
+def _actions_if_forgotten(
+    snapshot: Snapshot, state: NodeState, requests: RegistrationRequests
+) -> Iterator[Action]:
     """Requeue a forgotten node's jobs only if its slurmd stays lost."""
-    if world.moment - asked.first >= world.config.resume_timeout:
-        if not case.kept_off:
-            yield MarkDown(case.name, f"{REASON_PREFIX} never-registered")
+    if snapshot.moment - requests.first >= snapshot.config.resume_timeout:
+        if not state.disabled_by_admin:
+            yield MarkDown(state.name, f"{REASON_PREFIX} never-registered")
     else:
-        yield from _register(world, case, asked)
+        yield from _actions_if_unregistered(snapshot, state, requests)
 
 
-def _register(world: Snapshot, case: NodeState, asked: Asked | None) -> Iterator[Action]:
+def _actions_if_unregistered(
+    snapshot: Snapshot, state: NodeState, requests: RegistrationRequests | None
+) -> Iterator[Action]:
     """Have slurmd repeat the registration that slurmctld has forgotten."""
-    running = any(item.state is InstanceState.RUNNING for item in case.live)
-    if running and asked is not None and asked.last == world.moment:
-        yield Register(case.name, "its instance runs, and slurmctld waits for it")
+    running = any(item.state is InstanceState.RUNNING for item in state.live_instances)
+    if running and requests is not None and requests.last == snapshot.moment:
+        yield Register(state.name, "its instance runs, and slurmctld waits for it")
 
 
-def _wake(world: Snapshot, case: NodeState, woken: dict[NodeName, float]) -> Iterator[Action]:
+def _actions_if_static(
+    snapshot: Snapshot, state: NodeState, last_power_up: dict[NodeName, float]
+) -> Iterator[Action]:
     """Power up a static node without an instance.
 
     Static nodes have one although no job wants it.
     """
-    if case.name not in world.config.static:
+    if state.name not in snapshot.config.static_nodes:
         return
-    last = world.woken.get(case.name)
-    if last is not None and 0 <= world.moment - last < WAKE_EVERY:
-        woken[case.name] = last
+    previous = snapshot.last_power_up.get(state.name)
+    if previous is not None and 0 <= snapshot.moment - previous < POWER_UP_INTERVAL:
+        last_power_up[state.name] = previous
         return
-    free = case.node.powered_down and not (case.node.drain or case.node.down or case.present)
-    if free and not case.node.powering_down and not case.node.waking:
-        woken[case.name] = world.moment
-        yield PowerUp(case.name, "a static node")
+    is_free = state.node.powered_down and not (
+        state.node.drain or state.node.down or state.remaining_instances
+    )
+    if is_free and not state.node.powering_down and not state.node.power_up_pending:
+        last_power_up[state.name] = snapshot.moment
+        yield PowerUp(state.name, "a static node")
 
 
-def _on(
-    world: Snapshot, case: NodeState, unbacked_since: float | None, asked: Asked | None
+def _actions_if_on(
+    snapshot: Snapshot,
+    state: NodeState,
+    without_instance_since: float | None,
+    requests: RegistrationRequests | None,
 ) -> Iterator[Action]:
     """Handle a node that Slurm wants up, or believes to be up."""
-    yield from _stopped(world, case)
-    yield from _duplicates(case)
-    yield from _left(case)
-    reason = _lost(world, case, unbacked_since)
-    if reason and not (case.kept_off and not case.downed_by_slurm):
-        if not case.node.down:
-            yield MarkDown(case.name, reason)
-        if not case.node.power_down_asked:
-            yield PowerDown(case.name, reason)
+    yield from _actions_if_stopped(snapshot, state)
+    yield from _actions_if_duplicate(state)
+    yield from _actions_if_refused(state)
+    reason = _loss_reason(snapshot, state, without_instance_since)
+    if reason and not (state.disabled_by_admin and not state.downed_by_slurm):
+        if not state.node.down:
+            yield MarkDown(state.name, reason)
+        if not state.node.power_down_requested:
+            yield PowerDown(state.name, reason)
         return
-    sick = tuple(_sick(world, case)) if case.live else ()
-    yield from sick or _register(world, case, asked)
-    if not sick and case.node.ours and not case.node.power_down_asked:
-        if case.node.down:
-            yield PowerDown(case.name, "given back, not yet powered down")
-        elif case.node.drain and not case.node.powering_up:
+    health_actions = tuple(_actions_if_unhealthy(snapshot, state)) if state.live_instances else ()
+    yield from health_actions or _actions_if_unregistered(snapshot, state, requests)
+    if not health_actions and state.node.reason_is_ours and not state.node.power_down_requested:
+        if state.node.down:
+            yield PowerDown(state.name, "given back, not yet powered down")
+        elif state.node.drain and not state.node.powering_up:
             # Slurm waits for the node's jobs before it powers the node down.
-            yield PowerDown(case.name, "drained by us")
+            yield PowerDown(state.name, "drained by us")
 
 
-def _sick(world: Snapshot, case: NodeState) -> Iterator[Action]:
+def _actions_if_unhealthy(snapshot: Snapshot, state: NodeState) -> Iterator[Action]:
     """Handle a node whose instance is there but has a problem."""
-    node = case.node
-    machine = min(case.live, key=lambda item: item.id != node.instance_id)
-    health = world.health.get(machine.id)
-    failure = boot_failures.problem(node, machine, health, world)
+    node = state.node
+    machine = min(state.live_instances, key=lambda item: item.id != node.instance_id)
+    health = snapshot.health.get(machine.id)
+    failure = boot_failures.failure_reason(node, machine, health, snapshot)
     # slurmctld itself drains a node that registers wrong: that reason is no person's.
-    if failure and (node.invalid or not case.kept_off):
+    if failure and (node.invalid or not state.disabled_by_admin):
         yield Terminate(machine, EndCause.BOOT_FAILED, failure)
-        yield from _given_up(case, failure)
+        yield from _give_back(state, failure)
     elif node.down and node.reason.startswith(NOT_RESPONDING):
-        if not node.power_down_asked:
-            yield PowerDown(case.name, "fell silent; its jobs have left")
-    elif health is not None and not (failure or case.kept_off or node.powering_up):
-        if health.impaired(world.now) and node.silent:
-            yield from _given_up(case, "impaired")
-        elif health.notice and node.busy and node.reason == NOTICE:
+        if not node.power_down_requested:
+            yield PowerDown(state.name, "fell silent; its jobs have left")
+    elif health is not None and not (failure or state.disabled_by_admin or node.powering_up):
+        if health.impaired(snapshot.now) and node.not_responding:
+            yield from _give_back(state, "impaired")
+        elif health.notice and node.busy and node.reason == NOTICE_REASON:
             # The node's agent has had a pass's time to drain it and to ask its jobs.
-            yield RequestStop(case.name, ASKED)
-        elif not (node.drain or node.down or node.power_down_asked):
-            ahead = _trouble_ahead(world, health, busy=node.busy)
-            if ahead:
-                yield Drain(case.name, ahead)
+            yield RequestStop(state.name, STOP_REASON)
+        elif not (node.drain or node.down or node.power_down_requested):
+            drain_reason = _drain_reason(snapshot, health, busy=node.busy)
+            if drain_reason:
+                yield Drain(state.name, drain_reason)
 
 
-def _given_up(case: NodeState, slug: str) -> Iterator[Action]:
+def _give_back(state: NodeState, reason_code: str) -> Iterator[Action]:
     """Requeue the node's jobs at once, and power it down."""
-    reason = f"{REASON_PREFIX} {slug}"
-    if not (case.node.down and case.node.ours):
-        yield MarkDown(case.name, reason)
-    if not case.node.power_down_asked:
-        yield PowerDown(case.name, reason)
+    reason = f"{REASON_PREFIX} {reason_code}"
+    if not (state.node.down and state.node.reason_is_ours):
+        yield MarkDown(state.name, reason)
+    if not state.node.power_down_requested:
+        yield PowerDown(state.name, reason)
 
 
-def _trouble_ahead(world: Snapshot, health: InstanceHealth, *, busy: bool) -> str:
+def _drain_reason(snapshot: Snapshot, health: InstanceHealth, *, busy: bool) -> str:
     """Return the reason to drain a working node; empty if none."""
     if health.notice:
-        return NOTICE
-    if health.impaired(world.now):
+        return NOTICE_REASON
+    if health.impaired(snapshot.now):
         return f"{REASON_PREFIX} impaired"
-    event = health.event(world.now, busy=busy)
+    event = health.event(snapshot.now, busy=busy)
     return f"{REASON_PREFIX} scheduled {event.code}" if event is not None else ""
 
 
-def _lost(world: Snapshot, case: NodeState, unbacked_since: float | None) -> str:
+def _loss_reason(snapshot: Snapshot, state: NodeState, without_instance_since: float | None) -> str:
     """Return the reason to set a node DOWN for a lost instance.
 
     Empty while the instance is there or may be. EC2's lists leave instances out, and a slurmd that
     answers runs on one.
     """
-    if not case.unbacked:
+    if not state.without_instance:
         return ""
-    if case.evidence is not None:
-        code = case.evidence.end_code
-        slug = "interrupted" if code in SPOT_TAKEN else "machine-ended"
-        return f"{REASON_PREFIX} {slug}" + (f" ({code})" if code else "")
-    if unbacked_since is None or case.node.up or not _missing(world, case, unbacked_since):
+    if state.terminated_instance is not None:
+        code = state.terminated_instance.end_code
+        reason_code = "interrupted" if code in SPOT_TAKEN else "machine-ended"
+        return f"{REASON_PREFIX} {reason_code}" + (f" ({code})" if code else "")
+    if (
+        without_instance_since is None
+        or state.node.up
+        or not _instance_is_missing(snapshot, state, without_instance_since)
+    ):
         return ""
     return f"{REASON_PREFIX} no-machine"
 
 
-def _missing(world: Snapshot, case: NodeState, since: float) -> bool:
+def _instance_is_missing(snapshot: Snapshot, state: NodeState, since: float) -> bool:
     """Return whether the instance is unlisted for longer than lists lag.
 
     False if EC2 tells what happened to it.
     """
-    return case.evidence is None and world.moment - since >= world.config.unbacked_grace
+    return (
+        state.terminated_instance is None
+        and snapshot.moment - since >= snapshot.config.missing_instance_grace
+    )
 
 
-def _duplicates(case: NodeState) -> Iterator[Action]:
+def _actions_if_duplicate(state: NodeState) -> Iterator[Action]:
     """Terminate all but one of several live instances.
 
     The one that Slurm talks to stays.
     """
-    if len(case.live) < 2:  # noqa: PLR2004 - one machine is what a node has
+    if len(state.live_instances) < 2:  # noqa: PLR2004 - one machine is what a node has
         return
-    node = case.node
-    keep = min(
-        case.live,
+    node = state.node
+    kept_instance = min(
+        state.live_instances,
         key=lambda m: (m.id != node.instance_id, m.address != node.address, m.launched_at),
     )
-    for machine in case.live:
-        if machine is not keep:
-            yield Terminate(machine, EndCause.ORPHAN, f"{keep.id} is {case.name} already")
+    for duplicate in state.live_instances:
+        if duplicate is not kept_instance:
+            yield Terminate(
+                duplicate, EndCause.ORPHAN, f"{kept_instance.id} is {state.name} already"
+            )
 
 
-def _left(case: NodeState) -> Iterator[Action]:
+def _actions_if_refused(state: NodeState) -> Iterator[Action]:
     """Terminate instances that Slurm powered down and won't admit.
 
     Slurm admits no instance that booted before it asked. If a job waits for the node and it has no
     other instance, the node is given back first. The instance then ends with a powered-down node.
     """
-    for machine in case.left:
-        if case.live or not case.node.busy:
+    for machine in state.powered_down_instances:
+        if state.live_instances or not state.node.busy:
             yield Terminate(machine, EndCause.SUSPEND, "Slurm has powered its node down since")
 
 
-def _stopped(world: Snapshot, case: NodeState) -> Iterator[Action]:
+def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action]:
     """Terminate stopped instances.
 
     They cost their disks and never come back as the node.
     """
-    for machine in case.present:
-        stopped = machine.state in {InstanceState.STOPPED, InstanceState.STOPPING}
-        if stopped and machine.id not in world.claims.ended:
+    for machine in state.remaining_instances:
+        is_stopped = machine.state in {InstanceState.STOPPED, InstanceState.STOPPING}
+        if is_stopped and machine.id not in snapshot.journal.termination_causes:
             yield Terminate(machine, EndCause.UNKNOWN, "it stopped")
 
 
-def _cause(node: Node) -> EndCause:
+def _end_cause(node: Node) -> EndCause:
     if RESUME_TIMEOUT in node.reason and node.down:
         return EndCause.BOOT_FAILED
     return EndCause.SUSPEND if node.powering_down else EndCause.ORPHAN

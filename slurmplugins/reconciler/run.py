@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import SHOWN, CloudError, EngineError, SlurmError, StateError
+from slurmplugins.errors import MOST_NAMED, CloudError, EngineError, SlurmError, StateError
 from slurmplugins.model.actions import Terminate
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler import (
@@ -18,7 +18,7 @@ from slurmplugins.reconciler import (
     snapshot,
 )
 from slurmplugins.reconciler.instance_ledger import LedgerWriter
-from slurmplugins.reconciler.pass_state import LastPass, Memory
+from slurmplugins.reconciler.pass_state import LastPass, PassState
 from slurmplugins.state.journal_view import JournalView
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
     from slurmplugins.model.actions import Outcome
-    from slurmplugins.model.instance import Boots, InstanceHealth
+    from slurmplugins.model.instance import BootResults, InstanceHealth
     from slurmplugins.power_save.circuit_breaker import Record
 
 
@@ -36,90 +36,92 @@ def run_pass(engine: Engine) -> None:
     Raises EngineError, before anything is terminated, when Slurm or EC2 can't be read. Safe to
     repeat.
     """
-    engine.steady.keep()
-    memory = Memory.load(engine.state)
+    engine.persistent_clock.save_if_due()
+    state = PassState.load(engine.state)
     try:
-        world = read_snapshot(engine, memory)
+        world = read_snapshot(engine, state)
     except EngineError as error:
-        note = f"nothing is done: {error.slug}: {error.message}"
-        LastPass(engine.clock.now(), note).save(engine.state)
+        blocked_by = f"nothing is done: {error.reason_code}: {error.message}"
+        LastPass(engine.clock.now(), blocked_by).save(engine.state)
         raise
     plan = rules.plan(world)
-    LastPass(world.now, plan.note, plan.remarks).save(engine.state)
-    if plan.note:
-        engine.log.warning("held back", note=plan.note)
-    agreement = recheck.Agreement(engine, world, plan.actions)
-    said = [item for item in plan.actions if not isinstance(item, Terminate)]
-    if not plan.note:
-        engine.brake.learn(world.instances, world.nodes, world.seen)
-    outcomes = engine.executor.run(said, agreement.holding)
-    agreement.at_last()
-    if len(outcomes) + len(agreement.ends) < len(plan.actions) and recheck.old(engine, world):
-        recheck.tell_late(engine, world, plan)
-    if not plan.note:
-        _bring_back(engine, world)
-    ended = engine.executor.run(agreement.ends)
-    outcomes += ended
-    plan = _with_kept(engine, world, plan, ended)
-    learned = replace(
-        memory,
-        unbacked=dict(plan.unbacked_since),
+    LastPass(world.now, plan.blocked_by, plan.warnings).save(engine.state)
+    if plan.blocked_by:
+        engine.log.warning("held back", note=plan.blocked_by)
+    guard = recheck.TerminationGuard(engine, world, plan.actions)
+    slurm_actions = [item for item in plan.actions if not isinstance(item, Terminate)]
+    if not plan.blocked_by:
+        engine.launch_budget.update_from_listing(world.instances, world.nodes, world.slurm_asked_at)
+    outcomes = engine.executor.run(slurm_actions, guard.still_valid)
+    guard.check_rest()
+    if len(outcomes) + len(guard.terminations) < len(plan.actions) and recheck.is_too_old(
+        engine, world
+    ):
+        recheck.record_late_pass(engine, world, plan)
+    if not plan.blocked_by:
+        _requeue_jobs(engine, world)
+    terminations = engine.executor.run(guard.terminations)
+    outcomes += terminations
+    plan = _with_refused_terminations(engine, world, plan, terminations)
+    new_state = replace(
+        state,
+        without_instance_since=dict(plan.without_instance_since),
         doubted_since=plan.doubted_since,
-        woken=dict(plan.woken),
-        asked=dict(plan.asked),
+        last_power_up=dict(plan.last_power_up),
+        registration_requests=dict(plan.registration_requests),
     )
-    _tidy(engine)
-    if learned != memory:
-        _remember(engine, world, plan, learned)
+    _tidy_journal(engine)
+    if new_state != state:
+        _save_state(engine, world, plan, new_state)
     if plan.cloud_believed:
-        _learn(engine, boot_failures.observe(world))
-        _write_ledger(engine, world, plan, learned)
+        _update_breaker(engine, boot_failures.observe(world))
+        _write_ledger(engine, world, plan, new_state)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info("pass", actions=len(outcomes), failed=failed)
 
 
-def read_snapshot(engine: Engine, memory: Memory) -> snapshot.Snapshot:
+def read_snapshot(engine: Engine, state: PassState) -> snapshot.Snapshot:
     """Read EC2 and then Slurm.
 
     Slurm's answer is then the newer, and a node that just came up is up. Health is asked before
     both. It is many calls, and a minute later its answer is still true. Raises EngineError.
     """
-    health = _health(engine)
+    health = _read_health(engine)
     instances = engine.cloud.instances()
-    seen = engine.clock.monotonic()
+    slurm_asked_at = engine.clock.monotonic()
     nodes = {node.name: node for node in engine.slurm.nodes()}
-    answered = engine.clock.monotonic()
-    claims, blind = _claims(engine)
+    slurm_answered_at = engine.clock.monotonic()
+    journal, journal_unreadable = _read_journal(engine)
     return snapshot.Snapshot(
         config=engine.config,
-        instances=claims.named(instances),
+        instances=journal.with_current_nodes(instances),
         nodes=nodes,
-        claims=claims,
+        journal=journal,
         now=engine.clock.now(),
-        unbacked_since=memory.unbacked,
+        without_instance_since=state.without_instance_since,
         health=health,
-        known=memory.known,
-        doubted_since=memory.doubted_since,
-        woken=memory.woken,
-        asked=memory.asked,
-        seen=seen,
-        answered=answered,
-        steady=claims.at,
-        blind=blind,
+        known_instances=state.known_instances,
+        doubted_since=state.doubted_since,
+        last_power_up=state.last_power_up,
+        registration_requests=state.registration_requests,
+        slurm_asked_at=slurm_asked_at,
+        slurm_answered_at=slurm_answered_at,
+        persistent_now=journal.time,
+        journal_unreadable=journal_unreadable,
     )
 
 
-def _claims(engine: Engine) -> tuple[JournalView, bool]:
+def _read_journal(engine: Engine) -> tuple[JournalView, bool]:
     """Read the journal; the flag says that it can't be read."""
     try:
-        return engine.journal.claims(), False
+        return engine.journal.view(), False
     except StateError as error:
-        engine.log.problem("nothing is ended", slug=error.slug, message=error.message)
-        return JournalView(at=engine.steady.now()), True
+        engine.log.failure("nothing is ended", slug=error.reason_code, message=error.message)
+        return JournalView(time=engine.persistent_clock.now()), True
 
 
-def _health(engine: Engine) -> dict[str, InstanceHealth]:
+def _read_health(engine: Engine) -> dict[str, InstanceHealth]:
     """Read the instances' health; empty when EC2 does not answer.
 
     The pass goes on: without it, it does less, and nothing wrong.
@@ -131,128 +133,132 @@ def _health(engine: Engine) -> dict[str, InstanceHealth]:
         return {}
 
 
-def _bring_back(engine: Engine, world: snapshot.Snapshot) -> None:
+def _requeue_jobs(engine: Engine, world: snapshot.Snapshot) -> None:
     """Requeue jobs that ended because their instance did.
 
     Slurm is asked for its ended jobs only when an instance was lost.
     """
-    lost = requeue.losses(world)
-    if not lost:
+    losses = requeue.losses(world)
+    if not losses:
         return
     try:
-        due = requeue.due(engine.slurm.ended(), lost)
+        requeues = requeue.jobs_to_requeue(engine.slurm.ended_jobs(), losses)
     except SlurmError as error:
         engine.log.warning("ended jobs unread", message=error.message)
         return
-    for item in due:
+    for item in requeues:
         try:
             engine.slurm.requeue(item.job)
-            engine.slurm.comment(item.job, item.why)
+            engine.slurm.comment(item.job, item.comment)
         except SlurmError as error:  # another was quicker, or slurmctld has forgotten the job
             engine.log.warning("not brought back", job=item.job, message=error.message)
         else:
-            engine.log.info("brought back", job=item.job, why=item.why)
+            engine.log.info("brought back", job=item.job, why=item.comment)
 
 
-def _with_kept(
-    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, ended: Sequence[Outcome]
+def _with_refused_terminations(
+    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, terminations: Sequence[Outcome]
 ) -> snapshot.Plan:
     """Remark each instance that EC2 refuses to end, for `toolkit status`."""
-    kept = [
+    warnings = [
         f"{item.action.instance.id} is not ended: {item.error}"
-        for item in ended
+        for item in terminations
         if item.refused and isinstance(item.action, Terminate)
     ]
-    if kept:
-        plan = replace(plan, remarks=(*plan.remarks, *kept[:SHOWN]))
-        LastPass(world.now, plan.note, plan.remarks).save(engine.state)
+    if warnings:
+        plan = replace(plan, warnings=(*plan.warnings, *warnings[:MOST_NAMED]))
+        LastPass(world.now, plan.blocked_by, plan.warnings).save(engine.state)
     return plan
 
 
-def _learn(engine: Engine, seen: Boots) -> None:
+def _update_breaker(engine: Engine, boots: BootResults) -> None:
     """Count boot failures, and keep the consoles of failed instances.
 
     Logs each change of a pool's state in the circuit breaker.
     """
-    now = engine.steady.now()
-    before, after = circuit_breaker.update(engine.state, seen, now)
-    _tell_standing(engine, before, after)
-    for failure in [one for pool in after.pools.values() for one in pool.last]:
-        if console_logs.kept(engine.state, failure.instance_id):
+    now = engine.persistent_clock.now()
+    old_record, new_record = circuit_breaker.update(engine.state, boots, now)
+    _log_breaker_changes(engine, old_record, new_record)
+    for failure in [
+        boot_failure for pool in new_record.pools.values() for boot_failure in pool.last
+    ]:
+        if console_logs.is_saved(engine.state, failure.instance_id):
             continue
         try:
             text = engine.cloud.console(failure.instance_id)
-            if text or now - failure.at > CONSOLE_PATIENCE:
-                console_logs.keep(engine.state, failure.instance_id, text)
+            if text or now - failure.at > CONSOLE_SECONDS:
+                console_logs.save(engine.state, failure.instance_id, text)
         except CloudError as error:
             engine.log.warning("console", instance=failure.instance_id, message=error.message)
             if not error.retryable:
-                console_logs.keep(engine.state, failure.instance_id, "")
+                console_logs.save(engine.state, failure.instance_id, "")
         except OSError as error:
             engine.log.warning("console", instance=failure.instance_id, message=str(error))
 
 
-CONSOLE_PATIENCE: Final = 600.0
+CONSOLE_SECONDS: Final = 600.0
 """Seconds to wait for a console. EC2 posts it some minutes late; after this it is taken to be
 empty."""
 
 
-def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
-    for pool in sorted({*before.pools, *after.pools}):
-        was = pool in before.pools and before.pools[pool].protected
-        now = after.pools.get(pool)
-        if now is not None and now.protected and now != before.pools.get(pool):
+def _log_breaker_changes(engine: Engine, old_record: Record, new_record: Record) -> None:
+    for pool in sorted({*old_record.pools, *new_record.pools}):
+        was_protected = pool in old_record.pools and old_record.pools[pool].protected
+        breaker = new_record.pools.get(pool)
+        if breaker is not None and breaker.protected and breaker != old_record.pools.get(pool):
             engine.log.warning(
                 "pool protected",
                 pool=pool,
-                failures=now.failures,
-                retry_at=engine.steady.wall(now.retry_at),
+                failures=breaker.failures,
+                retry_at=engine.persistent_clock.wall(breaker.retry_at),
             )
-        elif was and (now is None or not now.protected):
+        elif was_protected and (breaker is None or not breaker.protected):
             engine.log.info("pool opened", pool=pool)
 
 
-def _tidy(engine: Engine) -> None:
+def _tidy_journal(engine: Engine) -> None:
     """Sweep and compact the journal, before anything is written.
 
     On a full disk, a smaller journal makes room for the rest.
     """
     try:
-        engine.journal.sweep()
+        engine.journal.remove_dead_locks()
         engine.journal.compact()
     except StateError as error:
         engine.log.warning("journal not tidied", message=error.message)
 
 
-def _remember(
-    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, memory: Memory
+def _save_state(
+    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, state: PassState
 ) -> None:
     """Save the state for the next pass.
 
     A full disk loses the state, but none of the pass's actions.
     """
     try:
-        memory.save(engine.state)
+        state.save(engine.state)
     except StateError as error:
-        engine.log.problem("not remembered", message=error.message)
-        note = plan.note or f"{error.slug}: {error.message}"
-        LastPass(world.now, note, plan.remarks).save(engine.state)
+        engine.log.failure("not remembered", message=error.message)
+        blocked_by = plan.blocked_by or f"{error.reason_code}: {error.message}"
+        LastPass(world.now, blocked_by, plan.warnings).save(engine.state)
 
 
 def _write_ledger(
-    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, memory: Memory
+    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, state: PassState
 ) -> None:
     """Write the ledger, last of all.
 
     It is for people, and must not cost a job a pass.
     """
     try:
-        ended = engine.journal.claims().ended
+        end_causes = engine.journal.view().termination_causes
     except StateError as error:
         engine.log.warning("ledger", message=error.message)
         return
-    entries = instance_ledger.update(memory.ledger, world.instances, ended, world.now)
-    written = LedgerWriter(engine.store, engine.clock, engine.log).write(memory.ledger, entries)
-    kept = instance_ledger.worth_keeping(written, engine.clock.now())
-    if kept != memory.ledger:
-        _remember(engine, world, plan, replace(memory, ledger=kept))
+    entries = instance_ledger.update(state.ledger, world.instances, end_causes, world.now)
+    written_entries = LedgerWriter(engine.store, engine.clock, engine.log).write(
+        state.ledger, entries
+    )
+    kept_entries = instance_ledger.without_forgotten(written_entries, engine.clock.now())
+    if kept_entries != state.ledger:
+        _save_state(engine, world, plan, replace(state, ledger=kept_entries))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance, InstanceHealth
     from slurmplugins.model.node import Node
-    from slurmplugins.reconciler.forgotten_nodes import Asked
+    from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
     from slurmplugins.state.journal_view import JournalView
 
 
@@ -24,37 +24,37 @@ class Snapshot:
     config: BurstConfig
     instances: Sequence[Instance]
     nodes: Mapping[str, Node]
-    claims: JournalView
+    journal: JournalView
     now: float
     """The head's wall clock, since EC2's times are by a wall clock."""
-    unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
+    without_instance_since: Mapping[NodeName, float] = field(default_factory=dict)
     """When a node that is up was first seen without an instance. Remembered from pass to pass."""
     health: Mapping[str, InstanceHealth] = field(default_factory=dict)
-    known: frozenset[str] = frozenset()
+    known_instances: frozenset[str] = frozenset()
     """Instances that lived at the end of the last pass. Remembered."""
     doubted_since: float | None = None
     """When EC2's list was first not believed. Remembered."""
-    woken: Mapping[NodeName, float] = field(default_factory=dict)
+    last_power_up: Mapping[NodeName, float] = field(default_factory=dict)
     """When static nodes were last asked to power up. Remembered."""
-    asked: Mapping[NodeName, Asked] = field(default_factory=dict)
+    registration_requests: Mapping[NodeName, RegistrationRequests] = field(default_factory=dict)
     """When nodes were asked to register again. Remembered."""
-    seen: float = 0.0
+    slurm_asked_at: float = 0.0
     """When Slurm was asked for its nodes, by the monotonic clock."""
-    answered: float = 0.0
+    slurm_answered_at: float = 0.0
     """When Slurm had answered, by the monotonic clock."""
-    steady: float | None = None
+    persistent_now: float | None = None
     """`now` by the persistent clock, which all remembered times use. None: it is the same."""
-    blind: bool = False
+    journal_unreadable: bool = False
     """The journal can't be read, so the runs of resume and their claims are unknown."""
 
     @property
     def moment(self) -> float:
         """Return the current time, by the clock of remembered times."""
-        return self.now if self.steady is None else self.steady
+        return self.now if self.persistent_now is None else self.persistent_now
 
-    def age(self, machine: Instance) -> float:
+    def age(self, instance: Instance) -> float:
         """Return the instance's age in seconds since its launch."""
-        return self.claims.age(machine, self.now)
+        return self.journal.age(instance, self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Plan:
     """The result of the decision."""
 
     actions: tuple[Action, ...] = ()
-    unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
-    note: str = ""
+    without_instance_since: Mapping[NodeName, float] = field(default_factory=dict)
+    blocked_by: str = ""
     """Why nothing is done; empty if there is nothing to explain."""
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """Facts for people about nodes and instances that are left alone."""
     cloud_believed: bool = True
     """EC2's list may be remembered."""
     doubted_since: float | None = None
-    woken: Mapping[NodeName, float] = field(default_factory=dict)
-    asked: Mapping[NodeName, Asked] = field(default_factory=dict)
+    last_power_up: Mapping[NodeName, float] = field(default_factory=dict)
+    registration_requests: Mapping[NodeName, RegistrationRequests] = field(default_factory=dict)

@@ -45,16 +45,16 @@ def request_stop(
     write_atomically(path, json.dumps(value).encode(), mode=0o644)
 
 
-def forget_requests(directory: Path, before: float) -> None:
+def remove_old_requests(directory: Path, before: float) -> None:
     """Remove stop requests last written before that time.
 
     Nodes call it as they boot. Several at once do no harm. Raises nothing.
     """
     try:
-        found = list(directory.glob("*.json"))
+        paths = list(directory.glob("*.json"))
     except OSError:
         return
-    for path in found:
+    for path in paths:
         with contextlib.suppress(OSError):  # another node was quicker
             if path.stat().st_mtime < before:
                 path.unlink()
@@ -69,7 +69,7 @@ def request_registration(directory: Path, node: str, now: float) -> None:
     write_atomically(_registration_path(directory, node), value, mode=0o644)
 
 
-def requested_registration(directory: Path, node: str) -> str:
+def read_registration_request(directory: Path, node: str) -> str:
     """Return the content of the node's registration request, empty without one."""
     try:
         return _registration_path(directory, node).read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def requested_registration(directory: Path, node: str) -> str:
         return ""
 
 
-def forget_registration(directory: Path, node: str) -> None:
+def remove_registration_request(directory: Path, node: str) -> None:
     """Remove the node's registration request.
 
     If it can't be removed, the agent recognises it by its content.

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.model import json_input
-from slurmplugins.model.job_id import JobName
+from slurmplugins.model.job_id import JobId
 from slurmplugins.model.json_input import finite
 from slurmplugins.model.node import UNREADABLE, EndedJob, Job, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from slurmplugins.system.command import Completed
+    from slurmplugins.system.command import CommandResult
 
 
 _DIGITS: Final = 20
@@ -39,10 +39,10 @@ _UNREACHABLE: Final = (
 )  # fmt: skip
 """Words, in lower case, in scontrol's error message when slurmctld did not answer."""
 
-_UNLOADED: Final = "slurm_load_"
+_LOAD_FAILURE: Final = "slurm_load_"
 """Begins the name of the failed call, which scontrol and squeue print before the error."""
 
-_WAITING: Final = re.compile(r"[0-9][0-9,:%.-]{0,199}", re.ASCII)
+_TASK_LIST: Final = re.compile(r"[0-9][0-9,:%.-]{0,199}", re.ASCII)
 
 
 def number(value: object) -> float | None:
@@ -51,20 +51,20 @@ def number(value: object) -> float | None:
     It may be plain, text, or {set, infinite, number} as newer data parsers write it.
     """
     with contextlib.suppress(ValueError):
-        return stated(value)
+        return strict_number(value)
     return None
 
 
-def stated(value: object) -> float | None:
+def strict_number(value: object) -> float | None:
     """Return a number, or None if it is unset or infinite.
 
     Raises ValueError if it is malformed.
     """
     if isinstance(value, dict):
-        known = value.get("set", True) and not value.get("infinite")
-        value = value.get("number") if known else None
+        is_number = value.get("set", True) and not value.get("infinite")
+        value = value.get("number") if is_number else None
     if isinstance(value, str):
-        return float(digits(value))
+        return float(parse_digits(value))
     return None if value is None or value in _INFINITE else finite(value)
 
 
@@ -73,13 +73,13 @@ def count(value: object) -> int:
 
     Raises ValueError if it is malformed.
     """
-    found = stated(value) or 0.0
-    if found < 0 or found != int(found):
+    parsed = strict_number(value) or 0.0
+    if parsed < 0 or parsed != int(parsed):
         raise ValueError("not a count")
-    return int(found)
+    return int(parsed)
 
 
-def digits(text: str) -> int:
+def parse_digits(text: str) -> int:
     """Return a number that is written as text.
 
     Raises ValueError for any other text.
@@ -120,17 +120,17 @@ def node(item: object) -> Node:
     record: Mapping[str, Any] = item if isinstance(item, dict) else {}
     name = record.get("name")
     name = name if isinstance(name, str) else ""
-    odd = frozenset({UNREADABLE})
+    unreadable = frozenset({UNREADABLE})
     try:
         return Node(
             name=name,
-            flags=(flags(record.get("state")) if name else odd) or odd,
+            flags=(flags(record.get("state")) if name else unreadable) or unreadable,
             reason=text(record.get("reason")),
             instance_id=text(record.get("instance_id")),
             address=text(record.get("address")),
         )
     except ValueError:
-        return Node(name, odd)
+        return Node(name, unreadable)
 
 
 def job(item: object) -> Job:
@@ -146,22 +146,22 @@ def job(item: object) -> Job:
             nodes=text(record.get("nodes")),
             restarts=count(record.get("restart_cnt")),
             admin_comment=text(record.get("admin_comment")),
-            submitted_at=stated(record.get("submit_time")) or 0.0,
+            submitted_at=strict_number(record.get("submit_time")) or 0.0,
         )
     except ValueError:
-        found = number(record.get("job_id")) or 0.0
-        return Job(int(found), frozenset({UNREADABLE}))
+        parsed_id = number(record.get("job_id")) or 0.0
+        return Job(int(parsed_id), frozenset({UNREADABLE}))
 
 
-def records(argv: Sequence[str], done: Completed, key: str) -> list[Any]:
+def records(argv: Sequence[str], result: CommandResult, key: str) -> list[Any]:
     """Return the records under `key` of an answer.
 
     Raises SlurmUnreachable or SlurmRefused.
     """
-    if done.returncode:
-        raise failure(argv, done)
+    if result.returncode:
+        raise failure(argv, result)
     try:
-        data = json_input.loads(done.stdout)
+        data = json_input.loads(result.stdout)
     except ValueError as error:
         raise SlurmUnreachable(f"{argv[0]}: answer is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("errors"):
@@ -169,31 +169,31 @@ def records(argv: Sequence[str], done: Completed, key: str) -> list[Any]:
     value = data.get(key)
     if not isinstance(value, list):
         raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
-    if not value and _UNLOADED in done.stderr:
-        raise failure(argv, done)
+    if not value and _LOAD_FAILURE in result.stderr:
+        raise failure(argv, result)
     return value
 
 
-def failure(argv: Sequence[str], done: Completed) -> SlurmError:
+def failure(argv: Sequence[str], result: CommandResult) -> SlurmError:
     """Return the error of a failed command.
 
     The words of the message tell whether slurmctld refused or was not reached.
     """
-    said = done.stderr or done.stdout
-    message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
-    unreachable = any(words in said.lower() for words in _UNREACHABLE)
+    output = result.stderr or result.stdout
+    message = f"{' '.join(argv[:3])[:120]}: {output.strip()[-400:]}"
+    unreachable = any(phrase in output.lower() for phrase in _UNREACHABLE)
     return (SlurmUnreachable if unreachable else SlurmRefused)(message)
 
 
-def job_id(record: Mapping[str, Any]) -> JobName:
+def job_id(record: Mapping[str, Any]) -> JobId:
     """Return the id by which scontrol knows this record's job.
 
     Pending tasks of an array are known by the array's number.
     """
     array, task = array_job_id(record), _number(record.get("array_task_id"))
     if array and task is not None:
-        return JobName(array, task)
-    return JobName(_number(record.get("job_id")) or 0)
+        return JobId(array, task)
+    return JobId(_number(record.get("job_id")) or 0)
 
 
 def job_id_alone(record: Mapping[str, Any]) -> str:
@@ -216,13 +216,13 @@ def array_job_id(record: Mapping[str, Any]) -> int:
 def waiting_tasks(record: Mapping[str, Any]) -> str:
     """Return the pending tasks of this record in squeue's form: `0-3,7%2`."""
     text = record.get("array_task_string")
-    mine = array_job_id(record) and job_id(record).task is None and isinstance(text, str)
-    return str(text) if mine and _WAITING.fullmatch(str(text)) else ""
+    has_task_list = array_job_id(record) and job_id(record).task is None and isinstance(text, str)
+    return str(text) if has_task_list and _TASK_LIST.fullmatch(str(text)) else ""
 
 
 def _number(value: object) -> int | None:
-    found = number(value)
-    return None if found is None else int(found)
+    parsed = number(value)
+    return None if parsed is None else int(parsed)
 
 
 def ended_job(item: object) -> EndedJob | None:
@@ -237,18 +237,18 @@ def ended_job(item: object) -> EndedJob | None:
         return None
     code = item.get("exit_code")
     code = code if isinstance(code, dict) else {}
-    exited = not {"SUCCESS", "SIGNALED"} & _words(code.get("status"))
+    exited = not {"SUCCESS", "SIGNALED"} & _status_flags(code.get("status"))
     return EndedJob(
         id=count(item.get("job_id")),
         flags=flags(item.get("job_state")),
         nodes=text(item.get("nodes")),
-        ended_at=stated(item.get("end_time")) or 0.0,
+        ended_at=strict_number(item.get("end_time")) or 0.0,
         code=count(code.get("return_code")) if exited else None,
         requeue=bool(item.get("requeue")),
         admin_comment=text(item.get("admin_comment")),
-        started_at=stated(item.get("start_time")) or 0.0,
+        started_at=strict_number(item.get("start_time")) or 0.0,
     )
 
 
-def _words(value: object) -> frozenset[str]:
+def _status_flags(value: object) -> frozenset[str]:
     return flags(value) if value else frozenset()

@@ -23,22 +23,22 @@ READ_PAUSE: Final = 1.0
 """Seconds between two tries."""
 
 
-def known(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
+def known_nodes(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
     """Return the nodes that Slurm knows among these names, by name.
 
     It reads Slurm once for many names, and again only if one name is no node.
     Raises SlurmUnreachable or SlurmRefused.
     """
     try:
-        found = slurm.nodes(nodes if len(nodes) <= NODES_IN_CALL else None)
+        records = slurm.nodes(nodes if len(nodes) <= NODES_IN_CALL else None)
     except SlurmRefused:  # one of the names is no node
-        found = slurm.nodes()
-    by_name = {node.name: node for node in found}
+        records = slurm.nodes()
+    by_name = {node.name: node for node in records}
     return {name: by_name[name] for name in nodes if name in by_name}
 
 
-def awaited(
-    slurm: Slurm, nodes: Sequence[NodeName], ended: Collection[str] = ()
+def awaited_nodes(
+    slurm: Slurm, nodes: Sequence[NodeName], terminated_nodes: Collection[str] = ()
 ) -> frozenset[NodeName]:
     """Return nodes that Slurm waits for, and nodes whose instance was terminated.
 
@@ -48,37 +48,38 @@ def awaited(
     """
     return frozenset(
         name
-        for name, node in known(slurm, nodes).items()
-        if node.powering_up or (name in ended and node.readable and not node.off)
+        for name, node in known_nodes(slurm, nodes).items()
+        if node.powering_up
+        or (name in terminated_nodes and node.readable and not node.powering_off)
     )
 
 
-def read(
+def read_awaited(
     slurm: Slurm,
     clock: Clock,
     log: Log,
     nodes: Sequence[NodeName],
-    ended: AbstractSet[NodeName] = frozenset(),
+    terminated_nodes: AbstractSet[NodeName] = frozenset(),
 ) -> frozenset[NodeName] | None:
     """Return the same as `awaited`, with retries.
 
     Returns None if Slurm did not answer READ_TRIES times.
     """
-    return patiently(clock, log, lambda: awaited(slurm, nodes, ended))
+    return with_retries(clock, log, lambda: awaited_nodes(slurm, nodes, terminated_nodes))
 
 
-def patiently(
-    clock: Clock, log: Log, ask: Callable[[], _Answer], tries: int = READ_TRIES
+def with_retries(
+    clock: Clock, log: Log, query: Callable[[], _Answer], tries: int = READ_TRIES
 ) -> _Answer | None:
     """Return Slurm's answer, or None if each of `tries` tries failed.
 
     It waits READ_PAUSE between two tries.
     """
-    for again in range(tries):
-        if again:
+    for try_index in range(tries):
+        if try_index:
             clock.sleep(READ_PAUSE)
         try:
-            return ask()
+            return query()
         except SlurmError as error:
             log.warning("nodes unread", message=error.message)
     return None

@@ -78,7 +78,7 @@ class Slurm(Protocol):
         """Hold a pending job: it starts only after a person releases it."""
         ...
 
-    def ended(self) -> tuple[EndedJob, ...]:
+    def ended_jobs(self) -> tuple[EndedJob, ...]:
         """Return every batch job that slurmctld still knows.
 
         Jobs that ended minutes ago are included.

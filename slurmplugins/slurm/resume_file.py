@@ -26,12 +26,12 @@ MAX_NAMES: Final = 2_000_000
 
 MAX_JOB_ID: Final = 2**32
 
-_LONGEST: Final = 20
+_MAX_DIGITS: Final = 20
 """A job's number that is written as text has fewer digits."""
 
 
-def asks(
-    content: bytes | None, hostlist: str, odd: list[str] | None = None
+def job_requests(
+    content: bytes | None, hostlist: str, invalid_names: list[str] | None = None
 ) -> tuple[JobRequest, ...]:
     """Return each job's nodes, from the resume file and ResumeProgram's argument.
 
@@ -42,49 +42,62 @@ def asks(
     Texts in the argument that are not our names go to `odd`, which is a list to fill. So do the
     largest ranges of an argument that names too many nodes. Raises nothing.
     """
-    wanted = dict.fromkeys(expand(hostlist, odd=[] if odd is None else odd), True)
-    found = tuple(_jobs(content))
+    unlisted_nodes = dict.fromkeys(
+        expand(hostlist, invalid_names=[] if invalid_names is None else invalid_names), True
+    )
+    entries = tuple(_job_entries(content))
     if not hostlist:
-        wanted = {node: True for _, nodes, _ in found for node in nodes}
-    out: list[JobRequest] = []
-    brought: set[NodeName] = set()
-    for job, nodes, partition in found:
-        mine = tuple([node for node in nodes if wanted.pop(node, False)])
-        shared = tuple([node for node in nodes if node in brought]) if brought else ()
-        brought.update(mine)
-        if mine or shared:
-            out.append(JobRequest(job, mine, partition, shared))
-    out.extend(JobRequest(None, (node,)) for node in wanted)
-    return tuple(out)
+        unlisted_nodes = {node: True for _, nodes, _ in entries for node in nodes}
+    requests: list[JobRequest] = []
+    requested_nodes: set[NodeName] = set()
+    for job, nodes, partition in entries:
+        own_nodes = tuple([node for node in nodes if unlisted_nodes.pop(node, False)])
+        shared = (
+            tuple([node for node in nodes if node in requested_nodes]) if requested_nodes else ()
+        )
+        requested_nodes.update(own_nodes)
+        if own_nodes or shared:
+            requests.append(JobRequest(job, own_nodes, partition, shared))
+    requests.extend(JobRequest(None, (node,)) for node in unlisted_nodes)
+    return tuple(requests)
 
 
-def _jobs(content: bytes | None) -> Iterable[tuple[int | None, tuple[NodeName, ...], str]]:
+def _job_entries(content: bytes | None) -> Iterable[tuple[int | None, tuple[NodeName, ...], str]]:
     """Yield each entry's job, nodes and partition.
 
     An entry with an unreadable number still has the nodes of one job, all or none.
     """
-    left = MAX_NAMES
+    names_left = MAX_NAMES
     for entry in _entries(content):
         nodes = entry.get("nodes_resume", entry.get("nodes"))
         partition = entry.get("partition")
         if not isinstance(nodes, str):
             continue
         # A name that is not ours belongs to another tool.
-        named = expand(nodes, odd=[])
-        left -= len(named)
-        if left < 0:
+        node_names = expand(nodes, invalid_names=[])
+        names_left -= len(node_names)
+        if names_left < 0:
             return  # jobs that share nodes repeat them; no real file repeats so many
-        yield _number(entry.get("job_id")), named, partition if isinstance(partition, str) else ""
+        yield (
+            _job_id(entry.get("job_id")),
+            node_names,
+            partition if isinstance(partition, str) else "",
+        )
 
 
-def _number(value: object) -> int | None:
+def _job_id(value: object) -> int | None:
     """Return a job's number, or None if it is malformed.
 
     It may be plain, text, or {set, number} as newer data parsers write it.
     """
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _LONGEST:
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isdecimal()
+        and len(value) < _MAX_DIGITS
+    ):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None

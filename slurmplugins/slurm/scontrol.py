@@ -50,7 +50,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
 COMMENT_LENGTH: Final = 1000
 """Characters of our lines in an AdminComment, which is stored with every job record."""
 
-_BETWEEN: Final = " | "
+_SEPARATOR: Final = " | "
 """Separates the lines of an AdminComment."""
 
 
@@ -62,112 +62,120 @@ class ScontrolSlurm:
     ) -> None:
         self._runner = runner
         self._log = log
-        self._odd: set[str] = set()
+        self._logged_ids: set[str] = set()
         self._scontrol = f"{bin_dir}/scontrol"
         self._squeue = f"{bin_dir}/squeue"
         self._read_timeout = timeout or READ_TIMEOUT
         self._write_timeout = timeout or WRITE_TIMEOUT
 
     def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
-        found: list[Node] = []
-        for part in [None] if names is None else _parts(names):
-            argv = [self._scontrol, "show", "nodes", *([",".join(part)] if part else []), "--json"]
-            found += [json_parser.node(item) for item in self._read(argv, "nodes")]
-        self._put_aside("node", [node.name for node in found if not node.readable])
-        return tuple(found)
+        nodes: list[Node] = []
+        for batch in [None] if names is None else _batches(names):
+            argv = [
+                self._scontrol,
+                "show",
+                "nodes",
+                *([",".join(batch)] if batch else []),
+                "--json",
+            ]
+            nodes += [json_parser.node(item) for item in self._read(argv, "nodes")]
+        self._log_unreadable("node", [node.name for node in nodes if not node.readable])
+        return tuple(nodes)
 
     def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
         argv = [self._squeue, "--json"]
         if nodes is not None and len(nodes) <= NODES_IN_CALL:
             argv.append("--nodelist=" + ",".join(nodes))
-        found = tuple(json_parser.job(item) for item in self._read(argv, "jobs"))
-        self._put_aside("job", [str(job.id) for job in found if not job.readable])
+        jobs = tuple(json_parser.job(item) for item in self._read(argv, "jobs"))
+        self._log_unreadable("job", [str(job.id) for job in jobs if not job.readable])
         if nodes is None:
-            return found
+            return jobs
         # Before 24.05.1 squeue's JSON holds the whole queue and ignores --nodelist.
-        asked = set(nodes)
+        node_names = set(nodes)
         return tuple(
             job
-            for job in found
-            if not job.readable or not asked.isdisjoint(expand(job.nodes, odd=[]))
+            for job in jobs
+            if not job.readable or not node_names.isdisjoint(expand(job.nodes, invalid_names=[]))
         )
 
     def het_jobs(self) -> Mapping[int, int]:
         # As text: the same answer as JSON takes squeue seconds for thousands of jobs.
         argv = [self._squeue, "--noheader", "--format=%A %i"]
-        done = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
-        if done.returncode:
-            raise failure(argv, done)
-        found = (_COMPONENT.fullmatch(line) for line in done.stdout.splitlines())
-        return {int(match[1]): int(match[2]) for match in found if match}
+        result = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
+        if result.returncode:
+            raise failure(argv, result)
+        matches = (_COMPONENT.fullmatch(line) for line in result.stdout.splitlines())
+        return {int(match[1]): int(match[2]) for match in matches if match}
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
-        for part in _parts(assignments):
+        for batch in _batches(assignments):
             self._update(
-                [item.node for item in part],
-                "nodeaddr=" + ",".join(_token(item.address) for item in part),
+                [item.node for item in batch],
+                "nodeaddr=" + ",".join(_token(item.address) for item in batch),
             )
             self._feed(
                 f"update nodename={item.node} instanceid={_token(item.instance_id)}"
                 f" instancetype={_token(item.type)}"
-                for item in part
+                for item in batch
             )
 
     def down(self, nodes: Sequence[str], reason: str) -> None:
-        theirs = self._peoples_reasons(nodes)
-        for node, why in theirs.items():
-            self._update([node], "state=down", f"reason={why}")
-        for part in _parts([node for node in nodes if node not in theirs]):
-            self._update(part, "state=down", f"reason={plain(reason, 200)}")
+        person_reasons = self._reasons_by_people(nodes)
+        for node, person_reason in person_reasons.items():
+            self._update([node], "state=down", f"reason={person_reason}")
+        for batch in _batches([node for node in nodes if node not in person_reasons]):
+            self._update(batch, "state=down", f"reason={plain_text(reason, 200)}")
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:
-        theirs = self._peoples_reasons(nodes)
-        for part in _parts([node for node in nodes if node not in theirs]):
-            self._update(part, "state=drain", f"reason={plain(reason, 200)}")
+        person_reasons = self._reasons_by_people(nodes)
+        for batch in _batches([node for node in nodes if node not in person_reasons]):
+            self._update(batch, "state=drain", f"reason={plain_text(reason, 200)}")
 
     def power_down(self, nodes: Sequence[str]) -> None:
-        for part in _parts(nodes):
-            self._update(part, "state=power_down")
+        for batch in _batches(nodes):
+            self._update(batch, "state=power_down")
 
     def power_up(self, nodes: Sequence[str]) -> None:
-        for part in _parts(nodes):
-            self._update(part, "state=power_up")
+        for batch in _batches(nodes):
+            self._update(batch, "state=power_up")
 
     def resume(self, nodes: Sequence[str]) -> None:
-        for part in _parts(nodes):
-            self._update(part, "state=resume")
+        for batch in _batches(nodes):
+            self._update(batch, "state=resume")
 
     def comment(self, job: int, text: str) -> None:
         record = self._record(job)
         try:
-            before = json_parser.text(record.get("admin_comment"))
+            old_comment = json_parser.text(record.get("admin_comment"))
         except ValueError as error:  # text of other people would be lost
             raise SlurmRefused(f"job {job} has an odd AdminComment: {error}") from error
-        after = appended(before, plain(text, COMMENT_LENGTH // 2))
-        if after != before:
-            named = json_parser.job_id_alone(record)
-            self._write([self._scontrol, "update", f"jobid={named}", f"admincomment={after}"])
+        new_comment = append_line(old_comment, plain_text(text, COMMENT_LENGTH // 2))
+        if new_comment != old_comment:
+            job_id = json_parser.job_id_alone(record)
+            self._write(
+                [self._scontrol, "update", f"jobid={job_id}", f"admincomment={new_comment}"]
+            )
 
     def hold(self, job: int) -> None:
         self._write([self._scontrol, "hold", str(json_parser.job_id(self._record(job)))])
 
-    def ended(self) -> tuple[EndedJob, ...]:
+    def ended_jobs(self) -> tuple[EndedJob, ...]:
         from slurmplugins.slurm import json_parser
 
-        found: list[EndedJob] = []
+        jobs: list[EndedJob] = []
         for item in self._read([self._scontrol, "show", "jobs", "--json"], "jobs"):
             try:
                 job = json_parser.ended_job(item)
             except ValueError:
-                self._put_aside("job", [str(json_parser.job(item).id)])
+                self._log_unreadable("job", [str(json_parser.job(item).id)])
             else:
-                found += [job] if job is not None else []
-        return tuple(found)
+                jobs += [job] if job is not None else []
+        return tuple(jobs)
 
     def requeue(self, job: int) -> None:
         self._write([self._scontrol, "requeue", str(json_parser.job_id(self._record(job)))])
 
-    def _peoples_reasons(self, nodes: Sequence[str]) -> dict[str, str]:
+    def _reasons_by_people(self, nodes: Sequence[str]) -> dict[str, str]:
         """Return the reasons of the nodes that a person drained."""
         return {node.name: node.reason for node in self.nodes(nodes) if node.drained_by_a_person}
 
@@ -176,18 +184,18 @@ class ScontrolSlurm:
 
         Raises SlurmRefused if slurmctld does not know the job.
         """
-        shown = self._read([self._scontrol, "show", "job", str(job), "--json"], "jobs")
-        for item in shown:
+        job_records = self._read([self._scontrol, "show", "job", str(job), "--json"], "jobs")
+        for item in job_records:
             if isinstance(item, dict) and json_parser.number(item.get("job_id")) == job:
                 return item
         raise SlurmRefused(f"job {job} is not known")
 
-    def _put_aside(self, kind: str, ids: Iterable[str]) -> None:
+    def _log_unreadable(self, kind: str, ids: Iterable[str]) -> None:
         """Log unreadable records, each once."""
-        fresh = sorted({one[:80] for one in ids} - self._odd)
-        self._odd.update(fresh)
-        if fresh and self._log is not None:
-            self._log.warning("odd record", kind=kind, ids=fresh)
+        new_ids = sorted({record_id[:80] for record_id in ids} - self._logged_ids)
+        self._logged_ids.update(new_ids)
+        if new_ids and self._log is not None:
+            self._log.warning("odd record", kind=kind, ids=new_ids)
 
     def _update(self, nodes: Sequence[str], *settings: str) -> None:
         self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])
@@ -203,9 +211,9 @@ class ScontrolSlurm:
         return records(argv, self._runner.run(argv, timeout=self._read_timeout), key)
 
     def _write(self, argv: Sequence[str], stdin: str = "") -> None:
-        done = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
-        if done.returncode:
-            raise failure(argv, done)
+        result = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
+        if result.returncode:
+            raise failure(argv, result)
 
 
 def _token(text: str) -> str:
@@ -214,33 +222,37 @@ def _token(text: str) -> str:
     return text
 
 
-def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
+def _batches(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
     return (items[start : start + NODES_IN_CALL] for start in range(0, len(items), NODES_IN_CALL))
 
 
-def plain(text: str, length: int) -> str:
+def plain_text(text: str, length: int) -> str:
     """Return text that a reason or comment can hold.
 
     It has at most `length` characters, printable ASCII only, no quotes.
     """
-    kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text)
-    return " ".join(kept.split())[:length]
+    printable = "".join(
+        char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text
+    )
+    return " ".join(printable.split())[:length]
 
 
-def appended(before: str, line: str) -> str:
+def append_line(comment: str, line: str) -> str:
     """Return the comment with the line at its end.
 
     Our lines stay within COMMENT_LENGTH: our oldest lines are dropped. Other people's text stays.
     A line that is already the last is not repeated.
     """
-    lines = before.split(_BETWEEN) if before else []
+    lines = comment.split(_SEPARATOR) if comment else []
     if lines and lines[-1] == line:
-        return before
-    ours = [at for at, item in enumerate(lines) if item.startswith(REASON_PREFIX)]
-    room = COMMENT_LENGTH - len(line)
-    dropped: set[int] = set()
-    for at in reversed(ours):
-        room -= len(lines[at])
-        if room < 0:
-            dropped.add(at)
-    return _BETWEEN.join([*(item for at, item in enumerate(lines) if at not in dropped), line])
+        return comment
+    own_indexes = [index for index, item in enumerate(lines) if item.startswith(REASON_PREFIX)]
+    characters_left = COMMENT_LENGTH - len(line)
+    dropped_indexes: set[int] = set()
+    for index in reversed(own_indexes):
+        characters_left -= len(lines[index])
+        if characters_left < 0:
+            dropped_indexes.add(index)
+    return _SEPARATOR.join(
+        [*(item for index, item in enumerate(lines) if index not in dropped_indexes), line]
+    )

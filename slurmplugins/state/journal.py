@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.errors import StateError
 from slurmplugins.state import journal_file
 from slurmplugins.state.journal_file import JournalFile
-from slurmplugins.state.journal_view import Book, number
-from slurmplugins.state.persistent_clock import Steady
+from slurmplugins.state.journal_view import JournalReplay, number
+from slurmplugins.state.persistent_clock import PersistentClock
 from slurmplugins.system.files import locked
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from slurmplugins.state.journal_view import JournalView, Record
     from slurmplugins.system.clock import Clock
 
-SETTLE_SECONDS: Final = 120.0
+LISTING_DELAY_SECONDS: Final = 120.0
 """Seconds for which DescribeInstances may not show a new instance. EC2 needs up to a minute."""
 
 KEEP_SECONDS: Final = 24 * 3600.0
@@ -73,82 +73,88 @@ class Journal:
         self._runs = directory / "runs"
         self._clock = clock
         self._boot = clock.boot()
-        self._steady = Steady(directory, clock)
-        self._sum = self._empty()
+        self._persistent_clock = PersistentClock(directory, clock)
+        self._replay = self._empty_replay()
 
     @contextlib.contextmanager
-    def run(self) -> Iterator[str]:
+    def resume_process(self) -> Iterator[str]:
         """Begin a run, and yield its id.
 
         Its claims hold while the block runs, and end with the process.
         """
-        run = os.urandom(8).hex()
-        path = self._runs / f"{run}.lock"
-        with contextlib.ExitStack() as held:
+        resume_id = os.urandom(8).hex()
+        path = self._runs / f"{resume_id}.lock"
+        with contextlib.ExitStack() as stack:
             # Under the journal's lock: before the file is locked, `sweep` must not see it and
             # take it for a dead run's.
-            with self._held():
+            with self._locked():
                 self._runs.mkdir(mode=0o750, exist_ok=True)
-                held.enter_context(locked(path))
-            held.callback(path.unlink, missing_ok=True)
-            yield run
+                stack.enter_context(locked(path))
+            stack.callback(path.unlink, missing_ok=True)
+            yield resume_id
 
-    def claims(self, but: str = "") -> JournalView:
+    def view(self, excluded: str = "") -> JournalView:
         """Return the journal's view now, without the claims of the run `but`."""
-        with self._held():
-            return self._claims(self._book(), but)
+        with self._locked():
+            return self._view(self._updated_replay(), excluded)
 
     def claim(
         self,
-        run: str,
+        resume_id: str,
         choose: Callable[[JournalView], Iterable[NodeName]],
         *,
-        settling: bool = False,
+        to_resolve: bool = False,
     ) -> tuple[NodeName, ...]:
         """Claim the nodes that `choose` returns, and return them.
 
         `choose` sees the other runs' claims. No other process can claim nodes in between.
         With `settling`, the run claims the nodes only to look up the outcome of their launch.
         """
-        with self._held():
-            book = self._book()
-            nodes = tuple(choose(self._claims(book, but=run)))
-            if not book.claimed(run).issuperset(nodes):
-                self._append({"kind": "claim", "run": run, "nodes": nodes, "settling": settling})
+        with self._locked():
+            replay = self._updated_replay()
+            nodes = tuple(choose(self._view(replay, excluded=resume_id)))
+            if not replay.claimed_by(resume_id).issuperset(nodes):
+                self._append(
+                    {"kind": "claim", "run": resume_id, "nodes": nodes, "settling": to_resolve}
+                )
             return nodes
 
-    def release(self, run: str, nodes: Iterable[NodeName]) -> None:
+    def release(self, resume_id: str, nodes: Iterable[NodeName]) -> None:
         """Release the run's claims on these nodes.
 
         Other runs may claim them then, and reconcile may act on them.
         """
-        self._append_locked({"kind": "release", "run": run, "nodes": list(nodes)})
+        self._append_locked({"kind": "release", "run": resume_id, "nodes": list(nodes)})
 
-    def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> float:
+    def record_call(self, request: LaunchRequest, resume_id: str, jobs: Sequence[int]) -> float:
         """Record a launch request, before the call to EC2.
 
         Returns the time by the monotonic clock at which it was on disk. Raises StateError if it
         can't be written: EC2 must not be called then.
         """
         record = request.to_record()
-        self._append_locked({"kind": "intent", "run": run, "jobs": jobs, **record})
+        self._append_locked({"kind": "intent", "run": resume_id, "jobs": jobs, **record})
         return self._clock.monotonic()
 
-    def launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
+    def record_launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
         """Record a launch's instances and their nodes."""
         machines = [[item.node, item.instance_id, item.address, item.type] for item in assignments]
         self._append_locked({"kind": "launched", "attempt": attempt, "machines": machines})
 
-    def failed(self, attempt: str, error: CloudError) -> None:
+    def record_failed(self, attempt: str, error: CloudError) -> None:
         """Record that the last intended call of this attempt launched no instance.
 
         Earlier calls without an answer keep their unknown outcome and their age. If the error
         `settles` them too, their outcome is known.
         """
-        told = {"code": error.code, "slug": error.slug, "settles": error.settles}
-        self._append_locked({"kind": "failed", "attempt": attempt, **told})
+        error_fields = {
+            "code": error.code,
+            "slug": error.reason_code,
+            "settles": error.resolves_launch,
+        }
+        self._append_locked({"kind": "failed", "attempt": attempt, **error_fields})
 
-    def let_go(self, nodes: Sequence[NodeName], since: float) -> None:
+    def record_powered_down(self, nodes: Sequence[NodeName], since: float) -> None:
         """Record that Slurm powered these nodes down at `since`.
 
         `since` is a time of the monotonic clock. Instances that the nodes had before must
@@ -156,23 +162,23 @@ class Journal:
         """
         self._append_locked({"kind": "let-go", "nodes": nodes, "since": since})
 
-    def condemn(self, ids: Iterable[str], cause: EndCause) -> None:
+    def mark_terminating(self, ids: Iterable[str], cause: EndCause) -> None:
         """Record that these instances will be terminated.
 
         From now on no run adopts them. Safe to repeat.
         """
-        with self._held():
-            known = self._claims(self._book()).ended
-            fresh = [item for item in ids if item not in known]
-            if fresh:
-                self._append({"kind": "ended", "ids": fresh, "cause": cause})
+        with self._locked():
+            terminating = self._view(self._updated_replay()).termination_causes
+            new_ids = [item for item in ids if item not in terminating]
+            if new_ids:
+                self._append({"kind": "ended", "ids": new_ids, "cause": cause})
 
-    def condemn_idle(
+    def mark_terminating_if_idle(
         self,
-        wanted: Iterable[tuple[str, NodeName | None]],
+        instances: Iterable[tuple[str, NodeName | None]],
         cause: EndCause,
         since: float = math.inf,
-        off: Collection[NodeName] = frozenset(),
+        powered_off: Collection[NodeName] = frozenset(),
     ) -> frozenset[str]:
         """Record that idle instances will be terminated; return their ids.
 
@@ -185,29 +191,32 @@ class Journal:
         In this step resume and the programs that terminate agree on each instance: only one of
         them gets it.
         """
-        with self._held():
-            claims = self._claims(self._book())
-            busy = claims.worked_on(since)
+        with self._locked():
+            view = self._view(self._updated_replay())
+            claimed_nodes = view.claimed_since(since)
             ids = [
-                item
-                for item, node in wanted
-                if node not in busy
-                and claims.name(item, node) == node
-                and item not in (claims.riddles if node in off else claims.strange)
+                instance_id
+                for instance_id, node in instances
+                if node not in claimed_nodes
+                and view.current_node(instance_id, node) == node
+                and instance_id
+                not in (view.recent_unreadable_ids if node in powered_off else view.unreadable_ids)
             ]
-            fresh = [item for item in ids if item not in claims.ended]
-            if fresh:
-                self._append({"kind": "ended", "ids": fresh, "cause": cause})
+            new_ids = [
+                instance_id for instance_id in ids if instance_id not in view.termination_causes
+            ]
+            if new_ids:
+                self._append({"kind": "ended", "ids": new_ids, "cause": cause})
             return frozenset(ids)
 
-    def sweep(self) -> None:
+    def remove_dead_locks(self) -> None:
         """Remove the lock files of killed runs.
 
         A run that ends normally removes its own file.
         """
-        with self._held():
+        with self._locked():
             for path in self._runs.glob("*.lock"):
-                if not self._alive(path.stem):
+                if not self._is_live(path.stem):
                     path.unlink(missing_ok=True)
 
     def compact(self) -> None:
@@ -215,38 +224,40 @@ class Journal:
 
         It does so only if the file is large, and twice as large as after the last time.
         """
-        with self._held():
-            if self._file.size() < max(COMPACT_BYTES, 2 * self._book().compacted):
+        with self._locked():
+            if self._file.size() < max(COMPACT_BYTES, 2 * self._updated_replay().compacted_size):
                 return
             _, records = JournalFile(self._path).read()
-            kept = journal_file.kept(records, self._recent, self._young, self._alive)
-            self._file.rewrite(self._stamped({"kind": journal_file.COMPACTED}), kept)
+            records_to_keep = journal_file.meaningful_records(
+                records, self._recent, self._still_listed, self._is_live
+            )
+            self._file.rewrite(self._stamped({"kind": journal_file.COMPACTED}), records_to_keep)
 
-    def _empty(self) -> Book:
-        return Book(self._recent, self._young, self._moment, self._boot)
+    def _empty_replay(self) -> JournalReplay:
+        return JournalReplay(self._recent, self._still_listed, self._time_of, self._boot)
 
-    def _book(self) -> Book:
-        anew, records = self._file.read()
-        if anew:
-            self._sum = self._empty()
+    def _updated_replay(self) -> JournalReplay:
+        is_new, records = self._file.read()
+        if is_new:
+            self._replay = self._empty_replay()
         for record in records:
-            self._sum.add(record)
-        return self._sum
+            self._replay.add(record)
+        return self._replay
 
-    def _claims(self, book: Book, but: str = "") -> JournalView:
-        found = book.claims(lambda run: run != but and self._alive(run))
-        return replace(found, at=self._steady.now())
+    def _view(self, replay: JournalReplay, excluded: str = "") -> JournalView:
+        view = replay.view(lambda resume_id: resume_id != excluded and self._is_live(resume_id))
+        return replace(view, time=self._persistent_clock.now())
 
     def _recent(self, record: Record) -> bool:
-        return self._age(record) <= SETTLE_SECONDS
+        return self._age(record) <= LISTING_DELAY_SECONDS
 
-    def _young(self, record: Record) -> bool:
+    def _still_listed(self, record: Record) -> bool:
         return self._age(record) < KEEP_SECONDS
 
     def _age(self, record: Record) -> float:
-        return self._steady.now() - self._moment(record)
+        return self._persistent_clock.now() - self._time_of(record)
 
-    def _moment(self, record: Record) -> float:
+    def _time_of(self, record: Record) -> float:
         """Return the time of a record, by the persistent clock.
 
         For a line of an earlier boot that lacks that time, it is calculated from the wall clock.
@@ -254,39 +265,43 @@ class Journal:
         as long ago.
         """
         now = self._clock.monotonic()
-        if record.get("boot") == self._boot and (up := number(record, "up")) <= now:
-            return self._steady.at(up)
-        latest = self._steady.at(now)
-        if (written := number(record, "steady")) > -math.inf:
-            return min(written, latest) if written <= latest + AHEAD_SECONDS else -math.inf
+        if record.get("boot") == self._boot and (uptime := number(record, "up")) <= now:
+            return self._persistent_clock.at(uptime)
+        latest = self._persistent_clock.at(now)
+        if (persistent_time := number(record, "steady")) > -math.inf:
+            return (
+                min(persistent_time, latest)
+                if persistent_time <= latest + AHEAD_SECONDS
+                else -math.inf
+            )
         age = self._clock.now() - number(record, "at")
-        return latest - age if age > -SETTLE_SECONDS else -math.inf
+        return latest - age if age > -LISTING_DELAY_SECONDS else -math.inf
 
-    def _alive(self, run: str) -> bool:
-        path = self._runs / f"{run}.lock"
-        if not run.isalnum() or not path.exists():
+    def _is_live(self, resume_id: str) -> bool:
+        path = self._runs / f"{resume_id}.lock"
+        if not resume_id.isalnum() or not path.exists():
             return False
-        with locked(path, wait=False) as free:
-            return not free
+        with locked(path, wait=False) as is_free:
+            return not is_free
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with _state_errors(), locked(self._lock):
             yield
 
     def _append_locked(self, record: Record) -> None:
-        with self._held():
+        with self._locked():
             self._append(record)
 
     def _append(self, record: Record) -> None:
         stamped = self._stamped(record)
-        self._steady.keep()  # first: the next boot's time must not begin before this line's
+        self._persistent_clock.save_if_due()  # first: the next boot's time must not begin before this line's
         self._file.append(stamped)
 
     def _stamped(self, record: Record) -> Record:
-        up = self._clock.monotonic()
-        when = {"at": self._clock.now(), "up": up, "boot": self._boot}
-        return {**when, "steady": self._steady.at(up), **record}
+        uptime = self._clock.monotonic()
+        stamps = {"at": self._clock.now(), "up": uptime, "boot": self._boot}
+        return {**stamps, "steady": self._persistent_clock.at(uptime), **record}
 
 
 @contextlib.contextmanager

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from slurmplugins.state.journal_view import Record
 
 
-_HEAD: Final = 256
+_HEAD_BYTES: Final = 256
 """Bytes that identify a file: they hold its first line's times."""
 
 COMPACTED: Final = "compacted"
 """The kind of a compacted file's first record."""
 
-_OF_A_RUN: Final = frozenset({"claim", "release", "intent", "failed"})
+_PROCESS_KINDS: Final = frozenset({"claim", "release", "intent", "failed"})
 """Kinds without meaning after their run has ended and EC2's lists are up to date."""
 
 
@@ -37,7 +37,7 @@ class JournalFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._head = b""
-        self._read = 0
+        self._position = 0
 
     def size(self) -> int:
         try:
@@ -52,18 +52,18 @@ class JournalFile:
         """
         try:
             with self._path.open("rb") as file:
-                head = file.read(_HEAD)
-                anew = not (self._head and head.startswith(self._head))
-                anew = anew or os.fstat(file.fileno()).st_size < self._read
-                if anew:
-                    self._head, self._read = head, 0
-                file.seek(self._read)
+                head = file.read(_HEAD_BYTES)
+                is_new = not (self._head and head.startswith(self._head))
+                is_new = is_new or os.fstat(file.fileno()).st_size < self._position
+                if is_new:
+                    self._head, self._position = head, 0
+                file.seek(self._position)
                 text = file.read()
         except FileNotFoundError:
-            self._head, self._read = b"", 0
+            self._head, self._position = b"", 0
             return True, []
-        self._read += len(text)
-        return anew, _records(text.decode(errors="replace"))
+        self._position += len(text)
+        return is_new, _records(text.decode(errors="replace"))
 
     def append(self, record: Record) -> None:
         """Append a record, and sync it to disk before returning."""
@@ -107,53 +107,57 @@ def _writable(record: Record) -> bool:
 
 
 def _records(text: str) -> list[Record]:
-    found: list[Record] = []
+    records: list[Record] = []
     for line in text.split("\n"):
         try:
             record = json_input.loads(line)
         except ValueError:
             continue  # the last line of a run that was killed during a write
         if isinstance(record, dict):
-            found.append(record)
-    return found
+            records.append(record)
+    return records
 
 
-def kept(
+def meaningful_records(
     records: Sequence[Record],
     recent: Callable[[Record], bool],
-    young: Callable[[Record], bool],
-    alive: Callable[[str], bool],
+    still_listed: Callable[[Record], bool],
+    is_live: Callable[[str], bool],
 ) -> list[Record]:
     """Return the records that still change the journal's view.
 
     `recent`: EC2's lists may not show yet the launch that the record is about.
     `young`: EC2 may still list the record's instances. `alive`: the run is live.
     """
-    ended: set[str] = set()
+    terminated_ids: set[str] = set()
     for record in records:
         if record.get("kind") == "ended":
             with contextlib.suppress(KeyError, TypeError):  # a damaged line
-                ended.update(record["ids"])
-    housed: set[str] = set()
+                terminated_ids.update(record["ids"])
+    nodes_with_instance: set[str] = set()
     """Nodes with an instance, up to this record, whose termination is not decided."""
 
-    def matters(record: Record) -> bool:
+    def is_meaningful(record: Record) -> bool:
         kind = record.get("kind")
-        if kind in _OF_A_RUN:
-            return recent(record) or alive(str(record.get("run")))
-        if kind == COMPACTED or not young(record):
+        if kind in _PROCESS_KINDS:
+            return recent(record) or is_live(str(record.get("run")))
+        if kind == COMPACTED or not still_listed(record):
             return False
         if kind == "launched":
-            living = [node for node, machine, *_ in record["machines"] if machine not in ended]
-            housed.update(living)
-            return bool(living) or recent(record)
-        return kind != "let-go" or not housed.isdisjoint(record["nodes"])
+            live_nodes = [
+                node
+                for node, instance_id, *_ in record["machines"]
+                if instance_id not in terminated_ids
+            ]
+            nodes_with_instance.update(live_nodes)
+            return bool(live_nodes) or recent(record)
+        return kind != "let-go" or not nodes_with_instance.isdisjoint(record["nodes"])
 
-    found = []
+    meaningful = []
     for record in records:
         try:
-            kept = matters(record)
+            keep = is_meaningful(record)
         except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or of a newer version
-            kept = young(record)
-        found += [record] if kept else []
-    return found
+            keep = still_listed(record)
+        meaningful += [record] if keep else []
+    return meaningful

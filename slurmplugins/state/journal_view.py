@@ -12,7 +12,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.instance import Assignment, EndCause
 from slurmplugins.model.json_input import finite
-from slurmplugins.model.launch import LaunchRequest, askable
+from slurmplugins.model.launch import LaunchRequest, is_repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 _Moment = tuple[object, float]
 """A boot's id, and a time by that boot's monotonic clock."""
 
-ODD: Final = (KeyError, TypeError, ValueError, AttributeError)
+UNREADABLE_ERRORS: Final = (KeyError, TypeError, ValueError, AttributeError)
 """Errors from reading a line that is damaged, or that another version wrote differently."""
 
 _CAUSES: Final = frozenset(EndCause)
@@ -35,49 +35,49 @@ _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 class JournalView:
     """The journal's state at one moment. A string key is an instance's id."""
 
-    busy: frozenset[NodeName] = frozenset()
+    claimed_nodes: frozenset[NodeName] = frozenset()
     """Nodes that a live run of resume is working on."""
-    settling: frozenset[NodeName] = frozenset()
+    claimed_to_resolve: frozenset[NodeName] = frozenset()
     """Subset of `busy` that the run holds only while it looks up a launch without an answer."""
-    doubtful: frozenset[NodeName] = frozenset()
+    unresolved_nodes: frozenset[NodeName] = frozenset()
     """Nodes of recent launches with an unknown outcome that no live run waits for."""
-    open: tuple[LaunchRequest, ...] = ()
+    unresolved_launches: tuple[LaunchRequest, ...] = ()
     """The launches of `doubtful` whose request can be repeated."""
-    asked: frozenset[str] = frozenset()
+    awaiting_reply: frozenset[str] = frozenset()
     """Attempts whose answer a live run waits for."""
-    launched: Mapping[str, Assignment] = field(default_factory=dict)
+    recent_launches: Mapping[str, Assignment] = field(default_factory=dict)
     """Instances launched so recently that EC2 may not list them yet."""
-    ended: Mapping[str, EndCause] = field(default_factory=dict)
+    termination_causes: Mapping[str, EndCause] = field(default_factory=dict)
     """Instances that we have decided to terminate, with the cause."""
-    let_go: frozenset[str] = frozenset()
+    powered_down_ids: frozenset[str] = frozenset()
     """Instances whose node Slurm has powered down since they were launched for it."""
-    ending: Mapping[str, Assignment] = field(default_factory=dict)
+    recent_terminations: Mapping[str, Assignment] = field(default_factory=dict)
     """Instances as recent as `launched` that we have decided to terminate."""
-    former: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
+    former_nodes: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
     """Nodes that an instance was before."""
-    claimed: Mapping[NodeName, float] = field(default_factory=dict)
+    claim_times: Mapping[NodeName, float] = field(default_factory=dict)
     """Time of a node's last claim, by the monotonic clock, if recent. Its run may have ended."""
-    strange: frozenset[str] = frozenset()
+    unreadable_ids: frozenset[str] = frozenset()
     """Instances named by lines that this version can't read.
     They serve no node, and are not terminated while Slurm needs their node.
     """
-    riddles: frozenset[str] = frozenset()
+    recent_unreadable_ids: frozenset[str] = frozenset()
     """Subset of `strange` whose line is so recent that they are not terminated at all."""
-    born: Mapping[str, float] = field(default_factory=dict)
+    launch_times: Mapping[str, float] = field(default_factory=dict)
     """Launch times by the persistent clock."""
-    at: float = 0.0
+    time: float = 0.0
     """The time of this view, by the persistent clock."""
 
-    def age(self, machine: Instance, now: float) -> float:
+    def age(self, instance: Instance, now: float) -> float:
         """Return the instance's age in seconds.
 
         `now`, the head's wall clock, is used only if the journal has no launch time. The head's
         clock and EC2's may differ.
         """
-        born = self.born.get(machine.id, math.inf)
-        return self.at - born if born <= self.at else now - machine.launched_at
+        launched_at = self.launch_times.get(instance.id, math.inf)
+        return self.time - launched_at if launched_at <= self.time else now - instance.launched_at
 
-    def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
+    def with_current_nodes(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
         """Return the instances with the nodes they were given last.
 
         A list that was read before this view may have an older node. EC2's tags are eventually
@@ -85,31 +85,33 @@ class JournalView:
         """
         return tuple(
             item
-            if (node := self.name(item.id, item.node)) == item.node
+            if (node := self.current_node(item.id, item.node)) == item.node
             else replace(item, node=node)
-            for item in listed
+            for item in instances
         )
 
-    def name(self, instance_id: str, listed: NodeName | None) -> NodeName | None:
+    def current_node(self, instance_id: str, listed_node: NodeName | None) -> NodeName | None:
         """Return an instance's node; `listed` is its node by EC2's tags.
 
         Only a former node is corrected. A run that died before it wrote to the journal may have
         given the instance a node that the journal does not know.
         """
-        told = self.launched.get(instance_id)
-        if told is None or not (listed is None or listed in self.former.get(instance_id, ())):
-            return listed
-        return told.node
+        assignment = self.recent_launches.get(instance_id)
+        if assignment is None or not (
+            listed_node is None or listed_node in self.former_nodes.get(instance_id, ())
+        ):
+            return listed_node
+        return assignment.node
 
-    def worked_on(self, since: float) -> frozenset[NodeName]:
+    def claimed_since(self, since: float) -> frozenset[NodeName]:
         """Return nodes that are busy now, or were claimed after `since`.
 
         Earlier observations of these nodes may be outdated.
         """
-        return self.busy.union(node for node, at in self.claimed.items() if at > since)
+        return self.claimed_nodes.union(node for node, at in self.claim_times.items() if at > since)
 
 
-class Book:
+class JournalReplay:
     """A sum of the journal's records, which it takes in their order.
 
     `recent`: EC2's lists may not show yet the launch that a record is about.
@@ -121,36 +123,41 @@ class Book:
     def __init__(
         self,
         recent: Callable[[Record], bool],
-        young: Callable[[Record], bool],
+        still_listed: Callable[[Record], bool],
         moment: Callable[[Record], float],
         boot: str,
     ) -> None:
-        self._recent, self._young, self._moment, self._boot = recent, young, moment, boot
-        self.compacted = 0.0
+        self._recent, self._still_listed, self._moment, self._boot = (
+            recent,
+            still_listed,
+            moment,
+            boot,
+        )
+        self.compacted_size = 0.0
         """The file's size after the last compaction."""
-        self._strange: list[tuple[Record, frozenset[NodeName], frozenset[str]]] = []
+        self._unreadable_lines: list[tuple[Record, frozenset[NodeName], frozenset[str]]] = []
         """Lines that this version can't read, with the nodes and instances that they name."""
-        self._born: dict[str, float] = {}
-        self._claimed: dict[str, set[NodeName]] = {}
-        self._settling: dict[str, set[NodeName]] = {}
-        self._taken: list[tuple[Record, list[NodeName]]] = []
-        self._open: dict[str, list[tuple[Record, LaunchRequest]]] = {}
+        self._launch_times: dict[str, float] = {}
+        self._claims_by_process: dict[str, set[NodeName]] = {}
+        self._resolving_by_process: dict[str, set[NodeName]] = {}
+        self._recent_claims: list[tuple[Record, list[NodeName]]] = []
+        self._unanswered_calls: dict[str, list[tuple[Record, LaunchRequest]]] = {}
         """By attempt: its calls without an answer. All of them have the same request."""
         self._launches: list[tuple[Record, list[Assignment]]] = []
-        self._ended: dict[str, EndCause] = {}
-        self._node: dict[str, NodeName] = {}
-        self._former: dict[str, set[NodeName]] = defaultdict(set)
-        self._machines: dict[NodeName, dict[str, _Moment]] = defaultdict(dict)
+        self._termination_causes: dict[str, EndCause] = {}
+        self._node_by_instance: dict[str, NodeName] = {}
+        self._former_nodes: dict[str, set[NodeName]] = defaultdict(set)
+        self._instances_by_node: dict[NodeName, dict[str, _Moment]] = defaultdict(dict)
         """By node: its instances, and the time at which each became that node."""
-        self._let_go: set[str] = set()
-        self._kinds: Mapping[str, Callable[[Record], None]] = {
+        self._powered_down_ids: set[str] = set()
+        self._handlers: Mapping[str, Callable[[Record], None]] = {
             "claim": self._claim,
             "release": self._release,
             "intent": self._intent,
             "failed": self._fail,
             "launched": self._launch,
-            "let-go": self._let_go_of,
-            "ended": self._end,
+            "let-go": self._power_down,
+            "ended": self._terminate,
             "compacted": self._compact,
         }
 
@@ -160,140 +167,185 @@ class Book:
         If this version can't read it, all nodes and instances that it names are left alone.
         """
         try:
-            self._kinds[record["kind"]](record)
-        except ODD:
-            found = frozenset(_texts(record))
-            nodes = frozenset(node for text in found for node in hostlist.expand(text, odd=[]))
-            ids = frozenset(text for text in found if _INSTANCE.fullmatch(text))
+            self._handlers[record["kind"]](record)
+        except UNREADABLE_ERRORS:
+            texts = frozenset(_texts(record))
+            nodes = frozenset(
+                node for text in texts for node in hostlist.expand(text, invalid_names=[])
+            )
+            ids = frozenset(text for text in texts if _INSTANCE.fullmatch(text))
             if nodes or ids:
-                self._strange.append((record, nodes, ids))
+                self._unreadable_lines.append((record, nodes, ids))
 
-    def claimed(self, run: str) -> frozenset[NodeName]:
+    def claimed_by(self, resume_id: str) -> frozenset[NodeName]:
         """Return all nodes that the run has claimed and not released."""
-        return frozenset().union(self._claimed.get(run, ()), self._settling.get(run, ()))
-
-    def claims(self, alive: Callable[[str], bool]) -> JournalView:
-        """Return the view. `alive` tells whether a run is live."""
-        runs = self._claimed.keys() | self._settling.keys()
-        held = {run: self.claimed(run) for run in runs if alive(run)}
-        last = [calls[-1] for calls in self._open.values() if calls and self._recent(calls[-1][0])]
-        # A live run that has released a launch's nodes does not wait for its answer any more.
-        known = {
-            request.attempt
-            for record, request in last
-            if held.get(str(record.get("run")), frozenset()).issuperset(request.nodes)
-        }
-        unknown = [item for item in last if item[1].attempt not in known]
-        doubts = tuple(request for record, request in unknown if askable(record))
-        self._strange = [item for item in self._strange if self._young(item[0])]
-        at_work, unclear = self._not_ours(alive)
-        self._launches = [item for item in self._launches if self._recent(item[0])]
-        self._taken = [item for item in self._taken if self._recent(item[0])]
-        recent = {one.instance_id: one for _, told in self._launches for one in told}
-        launched = {key: one for key, one in recent.items() if key not in self._ended}
-        return JournalView(
-            busy=at_work.union(*held.values()),
-            settling=frozenset().union(*(self._settling.get(run, ()) for run in held)),
-            doubtful=unclear.union(node for _, request in unknown for node in request.nodes),
-            open=doubts,
-            asked=frozenset(known),
-            launched=launched,
-            ending={key: one for key, one in recent.items() if key in self._ended},
-            ended=dict(self._ended),
-            let_go=frozenset(self._let_go),
-            former={key: frozenset(self._former[key]) for key in self._former.keys() & launched},
-            claimed={node: number(at, "up") for at, nodes in self._taken for node in nodes},
-            strange=self._named(self._young),
-            riddles=self._named(self._recent),
-            born=dict(self._born),
+        return frozenset().union(
+            self._claims_by_process.get(resume_id, ()),
+            self._resolving_by_process.get(resume_id, ()),
         )
 
-    def _named(self, lately: Callable[[Record], bool]) -> frozenset[str]:
+    def view(self, is_live: Callable[[str], bool]) -> JournalView:
+        """Return the view. `alive` tells whether a run is live."""
+        resume_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
+        nodes_by_process = {
+            resume_id: self.claimed_by(resume_id) for resume_id in resume_ids if is_live(resume_id)
+        }
+        last_calls = [
+            calls[-1]
+            for calls in self._unanswered_calls.values()
+            if calls and self._recent(calls[-1][0])
+        ]
+        # A live run that has released a launch's nodes does not wait for its answer any more.
+        awaiting_reply = {
+            request.attempt
+            for record, request in last_calls
+            if nodes_by_process.get(str(record.get("run")), frozenset()).issuperset(request.nodes)
+        }
+        unresolved_calls = [item for item in last_calls if item[1].attempt not in awaiting_reply]
+        repeatable = tuple(request for record, request in unresolved_calls if is_repeatable(record))
+        self._unreadable_lines = [
+            item for item in self._unreadable_lines if self._still_listed(item[0])
+        ]
+        unreadable_claimed, unreadable_unresolved = self._unreadable_nodes(is_live)
+        self._launches = [item for item in self._launches if self._recent(item[0])]
+        self._recent_claims = [item for item in self._recent_claims if self._recent(item[0])]
+        recent_assignments = {
+            assignment.instance_id: assignment
+            for _, launch_assignments in self._launches
+            for assignment in launch_assignments
+        }
+        recent_launches = {
+            instance_id: assignment
+            for instance_id, assignment in recent_assignments.items()
+            if instance_id not in self._termination_causes
+        }
+        return JournalView(
+            claimed_nodes=unreadable_claimed.union(*nodes_by_process.values()),
+            claimed_to_resolve=frozenset().union(
+                *(self._resolving_by_process.get(resume_id, ()) for resume_id in nodes_by_process)
+            ),
+            unresolved_nodes=unreadable_unresolved.union(
+                node for _, request in unresolved_calls for node in request.nodes
+            ),
+            unresolved_launches=repeatable,
+            awaiting_reply=frozenset(awaiting_reply),
+            recent_launches=recent_launches,
+            recent_terminations={
+                instance_id: assignment
+                for instance_id, assignment in recent_assignments.items()
+                if instance_id in self._termination_causes
+            },
+            termination_causes=dict(self._termination_causes),
+            powered_down_ids=frozenset(self._powered_down_ids),
+            former_nodes={
+                instance_id: frozenset(self._former_nodes[instance_id])
+                for instance_id in self._former_nodes.keys() & recent_launches
+            },
+            claim_times={
+                node: number(at, "up") for at, nodes in self._recent_claims for node in nodes
+            },
+            unreadable_ids=self._unreadable_ids(self._still_listed),
+            recent_unreadable_ids=self._unreadable_ids(self._recent),
+            launch_times=dict(self._launch_times),
+        )
+
+    def _unreadable_ids(self, is_counted: Callable[[Record], bool]) -> frozenset[str]:
         """Return instances of unreadable lines whose termination is not decided.
 
         Only lines that `lately` accepts count.
         """
-        found = (ids for record, _, ids in self._strange if lately(record))
-        return frozenset().union(*found) - self._ended.keys()
+        id_sets = (ids for record, _, ids in self._unreadable_lines if is_counted(record))
+        return frozenset().union(*id_sets) - self._termination_causes.keys()
 
-    def _not_ours(
-        self, alive: Callable[[str], bool]
+    def _unreadable_nodes(
+        self, is_live: Callable[[str], bool]
     ) -> tuple[frozenset[NodeName], frozenset[NodeName]]:
         """Return the nodes that unreadable lines name.
 
         First the nodes of live runs, then the nodes of other recent lines.
         """
-        busy: set[NodeName] = set()
-        unclear: set[NodeName] = set()
-        for record, nodes, _ in self._strange:
-            run = record.get("run")
-            if isinstance(run, str) and alive(run):
-                busy |= nodes
+        claimed_nodes: set[NodeName] = set()
+        unresolved_nodes: set[NodeName] = set()
+        for record, nodes, _ in self._unreadable_lines:
+            resume_id = record.get("run")
+            if isinstance(resume_id, str) and is_live(resume_id):
+                claimed_nodes |= nodes
             elif self._recent(record):
-                unclear |= nodes
-        return frozenset(busy), frozenset(unclear)
+                unresolved_nodes |= nodes
+        return frozenset(claimed_nodes), frozenset(unresolved_nodes)
 
     def _claim(self, record: Record) -> None:
         nodes = list(map(_name, record["nodes"]))
-        of = self._settling if record.get("settling") else self._claimed
-        of.setdefault(record["run"], set()).update(nodes)
+        nodes_by_process = (
+            self._resolving_by_process if record.get("settling") else self._claims_by_process
+        )
+        nodes_by_process.setdefault(record["run"], set()).update(nodes)
         if self._recent(record) and record.get("boot") == self._boot:
-            self._taken.append((record, nodes))
+            self._recent_claims.append((record, nodes))
 
     def _release(self, record: Record) -> None:
-        for of in (self._claimed, self._settling):
-            if left := of.pop(record["run"], set()).difference(map(_name, record["nodes"])):
-                of[record["run"]] = left
+        for nodes_by_process in (self._claims_by_process, self._resolving_by_process):
+            if remaining := nodes_by_process.pop(record["run"], set()).difference(
+                map(_name, record["nodes"])
+            ):
+                nodes_by_process[record["run"]] = remaining
 
     def _intent(self, record: Record) -> None:
         if self._recent(record):
             call = record, LaunchRequest.from_record(record)
-            self._open[record["attempt"]] = [*self._open.pop(record["attempt"], ()), call]
+            self._unanswered_calls[record["attempt"]] = [
+                *self._unanswered_calls.pop(record["attempt"], ()),
+                call,
+            ]
 
     def _fail(self, record: Record) -> None:
-        calls = self._open.get(record["attempt"], [])
+        calls = self._unanswered_calls.get(record["attempt"], [])
         del calls[0 if record["settles"] else -1 :]
 
     def _launch(self, record: Record) -> None:
-        at, born = _moment(record), self._moment(record)
+        at, launched_at = _moment(record), self._moment(record)
         # A newer version may write more fields for an instance.
-        told = [
+        assignments = [
             Assignment(_name(node), *map(_text, (instance_id, address, type_)))
             for node, instance_id, address, type_, *_ in record["machines"]
         ]
-        self._open.pop(record["attempt"], None)
-        for item in told:
+        self._unanswered_calls.pop(record["attempt"], None)
+        for item in assignments:
             node, instance_id = item.node, item.instance_id
-            if born > -math.inf:  # otherwise EC2's launch time is better
-                self._born.setdefault(instance_id, born)
-            if (former := self._node.get(instance_id, node)) != node:
-                self._former[instance_id].add(former)
-                self._machines[former].pop(instance_id, None)
-            self._machines[node][instance_id] = at
-            self._node[instance_id] = node
+            if launched_at > -math.inf:  # otherwise EC2's launch time is better
+                self._launch_times.setdefault(instance_id, launched_at)
+            if (former := self._node_by_instance.get(instance_id, node)) != node:
+                self._former_nodes[instance_id].add(former)
+                self._instances_by_node[former].pop(instance_id, None)
+            self._instances_by_node[node][instance_id] = at
+            self._node_by_instance[instance_id] = node
         if self._recent(record):
-            self._launches.append((record, told))
+            self._launches.append((record, assignments))
 
-    def _let_go_of(self, record: Record) -> None:
+    def _power_down(self, record: Record) -> None:
         for node in map(_name, record["nodes"]):
-            mine = self._machines[node]
-            for instance_id in [key for key, named in mine.items() if not _since(record, named)]:
-                del mine[instance_id]
-                self._let_go.add(instance_id)
+            instances = self._instances_by_node[node]
+            for instance_id in [
+                key
+                for key, moment in instances.items()
+                if not _named_after_power_down(record, moment)
+            ]:
+                del instances[instance_id]
+                self._powered_down_ids.add(instance_id)
 
-    def _end(self, record: Record) -> None:
-        known = record.get("cause") in _CAUSES
-        cause = EndCause(record["cause"]) if known else EndCause.UNKNOWN
-        self._ended |= dict.fromkeys(map(_text, _list(record["ids"])), cause)
+    def _terminate(self, record: Record) -> None:
+        is_known = record.get("cause") in _CAUSES
+        cause = EndCause(record["cause"]) if is_known else EndCause.UNKNOWN
+        self._termination_causes |= dict.fromkeys(map(_text, _list(record["ids"])), cause)
 
     def _compact(self, record: Record) -> None:
-        self.compacted = number(record, "size")
+        self.compacted_size = number(record, "size")
 
 
-def _since(let_go: Record, named: _Moment) -> bool:
+def _named_after_power_down(record: Record, moment: _Moment) -> bool:
     """Return whether the instance became the node after its power-down was seen."""
-    boot, up = named
-    return let_go.get("boot") == boot and "since" in let_go and up > number(let_go, "since")
+    boot, uptime = moment
+    return record.get("boot") == boot and "since" in record and uptime > number(record, "since")
 
 
 def _moment(record: Record) -> _Moment:
@@ -313,15 +365,15 @@ def number(record: Record, key: str) -> float:
 
 def _texts(value: object) -> Iterator[str]:
     """Yield every text in a record, at any depth, keys included."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            left += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple):
-            left += one
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            pending += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple):
+            pending += item
 
 
 def _text(value: object) -> str:

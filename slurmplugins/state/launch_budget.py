@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import BadName, Late, NotEnded, Throttled
+from slurmplugins.errors import BadName, NotTerminated, Throttled, TooLate
 from slurmplugins.model.hostlist import compress, expand
-from slurmplugins.model.launch import IN_DOUBT, Failure
+from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure
 from slurmplugins.state import unavailable_offerings
 
 if TYPE_CHECKING:
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 NO_HET_JOBS: Final[Mapping[int, int]] = MappingProxyType({})
 
-LOOP: Final = "launch-loop"
+LAUNCH_LOOP: Final = "launch-loop"
 """Reason code: the job used up its budget."""
-RATE: Final = "rate-too-low"
+RATE_TOO_LOW: Final = "rate-too-low"
 """Reason code: the account's launch rate is too low for the job."""
 
-MULTIPLE: Final = 3
+BUDGET_PER_NODE: Final = 3
 """Instances that may be launched per requested node, while the job has not begun."""
 
-LEAST: Final = 6
+SMALLEST_BUDGET: Final = 6
 """The budget of the smallest jobs: more launches than protected mode needs to shut a pool.
 
 Protected mode judges instances that never become nodes better.
 """
 
-REFUSED_ENDS: Final = 3
+MAX_REFUSED_TERMINATIONS: Final = 3
 """Programs in a row that could terminate no instance. One success resets the count."""
 
 SHUT_SECONDS: Final = 600.0
@@ -56,7 +56,7 @@ Reconcile tries again every 15 s. So they pass only if nothing is left to be ter
 reconcile does not run.
 """
 
-REMEMBERED: Final = 24 * 3600.0
+REMEMBERED_SECONDS: Final = 24 * 3600.0
 """Seconds after a job's last launch until the job is forgotten.
 
 It was cancelled then, or waits for something else.
@@ -73,12 +73,12 @@ class Rate:
     """Instances per second after that."""
     seconds: float
     """The time for one job: half of ResumeTimeout."""
-    told: bool
+    is_configured: bool
     """cluster.yaml states the rate. Otherwise it is EC2's published one; the account may have more.
     """
 
     @property
-    def most(self) -> float:
+    def max_instances(self) -> float:
         """Return the most instances that one job can get in time."""
         return self.burst + self.per_second * self.seconds
 
@@ -93,7 +93,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class UnresolvedLaunch:
     """A launch for a job without an answer."""
 
     attempt: str
@@ -104,7 +104,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Tries:
+class LaunchHistory:
     """The launches for one job that has not begun."""
 
     asked: int
@@ -123,22 +123,22 @@ class Tries:
     """The text of the verdict."""
     held: bool = False
     """Slurm holds the job for the verdict. When it comes back, a person has released it."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[UnresolvedLaunch, ...] = ()
     """Launches with an unknown outcome. They make the job wait, and do not hold it."""
 
     @property
     def budget(self) -> int:
         """Return the number of instances that may be launched for the job."""
-        return max(LEAST, MULTIPLE * self.asked)
+        return max(SMALLEST_BUDGET, BUDGET_PER_NODE * self.asked)
 
     @property
-    def doubtful(self) -> int:
+    def unresolved_count(self) -> int:
         """Return the number of instances that unanswered launches may have started."""
-        return sum(doubt.count for doubt in self.doubts)
+        return sum(launch.count for launch in self.doubts)
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedEnds:
+class RefusedTerminations:
     """Programs in a row that could terminate no instance."""
 
     count: int = 0
@@ -149,36 +149,36 @@ class RefusedEnds:
     at: float = 0.0
     """The time of the last refusal, by the persistent clock."""
 
-    def shut(self, now: float) -> bool:
+    def launches_blocked(self, now: float) -> bool:
         """Return whether nothing may be launched."""
-        return self.count >= REFUSED_ENDS and abs(now - self.at) < SHUT_SECONDS
+        return self.count >= MAX_REFUSED_TERMINATIONS and abs(now - self.at) < SHUT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """The launch budget's record."""
 
-    jobs: Mapping[int, Tries] = field(default_factory=dict)
+    jobs: Mapping[int, LaunchHistory] = field(default_factory=dict)
     """Jobs that had launches and have not begun, by number."""
-    ends: RefusedEnds = field(default_factory=RefusedEnds)
+    ends: RefusedTerminations = field(default_factory=RefusedTerminations)
     """Recent refused terminations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class ScreenedLaunches:
     """The result of screening launches."""
 
-    let: tuple[JobLaunch, ...]
+    permitted: tuple[JobLaunch, ...]
     """Launches that may go on."""
-    refused: tuple[Failure, ...]
+    refusals: tuple[Failure, ...]
     """Launches that may not, with the reason."""
     record: Record
     """The record afterwards."""
 
 
-def planned(job: JobLaunch) -> tuple[NodeName, ...]:
+def planned_nodes(job: JobLaunch) -> tuple[NodeName, ...]:
     """Return the nodes for which the launch starts instances."""
-    return tuple(node for ask in job.asks for node in ask.nodes)
+    return tuple(node for pool_request in job.pool_requests for node in pool_request.nodes)
 
 
 def screen(
@@ -186,10 +186,10 @@ def screen(
     launches: Sequence[JobLaunch],
     now: float,
     rate: Rate,
-    governed: Collection[str] = (),
+    protected_pools: Collection[str] = (),
     *,
-    whole: Mapping[int, int] = NO_HET_JOBS,
-) -> Screened:
+    het_jobs: Mapping[int, int] = NO_HET_JOBS,
+) -> ScreenedLaunches:
     """Decide which launches may go on, and count these.
 
     Each launch is counted in full until `settle` records its result, since its run may be killed.
@@ -201,53 +201,66 @@ def screen(
     `whole` maps each component to its het job. slurmctld starts the het job as a whole. Therefore
     it is judged and counted as one job, under its own number.
     """
-    if text := why_shut(record, now):
+    if text := block_reason(record, now):
         code = record.ends.code
-        refused = (_failure(job, NotEnded.slug, text, code=code) for job in launches)
-        return Screened((), tuple(refused), record)
-    jobs = dict(_recent(record.jobs, now))
-    bars: dict[int, tuple[str, str, bool]] = {}
-    for request, parts in _by_request(launches, whole).items():
-        if all(ask.pool.name in governed for job in parts for ask in job.asks):
+        all_refusals = (
+            _failure(job, NotTerminated.reason_code, text, code=code) for job in launches
+        )
+        return ScreenedLaunches((), tuple(all_refusals), record)
+    jobs = dict(_recent_jobs(record.jobs, now))
+    verdicts: dict[int, tuple[str, str, bool]] = {}
+    for request_id, job_parts in _by_request(launches, het_jobs).items():
+        if all(
+            pool_request.pool.name in protected_pools
+            for job in job_parts
+            for pool_request in job.pool_requests
+        ):
             continue
-        tries = _judged(jobs.get(request), parts, now, rate)
-        if tries.started + tries.doubtful > tries.budget and not tries.slug:
-            bars[request] = IN_DOUBT, _doubted_text(tries.doubtful), False
+        history = _judge(jobs.get(request_id), job_parts, now, rate)
+        if history.started + history.unresolved_count > history.budget and not history.slug:
+            verdicts[request_id] = (
+                UNRESOLVED_LAUNCH,
+                _unresolved_text(history.unresolved_count),
+                False,
+            )
             continue
-        if tries.slug:
-            bars[request] = tries.slug, tries.message, True
-        jobs[request] = tries
-    let: list[JobLaunch] = []
-    barred: list[Failure] = []
+        if history.slug:
+            verdicts[request_id] = history.slug, history.message, True
+        jobs[request_id] = history
+    permitted: list[JobLaunch] = []
+    refusals: list[Failure] = []
     for job in launches:
-        number = None if job.job is None else whole.get(job.job, job.job)
-        if number in bars:
-            slug, text, hold = bars[number]
-            barred.append(_failure(job, slug, text, hold=hold))
+        job_id = None if job.job is None else het_jobs.get(job.job, job.job)
+        if job_id in verdicts:
+            reason_code, text, hold = verdicts[job_id]
+            refusals.append(_failure(job, reason_code, text, hold=hold))
         else:
-            let.append(job)
-    return Screened(tuple(let), tuple(barred), replace(record, jobs=jobs))
+            permitted.append(job)
+    return ScreenedLaunches(tuple(permitted), tuple(refusals), replace(record, jobs=jobs))
 
 
 def _by_request(
-    launches: Sequence[JobLaunch], whole: Mapping[int, int]
+    launches: Sequence[JobLaunch], het_jobs: Mapping[int, int]
 ) -> Mapping[int, list[JobLaunch]]:
-    found: dict[int, list[JobLaunch]] = {}
+    by_request: dict[int, list[JobLaunch]] = {}
     for job in launches:
         if job.job is not None:
-            found.setdefault(whole.get(job.job, job.job), []).append(job)
-    return found
+            by_request.setdefault(het_jobs.get(job.job, job.job), []).append(job)
+    return by_request
 
 
-def why_shut(record: Record, now: float) -> str:
+def block_reason(record: Record, now: float) -> str:
     """Return the reason why nothing is launched; empty while launches go on."""
-    if not record.ends.shut(now):
+    if not record.ends.launches_blocked(now):
         return ""
-    return _shut_text(now - record.ends.since, record.ends.code)
+    return _blocked_text(now - record.ends.since, record.ends.code)
 
 
-def settle(
-    record: Record, charged: Mapping[int, int], started: Mapping[int, int], failed: Collection[int]
+def record_results(
+    record: Record,
+    charged_counts: Mapping[int, int],
+    started_counts: Mapping[int, int],
+    failed_jobs: Collection[int],
 ) -> Record:
     """Return the record after the results of launches are known.
 
@@ -255,59 +268,78 @@ def settle(
     `failed` does not wait for its nodes any more.
     """
     jobs = dict(record.jobs)
-    for job in charged:
-        if (tries := jobs.get(job)) is None:
+    for job in charged_counts:
+        if (history := jobs.get(job)) is None:
             continue
-        count = max(0, tries.started - charged[job] + started.get(job, 0))
-        jobs[job] = replace(tries, started=count, nodes="" if job in failed else tries.nodes)
-        if job in failed and not (count or tries.slug or tries.doubts):
+        count = max(0, history.started - charged_counts[job] + started_counts.get(job, 0))
+        jobs[job] = replace(
+            history, started=count, nodes="" if job in failed_jobs else history.nodes
+        )
+        if job in failed_jobs and not (count or history.slug or history.doubts):
             del jobs[job]  # EC2 gave it no instance: its requests are not limited
     return replace(record, jobs=jobs)
 
 
-def doubted(record: Record, attempts: Mapping[int, Mapping[str, int]], now: float) -> Record:
+def add_unresolved(
+    record: Record, unresolved_launches: Mapping[int, Mapping[str, int]], now: float
+) -> Record:
     """Return the record with these unanswered launches added.
 
     `attempts` holds for each job, by attempt, the instances that may have started.
     """
     jobs = dict(record.jobs)
-    for job in attempts.keys() & jobs.keys():
-        more = tuple(Doubt(attempt, count, now) for attempt, count in attempts[job].items())
-        jobs[job] = replace(jobs[job], doubts=(*jobs[job].doubts, *more))
+    for job in unresolved_launches.keys() & jobs.keys():
+        additions = tuple(
+            UnresolvedLaunch(launch_id, count, now)
+            for launch_id, count in unresolved_launches[job].items()
+        )
+        jobs[job] = replace(jobs[job], doubts=(*jobs[job].doubts, *additions))
     return replace(record, jobs=jobs)
 
 
-def resolved(record: Record, attempts: Collection[str], settled: float) -> Record:
+def resolve_launches(
+    record: Record, listed_launches: Collection[str], resolved_before: float
+) -> Record:
     """Return the record after EC2 listed instances of these attempts.
 
     An unanswered launch from before `settled` without an instance there launched none.
     """
     jobs = dict(record.jobs)
-    for job, tries in record.jobs.items():
-        there = sum(doubt.count for doubt in tries.doubts if doubt.attempt in attempts)
-        left = tuple(
-            doubt for doubt in tries.doubts if doubt.attempt not in attempts and doubt.at > settled
+    for job, history in record.jobs.items():
+        confirmed_count = sum(
+            launch.count for launch in history.doubts if launch.attempt in listed_launches
         )
-        if left != tries.doubts:
-            jobs[job] = replace(tries, started=tries.started + there, doubts=left)
-            if not (jobs[job].started or left or tries.slug):
+        unresolved = tuple(
+            launch
+            for launch in history.doubts
+            if launch.attempt not in listed_launches and launch.at > resolved_before
+        )
+        if unresolved != history.doubts:
+            jobs[job] = replace(
+                history, started=history.started + confirmed_count, doubts=unresolved
+            )
+            if not (jobs[job].started or unresolved or history.slug):
                 del jobs[job]
     return replace(record, jobs=jobs)
 
 
-def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
+def as_rate_failure(failure: Failure, requested: int, started_count: int, rate: Rate) -> Failure:
     """Return a job's failure, as `rate-too-low` if EC2 was too slow.
 
     EC2 began to serve the job then, but did not finish in time. The job is to be held.
     """
-    if failure.slug not in {Throttled.slug, Late.slug} or not started or asked <= rate.most:
+    if (
+        failure.reason_code not in {Throttled.reason_code, TooLate.reason_code}
+        or not started_count
+        or requested <= rate.max_instances
+    ):
         return failure
-    text = _too_slow_text(asked, started, rate)
-    return replace(failure, slug=RATE, message=text, hold=True)
+    text = _too_slow_text(requested, started_count, rate)
+    return replace(failure, reason_code=RATE_TOO_LOW, message=text, hold=True)
 
 
-def barred(
-    record: Record, failures: Sequence[Failure], whole: Mapping[int, int] = NO_HET_JOBS
+def record_rate_failures(
+    record: Record, failures: Sequence[Failure], het_jobs: Mapping[int, int] = NO_HET_JOBS
 ) -> Record:
     """Return the record with the verdicts of `slow` added.
 
@@ -315,108 +347,127 @@ def barred(
     """
     jobs = dict(record.jobs)
     for item in failures:
-        request = None if item.job is None else whole.get(item.job, item.job)
-        if item.slug == RATE and item.hold and request is not None and request in jobs:
-            jobs[request] = replace(jobs[request], slug=RATE, message=item.message)
+        request_id = None if item.job is None else het_jobs.get(item.job, item.job)
+        if (
+            item.reason_code == RATE_TOO_LOW
+            and item.hold
+            and request_id is not None
+            and request_id in jobs
+        ):
+            jobs[request_id] = replace(
+                jobs[request_id], reason_code=RATE_TOO_LOW, message=item.message
+            )
     return replace(record, jobs=jobs)
 
 
-def held(record: Record, jobs: Collection[int]) -> Record:
+def mark_held(record: Record, jobs: Collection[int]) -> Record:
     """Return the record after Slurm held these jobs.
 
     The next request for one of them means that a person released it.
     """
-    known = record.jobs.items()
+    items = record.jobs.items()
     return replace(
         record,
-        jobs={job: replace(tries, held=True) if job in jobs else tries for job, tries in known},
+        jobs={
+            job: replace(history, held=True) if job in jobs else history for job, history in items
+        },
     )
 
 
-def begun(record: Record, nodes: Mapping[str, Node], now: float) -> Record:
+def forget_begun(record: Record, nodes: Mapping[str, Node], now: float) -> Record:
     """Return the record without jobs whose nodes are all up.
 
     The launches for such a job have succeeded. A later launch, such as after an interruption, gets
     a new budget.
     """
-    up = {name for name, node in nodes.items() if node.up and not node.invalid}
+    up_nodes = {name for name, node in nodes.items() if node.up and not node.invalid}
     jobs = {
-        job: tries
-        for job, tries in _recent(record.jobs, now).items()
-        if not (tries.nodes and up.issuperset(_expanded(tries.nodes)))
+        job: history
+        for job, history in _recent_jobs(record.jobs, now).items()
+        if not (history.nodes and up_nodes.issuperset(_expand(history.nodes)))
     }
     return replace(record, jobs=jobs)
 
 
-def heard(record: Record, now: float, code: str) -> Record:
+def record_terminations(record: Record, now: float, code: str) -> Record:
     """Return the record after a program tried to terminate instances.
 
     `code` is EC2's error code if it could terminate none, else empty.
     """
     if not code:
-        return replace(record, ends=RefusedEnds())
-    before = record.ends if abs(now - record.ends.at) < SHUT_SECONDS else RefusedEnds()
-    since = before.since if before.count else now
-    return replace(record, ends=RefusedEnds(before.count + 1, code, since, now))
+        return replace(record, ends=RefusedTerminations())
+    previous = record.ends if abs(now - record.ends.at) < SHUT_SECONDS else RefusedTerminations()
+    since = previous.since if previous.count else now
+    return replace(record, ends=RefusedTerminations(previous.count + 1, code, since, now))
 
 
-def _judged(tries: Tries | None, parts: Sequence[JobLaunch], now: float, rate: Rate) -> Tries:
+def _judge(
+    history: LaunchHistory | None, job_parts: Sequence[JobLaunch], now: float, rate: Rate
+) -> LaunchHistory:
     """Return a job's launches, plus this launch or a verdict against it.
 
     `parts` are the launches of the job, or of a het job's components.
     """
-    if tries is None or tries.held or (rate.told and tries.slug == RATE):
-        tries = Tries(asked=0, since=now)
-    if not tries.slug and abs(now - tries.at) > rate.loop_seconds:
-        tries = Tries(asked=0, since=now)
-    if tries.slug:
-        return tries
-    asks = [ask for job in parts for ask in job.asks]
-    wanted = sum(len(ask.nodes) for ask in asks)
-    tries = replace(tries, asked=max(tries.asked, wanted))
-    paced = sum(len(ask.nodes) for ask in asks if all(len(rung) == 1 for rung in ask.ladder))
-    if rate.told and paced > rate.most:
-        return replace(tries, slug=RATE, message=_too_large_text(paced, rate))
-    if tries.started + wanted > tries.budget:
-        text = _loop_text(tries.started, tries.asked, now - tries.since)
-        return replace(tries, slug=LOOP, message=text)
-    nodes = compress([node for job in parts for node in job.nodes])
-    return replace(tries, started=tries.started + wanted, at=now, nodes=nodes)
+    if history is None or history.held or (rate.is_configured and history.slug == RATE_TOO_LOW):
+        history = LaunchHistory(asked=0, since=now)
+    if not history.slug and abs(now - history.at) > rate.loop_seconds:
+        history = LaunchHistory(asked=0, since=now)
+    if history.slug:
+        return history
+    pool_requests = [pool_request for job in job_parts for pool_request in job.pool_requests]
+    node_count = sum(len(pool_request.nodes) for pool_request in pool_requests)
+    history = replace(history, asked=max(history.asked, node_count))
+    single_count = sum(
+        len(pool_request.nodes)
+        for pool_request in pool_requests
+        if all(len(group) == 1 for group in pool_request.fallback_order)
+    )
+    if rate.is_configured and single_count > rate.max_instances:
+        return replace(
+            history, reason_code=RATE_TOO_LOW, message=_too_large_text(single_count, rate)
+        )
+    if history.started + node_count > history.budget:
+        text = _loop_text(history.started, history.asked, now - history.since)
+        return replace(history, slug=LAUNCH_LOOP, message=text)
+    nodes = compress([node for job in job_parts for node in job.nodes])
+    return replace(history, started=history.started + node_count, at=now, nodes=nodes)
 
 
 def _failure(
-    job: JobLaunch, slug: str, text: str, *, code: str = "", hold: bool = False
+    job: JobLaunch, reason_code: str, text: str, *, code: str = "", hold: bool = False
 ) -> Failure:
-    return Failure(job.job, job.nodes, slug, code, text, hold)
+    return Failure(job.job, job.nodes, reason_code, code, text, hold)
 
 
-def _recent(jobs: Mapping[int, Tries], now: float) -> Mapping[int, Tries]:
-    return {job: one for job, one in jobs.items() if abs(now - (one.at or one.since)) < REMEMBERED}
+def _recent_jobs(jobs: Mapping[int, LaunchHistory], now: float) -> Mapping[int, LaunchHistory]:
+    return {
+        job: history
+        for job, history in jobs.items()
+        if abs(now - (history.at or history.since)) < REMEMBERED_SECONDS
+    }
 
 
-def _expanded(hostlist: str) -> Collection[str]:
+def _expand(hostlist: str) -> Collection[str]:
     try:
         return expand(hostlist)
     except BadName:  # a damaged file: no node has this name
         return (hostlist,)
 
 
-def _shut_text(seconds: float, code: str) -> str:
+def _blocked_text(seconds: float, code: str) -> str:
     """Explain why nothing is launched at all."""
-    return (
-        f"EC2 has ended nothing for {_minutes(seconds)} ({code}): nothing is started until it does"
-    )
+    return f"EC2 has ended nothing for {_minutes_text(seconds)} ({code}): nothing is started until it does"
 
 
-def _loop_text(started: int, asked: int, seconds: float) -> str:
+def _loop_text(started_count: int, requested: int, seconds: float) -> str:
     """Explain why a job that does not begin is held."""
     return (
-        f"{started} instances were started for its {asked} nodes within {_minutes(seconds)},"
+        f"{started_count} instances were started for its {requested} nodes within {_minutes_text(seconds)},"
         " and it has not begun"
     )
 
 
-def _doubted_text(count: int) -> str:
+def _unresolved_text(count: int) -> str:
     """Explain why a job waits for the outcome of its launches."""
     return (
         f"{count} instances may have been started for it by launches that got no answer;"
@@ -424,37 +475,37 @@ def _doubted_text(count: int) -> str:
     )
 
 
-def _too_large_text(asked: int, rate: Rate) -> str:
+def _too_large_text(requested: int, rate: Rate) -> str:
     """Explain why a job above the configured rate is held."""
     return (
-        f"{asked} nodes are more than the {rate.most:.0f} instances that aws.instance_rate"
+        f"{requested} nodes are more than the {rate.max_instances:.0f} instances that aws.instance_rate"
         f" (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
-        f" {rate.seconds:.0f} s, half of slurm.resume_timeout. {_mend(rate)}"
+        f" {rate.seconds:.0f} s, half of slurm.resume_timeout. {_remedy_text(rate)}"
     )
 
 
-def _too_slow_text(asked: int, started: int, rate: Rate) -> str:
+def _too_slow_text(requested: int, started_count: int, rate: Rate) -> str:
     """Explain why a job that EC2 served too slowly is held."""
     return (
-        f"EC2 started {started} of {asked} instances in {rate.seconds:.0f} s and took no more"
-        f" requests; they were ended. {_mend(rate)}"
+        f"EC2 started {started_count} of {requested} instances in {rate.seconds:.0f} s and took no more"
+        f" requests; they were ended. {_remedy_text(rate)}"
     )
 
 
-def _mend(rate: Rate) -> str:
-    known = (
+def _remedy_text(rate: Rate) -> str:
+    published = (
         ""
-        if rate.told
+        if rate.is_configured
         else (
             f" The published rate ({rate.burst:g} at once, {rate.per_second:g} a second) is enough"
-            f" for {rate.most:.0f}."
+            f" for {rate.max_instances:.0f}."
         )
     )
     return (
         "Have AWS raise the account's rate and set aws.instance_rate to it, or raise"
-        f" slurm.resume_timeout, or make the job smaller.{known}"
+        f" slurm.resume_timeout, or make the job smaller.{published}"
     )
 
 
-def _minutes(seconds: float) -> str:
+def _minutes_text(seconds: float) -> str:
     return f"{max(1.0, seconds / 60):.0f} min"

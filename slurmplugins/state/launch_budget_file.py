@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.errors import CloudError, Denied
 from slurmplugins.model import json_input
 from slurmplugins.state import launch_budget
-from slurmplugins.state.journal import SETTLE_SECONDS
-from slurmplugins.state.launch_budget import Doubt, Record, RefusedEnds, Tries
-from slurmplugins.state.persistent_clock import Steady
+from slurmplugins.state.journal import LISTING_DELAY_SECONDS
+from slurmplugins.state.launch_budget import (
+    LaunchHistory,
+    Record,
+    RefusedTerminations,
+    UnresolvedLaunch,
+)
+from slurmplugins.state.persistent_clock import PersistentClock
 from slurmplugins.system.files import locked, write_atomically
 
 if TYPE_CHECKING:
@@ -28,52 +33,54 @@ if TYPE_CHECKING:
     from slurmplugins.errors import EngineError
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance
-    from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, LaunchRequest, Results
+    from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, JobResults, LaunchRequest
     from slurmplugins.model.node import Node
-    from slurmplugins.state.launch_budget import Rate, Screened
+    from slurmplugins.state.launch_budget import Rate, ScreenedLaunches
     from slurmplugins.system.clock import Clock
 
 
-_DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_DAMAGE_ERRORS: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class StartedInstances:
     """Instances that the launches of one run started.
 
     Safe between threads: one thread at a time works on a node.
     """
 
-    sure: Counter[NodeName] = field(default_factory=Counter)
+    certain_counts: Counter[NodeName] = field(default_factory=Counter)
     """Instances that surely started, by node."""
-    unanswered: dict[str, Sequence[NodeName]] = field(default_factory=dict)
+    unanswered_launches: dict[str, Sequence[NodeName]] = field(default_factory=dict)
     """Nodes of launches without an answer, by attempt."""
 
-    def failed(self, request: LaunchRequest, error: EngineError, *, silent: bool) -> None:
+    def record_failure(
+        self, request: LaunchRequest, error: EngineError, *, is_unanswered: bool
+    ) -> None:
         """Count the instances of a failed launch.
 
         `silent` means that one of its calls got no answer.
         """
-        if isinstance(error, CloudError) and error.started:
-            self.sure.update(islice(cycle(request.nodes), error.started))
-        elif silent and not (isinstance(error, CloudError) and error.settles):
-            self.unanswered[request.attempt] = request.nodes
+        if isinstance(error, CloudError) and error.instances_started:
+            self.certain_counts.update(islice(cycle(request.nodes), error.instances_started))
+        elif is_unanswered and not (isinstance(error, CloudError) and error.resolves_launch):
+            self.unanswered_launches[request.attempt] = request.nodes
 
-    def of(self, nodes: Collection[NodeName]) -> int:
+    def count_for(self, nodes: Collection[NodeName]) -> int:
         """Return the number of instances that surely started for these nodes."""
-        return sum(self.sure.get(node, 0) for node in nodes)
+        return sum(self.certain_counts.get(node, 0) for node in nodes)
 
-    def doubtful(self, nodes: Collection[NodeName]) -> Mapping[str, int]:
+    def unresolved_for(self, nodes: Collection[NodeName]) -> Mapping[str, int]:
         """Return by attempt the number that may have started for these nodes."""
-        mine = frozenset(nodes)
+        own_nodes = frozenset(nodes)
         counts = {
-            attempt: len(mine.intersection(asked))
-            for attempt, asked in list(self.unanswered.items())
+            launch_id: len(own_nodes.intersection(request_nodes))
+            for launch_id, request_nodes in list(self.unanswered_launches.items())
         }
-        return {attempt: count for attempt, count in counts.items() if count}
+        return {launch_id: count for launch_id, count in counts.items() if count}
 
 
-class Brake:
+class LaunchBudget:
     """The launch budget in one run of a program.
 
     If the file can't be used, launches and terminations go on.
@@ -82,79 +89,97 @@ class Brake:
     def __init__(self, state: Path, clock: Clock) -> None:
         self._path = state / "brake.json"
         self._lock = state / "brake.lock"
-        self._steady = Steady(state, clock)
-        self._charged: dict[int, tuple[NodeName, ...]] = {}
-        self._whole: dict[int, int] = {}
-        self._served: set[NodeName] = set()
+        self._persistent_clock = PersistentClock(state, clock)
+        self._charged_nodes: dict[int, tuple[NodeName, ...]] = {}
+        self._het_jobs: dict[int, int] = {}
+        self._served_nodes: set[NodeName] = set()
 
-    def gate(
+    def screen(
         self,
         launches: Sequence[JobLaunch],
         rate: Rate,
-        governed: Collection[str],
-        asks: Sequence[JobRequest] = (),
-    ) -> Screened:
+        protected_pools: Collection[str],
+        job_requests: Sequence[JobRequest] = (),
+    ) -> ScreenedLaunches:
         """Screen the launches, and count those that may go on in full.
 
         `asks` tell which launches belong to one het job.
         """
-        of = {ask.job: ask.whole for ask in asks}
-        self._whole = {job: whole for job, whole in of.items() if job is not None and whole}
-        with self._held():
-            before = self.load()
-            now = self._steady.now()
-            found = launch_budget.screen(before, launches, now, rate, governed, whole=self._whole)
-            self._save(before, found.record)
-        for job in found.let:
-            request = self._request(job.job)
-            if request is not None and request in found.record.jobs:
-                self._charged[request] = (
-                    *self._charged.get(request, ()),
-                    *launch_budget.planned(job),
+        het_job_by_job = {job_request.job: job_request.het_job for job_request in job_requests}
+        self._het_jobs = {
+            job: het_job for job, het_job in het_job_by_job.items() if job is not None and het_job
+        }
+        with self._locked():
+            previous = self.load()
+            now = self._persistent_clock.now()
+            screened = launch_budget.screen(
+                previous, launches, now, rate, protected_pools, het_jobs=self._het_jobs
+            )
+            self._save(previous, screened.record)
+        for job in screened.permitted:
+            request_id = self._request_id(job.job)
+            if request_id is not None and request_id in screened.record.jobs:
+                self._charged_nodes[request_id] = (
+                    *self._charged_nodes.get(request_id, ()),
+                    *launch_budget.planned_nodes(job),
                 )
-        return found
+        return screened
 
-    def _request(self, job: int | None) -> int | None:
+    def _request_id(self, job: int | None) -> int | None:
         """Return the het job's number for a component, else the job's number."""
-        return None if job is None else self._whole.get(job, job)
+        return None if job is None else self._het_jobs.get(job, job)
 
-    def settled(self, results: Results, started: Starts, rate: Rate) -> tuple[Failure, ...]:
+    def record_results(
+        self, results: JobResults, started_instances: StartedInstances, rate: Rate
+    ) -> tuple[Failure, ...]:
         """Count the instances that were started for the jobs of these results.
 
         Returns the failures. If EC2 was too slow for a job, its failure becomes `rate-too-low`.
         """
-        self._served.update(results.served)
-        requests = (self._request(item.job) for item in results.failures)
-        told = {request for request in requests if request is not None}
-        over = {job for job, nodes in self._charged.items() if self._served.issuperset(nodes)}
-        nodes = {job: self._charged.pop(job) for job in self._charged.keys() & (told | over)}
+        self._served_nodes.update(results.served_nodes)
+        request_ids = (self._request_id(item.job) for item in results.failures)
+        failed_requests = {request_id for request_id in request_ids if request_id is not None}
+        served_requests = {
+            job
+            for job, nodes in self._charged_nodes.items()
+            if self._served_nodes.issuperset(nodes)
+        }
+        nodes = {
+            job: self._charged_nodes.pop(job)
+            for job in self._charged_nodes.keys() & (failed_requests | served_requests)
+        }
         if not nodes:
             return results.failures
-        charged = {job: len(mine) for job, mine in nodes.items()}
-        counts = {job: started.of(mine) for job, mine in nodes.items()}
-        doubtful = {job: started.doubtful(mine) for job, mine in nodes.items()}
+        charged_counts = {job: len(own_nodes) for job, own_nodes in nodes.items()}
+        counts = {job: started_instances.count_for(own_nodes) for job, own_nodes in nodes.items()}
+        unresolved_counts = {
+            job: started_instances.unresolved_for(own_nodes) for job, own_nodes in nodes.items()
+        }
         failures = tuple(
-            launch_budget.slow(item, charged[request], counts[request], rate)
-            if (request := self._request(item.job)) is not None and request in charged
+            launch_budget.as_rate_failure(
+                item, charged_counts[request_id], counts[request_id], rate
+            )
+            if (request_id := self._request_id(item.job)) is not None
+            and request_id in charged_counts
             else item
             for item in results.failures
         )
 
-        def learn(record: Record) -> Record:
-            now = self._steady.now()
-            record = launch_budget.doubted(record, doubtful, now)
-            record = launch_budget.settle(record, charged, counts, told)
-            return launch_budget.barred(record, failures, self._whole)
+        def update(record: Record) -> Record:
+            now = self._persistent_clock.now()
+            record = launch_budget.add_unresolved(record, unresolved_counts, now)
+            record = launch_budget.record_results(record, charged_counts, counts, failed_requests)
+            return launch_budget.record_rate_failures(record, failures, self._het_jobs)
 
-        self._change(learn)
+        self._change(update)
         return failures
 
-    def held(self, jobs: Collection[int]) -> None:
+    def record_held(self, jobs: Collection[int]) -> None:
         """Record that Slurm holds these jobs."""
         if jobs:
-            self._change(lambda record: launch_budget.held(record, jobs))
+            self._change(lambda record: launch_budget.mark_held(record, jobs))
 
-    def learn(
+    def update_from_listing(
         self, instances: Iterable[Instance], nodes: Mapping[str, Node], listed_at: float
     ) -> None:
         """Forget jobs whose nodes are all up, and resolve unanswered launches.
@@ -163,90 +188,103 @@ class Brake:
         """
         if not self._path.exists():
             return
-        attempts = {item.attempt for item in instances}
-        settled = self._steady.at(listed_at) - SETTLE_SECONDS
+        listed_launches = {item.attempt for item in instances}
+        resolved_before = self._persistent_clock.at(listed_at) - LISTING_DELAY_SECONDS
 
-        def change(record: Record) -> Record:
-            record = launch_budget.resolved(record, attempts, settled)
-            return launch_budget.begun(record, nodes, self._steady.now())
+        def update(record: Record) -> Record:
+            record = launch_budget.resolve_launches(record, listed_launches, resolved_before)
+            return launch_budget.forget_begun(record, nodes, self._persistent_clock.now())
 
-        self._change(change)
+        self._change(update)
 
-    def heard(self, over: Collection[str], error: CloudError | None) -> None:
+    def record_terminations(
+        self, terminated_ids: Collection[str], error: CloudError | None
+    ) -> None:
         """Record whether EC2 terminated instances.
 
         An error that is about one instance only is ignored: it tells nothing about the next one.
         """
-        if over:
+        if terminated_ids:
             if self._path.exists():
-                self._change(lambda record: launch_budget.heard(record, 0.0, ""))
+                self._change(lambda record: launch_budget.record_terminations(record, 0.0, ""))
         elif error is not None and (error.retryable or isinstance(error, Denied)):
             code = error.code
-            self._change(lambda record: launch_budget.heard(record, self._steady.now(), code))
+            self._change(
+                lambda record: launch_budget.record_terminations(
+                    record, self._persistent_clock.now(), code
+                )
+            )
 
     def load(self) -> Record:
         """Return the record, without its unreadable parts."""
-        jobs: dict[int, Tries] = {}
-        ends = RefusedEnds()
-        with contextlib.suppress(*_DAMAGED):
+        jobs: dict[int, LaunchHistory] = {}
+        terminations = RefusedTerminations()
+        with contextlib.suppress(*_DAMAGE_ERRORS):
             data = json_input.loads(self._path.read_bytes())
-            with contextlib.suppress(*_DAMAGED):
-                ends = _ends(data["ends"])
+            with contextlib.suppress(*_DAMAGE_ERRORS):
+                terminations = _read_terminations(data["ends"])
             for job, item in data["jobs"].items():
-                with contextlib.suppress(*_DAMAGED):
-                    jobs[int(job)] = _tries(item)
-        return Record(jobs, ends)
+                with contextlib.suppress(*_DAMAGE_ERRORS):
+                    jobs[int(job)] = _read_job(item)
+        return Record(jobs, terminations)
 
-    def _change(self, change: Callable[[Record], Record]) -> None:
-        with self._held():
-            before = self.load()
-            self._save(before, change(before))
+    def _change(self, update: Callable[[Record], Record]) -> None:
+        with self._locked():
+            previous = self.load()
+            self._save(previous, update(previous))
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
                 stack.enter_context(locked(self._lock))
             yield
 
-    def _save(self, before: Record, after: Record) -> None:
-        if after == before:
+    def _save(self, previous: Record, record: Record) -> None:
+        if record == previous:
             return
         with contextlib.suppress(OSError):  # safe to lose: a full disk must not stop a launch
-            write_atomically(self._path, json.dumps(asdict(after)).encode(), mode=0o640)
+            write_atomically(self._path, json.dumps(asdict(record)).encode(), mode=0o640)
 
 
-def _tries(item: dict[str, Any]) -> Tries:
+def _read_job(item: dict[str, Any]) -> LaunchHistory:
     """Read the launches of one job. Raises ValueError or TypeError."""
-    tries = Tries(**item)
-    if not all(isinstance(text, str) for text in (tries.nodes, tries.slug, tries.message)):
+    history = LaunchHistory(**item)
+    if not all(isinstance(text, str) for text in (history.nodes, history.slug, history.message)):
         raise TypeError("not a text")
-    asked, started = int(json_input.finite(tries.asked)), int(json_input.finite(tries.started))
-    if asked < 0 or started < 0:
+    requested, started_count = (
+        int(json_input.finite(history.asked)),
+        int(json_input.finite(history.started)),
+    )
+    if requested < 0 or started_count < 0:
         raise ValueError("not a number of instances")
-    since, at = json_input.finite(tries.since), json_input.finite(tries.at)
+    since, at = json_input.finite(history.since), json_input.finite(history.at)
     return replace(
-        tries,
-        asked=asked,
-        started=started,
+        history,
+        asked=requested,
+        started=started_count,
         since=since,
         at=at,
-        held=tries.held is True,
-        doubts=tuple(_doubt(doubt) for doubt in tries.doubts),
+        held=history.held is True,
+        doubts=tuple(_read_unresolved(launch) for launch in history.doubts),
     )
 
 
-def _doubt(item: Any) -> Doubt:
-    doubt = Doubt(**item)
-    if not isinstance(doubt.attempt, str):
+def _read_unresolved(item: Any) -> UnresolvedLaunch:
+    launch = UnresolvedLaunch(**item)
+    if not isinstance(launch.attempt, str):
         raise TypeError("not an attempt")
-    count = max(0, int(json_input.finite(doubt.count)))
-    return replace(doubt, count=count, at=json_input.finite(doubt.at))
+    count = max(0, int(json_input.finite(launch.count)))
+    return replace(launch, count=count, at=json_input.finite(launch.at))
 
 
-def _ends(item: dict[str, Any]) -> RefusedEnds:
-    ends = RefusedEnds(**item)
-    count, since = int(json_input.finite(ends.count)), json_input.finite(ends.since)
+def _read_terminations(item: dict[str, Any]) -> RefusedTerminations:
+    terminations = RefusedTerminations(**item)
+    count, since = int(json_input.finite(terminations.count)), json_input.finite(terminations.since)
     return replace(
-        ends, count=count, code=str(ends.code), since=since, at=json_input.finite(ends.at)
+        terminations,
+        count=count,
+        code=str(terminations.code),
+        since=since,
+        at=json_input.finite(terminations.at),
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.system.clock import Clock
 
-KEEP_EVERY: Final = 30.0
+SAVE_EVERY: Final = 30.0
 """Seconds between two saves. After a boot it is unknown how many of them passed: all are counted.
 
 A head takes about as long to boot. Two such boots stay within the spare time of the journal's wait
@@ -34,14 +34,14 @@ _SANE: Final = 1e11
 """Seconds. A file with a larger time is damaged."""
 
 
-class Steady:
+class PersistentClock:
     """The clock of one state directory. Safe between processes and threads; raises nothing."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._path = directory / "time.json"
         self._clock = clock
         self._offset: float | None = None
-        self._kept = -math.inf
+        self._saved_at = -math.inf
 
     def now(self) -> float:
         """Return the time in seconds. Only differences have a meaning."""
@@ -49,25 +49,25 @@ class Steady:
 
     def at(self, monotonic: float) -> float:
         """Return the time at which this boot's monotonic clock showed `monotonic`."""
-        return self._base() + monotonic
+        return self._boot_offset() + monotonic
 
     def wall(self, moment: float) -> float:
         """Return the same time by the head's present wall clock, for people."""
         return moment + self._clock.now() - self.now()
 
-    def keep(self) -> None:
+    def save_if_due(self) -> None:
         """Save the time for the next boot, at most every KEEP_EVERY seconds."""
         now = self.now()
-        if now - self._kept >= KEEP_EVERY:
+        if now - self._saved_at >= SAVE_EVERY:
             self._save(now)
 
-    def _base(self) -> float:
+    def _boot_offset(self) -> float:
         if self._offset is None:
-            boot, offset, last = self._load()
-            self._kept = last
+            boot, offset, saved_time = self._load()
+            self._saved_at = saved_time
             if boot != self._clock.boot():
-                began = self._clock.now() if last == -math.inf else last + KEEP_EVERY
-                offset = began - self._clock.monotonic()
+                start = self._clock.now() if saved_time == -math.inf else saved_time + SAVE_EVERY
+                offset = start - self._clock.monotonic()
                 self._offset = offset
                 self._save(self.now())
             self._offset = offset
@@ -76,12 +76,12 @@ class Steady:
     def _load(self) -> tuple[str, float, float]:
         try:
             data = loads(self._path.read_bytes())
-            offset, last = finite(data["offset"]), finite(data["last"])
+            offset, saved_time = finite(data["offset"]), finite(data["last"])
         except (OSError, ValueError, KeyError, TypeError):
             return "", 0.0, -math.inf
-        if max(abs(offset), abs(last)) > _SANE:
+        if max(abs(offset), abs(saved_time)) > _SANE:
             return "", 0.0, -math.inf
-        return str(data["boot"]) if "boot" in data else "", offset, last
+        return str(data["boot"]) if "boot" in data else "", offset, saved_time
 
     def _save(self, now: float) -> None:
         value = {"boot": self._clock.boot(), "offset": self._offset, "last": now}
@@ -90,4 +90,4 @@ class Steady:
             write_atomically(self._path, json.dumps(value).encode(), mode=0o644)
         except OSError:
             return  # each program then begins at the wall clock
-        self._kept = now
+        self._saved_at = now

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model.json_input import finite, loads
-from slurmplugins.state.persistent_clock import Steady
+from slurmplugins.state.persistent_clock import PersistentClock
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -24,30 +24,34 @@ KEEP_SECONDS: Final = 7 * 24 * 3600.0
 """Jobs first seen longer ago are forgotten."""
 
 
-class Waits:
+class QueueTimes:
     """The file of queue times."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._steady = Steady(path.parent, clock)
+        self._persistent_clock = PersistentClock(path.parent, clock)
 
-    def of(self, jobs: Iterable[int], submitted: Mapping[int, float]) -> dict[int, float]:
+    def seconds_of(
+        self, jobs: Iterable[int], submit_times: Mapping[int, float]
+    ) -> dict[int, float]:
         """Return each job's queue time in seconds, and remember it.
 
         It counts from the submission, or from the first call for the job if that was earlier.
         Raises nothing.
         """
-        now = self._steady.now()
-        ahead = self._steady.wall(now) - now
-        before = self._load()
-        since = {
-            job: min(before.get(job, now), (submitted.get(job) or math.inf) - ahead, now)
+        now = self._persistent_clock.now()
+        wall_offset = self._persistent_clock.wall(now) - now
+        saved = self._load()
+        first_seen = {
+            job: min(saved.get(job, now), (submit_times.get(job) or math.inf) - wall_offset, now)
             for job in sorted(jobs)
         }
-        kept = {job: at for job, at in before.items() if 0 <= now - at < KEEP_SECONDS}
-        if {**kept, **since} != before:
-            self._save({**kept, **since})
-        return {job: now - at for job, at in since.items()}
+        remembered = {
+            job: seen_at for job, seen_at in saved.items() if 0 <= now - seen_at < KEEP_SECONDS
+        }
+        if {**remembered, **first_seen} != saved:
+            self._save({**remembered, **first_seen})
+        return {job: now - seen_at for job, seen_at in first_seen.items()}
 
     def _load(self) -> dict[int, float]:
         try:
@@ -56,8 +60,8 @@ class Waits:
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def _save(self, since: Mapping[int, float]) -> None:
+    def _save(self, first_seen: Mapping[int, float]) -> None:
         try:
-            write_atomically(self._path, json.dumps(since).encode(), mode=0o640)
+            write_atomically(self._path, json.dumps(first_seen).encode(), mode=0o640)
         except OSError:
             return  # safe to lose: a full disk must not stop a launch

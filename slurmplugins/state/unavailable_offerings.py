@@ -7,9 +7,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import Capacity, PriceTooLow, Quota
+from slurmplugins.errors import NoCapacity, PriceTooLow, QuotaExceeded
 from slurmplugins.model.json_input import finite, loads
-from slurmplugins.state.persistent_clock import Steady
+from slurmplugins.state.persistent_clock import PersistentClock
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LONGEST: Final = max(CAPACITY_SECONDS, QUOTA_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Setback:
+class Unavailability:
     """An offering that failed."""
 
     code: str
@@ -40,7 +40,7 @@ class Setback:
     """The time of the next try, by the persistent clock."""
 
 
-class OfferingMemory:
+class UnavailableOfferings:
     """A small file of unavailable offerings.
 
     Each call reads it again, so that concurrent runs share it. All methods raise nothing.
@@ -48,17 +48,17 @@ class OfferingMemory:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._steady = Steady(path.parent, clock)
+        self._persistent_clock = PersistentClock(path.parent, clock)
         self._lock = threading.Lock()
 
-    def setbacks(self) -> dict[str, Setback]:
+    def entries(self) -> dict[str, Unavailability]:
         """Return the unavailable offerings by their key."""
-        now = self._steady.now()
+        now = self._persistent_clock.now()
         return {
             key: item for key, item in self._load().items() if now < item.until <= now + LONGEST
         }
 
-    def remember(self, offering: Offering, error: CloudError) -> None:
+    def mark_unavailable(self, offering: Offering, error: CloudError) -> None:
         """Record a failure, if it is one of the offering.
 
         A failure of the call itself tells nothing about the offering.
@@ -67,48 +67,52 @@ class OfferingMemory:
         if not seconds:
             return
         with self._lock:
-            known = self.setbacks()
-            known[offering.key] = Setback(error.code, self._steady.now() + seconds)
-            self._save(known)
+            entries = self.entries()
+            entries[offering.key] = Unavailability(
+                error.code, self._persistent_clock.now() + seconds
+            )
+            self._save(entries)
 
-    def forget(self, offering: Offering) -> None:
+    def mark_available(self, offering: Offering) -> None:
         """Make an offering available again, after a launch succeeded."""
         with self._lock:
-            known = self.setbacks()
-            if known.pop(offering.key, None):
-                self._save(known)
+            entries = self.entries()
+            if entries.pop(offering.key, None):
+                self._save(entries)
 
-    def _save(self, known: Mapping[str, Setback]) -> None:
-        value = {key: {"code": item.code, "until": item.until} for key, item in known.items()}
+    def _save(self, entries: Mapping[str, Unavailability]) -> None:
+        value = {key: {"code": item.code, "until": item.until} for key, item in entries.items()}
         try:
             write_atomically(self._path, json.dumps(value).encode(), mode=0o640)
         except OSError:
             return  # safe to lose: a full disk must not stop a launch
 
-    def _load(self) -> dict[str, Setback]:
+    def _load(self) -> dict[str, Unavailability]:
         try:
             data = loads(self._path.read_bytes())
             return {
-                str(key): Setback(str(item["code"]), finite(item["until"]))
+                str(key): Unavailability(str(item["code"]), finite(item["until"]))
                 for key, item in data.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
 
-def in_turn(offerings: Sequence[Offering], setbacks: Mapping[str, Setback]) -> tuple[Offering, ...]:
+def available_or_next(
+    offerings: Sequence[Offering], entries: Mapping[str, Unavailability]
+) -> tuple[Offering, ...]:
     """Return the available offerings, in order.
 
     If none is available, return the offering whose next try comes first. So a job finds returned
     capacity without waiting for that time.
     """
-    fresh = tuple(item for item in offerings if item.key not in setbacks)
-    if fresh or not offerings:
-        return fresh
-    return (min(offerings, key=lambda item: setbacks[item.key].until),)
+    available = tuple(item for item in offerings if item.key not in entries)
+    if available or not offerings:
+        return available
+    return (min(offerings, key=lambda item: entries[item.key].until),)
 
 
 def _seconds(error: CloudError) -> float:
-    if isinstance(error, Capacity | PriceTooLow):
+    if isinstance(error, NoCapacity | PriceTooLow):
         return CAPACITY_SECONDS
-    return QUOTA_SECONDS if isinstance(error, Quota) else 0.0
+    return QUOTA_SECONDS if isinstance(error, QuotaExceeded) else 0.0

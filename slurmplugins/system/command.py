@@ -16,18 +16,18 @@ NOT_RUN: Final = 127
 """Return code of a command that could not be started, as in a shell."""
 
 _BASE_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
-_KEPT: Final = ("SLURM_CONF",)
+_INHERITED_VARIABLES: Final = ("SLURM_CONF",)
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CommandResult:
     returncode: int
     stdout: str
     stderr: str
 
 
 class Runner(Protocol):
-    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
         """Run the command to its end and return its output.
 
         Raises nothing when the command fails: see `returncode`.
@@ -38,14 +38,14 @@ class Runner(Protocol):
 class SystemRunner:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         source = os.environ if environment is None else environment
-        kept = {key: source[key] for key in _KEPT if key in source}
-        self._environment = {**_BASE_ENVIRONMENT, **kept}
+        inherited = {key: source[key] for key in _INHERITED_VARIABLES if key in source}
+        self._environment = {**_BASE_ENVIRONMENT, **inherited}
 
-    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
         import subprocess
 
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 list(argv),
                 input=stdin,
                 capture_output=True,
@@ -56,7 +56,7 @@ class SystemRunner:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Completed(TIMED_OUT, "", f"{argv[0]} took longer than {timeout:g} s")
+            return CommandResult(TIMED_OUT, "", f"{argv[0]} took longer than {timeout:g} s")
         except (OSError, ValueError) as error:  # also an argument with a null byte
-            return Completed(NOT_RUN, "", str(error))
-        return Completed(done.returncode, done.stdout, done.stderr)
+            return CommandResult(NOT_RUN, "", str(error))
+        return CommandResult(process.returncode, process.stdout, process.stderr)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-_INHERITED = 1024
+_MAX_DESCRIPTOR = 1024
 """Descriptors to close. slurmctld's, above all its pipes, must not stay open in the child."""
 
 
-def in_background() -> bool:
+def fork_to_background() -> bool:
     """Fork, and return True in the child, False in the caller.
 
     The caller should exit 0. The child is a session of its own. It has no terminal, no pipe to
@@ -24,11 +24,11 @@ def in_background() -> bool:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    os.closerange(3, _INHERITED)
+    os.closerange(3, _MAX_DESCRIPTOR)
     return True
 
 
-def leave(status: int) -> None:
+def exit_without_cleanup(status: int) -> None:
     """Exit without Python's cleanup.
 
     The cleanup takes longer than the rest of the program.

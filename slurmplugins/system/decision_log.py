@@ -49,48 +49,52 @@ EVENTS: Final = frozenset(
     }
 )
 
-MOST_BYTES: Final = 8 * 1024 * 1024
+MAX_BYTES: Final = 8 * 1024 * 1024
 """Size at which a new file begins; the previous one is kept too."""
 
-RECENT: Final = 200
+RECENT_COUNT: Final = 200
 """Decisions about one node, job or instance that are worth reading."""
 
 
-def recorder(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
+def copying_writer(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
     """Return a log writer that also copies decisions to the decision log."""
-    keep = to_file(path, limit=MOST_BYTES)
+    copy_line = to_file(path, limit=MAX_BYTES)
 
-    def both(line: str) -> None:
+    def write_and_copy(line: str) -> None:
         write(line)
         if _event(line) in EVENTS:
-            keep(line)
+            copy_line(line)
 
-    return both
+    return write_and_copy
 
 
-def about(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], ...]:
+def recent_decisions(
+    path: Path, accepts: Callable[[dict[str, Any]], bool]
+) -> tuple[dict[str, Any], ...]:
     """Return the latest RECENT decisions that `wanted` accepts, oldest first.
 
     Of a decision that fills several lines, return the first accepted line.
     """
-    found: deque[dict[str, Any]] = deque(maxlen=RECENT)
+    decisions: deque[dict[str, Any]] = deque(maxlen=RECENT_COUNT)
     for record in _records(path):
-        if wanted(record) and not (found and _same(found[-1], record)):
-            found.append(record)
-    return tuple(found)
+        if accepts(record) and not (decisions and _same_decision(decisions[-1], record)):
+            decisions.append(record)
+    return tuple(decisions)
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _same_decision(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether two lines are parts of one decision."""
-    if "part" not in one or one["part"] >= other.get("part", 0):
+    if "part" not in first or first["part"] >= second.get("part", 0):
         return False
-    return all(one.get(key) == other.get(key) for key in ("at", "pid", "event", "attempt", "job"))
+    return all(
+        first.get(key) == second.get(key) for key in ("at", "pid", "event", "attempt", "job")
+    )
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    for each in (path.with_name(f"{path.name}.1"), path):
+    for log_file in (path.with_name(f"{path.name}.1"), path):
         try:
-            text = each.read_text(encoding="utf-8", errors="replace")
+            text = log_file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         for line in text.splitlines():

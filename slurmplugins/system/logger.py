@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 """Size at which a new log file begins; the previous one is kept too."""
 
-LONGEST: Final = 4000
+MAX_LINE_BYTES: Final = 4000
 """Bytes of a line. One append writes as many at once: lines of two processes never mix."""
 
-_SHORT: Final = 800
+_SHORT_LENGTH: Final = 800
 """Characters of a value that may be repeated on every line of an event."""
 
-_TEXT: Final = 400
+_TEXT_LENGTH: Final = 400
 """Characters kept of free text that is too long."""
 
-_NUMBERED: Final = 20
+_PART_FIELD_LENGTH: Final = 20
 """Characters that the field `part` takes."""
 
 Record: TypeAlias = "Mapping[str, object]"
@@ -61,18 +61,18 @@ class Log:
     def warning(self, event: str, **fields: object) -> None:
         self._emit("warning", event, fields)
 
-    def problem(self, event: str, **fields: object) -> None:
+    def failure(self, event: str, **fields: object) -> None:
         self._emit("error", event, fields)
 
     def _emit(self, level: str, event: str, fields: dict[str, object]) -> None:
         record = {"at": round(self._clock.now(), 3), "level": level, "event": event}
         for key, value in {**self._fields, **fields}.items():
             record[key] = "[redacted]" if _secret(key) else value
-        for line in of(record):
+        for line in lines_of(record):
             self._write(line + "\n")
 
 
-def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
+def to_file(path: Path, *, limit: int = MAX_BYTES) -> Callable[[str], None]:
     """Return a function that appends whole lines to `path`.
 
     On a full disk or a missing permission the line goes to standard error, and the work goes on.
@@ -85,7 +85,7 @@ def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
             try:
                 os.write(descriptor, line.encode())
                 if os.fstat(descriptor).st_size >= limit:
-                    _turn_over(path, descriptor)
+                    _rotate(path, descriptor)
             finally:
                 os.close(descriptor)
         except OSError:
@@ -94,7 +94,7 @@ def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
     return write
 
 
-def _turn_over(path: Path, descriptor: int) -> None:
+def _rotate(path: Path, descriptor: int) -> None:
     """Rename the full log file, unless another process did.
 
     Only a process that holds the lock on the file now at `path` may rename it.
@@ -114,13 +114,13 @@ def _secret(key: str) -> bool:
     return any(word in key.lower() for word in _SECRET_WORDS)
 
 
-def of(record: Record) -> Iterator[str]:
+def lines_of(record: Record) -> Iterator[str]:
     """Yield the lines of an event, without newlines."""
     line = _json(record)
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_LINE_BYTES:
         yield line
         return
-    parts = list(_parts(_cut(record)))
+    parts = list(_parts(_with_texts_cut(record)))
     for number, part in enumerate(parts, 1):
         yield _json({**part, "part": number} if len(parts) > 1 else part)
 
@@ -130,12 +130,12 @@ def _parts(record: Record) -> Iterator[Record]:
 
     Each has its share of the long fields, and all short fields.
     """
-    if len(_json(record)) <= LONGEST - _NUMBERED:
+    if len(_json(record)) <= MAX_LINE_BYTES - _PART_FIELD_LENGTH:
         yield record
         return
     halves = {key: pair for key, value in record.items() if (pair := _halves(value))}
     if not halves:
-        yield _cut(record)
+        yield _with_texts_cut(record)
         return
     for side in (0, 1):
         yield from _parts({**record, **{key: pair[side] for key, pair in halves.items()}})
@@ -143,10 +143,10 @@ def _parts(record: Record) -> Iterator[Record]:
 
 def _halves(value: object) -> tuple[object, object] | None:
     """Return both halves of a long list or hostlist, else None."""
-    if isinstance(value, list | tuple) and len(value) > 1 and len(_json(value)) > _SHORT:
+    if isinstance(value, list | tuple) and len(value) > 1 and len(_json(value)) > _SHORT_LENGTH:
         middle = len(value) // 2
         return value[:middle], value[middle:]
-    if isinstance(value, str) and len(value) > _SHORT:
+    if isinstance(value, str) and len(value) > _SHORT_LENGTH:
         try:
             nodes = hostlist.expand(value)
         except BadName:
@@ -156,10 +156,12 @@ def _halves(value: object) -> tuple[object, object] | None:
     return None
 
 
-def _cut(record: Record) -> Record:
+def _with_texts_cut(record: Record) -> Record:
     """Return the record with every long value cut that can't be halved."""
     return {
-        key: value if len(_json(value)) <= _SHORT or _halves(value) else str(value)[:_TEXT]
+        key: value
+        if len(_json(value)) <= _SHORT_LENGTH or _halves(value)
+        else str(value)[:_TEXT_LENGTH]
         for key, value in record.items()
     }
 

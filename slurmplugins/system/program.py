@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 
-def logger(program: str) -> Log:
+def open_log(program: str) -> Log:
     """Return a log that writes to the program's own file.
 
     Under systemd it writes to standard error too.
@@ -24,16 +24,18 @@ def logger(program: str) -> Log:
     to_file = log.to_file(paths.LOGS / f"{program}.log")
     under_systemd = "INVOCATION_ID" in os.environ
 
-    def both(line: str) -> None:
+    def write_to_both(line: str) -> None:
         log.to_stderr(line)
         if paths.LOGS.is_dir():
             to_file(line)
 
-    write = decision_log.recorder(paths.DECISIONS, both if under_systemd else to_file)
+    write = decision_log.copying_writer(
+        paths.DECISIONS, write_to_both if under_systemd else to_file
+    )
     return log.Log(write, SystemClock(), {"program": program, "pid": os.getpid()})
 
 
-def guarded(logger: Log, work: Callable[[], None]) -> int:
+def run_to_exit_code(logger: Log, work: Callable[[], None]) -> int:
     """Run the program and return its exit code.
 
     Returns 0, or 1 with the error in the log and on standard error. Raises nothing.
@@ -43,7 +45,7 @@ def guarded(logger: Log, work: Callable[[], None]) -> int:
     except Exception as error:  # noqa: BLE001 - the last handler before the process ends
         import traceback
 
-        logger.problem(
+        logger.failure(
             "failed",
             error=f"{type(error).__name__}: {error}",
             slug=getattr(error, "slug", "state" if isinstance(error, OSError) else "bug"),

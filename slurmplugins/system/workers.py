@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
-    Errand = Callable[[], None]
+    Task = Callable[[], None]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class Crew:
+class WorkerPool:
     """A pool of `workers` threads."""
 
     def __init__(self, workers: int = 1) -> None:
@@ -26,16 +26,16 @@ class Crew:
 
         Raises the error of the first item that failed; later items may be left undone.
         """
-        todo = list(items)
-        if self._workers <= 1 or len(todo) <= 1:
-            return [work(item) for item in todo]
+        pending_items = list(items)
+        if self._workers <= 1 or len(pending_items) <= 1:
+            return [work(item) for item in pending_items]
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(self._workers, len(todo))) as pool:
-            return list(pool.map(work, todo))
+        with ThreadPoolExecutor(min(self._workers, len(pending_items))) as pool:
+            return list(pool.map(work, pending_items))
 
     @contextlib.contextmanager
-    def aside(self, *, urgent: bool) -> Iterator[Callable[[Errand], None]]:
+    def background_queue(self, *, urgent: bool) -> Iterator[Callable[[Task], None]]:
         """Yield a function that queues callables for one background thread.
 
         Any thread may call it. The callables run in order; leaving the block waits for all of them
@@ -43,17 +43,17 @@ class Crew:
         others when the block ends.
         """
         if self._workers <= 1:
-            later: list[Errand] = []
+            queued_tasks: list[Task] = []
             try:
-                yield (lambda errand: errand()) if urgent else later.append
+                yield (lambda task: task()) if urgent else queued_tasks.append
             finally:
-                for errand in later:
-                    errand()
+                for task in queued_tasks:
+                    task()
             return
         from concurrent.futures import ThreadPoolExecutor
 
-        begun: list[Future[None]] = []
-        with ThreadPoolExecutor(1) as one:
-            yield lambda errand: begun.append(one.submit(errand))
-        for done in begun:
-            done.result()
+        futures: list[Future[None]] = []
+        with ThreadPoolExecutor(1) as thread:
+            yield lambda task: futures.append(thread.submit(task))
+        for future in futures:
+            future.result()

@@ -19,7 +19,7 @@ from unittest import mock
 from toolkit.local.aws import request_rates
 from toolkit.local.cloud import Cloud
 from toolkit.local.endpoint import Call, call_of
-from toolkit.local.image_registry import MEMORY_BASE, MemoryShelf
+from toolkit.local.image_registry import MEMORY_BASE, MemoryImageRegistry
 from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
 from toolkit.local.sockets import Listeners, bind
@@ -72,7 +72,7 @@ class Arena:
         return sum(one.service == service and one.status in {400, 503} for one in self.served)
 
     def alive(self) -> int:
-        return sum(1 for _ in self.cloud.tables.alive())
+        return sum(1 for _ in self.cloud.tables.live_instances())
 
 
 class Gate:
@@ -92,7 +92,7 @@ class Gate:
         environ["wsgi.input"] = io.BytesIO(body)
         call = call_of(environ, body)
         time.sleep(AWS_LATENCY)
-        before = len(self._cloud.tables.lives)
+        before = len(self._cloud.tables.instances)
         seen: list[int] = []
 
         def start(status: str, headers: list[tuple[str, str]], info: Any = None) -> Any:
@@ -103,7 +103,7 @@ class Gate:
         market = call.params.get("InstanceMarketOptions.MarketType", "on-demand")
         if self.arena is not None:
             action = call.action or environ["REQUEST_METHOD"]
-            fresh = len(self._cloud.tables.lives) - before
+            fresh = len(self._cloud.tables.instances) - before
             self.arena.served.append(
                 Served(call.service, action, began, time.monotonic(), seen[0], market, fresh)
             )
@@ -120,11 +120,11 @@ class Gate:
         if call.action in self.canned:
             pages = self.canned[call.action]
             return _reply(start, 200, "text/xml", pages[int(call.params.get("NextToken") or 0)])
-        return self._cloud.front(environ, start)
+        return self._cloud.router(environ, start)
 
     def _route53(self, start: Any) -> Iterable[bytes]:
         with self._lock:
-            allowed = self._dns.take(1, time.monotonic())
+            allowed = self._dns.spend(1, time.monotonic())
         return _reply(start, 200 if allowed else 400, "text/xml", _CHANGED if allowed else _SLOW)
 
 
@@ -160,7 +160,7 @@ def opened(
     listeners = Listeners()
     workers = ThreadPoolExecutor(1)
     rates = mock.patch.dict(request_rates.RESOURCES, RunInstances=rate(raised=raised))
-    with rates, Cloud(options, NoneDriver(), MemoryShelf(), workers=workers) as cloud:
+    with rates, Cloud(options, NoneDriver(), MemoryImageRegistry(), workers=workers) as cloud:
         gate = Gate(cloud)
         gate.arena = Arena(f"http://127.0.0.1:{port}", cloud)
         listeners.add("host", bound, gate)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tests.slurm.conftest import Cluster
 from tests.slurm.trained import DIGITS, HOME, TORCHRUN, Trained, submit
 from tests.slurm.waiting import until
-from toolkit.commands.local_options import control
+from toolkit.commands.local_options import control_client
 from toolkit.config import load
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
@@ -60,7 +60,7 @@ def _once(cluster: Cluster) -> Comeback:
     try:
         job.trained(STEPS_FIRST)
         noticed = time.time()
-        control(None).post("interrupt", {"target": job.nodes()[-1], "notice": NOTICE})
+        control_client(None).post("interrupt", {"target": job.nodes()[-1], "notice": NOTICE})
         again = until("a step of the next attempt", lambda: _first_step(job), PATIENCE)
         return _figures(job, noticed, again)
     finally:

@@ -28,7 +28,7 @@ from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import resume_file
-from slurmplugins.system.program import logger
+from slurmplugins.system.program import open_log
 
 
 def main() -> None:
@@ -36,11 +36,11 @@ def main() -> None:
     hostlist = sys.argv[3] if len(sys.argv) > 3 else ""
     paths.BURST, paths.STATE = root / "burst.json", root / "state"  # type: ignore[misc]
     paths.LOGS = root / "logs"  # type: ignore[misc]
-    log = logger(program)
+    log = open_log(program)
     engine = assemble(log)
     if program == "resume":
         content = Path(os.environ["SLURM_RESUME_FILE"]).read_bytes()
-        resume(engine, resume_file.asks(content, hostlist))
+        resume(engine, resume_file.job_requests(content, hostlist))
     elif program == "suspend":
         suspend(engine, expand(hostlist), EndCause.SUSPEND)
     else:

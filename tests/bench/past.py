@@ -56,8 +56,8 @@ def write(state: Path, machines: Sequence[tuple[str, str]]) -> None:
                 clock.hours -= _BETWEEN
                 _launch(journal, f"{generation:02x}{number:022x}", number, job)
                 if generation:
-                    journal.let_go([item.node for item in job], clock.monotonic())
-                    journal.condemn([item.instance_id for item in job], EndCause.SUSPEND)
+                    journal.record_powered_down([item.node for item in job], clock.monotonic())
+                    journal.mark_terminating([item.instance_id for item in job], EndCause.SUSPEND)
 
 
 def _jobs(machines: Sequence[tuple[str, str]], generation: int) -> Iterator[list[Assignment]]:
@@ -75,10 +75,10 @@ def _id(now: str, generation: int) -> str:
 
 def _launch(journal: Journal, attempt: str, job: int, machines: list[Assignment]) -> None:
     nodes = tuple(item.node for item in machines)
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: nodes)
         for name in (f"{attempt}-0", attempt):
-            journal.intend(
+            journal.record_call(
                 LaunchRequest(
                     attempt=name, cluster="demo", pool="gpu", partition="spot",
                     launch_template="demo-gpu", subnet="subnet-0123456789abcdef0",
@@ -87,6 +87,6 @@ def _launch(journal: Journal, attempt: str, job: int, machines: list[Assignment]
                 run, [job],
             )  # fmt: skip
             if name != attempt:
-                journal.failed(name, _REFUSED)
-        journal.launched(attempt, machines)
+                journal.record_failed(name, _REFUSED)
+        journal.record_launched(attempt, machines)
         journal.release(run, nodes)

@@ -99,7 +99,7 @@ def killed(number: int, work: Callable[[], Any]) -> bool:
     if not child:
         code = 1
         try:
-            block_reader.threads.cache_clear()  # they did not come along
+            block_reader.thread_pool.cache_clear()  # they did not come along
             with strike(number, vanish):
                 work()
             code = 0

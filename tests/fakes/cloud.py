@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from slurmplugins.cloud import ec2_messages, error_codes
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Instance, InstanceHealth, InstanceState, ScheduledEvent
-from slurmplugins.model.launch import Launched
+from slurmplugins.model.launch import LaunchResult
 from slurmplugins.model.offering import Lifecycle
 from tests.fakes import launch_call
 from tests.fakes.request_rates import RequestRates
@@ -120,8 +120,8 @@ class FakeCloud:
 
     # The port
 
-    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
-        intend()
+    def launch(self, request: LaunchRequest, before_call: Callable[[], None]) -> LaunchResult:
+        before_call()
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
         sent = (ec2_messages.create_fleet if request.others else ec2_messages.run_instances)(
@@ -142,7 +142,7 @@ class FakeCloud:
             raise error_codes.error("Unreachable", "the answer was lost")
         return self._launched(request, answer)
 
-    def _launched(self, request: LaunchRequest, answer: Answer) -> Launched:
+    def _launched(self, request: LaunchRequest, answer: Answer) -> LaunchResult:
         """What the adapter makes of EC2's answer."""
         if answer.call.fleet:
             for node, instance_id in zip(request.nodes, answer.ids, strict=False):
@@ -155,11 +155,13 @@ class FakeCloud:
             raise error_codes.error(
                 "IdempotentInstanceTerminated", "Please use a different client token."
             )
-        return Launched(tuple(found), ec2_messages.refusals(request, answer.errors))
+        return LaunchResult(tuple(found), ec2_messages.refusals(request, answer.errors))
 
-    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
-        for instance_id, node in names.items():
-            if not may(instance_id):
+    def retag_nodes(
+        self, node_by_id: Mapping[str, NodeName], may_retag: Callable[[str], bool]
+    ) -> bool:
+        for instance_id, node in node_by_id.items():
+            if not may_retag(instance_id):
                 return False
             self._called("give", "CreateTags", 1)
             if self.next_give_errors:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from toolkit.datasets import chunks
-from toolkit.datasets.store.manifest import File, Manifest, manifest
+from toolkit.datasets.store.manifest import File, Manifest, make_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def described(content: Mapping[str, bytes]) -> Manifest:
     """The manifest of files that are in memory."""
-    return manifest(
+    return make_manifest(
         File(
             path,
             len(data),

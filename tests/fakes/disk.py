@@ -55,11 +55,11 @@ class MortalDisk(QuickDisk):
         self._do(lambda: made.append(super(MortalDisk, self).create(path, mode=mode)))
         return made[0]
 
-    def write(self, descriptor, content, at) -> None:
+    def write(self, descriptor, content, offset) -> None:
         view = memoryview(content)
         self._do(
-            lambda: super(MortalDisk, self).write(descriptor, view, at),
-            lambda: super(MortalDisk, self).write(descriptor, view[: len(view) // 2], at),
+            lambda: super(MortalDisk, self).write(descriptor, view, offset),
+            lambda: super(MortalDisk, self).write(descriptor, view[: len(view) // 2], offset),
         )
 
     def resize(self, descriptor: int, size: int) -> None:
@@ -123,11 +123,11 @@ class FullDisk(QuickDisk):
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def write(self, descriptor, content, at) -> None:
+    def write(self, descriptor, content, offset) -> None:
         if len(content) > self.room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.room -= len(content)
-        super().write(descriptor, content, at)
+        super().write(descriptor, content, offset)
 
 
 def _raise() -> None:

@@ -11,7 +11,7 @@ from slurmplugins.config import burst as burst_config
 from slurmplugins.execution.engine import Engine
 from slurmplugins.slurm import agent_requests
 from slurmplugins.state.journal import Journal
-from slurmplugins.state.unavailable_offerings import OfferingMemory
+from slurmplugins.state.unavailable_offerings import UnavailableOfferings
 from slurmplugins.system.files import write_atomically
 from slurmplugins.system.logger import Log
 from tests.fakes.clock import FakeClock
@@ -87,7 +87,7 @@ class Bench:
             store=self.store,
             slurm=self.slurm,
             journal=Journal(state, self.clock),
-            memory=OfferingMemory(state / "offerings.json", self.clock),
+            unavailable_offerings=UnavailableOfferings(state / "offerings.json", self.clock),
             clock=self.clock,
             log=Log(self.lines.append, self.clock),
             state=state,
@@ -102,7 +102,7 @@ class Bench:
         self.engine = dataclasses.replace(
             self.engine,
             journal=Journal(self.engine.state, self.clock),
-            memory=OfferingMemory(self.engine.state / "offerings.json", self.clock),
+            memory=UnavailableOfferings(self.engine.state / "offerings.json", self.clock),
         )
 
     def save(self, path: Path) -> None:
@@ -142,8 +142,8 @@ class Bench:
         """slurmd does at its start, and when its node's agent reloads it."""
         if self.slurm.forgotten.get(node) != machine:
             return True
-        if not agent_requests.requested_registration(self.engine.stop_requests, node):
+        if not agent_requests.read_registration_request(self.engine.stop_requests, node):
             return False
-        agent_requests.forget_registration(self.engine.stop_requests, node)
+        agent_requests.remove_registration_request(self.engine.stop_requests, node)
         del self.slurm.forgotten[node]
         return True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from slurmplugins.head.mlflow import Run
+from slurmplugins.head.mlflow import MlflowRun
 
 
-def a_run(run_id: str, job: str = "7", **changes) -> Run:
+def a_run(run_id: str, job: str = "7", **changes) -> MlflowRun:
     values = {
         "run_id": run_id,
         "name": f"digits {job}",
@@ -19,17 +19,17 @@ def a_run(run_id: str, job: str = "7", **changes) -> Run:
         "params": {},
         "metrics": {},
     }
-    return Run(**(values | changes))
+    return MlflowRun(**(values | changes))
 
 
 @dataclass
 class FakeMlflow:
     """Understands the filters that the toolkit writes, and no others."""
 
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, MlflowRun] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *runs: Run) -> FakeMlflow:
+    def of(cls, *runs: MlflowRun) -> FakeMlflow:
         return cls({run.run_id: run for run in runs})
 
     def search(self, query, *, limit=None):
@@ -47,7 +47,7 @@ class FakeMlflow:
         run = self.runs[run_id]
         self.runs[run_id] = replace(run, tags={**run.tags, key: value})
 
-    def _matches(self, run: Run, query: str) -> bool:
+    def _matches(self, run: MlflowRun, query: str) -> bool:
         if not query:
             return True
         match = re.fullmatch(r"(tags|attributes)\.`?([\w.]+)`? = '([^']*)'", query)

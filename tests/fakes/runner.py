@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurmplugins.system.command import Completed
+from slurmplugins.system.command import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +15,14 @@ class FakeRunner:
 
     def __init__(self, *, strict: bool = False) -> None:
         self.calls: list[tuple[list[str], str]] = []
-        self._answers: list[tuple[tuple[str, ...], Completed]] = []
+        self._answers: list[tuple[tuple[str, ...], CommandResult]] = []
         self._strict = strict
 
     def answer(self, *words: str, stdout: str = "", stderr: str = "", returncode: int = 0) -> None:
         """What a command says that starts with these words; the latest answer wins."""
-        self._answers.insert(0, (words, Completed(returncode, stdout, stderr)))
+        self._answers.insert(0, (words, CommandResult(returncode, stdout, stderr)))
 
-    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
         assert timeout > 0
         assert all(isinstance(word, str) for word in argv)
         self.calls.append((list(argv), stdin))
@@ -30,7 +30,7 @@ class FakeRunner:
             if tuple(argv[: len(words)]) == words:
                 return completed
         assert not self._strict, f"unexpected command: {argv}"
-        return Completed(0, "", "")
+        return CommandResult(0, "", "")
 
     @property
     def commands(self) -> list[list[str]]:

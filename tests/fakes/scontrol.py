@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slurmplugins.system.command import Completed
+from slurmplugins.system.command import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +59,11 @@ class FakeScontrol:
                     task.admin_comment = value
         return ""
 
-    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
         """As a Runner."""
         assert timeout > 0
         assert not stdin
-        return Completed(0, self(argv), "")
+        return CommandResult(0, self(argv), "")
 
     def _named(self, name: str) -> list[int]:
         array, _, task = name.partition("_")

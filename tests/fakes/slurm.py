@@ -14,7 +14,7 @@ from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model.hostlist import NodeName, compress
 from slurmplugins.model.launch import JobRequest
 from slurmplugins.model.node import EndedJob, Job, Node
-from slurmplugins.slurm.scontrol import appended
+from slurmplugins.slurm.scontrol import append_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -156,7 +156,7 @@ class FakeSlurm:
         if job not in self.queue:
             raise SlurmRefused(f"Invalid job id {job}")
         state = self.queue[job]
-        state.comment = appended(state.comment, text)
+        state.comment = append_line(state.comment, text)
 
     def hold(self, job: int) -> None:
         self._reach()
@@ -168,7 +168,7 @@ class FakeSlurm:
         """A person lets a held job go."""
         self.queue[job].held = False
 
-    def ended(self) -> tuple[EndedJob, ...]:
+    def ended_jobs(self) -> tuple[EndedJob, ...]:
         self._reach()
         self.asked_for_ended += 1
         return tuple(self.over.values())

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from toolkit.training.checkpoint.hashed_file import HashingWriter, read_file
-from toolkit.training.io.durable_files import encode, read_json
+from toolkit.training.io.durable_files import encode_line, read_json
 from toolkit.training.run_folder.attempts import AttemptRecord
-from toolkit.training.tracking.tracker import Record
+from toolkit.training.tracking.tracker import TrackingRecord
 
 
 @dataclass
@@ -41,7 +41,7 @@ class JsonCodec:
     def read(self, folder: Path, manifest, parts, world):
         content = read_file(folder, manifest.entry("shared.json"))
         state = read_json(folder / "shared.json")
-        assert encode(state) == content
+        assert encode_line(state) == content
 
         def apply():
             for name, part in parts.items():
@@ -51,7 +51,7 @@ class JsonCodec:
 
     def _save(self, path: Path, value):
         with HashingWriter(path) as writer:
-            writer.write(encode(value))
+            writer.write(encode_line(value))
         return writer.entry()
 
 
@@ -112,7 +112,7 @@ class ThreadWorld:
         return self.rank
 
     @property
-    def group(self):
+    def torch_group(self):
         return None
 
     def fork(self):
@@ -138,13 +138,13 @@ def run_ranks(size: int, work):
     meeting = Meeting(size)
     results: list[Any] = [None] * size
 
-    def one(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         try:
             results[rank] = work(ThreadWorld(rank, meeting))
         except BaseException as error:  # noqa: BLE001  # SystemExit is one of the results looked at
             results[rank] = error
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    threads = [threading.Thread(target=run_rank, args=(rank,)) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -154,7 +154,7 @@ def run_ranks(size: int, work):
 
 @dataclass
 class MemoryTracker:
-    records: list[Record] = field(default_factory=list)
+    records: list[TrackingRecord] = field(default_factory=list)
     closed: bool = False
 
     def add(self, record):
@@ -189,7 +189,7 @@ def ranks():
     return run_ranks
 
 
-def attempt(cause: str, hours: float, machines: int = 1) -> AttemptRecord:
+def attempt(cause: str, hours: float, instances: int = 1) -> AttemptRecord:
     """A line of the ledger: so long on so many machines, and why it ended."""
     return AttemptRecord(
         attempt=0,
@@ -201,8 +201,8 @@ def attempt(cause: str, hours: float, machines: int = 1) -> AttemptRecord:
         cause=cause,
         step_start=0,
         step_end=0,
-        world_size=machines,
-        nodes=tuple(f"n{i}" for i in range(machines)),
+        world_size=instances,
+        nodes=tuple(f"n{i}" for i in range(instances)),
         instances=(),
         cost_usd=None,
     )

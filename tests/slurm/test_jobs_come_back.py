@@ -170,7 +170,7 @@ def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster,
 def causes_by_accounting(cluster, node: str, since: float) -> set[str]:
     """What a job can read, as its user, of what became of a node; long after it serves again."""
     job = SlurmJob("0", lambda argv: cluster.as_user(*argv))
-    said = [event.said for event in job.node_events([node], since)]
+    said = [event.line for event in job.node_events([node], since)]
     return {classify(Evidence(nodes=line)).cause for line in said}
 
 

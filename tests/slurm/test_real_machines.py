@@ -62,10 +62,10 @@ def base(layout):
 
 @pytest.fixture
 def driver(layout, base):
-    cleanup.everything(layout)
+    cleanup.remove_everything(layout)
     found = factory.nspawn_driver(layout)
     yield found
-    cleanup.everything(layout)
+    cleanup.remove_everything(layout)
     found.images.remove(SNAPSHOT)
 
 
@@ -108,7 +108,7 @@ def test_machines_reach_each_other_and_the_host_sees_nothing_afterwards(driver, 
         assert driver.state(spec.instance_id) is MachineState.ABSENT
     assert driver.list() == ()
     assert b"systemd" in driver.console(first.instance_id)
-    cleanup.everything(layout)
+    cleanup.remove_everything(layout)
     assert host_traces(layout.state) == before
 
 
@@ -189,11 +189,11 @@ def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
         status = Path(f"/proc/{pid}/status").read_text()
         if "\nNSpid:\t" + str(pid) + "\n" in status:  # outside the machine: launcher and nspawn
             os.kill(pid, signal.SIGKILL)
-    removed = cleanup.everything(layout)
+    removed = cleanup.remove_everything(layout)
     assert spec.instance_id in removed.machines
     assert driver.list() == ()
     assert host_traces(layout.state) == before
-    assert not cleanup.everything(layout)
+    assert not cleanup.remove_everything(layout)
 
 
 def test_a_command_that_takes_too_long_is_ended_inside_the_machine_too(driver, make_spec):

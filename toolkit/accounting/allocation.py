@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Charge, Component, InstanceCost
-from toolkit.accounting.money import amount, apportion, whole
+from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.prices import PriceSpan
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook
 
 HOUR = 3600
-ALL = Fraction(1)
+WHOLE = Fraction(1)
 
-Line = tuple[Component, int | None]
+ChargeKey = tuple[Component, int | None]
 """A component and the attempt (DBIndex) that caused it."""
 
 
@@ -56,23 +56,23 @@ def allocate(
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
     end = window.until if instance.ended is None else instance.ended
-    billed = end
+    billed_end = end
     if instance.ended is not None:
-        billed = max(end, instance.launched + policy.minimum_seconds)
-    start, stop = max(instance.launched, window.since), min(billed, window.until)
-    if start >= stop:
+        billed_end = max(end, instance.launched + policy.minimum_seconds)
+    start, billed_until = max(instance.launched, window.since), min(billed_end, window.until)
+    if start >= billed_until:
         return None
-    spans = book.spans(instance.ask(), start, stop)
-    weights: dict[Line, Fraction] = defaultdict(Fraction)
-    seconds: dict[Line, Fraction] = defaultdict(Fraction)
+    spans = book.spans(instance.price_query(), start, billed_until)
+    weights: dict[ChargeKey, Fraction] = defaultdict(Fraction)
+    seconds: dict[ChargeKey, Fraction] = defaultdict(Fraction)
     timeline = _Timeline(instance, sorted(usages, key=lambda usage: (usage.start, usage.attempt)))
-    for piece in _pieces(spans, timeline.cuts(end)):
-        price = amount(piece.price.usd_per_hour, piece.end - piece.start)
-        for line, part in timeline.lines(piece.start, end):
+    for piece in _price_pieces(spans, timeline.cuts(end)):
+        price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
+        for key, share in timeline.shares(piece.start, end):
             # Most parts are the whole instance; a product of fractions costs more than the test.
-            weights[line] += price if part is ALL else price * part
-            seconds[line] += (piece.end - piece.start) * part
-    gross = whole(sum(weights.values(), Fraction(0)))
+            weights[key] += price if share is WHOLE else price * share
+            seconds[key] += (piece.end - piece.start) * share
+    gross = round_to_micro(sum(weights.values(), Fraction(0)))
     charges = [
         Charge(component, instance.instance_id, attempt, micro, seconds[component, attempt])
         for (component, attempt), micro in zip(
@@ -82,7 +82,7 @@ def allocate(
     refunds = _refunds(instance, charges, policy)
     return InstanceCost(
         instance_id=instance.instance_id,
-        seconds=stop - start,
+        seconds=billed_until - start,
         gross=gross,
         refund=sum(refund.micro for refund in refunds),
         prices=tuple(dict.fromkeys(span.price for span in spans)),
@@ -130,24 +130,24 @@ class _Timeline:
                 marks.add(usage.lost_from)
         return marks
 
-    def lines(self, at: int, end: int) -> list[tuple[Line, Fraction]]:
+    def shares(self, at: int, end: int) -> list[tuple[ChargeKey, Fraction]]:
         """Return the lines charged from `at` on; their parts sum to 1."""
         self._advance(at)
         if at >= end:
             cause = self._latest.attempt if self._latest else None
-            return [((Component.MINIMUM, cause), ALL)]
+            return [((Component.MINIMUM, cause), WHOLE)]
         if not self._active:
-            return [(self._unused(), ALL)]
-        if len(self._active) == 1 and self._active[0].share == ALL:
-            return [((_kind(self._active[0], at), self._active[0].attempt), ALL)]
+            return [(self._unused_key(), WHOLE)]
+        if len(self._active) == 1 and self._active[0].share == WHOLE:
+            return [((_component(self._active[0], at), self._active[0].attempt), WHOLE)]
         total = sum((usage.share for usage in self._active), Fraction(0))
-        scale = max(total, ALL)
-        lines: list[tuple[Line, Fraction]] = [
-            ((_kind(usage, at), usage.attempt), usage.share / scale) for usage in self._active
+        scale = max(total, WHOLE)
+        shares: list[tuple[ChargeKey, Fraction]] = [
+            ((_component(usage, at), usage.attempt), usage.share / scale) for usage in self._active
         ]
         if total < 1:
-            lines.append(((Component.UNALLOCATED, None), 1 - total))
-        return lines
+            shares.append(((Component.UNALLOCATED, None), 1 - total))
+        return shares
 
     def _advance(self, at: int) -> None:
         while self._next < len(self._usages) and self._usages[self._next].start <= at:
@@ -158,36 +158,36 @@ class _Timeline:
             self._next += 1
         self._active = [usage for usage in self._active if usage.end > at]
 
-    def _unused(self) -> Line:
+    def _unused_key(self) -> ChargeKey:
         instance = self._instance
         if instance.is_head:
             return Component.HEAD, None
         if not instance.node:
             return Component.OTHER, None
         if not self._usages:
-            ended = instance.ended is not None
-            return (Component.FAILED_LAUNCH if ended else Component.BOOT), None
+            has_ended = instance.ended is not None
+            return (Component.FAILED_LAUNCH if has_ended else Component.BOOT), None
         if self._latest is None:
             return Component.BOOT, self._usages[0].attempt
-        more = self._next < len(self._usages)
-        return (Component.IDLE_GAP if more else Component.IDLE_TAIL), self._latest.attempt
+        has_later_use = self._next < len(self._usages)
+        return (Component.IDLE_GAP if has_later_use else Component.IDLE_TAIL), self._latest.attempt
 
 
-def _kind(usage: Usage, at: int) -> Component:
-    lost = usage.lost_from is not None and at >= usage.lost_from
-    return Component.LOST if lost else Component.WORK
+def _component(usage: Usage, at: int) -> Component:
+    is_lost = usage.lost_from is not None and at >= usage.lost_from
+    return Component.LOST if is_lost else Component.WORK
 
 
-def _pieces(spans: Sequence[PriceSpan], cuts: set[int]) -> Iterator[PriceSpan]:
+def _price_pieces(spans: Sequence[PriceSpan], cuts: set[int]) -> Iterator[PriceSpan]:
     """Yield the price spans, cut further at the given seconds."""
-    ordered = sorted(cuts)
+    seconds = sorted(cuts)
     position = 0
     for span in spans:
-        while position < len(ordered) and ordered[position] <= span.start:
+        while position < len(seconds) and seconds[position] <= span.start:
             position += 1
-        inside = []
-        while position < len(ordered) and ordered[position] < span.end:
-            inside.append(ordered[position])
+        inner_cuts = []
+        while position < len(seconds) and seconds[position] < span.end:
+            inner_cuts.append(seconds[position])
             position += 1
-        for low, high in pairwise((span.start, *inside, span.end)):
+        for low, high in pairwise((span.start, *inner_cuts, span.end)):
             yield PriceSpan(low, high, span.price)

@@ -29,19 +29,19 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class InstanceMatch:
     """The usages of each instance, and the attempts without a known instance."""
 
     usages: Mapping[str, tuple[Usage, ...]]  # by instance id
-    unbacked: tuple[int, ...]  # attempts that ran on a node without a known instance
+    without_instance: tuple[int, ...]  # attempts that ran on a node without a known instance
 
 
-def bind(
+def match_instances(
     attempts: Iterable[Attempt],
     instances: Iterable[Instance],
     shapes: Mapping[str, Shape],
     now: int,
-) -> Bound:
+) -> InstanceMatch:
     """Match every node of every attempt with its instance at that time.
 
     It is the instance that lived when the attempt started, else the one with the
@@ -56,64 +56,68 @@ def bind(
         if instance.node and not instance.is_head and instance.end_cause not in NEVER_UP:
             by_node[instance.node].append(instance)
     usages: dict[str, list[Usage]] = defaultdict(list)
-    unbacked = []
+    without_instance = []
     for attempt in attempts:
         if attempt.started is None:
             continue
-        homes = [_home(attempt, by_node.get(node, ()), now) for node in attempt.nodes]
-        for home in homes:
-            if home is None:
+        own_instances = [
+            _instance_of(attempt, by_node.get(node, ()), now) for node in attempt.nodes
+        ]
+        for own_instance in own_instances:
+            if own_instance is None:
                 continue
-            usage = _usage(attempt, home, shapes.get(home.instance_id), now)
+            usage = _usage(attempt, own_instance, shapes.get(own_instance.instance_id), now)
             if usage is not None:
-                usages[home.instance_id].append(usage)
-        if None in homes and _ran(attempt):
-            unbacked.append(attempt.key)
-    return Bound({key: tuple(value) for key, value in usages.items()}, tuple(unbacked))
+                usages[own_instance.instance_id].append(usage)
+        if None in own_instances and _certainly_ran(attempt):
+            without_instance.append(attempt.key)
+    return InstanceMatch(
+        {key: tuple(value) for key, value in usages.items()}, tuple(without_instance)
+    )
 
 
-def _ran(attempt: Attempt) -> bool:
+def _certainly_ran(attempt: Attempt) -> bool:
     """Return whether the attempt certainly ran.
 
     Any other attempt may have ended because it got no instances.
     """
-    ran = attempt.state in {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
-    return (ran or attempt.asked_to_come_back) and attempt.ended != attempt.started
+    final_state = attempt.state in {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
+    return (final_state or attempt.requeue_requested) and attempt.ended != attempt.started
 
 
-def _home(attempt: Attempt, candidates: Sequence[Instance], now: int) -> Instance | None:
+def _instance_of(attempt: Attempt, candidates: Sequence[Instance], now: int) -> Instance | None:
     start = attempt.started or 0
     end = now if attempt.ended is None else attempt.ended
 
     def overlap(instance: Instance) -> int:
-        last = now if instance.ended is None else instance.ended
-        return min(end, last) - max(start, instance.launched)
+        instance_end = now if instance.ended is None else instance.ended
+        return min(end, instance_end) - max(start, instance.launched)
 
-    alive = [
+    live_instances = [
         instance
         for instance in candidates
         if instance.launched <= start and (instance.ended is None or start < instance.ended)
     ]
     best = max(
-        alive or candidates,
+        live_instances or candidates,
         key=lambda instance: (overlap(instance), instance.launched, instance.instance_id),
         default=None,
     )
     return best if best is not None and overlap(best) > 0 else None
 
 
-def _usage(attempt: Attempt, home: Instance, shape: Shape | None, now: int) -> Usage | None:
+def _usage(attempt: Attempt, instance: Instance, shape: Shape | None, now: int) -> Usage | None:
     start = attempt.started or 0
-    last = now if home.ended is None else home.ended
-    end = min(now if attempt.ended is None else attempt.ended, last)
+    instance_end = now if instance.ended is None else instance.ended
+    end = min(now if attempt.ended is None else attempt.ended, instance_end)
     # Slurm sets the start anew when the last node is up. A start before the launch means that the
     # attempt is waiting for its instances, or ended while it waited: its cost is boot, not work.
-    if start < home.launched or start >= end:
+    if start < instance.launched or start >= end:
         return None
-    return Usage(attempt.key, start, end, share(attempt, shape), attempt.lost_from())
+    return Usage(attempt.key, start, end, node_share(attempt, shape), attempt.lost_from())
 
 
-def share(attempt: Attempt, shape: Shape | None) -> Fraction:
+def node_share(attempt: Attempt, shape: Shape | None) -> Fraction:
     """Return the attempt's dominant share of one of its nodes.
 
     That is the largest of its GPU, CPU and memory parts. sacct gives the sum over the
@@ -123,14 +127,14 @@ def share(attempt: Attempt, shape: Shape | None) -> Fraction:
     nodes = max(len(attempt.nodes), 1)
     if shape is None:
         return Fraction(1)
-    given = attempt.given
+    tres = attempt.tres
     parts = [
-        Fraction(have, nodes * of)
-        for have, of in (
-            (given.gpus, shape.gpus),
-            (given.cpus, shape.cpus),
-            (given.memory_mib, shape.memory_mib),
+        Fraction(amount, nodes * capacity)
+        for amount, capacity in (
+            (tres.gpus, shape.gpus),
+            (tres.cpus, shape.cpus),
+            (tres.memory_mib, shape.memory_mib),
         )
-        if of > 0
+        if capacity > 0
     ]
     return min(max(parts, default=Fraction(1)), Fraction(1)) or Fraction(1)

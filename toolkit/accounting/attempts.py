@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolkit.accounting.tres import Tres
 
-REQUEUE_ME = 85
+REQUEUE_EXIT = 85
 """The exit code of a job that saved its work and asks to be requeued."""
 
 # The mark that a training run writes in its job's comment when a checkpoint is committed.
 _CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)")
 
-_UNCLEAN = frozenset(
+_FAILED_STATES = frozenset(
     {
         "BOOT_FAIL",
         "DEADLINE",
@@ -29,7 +29,7 @@ _UNCLEAN = frozenset(
     }
 )
 # Ended by a person: work is lost only after a known checkpoint.
-_STOPPED = frozenset({"CANCELLED"})
+_CANCELLED_STATES = frozenset({"CANCELLED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Attempt:
     started: int | None
     ended: int | None
     nodes: tuple[str, ...]
-    given: Tres
-    remarks: str = ""  # AdminComment and Comment
+    tres: Tres
+    comments: str = ""  # AdminComment and Comment
 
     @property
-    def asked_to_come_back(self) -> bool:
+    def requeue_requested(self) -> bool:
         """Return whether the job saved its work, then asked for a requeue."""
-        return REQUEUE_ME in self.exit_codes
+        return REQUEUE_EXIT in self.exit_codes
 
     def checkpoint(self) -> int | None:
         """Return the second of its last committed checkpoint, if known.
@@ -67,10 +67,12 @@ class Attempt:
         """
         if self.started is None:
             return None
-        marks = [int(mark) for mark in _CHECKPOINT.findall(self.remarks)]
+        marks = [int(mark) for mark in _CHECKPOINT.findall(self.comments)]
         end = self.ended
-        fitting = [at for at in marks if at >= self.started and (end is None or at <= end)]
-        return max(fitting, default=None)
+        own_marks = [
+            second for second in marks if second >= self.started and (end is None or second <= end)
+        ]
+        return max(own_marks, default=None)
 
     def lost_from(self) -> int | None:
         """Return the second from which its work is lost, if any.
@@ -79,9 +81,9 @@ class Attempt:
         or from its start if no checkpoint is known. A job that asked to be requeued
         lost nothing.
         """
-        if self.ended is None or self.started is None or self.asked_to_come_back:
+        if self.ended is None or self.started is None or self.requeue_requested:
             return None
         checkpoint = self.checkpoint()
-        if self.state in _UNCLEAN:
+        if self.state in _FAILED_STATES:
             return self.started if checkpoint is None else checkpoint
-        return checkpoint if self.state in _STOPPED else None
+        return checkpoint if self.state in _CANCELLED_STATES else None

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.allocation import Policy, Window, allocate
-from toolkit.accounting.attempt_instances import bind
+from toolkit.accounting.attempt_instances import match_instances
 from toolkit.accounting.report import Report
 from toolkit.prices import PriceSource
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook, Shape
 
 _SOURCE_NOTES = {
-    PriceSource.LIST_FOR_SPOT: "spot at the on-demand price, for want of history: too high",
+    PriceSource.CATALOGUE_FOR_SPOT: "spot at the on-demand price, for want of history: too high",
     PriceSource.UNKNOWN: "no price known, counted as $0",
 }
 
@@ -42,16 +42,18 @@ def build(
     instance id.
     """
     policy = policy or Policy()
-    bound = bind(attempts, instances, shapes, now)
+    match = match_instances(attempts, instances, shapes, now)
     costs = []
     for instance in instances:
-        usages = bound.usages.get(instance.instance_id, ())
+        usages = match.usages.get(instance.instance_id, ())
         cost = allocate(instance, usages, book, window, policy)
         if cost is not None:
             costs.append(cost)
     by_id = {instance.instance_id: instance for instance in instances}
     by_key = {attempt.key: attempt for attempt in attempts}
-    unbacked = [by_key[key] for key in bound.unbacked if _within(by_key[key], window, now)]
+    attempts_without_instance = [
+        by_key[key] for key in match.without_instance if _overlaps(by_key[key], window, now)
+    ]
     return Report(
         cluster=cluster,
         window=window,
@@ -62,56 +64,62 @@ def build(
         notes=(
             *_price_notes(costs),
             *_end_notes(costs, by_id),
-            *_unbacked_notes(unbacked),
-            *_missing_notes(attempts),
+            *_without_instance_notes(attempts_without_instance),
+            *_missing_attempt_notes(attempts),
         ),
     )
 
 
-def _within(attempt: Attempt, window: Window, now: int) -> bool:
+def _overlaps(attempt: Attempt, window: Window, now: int) -> bool:
     end = now if attempt.ended is None else attempt.ended
     return (attempt.started or 0) < window.until and end > window.since
 
 
 def _price_notes(costs: Iterable[InstanceCost]) -> list[str]:
-    found: dict[PriceSource, list[str]] = defaultdict(list)
+    ids_by_source: dict[PriceSource, list[str]] = defaultdict(list)
     for cost in costs:
         for source in cost.sources:
-            found[source].append(cost.instance_id)
+            ids_by_source[source].append(cost.instance_id)
     return [
-        f"{_some(found[source])}: {text}" for source, text in _SOURCE_NOTES.items() if found[source]
+        f"{_first_few(ids_by_source[source])}: {text}"
+        for source, text in _SOURCE_NOTES.items()
+        if ids_by_source[source]
     ]
 
 
 def _end_notes(costs: Iterable[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
-    unseen = [cost.instance_id for cost in costs if not by_id[cost.instance_id].end_seen]
-    return [f"{_some(unseen)}: nobody saw the end, counted up to the last sign of life"][
-        : bool(unseen)
+    instance_ids = [cost.instance_id for cost in costs if not by_id[cost.instance_id].end_seen]
+    return [f"{_first_few(instance_ids)}: nobody saw the end, counted up to the last sign of life"][
+        : bool(instance_ids)
     ]
 
 
-def _unbacked_notes(unbacked: Sequence[Attempt]) -> list[str]:
-    if not unbacked:
+def _without_instance_notes(attempts: Sequence[Attempt]) -> list[str]:
+    if not attempts:
         return []
-    jobs = sorted({f"job {attempt.job}" for attempt in unbacked})
-    return [f"{_some(jobs)}: ran on nodes of which no instance is known, at no cost"]
+    jobs = sorted({f"job {attempt.job}" for attempt in attempts})
+    return [f"{_first_few(jobs)}: ran on nodes of which no instance is known, at no cost"]
 
 
-def _missing_notes(attempts: Iterable[Attempt]) -> list[str]:
+def _missing_attempt_notes(attempts: Iterable[Attempt]) -> list[str]:
     """Return a note on attempts that slurmdbd lacks.
 
     Slurm counted them as restarts. Their time would show as idle.
     """
-    counted: dict[str, set[int]] = defaultdict(set)
+    restarts_by_job: dict[str, set[int]] = defaultdict(set)
     for attempt in attempts:
         if attempt.restarts is not None:
-            counted[attempt.job_id].add(attempt.restarts)
-    holes = sorted(
-        f"job {job}" for job, have in counted.items() if max(have) - min(have) + 1 > len(have)
+            restarts_by_job[attempt.job_id].add(attempt.restarts)
+    incomplete_jobs = sorted(
+        f"job {job}"
+        for job, restarts in restarts_by_job.items()
+        if max(restarts) - min(restarts) + 1 > len(restarts)
     )
-    return [f"{_some(holes)}: slurmdbd lacks an attempt, its time shows as idle"][: bool(holes)]
+    return [f"{_first_few(incomplete_jobs)}: slurmdbd lacks an attempt, its time shows as idle"][
+        : bool(incomplete_jobs)
+    ]
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"  # noqa: PLR2004
+def _first_few(names: Sequence[str]) -> str:
+    first_names = ", ".join(names[:3])
+    return first_names if len(names) <= 3 else f"{first_names} and {len(names) - 3} more"  # noqa: PLR2004

@@ -38,8 +38,8 @@ class Sources:
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
     """Make the report of a window. `token` must be unguessable (see `sacct`)."""
-    known = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
-    instances = [instance for instance in known if _overlaps(instance, window)]
+    ledger_instances = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
+    instances = [instance for instance in ledger_instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in instances), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
@@ -51,7 +51,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
         cluster=sources.cluster,
         attempts=attempts,
         instances=instances,
-        shapes=shapes(instances, slurm_nodes.nodes(sources.runner), catalogue),
+        shapes=shapes(instances, slurm_nodes.read_nodes(sources.runner), catalogue),
         book=PriceBook(sources.region, catalogue, history),
         window=window,
         now=now,
@@ -67,12 +67,12 @@ def shapes(
     Slurm's figures for its node are used, else the size of its type.
     """
     by_node = {node.name: Shape(node.cpus, node.memory_mib, node.gpus) for node in nodes}
-    found = {}
+    shapes_by_id = {}
     for instance in instances:
         shape = by_node.get(instance.node) or catalogue.shapes.get(instance.instance_type)
         if shape is not None:
-            found[instance.instance_id] = shape
-    return found
+            shapes_by_id[instance.instance_id] = shape
+    return shapes_by_id
 
 
 def _overlaps(instance: Instance, window: Window) -> bool:

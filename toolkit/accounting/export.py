@@ -41,7 +41,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "groups": [_group(group, keys) for group in report.groups(keys)],
         "instances": [_instance(cost, report.instances[cost.instance_id]) for cost in report.costs],
         "charges": [_charge(charge, report) for charge in report.charges()],
-        "attempts": [_attempt(report.attempts[key]) for key in sorted(_charged(report))],
+        "attempts": [_attempt(report.attempts[key]) for key in sorted(_charged_attempts(report))],
         "notes": list(report.notes),
     }
 
@@ -89,13 +89,13 @@ def _cell(name: str, value: object) -> object:
     return f"'{value}" if value.startswith(_FORMULA) else value
 
 
-def _charged(report: Report) -> set[int]:
+def _charged_attempts(report: Report) -> set[int]:
     return {charge.attempt for charge in report.charges() if charge.attempt is not None}
 
 
 def _group(group: Group, keys: Sequence[Key]) -> dict[str, Any]:
     return {
-        **{key.value: value or None for key, value in zip(keys, group.who, strict=True)},
+        **{key.value: value or None for key, value in zip(keys, group.key_values, strict=True)},
         "jobs": len(group.jobs),
         "attempts": len(group.attempts),
         "machine_seconds": _seconds(group.seconds),

@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from toolkit import assets
 from toolkit.accounting.export import iso
-from toolkit.accounting.phrases import price_sources, price_words, span
-from toolkit.accounting.terminal import COLUMNS, life, money, percent
+from toolkit.accounting.phrases import price_range, price_sources, span
+from toolkit.accounting.terminal import COLUMNS, duration, money, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,22 +48,22 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "refund": money(report.refund, report.gross) if report.refund else "",
         "keys": [key.value for key in keys],
         "columns": [name for name, _ in COLUMNS],
-        "groups": [_group(report, group) for group in report.groups(keys)],
+        "groups": [_group_row(report, group) for group in report.groups(keys)],
         "components": _components(report),
-        "machines": [_machine(report, cost) for cost in report.costs],
+        "machines": [_instance_row(report, cost) for cost in report.costs],
         "sources": price_sources(report),
         "notes": list(report.notes),
     }
 
 
-def _group(report: Report, group: Group) -> dict[str, Any]:
-    empty = ["", *[""] * (len(group.who) - 1)]
+def _group_row(report: Report, group: Group) -> dict[str, Any]:
+    blanks = ["", *[""] * (len(group.key_values) - 1)]
     return {
-        "who": list(group.who) if group.caused else ["(cluster)", *empty[1:]],
-        "caused": group.caused,
-        "jobs": len(group.jobs) if group.caused else "",
-        "tries": len(group.attempts) if group.caused else "",
-        "amounts": [money(group.of(*parts), report.gross) for _, parts in COLUMNS],
+        "who": list(group.key_values) if group.has_jobs else ["(cluster)", *blanks[1:]],
+        "caused": group.has_jobs,
+        "jobs": len(group.jobs) if group.has_jobs else "",
+        "tries": len(group.attempts) if group.has_jobs else "",
+        "amounts": [money(group.sum_of(*parts), report.gross) for _, parts in COLUMNS],
         "total": money(group.total, report.gross),
     }
 
@@ -73,7 +73,7 @@ def _components(report: Report) -> list[dict[str, Any]]:
 
     A refund has no width there.
     """
-    lines, at = [], 0
+    lines, position = [], 0
     for component, micro in report.components().items():
         width = max(_BAR * micro // report.gross, 1) if micro > 0 and report.gross else 0
         lines.append(
@@ -83,15 +83,15 @@ def _components(report: Report) -> list[dict[str, Any]]:
                 "amount": money(micro, report.gross),
                 "percent": percent(micro, report.gross),
                 "about": component.about,
-                "x": at,
+                "x": position,
                 "width": width,
             }
         )
-        at += width
+        position += width
     return lines
 
 
-def _machine(report: Report, cost: InstanceCost) -> dict[str, Any]:
+def _instance_row(report: Report, cost: InstanceCost) -> dict[str, Any]:
     instance = report.instances[cost.instance_id]
     return {
         "id": cost.instance_id,
@@ -100,8 +100,8 @@ def _machine(report: Report, cost: InstanceCost) -> dict[str, Any]:
         "zone": instance.zone,
         "bought": "spot" if instance.spot else "on-demand",
         "launched": iso(instance.launched),
-        "life": life(cost.seconds),
-        "price": price_words(cost.prices),
+        "life": duration(cost.seconds),
+        "price": price_range(cost.prices),
         "ended": "running" if instance.ended is None else instance.end_cause or "ended",
         "total": money(cost.net, report.gross),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.prices import Ask
+from toolkit.prices import PriceQuery
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -32,7 +32,7 @@ class Instance:
     launched: int  # rounded down
     ended: int | None  # rounded up; None: still running
     end_cause: str
-    believed: Decimal | None  # US dollars an hour, from its price tag at launch
+    tag_price: Decimal | None  # US dollars an hour, from its price tag at launch
     end_seen: bool = True  # False: nobody observed the end, and `ended` is the last sign of life
 
     @property
@@ -45,6 +45,6 @@ class Instance:
         """Return whether EC2 reclaimed it."""
         return self.spot and self.end_cause == INTERRUPTION
 
-    def ask(self) -> Ask:
+    def price_query(self) -> PriceQuery:
         """Return the question for the price book."""
-        return Ask(self.instance_type, self.zone, self.spot, self.believed, self.launched)
+        return PriceQuery(self.instance_type, self.zone, self.spot, self.tag_price, self.launched)

@@ -43,7 +43,7 @@ def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> list[Instan
 def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
     """Return the ledger's instances, each with its record's last write."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
-    listed = [
+    objects = [
         (item["Key"], int(item["LastModified"].timestamp()))
         for page in pages
         for item in page.get("Contents", [])
@@ -54,8 +54,11 @@ def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
         return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
 
     with ThreadPoolExecutor(_READERS) as pool:
-        texts = pool.map(fetch, [key for key, _ in listed])
-        return [(parse(text, key), at) for text, (key, at) in zip(texts, listed, strict=True)]
+        texts = pool.map(fetch, [key for key, _ in objects])
+        return [
+            (parse(text, key), written_at)
+            for text, (key, written_at) in zip(texts, objects, strict=True)
+        ]
 
 
 def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
@@ -71,38 +74,44 @@ def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
     ]
 
 
-def merge(recorded: Iterable[tuple[Instance, int]], seen: Iterable[Instance]) -> list[Instance]:
+def merge(
+    recorded: Iterable[tuple[Instance, int]], ec2_instances: Iterable[Instance]
+) -> list[Instance]:
     """Return one list, each instance once.
 
     A recorded instance may lack an end although EC2 no longer knows it. It ended some
     time after its record was last written: that moment stands in for its end, and
     `end_seen` is False.
     """
-    live = {instance.instance_id: instance for instance in seen}
+    ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
     merged = []
     for instance, written_at in recorded:
-        now = live.pop(instance.instance_id, None)
-        if now is not None:
-            merged.append(_complete(instance, now, written_at))
+        ec2_instance = ec2_by_id.pop(instance.instance_id, None)
+        if ec2_instance is not None:
+            merged.append(_complete(instance, ec2_instance, written_at))
         elif instance.ended is None:
             end = max(written_at, instance.launched)
             merged.append(replace(instance, ended=end, end_seen=False))
         else:
             merged.append(instance)
-    merged.extend(live.values())
+    merged.extend(ec2_by_id.values())
     return sorted(merged, key=lambda instance: (instance.launched, instance.instance_id))
 
 
-def _complete(recorded: Instance, now: Instance, written_at: int) -> Instance:
+def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> Instance:
     ended, end_seen = recorded.ended, True
-    if ended is None and not now.end_seen:
+    if ended is None and not ec2_instance.end_seen:
         ended, end_seen = max(written_at, recorded.launched), False
     elif ended is None:
-        ended = now.ended
-    cause = INTERRUPTION if now.end_cause == INTERRUPTION else recorded.end_cause or now.end_cause
+        ended = ec2_instance.ended
+    end_cause = (
+        INTERRUPTION
+        if ec2_instance.end_cause == INTERRUPTION
+        else recorded.end_cause or ec2_instance.end_cause
+    )
     # The record may be older than the tags that name the node.
-    node = recorded.node or now.node
-    return replace(recorded, node=node, ended=ended, end_cause=cause, end_seen=end_seen)
+    node = recorded.node or ec2_instance.node
+    return replace(recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen)
 
 
 def parse(text: str, key: str) -> Instance:
@@ -122,7 +131,7 @@ def parse(text: str, key: str) -> Instance:
             launched=math.floor(data["launched_at"]),
             ended=None if data.get("ended_at") is None else math.ceil(data["ended_at"]),
             end_cause=data.get("end_cause") or "",
-            believed=_price(data.get("price")),
+            tag_price=_price(data.get("price")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerError(
@@ -152,7 +161,7 @@ def described(item: Mapping[str, Any]) -> Instance:
         launched=launched,
         ended=max(ended or launched, launched) if gone else None,
         end_cause=INTERRUPTION if reclaimed else "",
-        believed=_price(tags.price_of(kept, item["InstanceType"])),
+        tag_price=_price(tags.price_of(kept, item["InstanceType"])),
         end_seen=not gone or ended is not None,
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolkit.head_runner import Runner
 
 _BATCH = 100
-_SEPARATE = {
+_COMPONENTS_OF_TAGS = {
     "cost_usd_lost_work": (Component.LOST,),
     "cost_usd_boot": (Component.BOOT,),
     "cost_usd_idle": (Component.IDLE_GAP, Component.IDLE_TAIL),
@@ -33,11 +33,12 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
     """
     tags = {}
     for group in report.groups([Key.JOB]):
-        (job,) = group.who
+        (job,) = group.key_values
         if not job.isdigit():
             continue
         tags[job] = {"cost_usd": str(usd(group.total))} | {
-            name: str(usd(group.of(*components))) for name, components in _SEPARATE.items()
+            name: str(usd(group.sum_of(*components)))
+            for name, components in _COMPONENTS_OF_TAGS.items()
         }
     return tags
 
@@ -47,7 +48,7 @@ def record(runner: Runner, report: Report) -> int:
 
     Jobs without a run are ignored. May be repeated.
     """
-    return sum(queries.tag(runner, batch) for batch in _batches(job_tags(report)))
+    return sum(queries.tag_runs(runner, batch) for batch in _batches(job_tags(report)))
 
 
 def _batches(tags: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Mapping[str, str]]]:

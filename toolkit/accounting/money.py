@@ -25,12 +25,12 @@ def _micro_per_second(usd_per_hour: Decimal) -> Fraction:
     return Fraction(usd_per_hour) * MICRO / SECONDS_PER_HOUR
 
 
-def amount(usd_per_hour: Decimal, seconds: int) -> Fraction:
+def exact_amount(usd_per_hour: Decimal, seconds: int) -> Fraction:
     """Return the exact price of some seconds, in micro-dollars, unrounded."""
     return _micro_per_second(usd_per_hour) * seconds
 
 
-def whole(exact: Fraction) -> int:
+def round_to_micro(exact: Fraction) -> int:
     """Return the nearest whole micro-dollar; halves go to the even one."""
     return round(exact)
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _SOURCES = {
     PriceSource.HISTORY: "spot price history",
-    PriceSource.LIST: "on-demand list of {day}",
-    PriceSource.BELIEVED: "as believed at launch",
-    PriceSource.LIST_FOR_SPOT: "on-demand list of {day} for want of spot history",
+    PriceSource.CATALOGUE: "on-demand list of {day}",
+    PriceSource.PRICE_TAG: "as believed at launch",
+    PriceSource.CATALOGUE_FOR_SPOT: "on-demand list of {day} for want of spot history",
     PriceSource.UNKNOWN: "unknown, counted as 0",
 }
 
@@ -30,7 +30,7 @@ def span(since: int, until: int) -> str:
     return f"{low:%Y-%m-%d %H:%M} to {end} UTC"
 
 
-def price_words(prices: Sequence[Price]) -> str:
+def price_range(prices: Sequence[Price]) -> str:
     """Return the price, or the lowest and highest; `?` marks a guess."""
     low = min(price.usd_per_hour for price in prices)
     high = max(price.usd_per_hour for price in prices)
@@ -43,9 +43,9 @@ def price_sources(report: Report) -> str:
     """Return the sources of the prices, with their numbers of instances."""
     counts: dict[str, int] = {}
     for cost in report.costs:
-        for words in dict.fromkeys(_source(price) for price in cost.prices):
-            counts[words] = counts.get(words, 0) + 1
-    return ", ".join(f"{words} ({count})" for words, count in counts.items())
+        for source_text in dict.fromkeys(_source(price) for price in cost.prices):
+            counts[source_text] = counts.get(source_text, 0) + 1
+    return ", ".join(f"{source_text} ({count})" for source_text, count in counts.items())
 
 
 def _source(price: Price) -> str:

@@ -27,7 +27,7 @@ class Key(StrEnum):
     JOB = "job"
 
 
-NOBODY = ""
+NO_JOB = ""
 """The group of charges without a job: the head node, failed launches, unallocated parts."""
 
 
@@ -35,7 +35,7 @@ NOBODY = ""
 class Group:
     """A row: the values of its keys, its jobs and attempts, and the money by component."""
 
-    who: tuple[str, ...]
+    key_values: tuple[str, ...]
     jobs: set[str] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
     seconds: Fraction = Fraction(0)  # instance time with work in it, lost or not
@@ -47,11 +47,11 @@ class Group:
         return sum(self.micro.values())
 
     @property
-    def caused(self) -> bool:
+    def has_jobs(self) -> bool:
         """Return whether jobs caused it; False for the one row without jobs."""
-        return any(self.who)
+        return any(self.key_values)
 
-    def of(self, *components: Component) -> int:
+    def sum_of(self, *components: Component) -> int:
         """Return the sum of some components."""
         return sum(self.micro.get(component, 0) for component in components)
 
@@ -118,14 +118,14 @@ class Report:
         rows: dict[tuple[str, ...], Group] = {}
         for charge in self.charges():
             attempt = None if charge.attempt is None else self.attempts[charge.attempt]
-            who = tuple(_value(attempt, key) for key in keys)
-            rows.setdefault(who, Group(who)).add(charge, attempt)
-        return sorted(rows.values(), key=lambda row: (not row.caused, -row.total, row.who))
+            key_values = tuple(_key_value(attempt, key) for key in keys)
+            rows.setdefault(key_values, Group(key_values)).add(charge, attempt)
+        return sorted(rows.values(), key=lambda row: (not row.has_jobs, -row.total, row.key_values))
 
 
-def _value(attempt: Attempt | None, key: Key) -> str:
+def _key_value(attempt: Attempt | None, key: Key) -> str:
     if attempt is None:
-        return NOBODY
+        return NO_JOB
     match key:
         case Key.ACCOUNT:
             return attempt.account or "(no account)"

@@ -71,11 +71,11 @@ def fields(help_text: str) -> tuple[str, ...]:
     An unknown name is an error to sacct. Raises SacctError if a required field is
     missing.
     """
-    known = set(help_text.split())
-    missing = [name for name in (*_REQUIRED, *_FREE_TEXT) if name not in known]
-    if missing:
-        raise SacctError(f"this sacct has no field {', '.join(missing)}")
-    return (*_REQUIRED, *(name for name in _OPTIONAL if name in known), *_FREE_TEXT)
+    sacct_fields = set(help_text.split())
+    missing_fields = [name for name in (*_REQUIRED, *_FREE_TEXT) if name not in sacct_fields]
+    if missing_fields:
+        raise SacctError(f"this sacct has no field {', '.join(missing_fields)}")
+    return (*_REQUIRED, *(name for name in _OPTIONAL if name in sacct_fields), *_FREE_TEXT)
 
 
 def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
@@ -93,8 +93,8 @@ def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
         "--noheader",
         "--noconvert",
         f"--delimiter={delimiter(token)}",
-        f"--starttime={_clock(since)}",
-        f"--endtime={_clock(until)}",
+        f"--starttime={_timestamp(since)}",
+        f"--endtime={_timestamp(until)}",
         f"--format={','.join(names)}",
     ]
 
@@ -133,19 +133,21 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
         if text.strip():
             raise SacctError("sacct printed no field delimiter")
         return []
-    inner = len(names) - 1
-    if (len(pieces) - 1) % inner:
+    fields_a_row = len(names) - 1
+    if (len(pieces) - 1) % fields_a_row:
         raise SacctError("sacct's answer is cut off: a row has too few fields")
-    found = []
-    first = pieces[0].rpartition("\n")[2]
-    for start in range(1, len(pieces), inner):
-        middle = pieces[start : start + inner - 1]
-        last = pieces[start + inner - 1]
-        at_end = start + inner >= len(pieces)
-        name, _, following = (last.removesuffix("\n"), "", "") if at_end else last.rpartition("\n")
-        found.append(dict(zip(names, (first, *middle, name), strict=True)))
-        first = following
-    return found
+    parsed_rows = []
+    first_field = pieces[0].rpartition("\n")[2]
+    for start in range(1, len(pieces), fields_a_row):
+        middle_fields = pieces[start : start + fields_a_row - 1]
+        last_piece = pieces[start + fields_a_row - 1]
+        is_last = start + fields_a_row >= len(pieces)
+        last_field, _, next_first_field = (
+            (last_piece.removesuffix("\n"), "", "") if is_last else last_piece.rpartition("\n")
+        )
+        parsed_rows.append(dict(zip(names, (first_field, *middle_fields, last_field), strict=True)))
+        first_field = next_first_field
+    return parsed_rows
 
 
 def _attempt(row: Mapping[str, str]) -> Attempt:
@@ -165,16 +167,16 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
         restarts=int(restarts) if restarts.isdigit() else None,
-        submitted=_second(row["Submit"]),
-        started=_second(row["Start"]),
-        ended=_second(row["End"]),
+        submitted=_epoch_second(row["Submit"]),
+        started=_epoch_second(row["Start"]),
+        ended=_epoch_second(row["End"]),
         nodes=_nodes(row["NodeList"]),
-        given=Tres.parse(row["AllocTRES"]),
-        remarks=f"{row['AdminComment']}\n{row['Comment']}",
+        tres=Tres.parse(row["AllocTRES"]),
+        comments=f"{row['AdminComment']}\n{row['Comment']}",
     )
 
 
-def _second(text: str) -> int | None:
+def _epoch_second(text: str) -> int | None:
     """Return epoch seconds; None for `Unknown`, `None` and 0."""
     return (int(text) or None) if text.isdigit() else None
 
@@ -196,5 +198,5 @@ def _nodes(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _clock(second: int) -> str:
+def _timestamp(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from toolkit.accounting.charges import Component
 from toolkit.accounting.money import MICRO, usd
-from toolkit.accounting.phrases import price_sources, price_words, span
+from toolkit.accounting.phrases import price_range, price_sources, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,16 +32,18 @@ _BAR = 22
 _EXACT_BELOW = 1_000 * MICRO
 
 IDLE = (Component.IDLE_GAP, Component.IDLE_TAIL)
-_NAMED = (
+_NAMED_COLUMNS = (
     ("useful", (Component.WORK,)),
     ("lost", (Component.LOST,)),
     ("boot", (Component.BOOT,)),
     ("idle", IDLE),
 )
-_REST = tuple(
-    component for component in Component if not any(component in parts for _, parts in _NAMED)
+_OTHER_COMPONENTS = tuple(
+    component
+    for component in Component
+    if not any(component in parts for _, parts in _NAMED_COLUMNS)
 )
-COLUMNS = (*_NAMED, ("other", _REST))
+COLUMNS = (*_NAMED_COLUMNS, ("other", _OTHER_COMPONENTS))
 """The columns of money: every component is in exactly one of them."""
 
 _STYLES = {
@@ -65,10 +67,10 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
         return Text(f"{_title(report)}\nNo instance cost anything in this time.")
     parts: list[RenderableType] = [
         Text(_title(report), style="bold"),
-        _people(report, keys),
-        _components(report),
-        _machines(report),
-        Text(_prices(report), style="dim"),
+        _spending_table(report, keys),
+        _component_table(report),
+        _instance_table(report),
+        Text(_price_line(report), style="dim"),
     ]
     parts += [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
     return Stack(*parts)
@@ -112,41 +114,46 @@ def _table(*, footer: bool, gap: int = 1) -> Table:
     )
 
 
-def _people(report: Report, keys: Sequence[Key]) -> Table:
+def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
     groups = report.groups(keys)
-    caused = [group for group in groups if group.caused]
+    groups_with_jobs = [group for group in groups if group.has_jobs]
     # With no gap but the box's own blank, seven columns and the names fit in 80.
     table = _table(footer=True, gap=0)
-    tries = str(sum(len(group.attempts) for group in caused))
+    attempt_count = str(sum(len(group.attempts) for group in groups_with_jobs))
     table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
-    table.add_column("tries", justify="right", footer=tries)
+    table.add_column("tries", justify="right", footer=attempt_count)
     for name, components in COLUMNS:
-        total = sum(group.of(*components) for group in groups)
+        total = sum(group.sum_of(*components) for group in groups)
         table.add_column(name, justify="right", footer=_amount(total, report), no_wrap=True)
     table.add_column(
         "total USD", justify="right", footer=money(report.net, report.gross), no_wrap=True
     )
-    shown, rest = caused, []
-    if len(caused) > MAX_ROWS:
-        shown, rest = caused[: MAX_ROWS - 1], caused[MAX_ROWS - 1 :]
-    for group in shown:
-        who = "/".join(printable(part) for part in group.who)
-        table.add_row(*_person(report, who, [group]))
-    if rest:
-        table.add_row(*_person(report, f"({len(rest)} more)", rest), style="dim")
+    largest_groups, other_groups = groups_with_jobs, []
+    if len(groups_with_jobs) > MAX_ROWS:
+        largest_groups, other_groups = (
+            groups_with_jobs[: MAX_ROWS - 1],
+            groups_with_jobs[MAX_ROWS - 1 :],
+        )
+    for group in largest_groups:
+        label = "/".join(printable(part) for part in group.key_values)
+        table.add_row(*_spending_row(report, label, [group]))
+    if other_groups:
+        table.add_row(
+            *_spending_row(report, f"({len(other_groups)} more)", other_groups), style="dim"
+        )
     for group in groups:
-        if not group.caused:
-            table.add_row(*_person(report, "(cluster)", [group]), style="dim")
+        if not group.has_jobs:
+            table.add_row(*_spending_row(report, "(cluster)", [group]), style="dim")
     return table
 
 
-def _person(report: Report, who: str, groups: Sequence[Group]) -> list[str]:
-    tries = sum(len(group.attempts) for group in groups)
+def _spending_row(report: Report, label: str, groups: Sequence[Group]) -> list[str]:
+    attempt_count = sum(len(group.attempts) for group in groups)
     return [
-        who,
-        str(tries) if tries else "",
+        label,
+        str(attempt_count) if attempt_count else "",
         *(
-            _amount(sum(group.of(*components) for group in groups), report)
+            _amount(sum(group.sum_of(*components) for group in groups), report)
             for _, components in COLUMNS
         ),
         money(sum(group.total for group in groups), report.gross),
@@ -157,7 +164,7 @@ def _amount(micro: int, report: Report) -> str:
     return money(micro, report.gross) if micro else "-"
 
 
-def _components(report: Report) -> Table:
+def _component_table(report: Report) -> Table:
     table = _table(footer=True)
     table.add_column("where it went", footer="instance cost")
     table.add_column("USD", justify="right", footer=money(report.net, report.gross))
@@ -175,7 +182,7 @@ def _components(report: Report) -> Table:
     return table
 
 
-def _machines(report: Report) -> Table:
+def _instance_table(report: Report) -> Table:
     table = _table(footer=False)
     table.add_column("machine", no_wrap=True)
     table.add_column("type")
@@ -184,17 +191,17 @@ def _machines(report: Report) -> Table:
     table.add_column("USD/h", justify="right")
     table.add_column("ended by", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)
-    dearest = sorted(report.costs, key=lambda cost: (-cost.gross, cost.instance_id))
-    for cost in dearest[:MAX_ROWS]:
-        table.add_row(*_machine(report, cost))
-    if len(dearest) > MAX_ROWS:
-        more = dearest[MAX_ROWS:]
-        total = money(sum(cost.net for cost in more), report.gross)
-        table.add_row(f"({len(more)} more)", "", "", "", "", "", total, style="dim")
+    costs = sorted(report.costs, key=lambda cost: (-cost.gross, cost.instance_id))
+    for cost in costs[:MAX_ROWS]:
+        table.add_row(*_instance_row(report, cost))
+    if len(costs) > MAX_ROWS:
+        other_costs = costs[MAX_ROWS:]
+        total = money(sum(cost.net for cost in other_costs), report.gross)
+        table.add_row(f"({len(other_costs)} more)", "", "", "", "", "", total, style="dim")
     return table
 
 
-def _machine(report: Report, cost: InstanceCost) -> list[str]:
+def _instance_row(report: Report, cost: InstanceCost) -> list[str]:
     instance = report.instances[cost.instance_id]
     name = "head node" if instance.is_head else instance.node or cost.instance_id
     end = instance.end_cause or "ended"
@@ -202,20 +209,20 @@ def _machine(report: Report, cost: InstanceCost) -> list[str]:
         printable(name),
         printable(instance.instance_type),
         "spot" if instance.spot else "on-demand",
-        life(cost.seconds),
-        price_words(cost.prices),
+        duration(cost.seconds),
+        price_range(cost.prices),
         "(running)" if instance.ended is None else printable(end),
         money(cost.net, report.gross),
     ]
 
 
-def life(seconds: int) -> str:
+def duration(seconds: int) -> str:
     """Return a duration in its two largest units."""
-    hours, rest = divmod(seconds, 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {left:02} s"
+    hours, hour_seconds = divmod(seconds, 3600)
+    minutes, minute_seconds = divmod(hour_seconds, 60)
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {minute_seconds:02} s"
 
 
-def _prices(report: Report) -> str:
-    made = datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"prices: {price_sources(report)}\nas of {made}; before taxes, storage and transfer"
+def _price_line(report: Report) -> str:
+    made_at = datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"prices: {price_sources(report)}\nas of {made_at}; before taxes, storage and transfer"

@@ -12,8 +12,18 @@ from __future__ import annotations
 
 from toolkit.accounts.apply import apply
 from toolkit.accounts.current import read
-from toolkit.accounts.model import Account, Book, Change, Membership
+from toolkit.accounts.model import Account, AccountTree, Association, Change
 from toolkit.accounts.plan import Plan, plan
-from toolkit.accounts.wanted import wanted
+from toolkit.accounts.wanted import declared_accounts
 
-__all__ = ["Account", "Book", "Change", "Membership", "Plan", "apply", "plan", "read", "wanted"]
+__all__ = [
+    "Account",
+    "AccountTree",
+    "Association",
+    "Change",
+    "Plan",
+    "apply",
+    "declared_accounts",
+    "plan",
+    "read",
+]

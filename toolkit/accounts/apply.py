@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from toolkit.head_runner import Runner
 
 
-def apply(runner: Runner, plan: Plan, told: Callable[[Change], None]) -> None:
+def apply(runner: Runner, plan: Plan, on_change: Callable[[Change], None]) -> None:
     """Make every change in order; call `told` after each.
 
     Stops at the first change that sacctmgr refuses (`HeadCommandFailed`). A new plan
@@ -20,4 +20,4 @@ def apply(runner: Runner, plan: Plan, told: Callable[[Change], None]) -> None:
     """
     for change in plan.changes:
         runner.run(change.argv)
-        told(change)
+        on_change(change)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.accounts.model import OWNER, ROOT, Account, Book, Membership
+from toolkit.accounts.model import OWNER, ROOT, Account, AccountTree, Association
 from toolkit.head_runner import SlurmAnswerError
 
 if TYPE_CHECKING:
@@ -18,30 +18,34 @@ _USERS = ("User", "DefaultAccount")
 _PARENTS_SHARE = 2**31 - 1
 
 
-def read(runner: Runner, cluster: str) -> Book:
+def read(runner: Runner, cluster: str) -> AccountTree:
     """Return a cluster's accounts and memberships, including the admin-made ones."""
-    owners = runner.run(_show("account", _ACCOUNTS))
+    account_rows = runner.run(_show("account", _ACCOUNTS))
     associations = runner.run(_show("assoc", _ASSOCIATIONS, f"cluster={cluster}"))
     users = runner.run(_show("user", _USERS))
-    return parse(owners, associations, users)
+    return parse(account_rows, associations, users)
 
 
-def parse(owners: str, associations: str, users: str) -> Book:
+def parse(account_rows: str, associations: str, users: str) -> AccountTree:
     """Parse the three answers to one book."""
-    owned = {name for name, organization in _rows(owners, _ACCOUNTS) if organization == OWNER}
+    owned_names = {
+        name for name, organization in _rows(account_rows, _ACCOUNTS) if organization == OWNER
+    }
     accounts: dict[str, Account] = {}
-    memberships = set()
+    user_associations = set()
     for account, user, partition, parent, share in _rows(associations, _ASSOCIATIONS):
         if user and not partition:
-            memberships.add(Membership(account, user))
+            user_associations.add(Association(account, user))
         elif not user and account != ROOT:
-            accounts[account] = Account(account, parent or ROOT, _share(share), account in owned)
-    defaults = {user: account for user, account in _rows(users, _USERS) if account}
-    return Book(accounts, frozenset(memberships), defaults)
+            accounts[account] = Account(
+                account, parent or ROOT, _share(share), account in owned_names
+            )
+    default_accounts = {user: account for user, account in _rows(users, _USERS) if account}
+    return AccountTree(accounts, frozenset(user_associations), default_accounts)
 
 
-def _show(entity: str, fields: tuple[str, ...], *where: str) -> list[str]:
-    return ["sacctmgr", "-n", "-P", "show", entity, *where, f"format={','.join(fields)}"]
+def _show(entity: str, fields: tuple[str, ...], *conditions: str) -> list[str]:
+    return ["sacctmgr", "-n", "-P", "show", entity, *conditions, f"format={','.join(fields)}"]
 
 
 def _rows(text: str, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

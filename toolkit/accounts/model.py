@@ -24,7 +24,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Membership:
+class Association:
     """A user in an account.
 
     Other properties of it (the user's own share, limits, a partition) are not in
@@ -36,12 +36,12 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class AccountTree:
     """The accounts, and the users who may charge them."""
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
-    memberships: frozenset[Membership] = frozenset()
-    defaults: Mapping[str, str] = field(default_factory=dict)  # each user's default account
+    associations: frozenset[Association] = frozenset()
+    default_accounts: Mapping[str, str] = field(default_factory=dict)  # each user's default account
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class Change:
     """A sacctmgr call, and its description for a person."""
 
     verb: Literal["add", "change", "remove"]
-    what: str
+    description: str
     argv: tuple[str, ...]

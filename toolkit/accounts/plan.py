@@ -10,7 +10,7 @@ from toolkit.accounts.model import OWNER, ROOT, Change
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from toolkit.accounts.model import Account, Book, Membership
+    from toolkit.accounts.model import Account, AccountTree, Association
 
 _SACCTMGR = ("sacctmgr", "-i")
 
@@ -23,7 +23,7 @@ class Plan:
     left_alone: tuple[str, ...]
 
 
-def plan(wanted: Book, current: Book, cluster: str, *, prune: bool = False) -> Plan:
+def plan(target: AccountTree, current: AccountTree, cluster: str, *, prune: bool = False) -> Plan:
     """Plan the changes that make `current` hold all of `wanted`.
 
     Declared accounts and members are added and changed. Undeclared ones are named in
@@ -31,117 +31,146 @@ def plan(wanted: Book, current: Book, cluster: str, *, prune: bool = False) -> P
     and users within such accounts. root, its users and everything that an admin made
     are never removed.
     """
-    extra = tuple(_undeclared(wanted, current))
-    removals = _removals(wanted, current, cluster) if prune else ()
-    removed = {change.what for change in removals}
+    undeclared = tuple(_undeclared(target, current))
+    removals = _removals(target, current, cluster) if prune else ()
+    removed_names = {change.description for change in removals}
     return Plan(
         changes=(
-            *_account_changes(wanted, current, cluster),
-            *_membership_changes(wanted, current, cluster),
-            *_default_changes(wanted, current, cluster),
+            *_account_changes(target, current, cluster),
+            *_association_changes(target, current, cluster),
+            *_default_changes(target, current, cluster),
             *removals,
         ),
-        left_alone=tuple(what for what in extra if what not in removed),
+        left_alone=tuple(
+            description for description in undeclared if description not in removed_names
+        ),
     )
 
 
-def _account_changes(wanted: Book, current: Book, cluster: str) -> Iterator[Change]:
-    for account in _parents_first(wanted.accounts):
-        have = current.accounts.get(account.name)
-        sets = (f"parent={account.parent}", f"fairshare={account.fairshare}")
-        if have is None:
-            made = (f"organization={OWNER}", f"description={OWNER}")
+def _account_changes(target: AccountTree, current: AccountTree, cluster: str) -> Iterator[Change]:
+    for account in _parents_first(target.accounts):
+        existing = current.accounts.get(account.name)
+        settings = (f"parent={account.parent}", f"fairshare={account.fairshare}")
+        if existing is None:
+            ownership = (f"organization={OWNER}", f"description={OWNER}")
             yield Change(
                 "add",
                 f"account {account.name} under {account.parent}, fairshare {account.fairshare}",
-                (*_SACCTMGR, "add", "account", account.name, f"cluster={cluster}", *sets, *made),
+                (
+                    *_SACCTMGR,
+                    "add",
+                    "account",
+                    account.name,
+                    f"cluster={cluster}",
+                    *settings,
+                    *ownership,
+                ),
             )
             continue
-        moved = account.parent != have.parent
-        told = [f"fairshare {have.fairshare} → {account.fairshare}"]
-        told = told if account.fairshare != have.fairshare else []
-        told += [f"parent {have.parent} → {account.parent}"] if moved else []
-        if told:
-            where = ("where", f"name={account.name}", f"cluster={cluster}")
-            different = sets if moved else sets[1:]
+        new_parent = account.parent != existing.parent
+        differences = [f"fairshare {existing.fairshare} → {account.fairshare}"]
+        differences = differences if account.fairshare != existing.fairshare else []
+        differences += [f"parent {existing.parent} → {account.parent}"] if new_parent else []
+        if differences:
+            conditions = ("where", f"name={account.name}", f"cluster={cluster}")
+            new_settings = settings if new_parent else settings[1:]
             yield Change(
                 "change",
-                f"account {account.name}: {', '.join(told)}",
-                (*_SACCTMGR, "modify", "account", *where, "set", *different),
+                f"account {account.name}: {', '.join(differences)}",
+                (*_SACCTMGR, "modify", "account", *conditions, "set", *new_settings),
             )
 
 
-def _membership_changes(wanted: Book, current: Book, cluster: str) -> Iterator[Change]:
-    known = {one.user for one in current.memberships} | set(current.defaults)
-    # The first membership of a new user becomes the default account.
-    ordered = sorted(
-        wanted.memberships - current.memberships,
-        key=lambda one: (one.user, wanted.defaults.get(one.user) != one.account, one.account),
+def _association_changes(
+    target: AccountTree, current: AccountTree, cluster: str
+) -> Iterator[Change]:
+    known_users = {association.user for association in current.associations} | set(
+        current.default_accounts
     )
-    for one in ordered:
-        first = (f"defaultaccount={one.account}",) if one.user not in known else ()
-        known.add(one.user)
-        place = (f"account={one.account}", f"cluster={cluster}")
-        argv = (*_SACCTMGR, "add", "user", one.user, *place, *first)
-        yield Change("add", f"user {one.user} to account {one.account}", argv)
+    # The first membership of a new user becomes the default account.
+    new_associations = sorted(
+        target.associations - current.associations,
+        key=lambda association: (
+            association.user,
+            target.default_accounts.get(association.user) != association.account,
+            association.account,
+        ),
+    )
+    for association in new_associations:
+        default_setting = (
+            (f"defaultaccount={association.account}",)
+            if association.user not in known_users
+            else ()
+        )
+        known_users.add(association.user)
+        account_setting = (f"account={association.account}", f"cluster={cluster}")
+        argv = (*_SACCTMGR, "add", "user", association.user, *account_setting, *default_setting)
+        yield Change("add", f"user {association.user} to account {association.account}", argv)
 
 
-def _default_changes(wanted: Book, current: Book, cluster: str) -> Iterator[Change]:
-    for user, account in sorted(wanted.defaults.items()):
-        have = current.defaults.get(user)
-        if have is None or have == account:
+def _default_changes(target: AccountTree, current: AccountTree, cluster: str) -> Iterator[Change]:
+    for user, account in sorted(target.default_accounts.items()):
+        current_account = current.default_accounts.get(user)
+        if current_account is None or current_account == account:
             continue
-        where = ("where", f"name={user}", f"cluster={cluster}")
+        conditions = ("where", f"name={user}", f"cluster={cluster}")
         yield Change(
             "change",
-            f"user {user}: default account {have} → {account}",
-            (*_SACCTMGR, "modify", "user", *where, "set", f"defaultaccount={account}"),
+            f"user {user}: default account {current_account} → {account}",
+            (*_SACCTMGR, "modify", "user", *conditions, "set", f"defaultaccount={account}"),
         )
 
 
-def _undeclared(wanted: Book, current: Book) -> Iterator[str]:
+def _undeclared(target: AccountTree, current: AccountTree) -> Iterator[str]:
     for account in reversed(_parents_first(current.accounts)):
-        if account.name not in wanted.accounts:
-            yield _account_words(account)
-    for one in sorted(current.memberships - wanted.memberships):
-        if one.account != ROOT:
-            yield _membership_words(one)
+        if account.name not in target.accounts:
+            yield _account_text(account)
+    for association in sorted(current.associations - target.associations):
+        if association.account != ROOT:
+            yield _association_text(association)
 
 
-def _removals(wanted: Book, current: Book, cluster: str) -> tuple[Change, ...]:
+def _removals(target: AccountTree, current: AccountTree, cluster: str) -> tuple[Change, ...]:
     """Return the removals: users before accounts, children before parents."""
-    place = f"cluster={cluster}"
+    cluster_setting = f"cluster={cluster}"
     users = [
         Change(
             "remove",
-            _membership_words(one),
-            (*_SACCTMGR, "delete", "user", f"name={one.user}", f"account={one.account}", place),
+            _association_text(association),
+            (
+                *_SACCTMGR,
+                "delete",
+                "user",
+                f"name={association.user}",
+                f"account={association.account}",
+                cluster_setting,
+            ),
         )
-        for one in sorted(current.memberships - wanted.memberships)
-        if _owned(current, one.account)
+        for association in sorted(current.associations - target.associations)
+        if _is_owned(current, association.account)
     ]
     accounts = [
         Change(
             "remove",
-            _account_words(account),
-            (*_SACCTMGR, "delete", "account", f"name={account.name}", place),
+            _account_text(account),
+            (*_SACCTMGR, "delete", "account", f"name={account.name}", cluster_setting),
         )
         for account in reversed(_parents_first(current.accounts))
-        if account.name not in wanted.accounts and account.owned
+        if account.name not in target.accounts and account.owned
     ]
     return (*users, *accounts)
 
 
-def _owned(current: Book, account: str) -> bool:
+def _is_owned(current: AccountTree, account: str) -> bool:
     return account in current.accounts and current.accounts[account].owned
 
 
-def _account_words(account: Account) -> str:
+def _account_text(account: Account) -> str:
     return f"account {account.name}"
 
 
-def _membership_words(one: Membership) -> str:
-    return f"user {one.user} in account {one.account}"
+def _association_text(association: Association) -> str:
+    return f"user {association.user} in account {association.account}"
 
 
 def _parents_first(accounts: Mapping[str, Account]) -> list[Account]:
@@ -149,11 +178,13 @@ def _parents_first(accounts: Mapping[str, Account]) -> list[Account]:
 
     Accounts in a circle, which Slurm refuses, come last.
     """
-    ordered: list[Account] = []
-    waiting = sorted(accounts.values(), key=lambda account: account.name)
-    while waiting:
-        unplaced = {account.name for account in waiting}
-        ready = [account for account in waiting if account.parent not in unplaced] or waiting
-        ordered += ready
-        waiting = [account for account in waiting if account not in ready]
-    return ordered
+    accounts_in_order: list[Account] = []
+    remaining = sorted(accounts.values(), key=lambda account: account.name)
+    while remaining:
+        remaining_names = {account.name for account in remaining}
+        next_accounts = [
+            account for account in remaining if account.parent not in remaining_names
+        ] or remaining
+        accounts_in_order += next_accounts
+        remaining = [account for account in remaining if account not in next_accounts]
+    return accounts_in_order

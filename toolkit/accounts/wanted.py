@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.accounts.model import ROOT, Account, Book, Membership
+from toolkit.accounts.model import ROOT, Account, AccountTree, Association
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
 
 
-def wanted(config: ClusterConfig) -> Book:
+def declared_accounts(config: ClusterConfig) -> AccountTree:
     """Return the declared accounts and memberships.
 
     Each user is in the default account, and in the accounts whose `users` names them.
@@ -20,12 +20,12 @@ def wanted(config: ClusterConfig) -> Book:
         for account in config.accounts
         if account.name != ROOT
     }
-    members = {Membership(user.account, user.name) for user in config.users}
-    members |= {
-        Membership(account.name, user) for account in config.accounts for user in account.users
+    associations = {Association(user.account, user.name) for user in config.users}
+    associations |= {
+        Association(account.name, user) for account in config.accounts for user in account.users
     }
-    return Book(
+    return AccountTree(
         accounts=accounts,
-        memberships=frozenset(members),
-        defaults={user.name: user.account for user in config.users},
+        associations=frozenset(associations),
+        default_accounts={user.name: user.account for user in config.users},
     )

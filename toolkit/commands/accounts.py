@@ -44,7 +44,7 @@ def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
     if as_json:
         from toolkit.output import print_json
 
-        print_json(_as_data(plan))
+        print_json(_json_plan(plan))
     else:
         _show(plan)
 
@@ -70,40 +70,40 @@ def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: boo
         if dry_run:
             _show(plan)
             return
-        removals = [change.what for change in plan.changes if change.verb == "remove"]
+        removals = [change.description for change in plan.changes if change.verb == "remove"]
         if removals and not yes:
             raise NotConfirmed(f"would remove {', '.join(removals)}", next_step="add --yes")
         apply(head, plan, lambda change: click.echo(_line(change)))
-    click.echo(_left_alone(plan) + f"accounts: {len(plan.changes)} changed")
+    click.echo(_kept_lines(plan) + f"accounts: {len(plan.changes)} changed")
 
 
 def _plan(config: ClusterConfig, runner: Runner, prune: bool) -> Plan:
-    from toolkit.accounts import plan, read, wanted
+    from toolkit.accounts import declared_accounts, plan, read
 
     current = read(runner, config.cluster)
-    return plan(wanted(config), current, config.cluster, prune=prune)
+    return plan(declared_accounts(config), current, config.cluster, prune=prune)
 
 
 def _show(plan: Plan) -> None:
     for change in plan.changes:
         click.echo(_line(change))
-    click.echo(_left_alone(plan), nl=False)
+    click.echo(_kept_lines(plan), nl=False)
     if not plan.changes:
         click.echo("accounts: nothing to change")
 
 
 def _line(change: Change) -> str:
-    return f"{_MARKS[change.verb]} {change.what}"
+    return f"{_MARKS[change.verb]} {change.description}"
 
 
-def _left_alone(plan: Plan) -> str:
+def _kept_lines(plan: Plan) -> str:
     return "".join(f"  {what}: not in cluster.yaml, left alone\n" for what in plan.left_alone)
 
 
-def _as_data(plan: Plan) -> dict[str, Any]:
+def _json_plan(plan: Plan) -> dict[str, Any]:
     return {
         "changes": [
-            {"verb": change.verb, "what": change.what, "argv": list(change.argv)}
+            {"verb": change.verb, "what": change.description, "argv": list(change.argv)}
             for change in plan.changes
         ],
         "left_alone": list(plan.left_alone),

@@ -29,8 +29,8 @@ def command(*, config_path: Path | None, dry_run: bool, force: bool) -> None:
     with connected(config) as clients:
         cluster = Cluster(config, clients, reporter())
         if dry_run:
-            different = cluster.unapplied()
-            click.echo("\n".join(f"~ {path}" for path in different) or "no changes")
+            changed_paths = cluster.unapplied_files()
+            click.echo("\n".join(f"~ {path}" for path in changed_paths) or "no changes")
             return
-        changed = cluster.apply(force=force)
-    click.echo("applied" if changed else "no changes")
+        applied = cluster.apply(force=force)
+    click.echo("applied" if applied else "no changes")

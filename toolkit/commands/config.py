@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.groups import SuggestingGroup
-from toolkit.commands.options import chosen, config_option, dry_run_option, find, json_option, load
+from toolkit.commands.options import (
+    config_file,
+    config_option,
+    dry_run_option,
+    find_config_file,
+    json_option,
+    load,
+)
 from toolkit.errors import ConfigError, ConfigExists, ConfigInvalid
 
 if TYPE_CHECKING:
@@ -39,7 +46,7 @@ def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> 
     if dry_run:
         click.echo(text, nl=False)
         return
-    path = chosen(config_path)
+    path = config_file(config_path)
     try:
         with path.open("w" if force else "x") as stream:
             stream.write(text)
@@ -76,7 +83,7 @@ def check(
         findings = _lint(slurm_conf.read_text(errors="replace"), slurm_version)
         subject = str(slurm_conf)
     else:
-        path = find(config_path)
+        path = find_config_file(config_path)
         try:
             config = load(path)
         except ConfigInvalid as error:
@@ -117,7 +124,7 @@ def _lint(text: str, version: str) -> tuple[SettingFinding, ...]:
         options.check_range(series)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    return slurm_conf_check.check(parser.parse(text), series)
+    return slurm_conf_check.check_slurm_conf(parser.parse(text), series)
 
 
 def _print(subject: str, findings: tuple[SettingFinding, ...], *, failed: bool) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.data_derive import derive
-from toolkit.commands.data_options import catalog_of, gb, places_of, say, store_option
+from toolkit.commands.data_options import echo_stderr, gb, open_catalog, places_of, store_option
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import dry_run_option, json_option, yes_option
 from toolkit.errors import NotConfirmed
 
 if TYPE_CHECKING:
-    from toolkit.datasets.derive.lineage import Row
+    from toolkit.datasets.derive.lineage import DatasetRow
 
 
 @click.group("data", cls=SuggestingGroup)
@@ -48,25 +48,25 @@ def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_
     from toolkit.datasets.store.scan import default_memory, scan
     from toolkit.output import print_json
 
-    catalog = catalog_of(store)
+    catalog = open_catalog(store)
     if dry_run:
-        scanned = scan(folder, memory=default_memory(folder), say=say)
-        made = scanned.manifest
-        facts = {"version": made.version, "files": len(made.files), "size": made.size}
-        facts["there"] = catalog.has(made.version)
+        scan_result = scan(folder, memory=default_memory(folder), log=echo_stderr)
+        manifest = scan_result.manifest
+        facts = {"version": manifest.version, "files": len(manifest.files), "size": manifest.size}
+        facts["there"] = catalog.has(manifest.version)
         print_json(facts) if as_json else click.echo(
-            f"{made.version}: {len(made.files)} files, {gb(made.size)},"
+            f"{manifest.version}: {len(manifest.files)} files, {gb(manifest.size)},"
             f" {'there already' if facts['there'] else 'would be added'}"
         )
         return
-    added = add_folder(catalog, folder, name=name, memory=default_memory(folder), say=say)
+    result = add_folder(catalog, folder, name=name, memory=default_memory(folder), log=echo_stderr)
     if as_json:
-        print_json(added)
+        print_json(result)
         return
-    click.echo(added.version)
+    click.echo(result.version)
     click.echo(
-        f"{added.files} files, {gb(added.size)}; read {added.hashed_files} files, sent"
-        f" {gb(added.sent_bytes)}; {added.named.reference if added.named else 'no name'}",
+        f"{result.files} files, {gb(result.size)}; read {result.hashed_files} files, sent"
+        f" {gb(result.sent_bytes)}; {result.named.reference if result.named else 'no name'}",
         err=True,
     )
 
@@ -80,13 +80,13 @@ def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> Non
     """Let NAME stand for a dataset from now on."""
     from toolkit.datasets.store.catalog import check_name
 
-    catalog = catalog_of(store)
+    catalog = open_catalog(store)
     version = catalog.resolve(reference)
     catalog.manifest(version)
     if dry_run:
         click.echo(f"{check_name(name)} would stand for {version}")
         return
-    click.echo(f"{catalog.name(name, version).reference} is {version}")
+    click.echo(f"{catalog.set_name(name, version).reference} is {version}")
 
 
 @command.command("forget")
@@ -96,15 +96,15 @@ def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> Non
 @yes_option
 def forget(*, reference: str, store: str | None, dry_run: bool, yes: bool) -> None:
     """Keep NAME@NUMBER, or all of NAME, no longer. The next `gc` may take the content."""
-    catalog = catalog_of(store)
+    catalog = open_catalog(store)
     if dry_run:
-        for one in catalog.meant(reference):
-            click.echo(f"would forget {one.reference} ({one.version})")
+        for entry in catalog.matching_versions(reference):
+            click.echo(f"would forget {entry.reference} ({entry.version})")
         return
     if not yes:
         raise NotConfirmed(f"{reference} would be forgotten", next_step="add --yes")
-    for one in catalog.forget(reference):
-        click.echo(f"forgot {one.reference} ({one.version})")
+    for entry in catalog.forget(reference):
+        click.echo(f"forgot {entry.reference} ({entry.version})")
 
 
 @command.command("list")
@@ -116,19 +116,19 @@ def list_(*, unnamed: bool, store: str | None, as_json: bool) -> None:
     from toolkit.datasets.derive import lineage
     from toolkit.output import print_json, table
 
-    rows = lineage.listed(catalog_of(store), unnamed=unnamed)
+    rows = lineage.list_datasets(open_catalog(store), include_unnamed=unnamed)
     if as_json:
         print_json(rows)
         return
     cells = [
-        (f"{one.name}@{one.number}" if one.name else "-", one.tier, one.version, _made(one))
-        for one in rows
+        (f"{row.name}@{row.number}" if row.name else "-", row.tier, row.version, _inputs_text(row))
+        for row in rows
     ]
     click.echo(table(("NAME", "TIER", "VERSION", "MADE FROM"), cells))
 
 
-def _made(one: Row) -> str:
-    return ", ".join(one.made_from)
+def _inputs_text(row: DatasetRow) -> str:
+    return ", ".join(row.made_from)
 
 
 @command.command("show")
@@ -141,17 +141,20 @@ def show(*, reference: str, store: str | None, files: bool, as_json: bool) -> No
     from toolkit.datasets.derive import lineage
     from toolkit.output import plain, print_json
 
-    catalog = catalog_of(store)
-    found = lineage.describe(catalog, reference)
-    listed = catalog.manifest(found.version).files if files else ()
+    catalog = open_catalog(store)
+    description = lineage.describe(catalog, reference)
+    listed_files = catalog.manifest(description.version).files if files else ()
     if as_json:
         print_json(
-            {**asdict(found), **({"files": [asdict(one) for one in listed]} if files else {})}
+            {
+                **asdict(description),
+                **({"files": [asdict(file) for file in listed_files]} if files else {}),
+            }
         )
         return
-    click.echo("\n".join(lineage.lines(found)))
-    for one in listed:
-        click.echo(f"{one.size:>14}  {plain(one.path)}")
+    click.echo("\n".join(lineage.description_lines(description)))
+    for file in listed_files:
+        click.echo(f"{file.size:>14}  {plain(file.path)}")
 
 
 @command.command("verify")
@@ -164,23 +167,33 @@ def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) 
 
     A damaged copy in the cache is taken out of it.
     """
-    from toolkit.datasets.store.verify import damaged
+    from toolkit.datasets.store.verify import find_damaged_content
     from toolkit.output import plain, print_json
 
-    where = places_of(store)
-    catalog = catalog_of(store)
+    dataset_places = places_of(store)
+    catalog = open_catalog(store)
     version = catalog.resolve(reference)
-    cached = where.node_cache().verify(version) if in_cache else None
-    found = cached if in_cache else damaged(catalog, version, say=say)
+    damaged_in_cache = dataset_places.node_cache().verify(version) if in_cache else None
+    damaged_files = (
+        damaged_in_cache if in_cache else find_damaged_content(catalog, version, log=echo_stderr)
+    )
     if as_json:
-        print_json({"version": version, "checked": found is not None, "damaged": found or []})
-    elif found is None:
+        print_json(
+            {
+                "version": version,
+                "checked": damaged_files is not None,
+                "damaged": damaged_files or [],
+            }
+        )
+    elif damaged_files is None:
         click.echo(f"{version} is not cached here")
     else:
-        for path in found:
+        for path in damaged_files:
             click.echo(f"damaged: {plain(path)}")
-        click.echo(f"{version}: {f'{len(found)} files damaged' if found else 'whole'}")
-    return 1 if found else 0
+        click.echo(
+            f"{version}: {f'{len(damaged_files)} files damaged' if damaged_files else 'whole'}"
+        )
+    return 1 if damaged_files else 0
 
 
 @command.command("warm")
@@ -202,22 +215,25 @@ def warm(*, references: tuple[str, ...], store: str | None, as_json: bool) -> in
 @json_option
 def stats(*, as_json: bool) -> None:
     """Show what this machine's cache holds, and its hit ratio."""
-    from toolkit.datasets.__main__ import facts
+    from toolkit.datasets.__main__ import cache_facts
     from toolkit.output import print_json, table
 
-    found = facts(places_of(None))
+    facts = cache_facts(places_of(None))
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
-    ratio = "-" if found["hit_ratio"] is None else f"{found['hit_ratio']:.0%}"
+    ratio = "-" if facts["hit_ratio"] is None else f"{facts['hit_ratio']:.0%}"
     click.echo(
-        f"{found['cache']}: {gb(found['used_bytes'])} of {gb(found['limit_bytes'])}\n"
-        f"{found['requests']} requests: {found['hits']} hits, {found['joined']} waited for"
-        f" another's fill, {found['fills']} fills; hit ratio {ratio}\n"
-        f"fetched {gb(found['fetched_bytes'])} in {found['fill_seconds']:.0f} s;"
-        f" evicted {found['evictions']} ({gb(found['evicted_bytes'])})"
+        f"{facts['cache']}: {gb(facts['used_bytes'])} of {gb(facts['limit_bytes'])}\n"
+        f"{facts['requests']} requests: {facts['hits']} hits, {facts['joined']} waited for"
+        f" another's fill, {facts['fills']} fills; hit ratio {ratio}\n"
+        f"fetched {gb(facts['fetched_bytes'])} in {facts['fill_seconds']:.0f} s;"
+        f" evicted {facts['evictions']} ({gb(facts['evicted_bytes'])})"
     )
-    rows = [(e["version"], gb(e["size"]), "yes" if e["in_use"] else "") for e in found["entries"]]
+    rows = [
+        (entry["version"], gb(entry["size"]), "yes" if entry["in_use"] else "")
+        for entry in facts["entries"]
+    ]
     if rows:
         click.echo(table(("VERSION", "SIZE", "IN USE"), rows))
 
@@ -234,20 +250,20 @@ def gc(*, store: str | None, grace_hours: float, dry_run: bool, yes: bool, as_js
     Kept is every named version, all that it was made from, and whatever is younger than the grace
     time. While somebody adds, nothing is deleted.
     """
-    from toolkit.datasets.store.garbage_collection import plan, sweep
+    from toolkit.datasets.store.garbage_collection import collect_garbage, find_garbage
     from toolkit.output import print_json
 
-    catalog = catalog_of(store)
+    catalog = open_catalog(store)
     if not (dry_run or yes):
         raise NotConfirmed("content would be deleted", next_step="see --dry-run, then add --yes")
-    doomed = (plan if dry_run else sweep)(catalog, grace=grace_hours * 3600)
+    garbage = (find_garbage if dry_run else collect_garbage)(catalog, grace=grace_hours * 3600)
     if as_json:
-        print_json({**asdict(doomed), "bytes": doomed.size, "dry_run": dry_run})
+        print_json({**asdict(garbage), "bytes": garbage.size, "dry_run": dry_run})
         return
-    did = "would delete" if dry_run else "deleted"
-    for version in doomed.versions:
-        click.echo(f"{did} {version}")
+    verb = "would delete" if dry_run else "deleted"
+    for version in garbage.versions:
+        click.echo(f"{verb} {version}")
     click.echo(
-        f"{did} {len(doomed.versions)} versions, {len(doomed.objects)} files' content,"
-        f" {gb(doomed.size)}; keeping {doomed.kept_versions} versions, {gb(doomed.kept_bytes)}"
+        f"{verb} {len(garbage.versions)} versions, {len(garbage.objects)} files' content,"
+        f" {gb(garbage.size)}; keeping {garbage.kept_versions} versions, {gb(garbage.kept_bytes)}"
     )

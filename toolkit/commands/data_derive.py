@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolkit.commands.data_options import catalog_of, places_of, say, store_option
+from toolkit.commands.data_options import echo_stderr, open_catalog, places_of, store_option
 from toolkit.commands.options import dry_run_option, json_option
 
 if TYPE_CHECKING:
-    from toolkit.datasets.derive.derive import Planned
-    from toolkit.datasets.store.catalog import Tier
+    from toolkit.datasets.derive.derive import BuildPlan
+    from toolkit.datasets.store.catalog import DatasetTier
 
 
 def _params(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
+    values: dict[str, Any] = {}
+    for argument in words:
+        name, equals, text = argument.partition("=")
         if not (equals and name.isidentifier()):
-            raise click.BadParameter(f"{word!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{argument!r} is not NAME=VALUE")
         try:
-            found[name] = json.loads(text)
+            values[name] = json.loads(text)
         except ValueError:
-            found[name] = text
-    return found
+            values[name] = text
+    return values
 
 
 @click.command("derive")
@@ -51,7 +51,7 @@ def derive(
     params: dict[str, Any],
     code: tuple[Path, ...],
     name: str | None,
-    tier: Tier | None,
+    tier: DatasetTier | None,
     store: str | None,
     dry_run: bool,
     as_json: bool,
@@ -67,33 +67,36 @@ def derive(
     from toolkit.datasets.derive import derive as derivations, program
     from toolkit.output import print_json
 
-    files = [*program.code_in(words)] if not code else [*code]
-    stated = program.recorded(words, params)
+    files = [*program.code_files(words)] if not code else [*code]
+    recorded_command = program.key_params(words, params)
     if dry_run:
-        _would(derivations.planned(catalog_of(store), inputs, files, stated), as_json=as_json)
+        _print_plan(
+            derivations.plan_build(open_catalog(store), inputs, files, recorded_command),
+            as_json=as_json,
+        )
         return
-    made = derivations.derived(
+    result = derivations.derived(
         inputs,
-        program.build_by(words),
-        params=stated,
+        program.program_build(words),
+        params=recorded_command,
         code=files,
         tier=tier,
         name=name,
         where=places_of(store),
     )
     if as_json:
-        print_json(made)
+        print_json(result)
         return
-    click.echo(made.version)
-    say(f"{made.derivation.tier}, {'made before' if made.reused else 'made'}")
+    click.echo(result.version)
+    echo_stderr(f"{result.derivation.tier}, {'made before' if result.reused else 'made'}")
 
 
-def _would(found: Planned, *, as_json: bool) -> None:
+def _print_plan(plan: BuildPlan, *, as_json: bool) -> None:
     from toolkit.output import print_json
 
     if as_json:
-        print_json(found)
-    elif found.found:
-        click.echo(f"{found.found.output}: there already, nothing would be run")
+        print_json(plan)
+    elif plan.found:
+        click.echo(f"{plan.found.output}: there already, nothing would be run")
     else:
-        click.echo(f"would be made of {', '.join(found.inputs)}, by code {found.code[:12]}")
+        click.echo(f"would be made of {', '.join(plan.inputs)}, by code {plan.code[:12]}")

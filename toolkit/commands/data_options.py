@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolkit.datasets.settings import Places
+    from toolkit.datasets.settings import DatasetSettings
     from toolkit.datasets.store.catalog import Catalog
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -24,23 +24,23 @@ def store_option(function: F) -> F:
     )(function)
 
 
-def places_of(store: str | None) -> Places:
+def places_of(store: str | None) -> DatasetSettings:
     from dataclasses import replace
 
-    from toolkit.datasets.settings import places
+    from toolkit.datasets.settings import read_settings
 
-    found = places()
-    return replace(found, store=store) if store else found
+    default_places = read_settings()
+    return replace(default_places, store=store) if store else default_places
 
 
-def catalog_of(store: str | None) -> Catalog:
+def open_catalog(store: str | None) -> Catalog:
     from toolkit.datasets.store.catalog import Catalog
     from toolkit.datasets.store.open_store import open_store
 
     return Catalog(open_store(places_of(store).store_url()))
 
 
-def say(text: str) -> None:
+def echo_stderr(text: str) -> None:
     click.echo(text, err=True)
 
 

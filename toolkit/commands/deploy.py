@@ -37,10 +37,10 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
         if dry_run:
             click.echo(cluster.preview().text())
             return 0
-        done = cluster.deploy(yes=yes)
-        people = apply_accounts(config, Head(clients, config), report)
+        outcome = cluster.deploy(yes=yes)
+        account_changes = apply_accounts(config, Head(clients, config), report)
         status = gather(config, clients)
-    if done.nothing and not people:
+    if outcome.is_empty and not account_changes:
         click.echo("no changes")
     for reason in status.reasons:
         click.echo(f"unhealthy: {reason}", err=True)

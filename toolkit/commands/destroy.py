@@ -34,15 +34,17 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
     config = load(config_path)
     with connected(config) as clients:
         destroyer = Destroyer(config, clients, reporter())
-        found = destroyer.inventory(with_images=with_images)
-        if dry_run or found.nothing:
-            click.echo("\n".join(filter(None, [found.text(), found.stays])))
+        inventory = destroyer.inventory(with_images=with_images)
+        if dry_run or inventory.is_empty:
+            click.echo("\n".join(filter(None, [inventory.text(), inventory.kept_images_text])))
             return 0
         if not yes:
             raise NotConfirmed(
-                f"this deletes cluster {config.cluster} for good:\n{found.text()}",
+                f"this deletes cluster {config.cluster} for good:\n{inventory.text()}",
                 next_step="say so with --yes",
             )
         destroyer.destroy(with_images=with_images)
-    click.echo("\n".join(filter(None, [f"cluster {config.cluster} is gone", found.stays])))
+    click.echo(
+        "\n".join(filter(None, [f"cluster {config.cluster} is gone", inventory.kept_images_text]))
+    )
     return 0

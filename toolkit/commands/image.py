@@ -32,11 +32,17 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
         ec2 = clients.client("ec2")
         base = images.find_base(ec2, config)
         if dry_run:
-            found = images.find(ec2, [spec.name for spec in images.wanted(config, base)])
-            for spec in images.wanted(config, base):
-                click.echo(f"{spec.name}: {'there' if spec.name in found else 'would be built'}")
+            images_by_name = images.find(
+                ec2, [spec.name for spec in images.required_images(config, base)]
+            )
+            for spec in images.required_images(config, base):
+                click.echo(
+                    f"{spec.name}: {'there' if spec.name in images_by_name else 'would be built'}"
+                )
             return
-        for kind, image in image_build_stack.ensure(config, clients, base, reporter()).items():
+        for kind, image in image_build_stack.ensure_images(
+            config, clients, base, reporter()
+        ).items():
             click.echo(f"{kind}: {image}")
 
 
@@ -52,14 +58,24 @@ def list_(*, config_path: Path | None, as_json: bool) -> None:
     config = load(config_path)
     with connected(config) as clients:
         ec2 = clients.client("ec2")
-        found = images.find(ec2, [f"toolkit-{kind}-*" for kind in names.IMAGE_KINDS])
-        used = {spec.name for spec in images.wanted(config, images.find_base(ec2, config))}
-    ordered = sorted(found.values(), key=lambda image: image.created)
+        images_by_name = images.find(ec2, [f"toolkit-{kind}-*" for kind in names.IMAGE_KINDS])
+        used_names = {
+            spec.name for spec in images.required_images(config, images.find_base(ec2, config))
+        }
+    images_by_age = sorted(images_by_name.values(), key=lambda image: image.created)
     if as_json:
-        print_json([{"id": i.id, "name": i.name, "used": i.name in used} for i in ordered])
+        print_json(
+            [{"id": i.id, "name": i.name, "used": i.name in used_names} for i in images_by_age]
+        )
         return
     rows = [
-        (image.name, image.id, image.state, image.created, "yes" if image.name in used else "")
-        for image in ordered
+        (
+            image.name,
+            image.id,
+            image.state,
+            image.created,
+            "yes" if image.name in used_names else "",
+        )
+        for image in images_by_age
     ]
     click.echo(table(("NAME", "ID", "STATE", "CREATED", "USED"), rows))

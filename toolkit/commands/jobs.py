@@ -24,12 +24,12 @@ def command(*, config_path: Path | None, as_json: bool) -> None:
 
     config = load(config_path)
     with connected(config) as clients:
-        sheet = head_facts.ask(Head(clients, config))
-    rows = tables.job_rows(sheet)
+        head_report = head_facts.fetch_report(Head(clients, config))
+    rows = tables.job_rows(head_report)
     if as_json:
-        print_json({"jobs": rows, "unread": sheet.unread})
+        print_json({"jobs": rows, "unread": head_report.unread})
         return
-    shown = table(tables.JOB_HEADERS, tables.job_cells(rows)) if rows else "no jobs"
-    click.echo(shown)
-    for line in sheet.unread:
+    text = table(tables.JOB_HEADERS, tables.job_cells(rows)) if rows else "no jobs"
+    click.echo(text)
+    for line in head_report.unread:
         click.echo(plain(f"could not be read: {line}"), err=True)

@@ -12,7 +12,7 @@ from toolkit.commands.options import json_option
 if TYPE_CHECKING:
     from toolkit.lint.finding import Finding
 
-FAILED = 1
+EXIT_FAILED = 1
 
 
 @click.command("lint")
@@ -38,27 +38,33 @@ def command(
     Exit code 0: nothing, or warnings only; 1: an error, or with --strict a warning; 2: no such
     file. `# toolkit-lint: ignore=SLUG` in the script silences a rule.
     """
-    from toolkit.lint.batch_script.check import check
+    from toolkit.lint.batch_script.check import check_script
     from toolkit.lint.finding import Severity
     from toolkit.output import print_json
 
-    found = {path: check(path.read_text(errors="replace"), stop_seconds) for path in scripts}
-    every = [one for findings in found.values() for one in findings]
-    errors = sum(one.severity is Severity.ERROR for one in every)
+    findings_by_script = {
+        path: check_script(path.read_text(errors="replace"), stop_seconds) for path in scripts
+    }
+    all_findings = [finding for findings in findings_by_script.values() for finding in findings]
+    errors = sum(finding.severity is Severity.ERROR for finding in all_findings)
     if as_json:
-        print_json({"scripts": [{"script": str(p), "findings": f} for p, f in found.items()]})
+        print_json(
+            {"scripts": [{"script": str(p), "findings": f} for p, f in findings_by_script.items()]}
+        )
     else:
-        for path, findings in found.items():
-            show(path, findings)
-        click.echo(f"{len(scripts)} scripts: {errors} errors, {len(every) - errors} warnings")
-    return FAILED if errors or (strict and every) else 0
+        for path, findings in findings_by_script.items():
+            print_findings(path, findings)
+        click.echo(
+            f"{len(scripts)} scripts: {errors} errors, {len(all_findings) - errors} warnings"
+        )
+    return EXIT_FAILED if errors or (strict and all_findings) else 0
 
 
-def show(path: Path, findings: tuple[Finding, ...]) -> None:
+def print_findings(path: Path, findings: tuple[Finding, ...]) -> None:
     """Findings as people read them: `file:line`, what is wrong, what to write instead."""
     from toolkit.output import plain
 
-    for one in findings:
-        where = f"{path}:{one.line}" if one.line else str(path)
-        click.echo(plain(f"{where}: {one.severity}: {one.message} [{one.slug}]"))
-        click.echo(plain(f"  fix: {one.fix}"))
+    for finding in findings:
+        location = f"{path}:{finding.line}" if finding.line else str(path)
+        click.echo(plain(f"{location}: {finding.severity}: {finding.message} [{finding.slug}]"))
+        click.echo(plain(f"  fix: {finding.fix}"))

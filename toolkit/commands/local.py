@@ -12,7 +12,7 @@ import click
 
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.local_instance_events import impair, schedule
-from toolkit.commands.local_options import control, say, state_option
+from toolkit.commands.local_options import control_client, print_answer, state_option
 from toolkit.commands.options import json_option
 from toolkit.errors import LocalError
 from toolkit.local.options import DEFAULT_PORT, DRIVERS, Options, state_dir
@@ -42,7 +42,7 @@ class _Phases:
         self._title = ""
         self._current: Any = None
         self._inner = ExitStack()
-        stack.push(self._leave)
+        stack.push(self._exit)
 
     def __call__(self, phase: str, detail: str) -> None:
         # What the base image's builder calls phases are details of ours.
@@ -54,7 +54,7 @@ class _Phases:
             self._title = title
         self._current.update(detail if phase in _TITLES else f"{phase}: {detail}")
 
-    def _leave(self, kind: Any, error: Any, trace: Any) -> None:
+    def _exit(self, kind: Any, error: Any, trace: Any) -> None:
         self._inner.__exit__(kind, error, trace)
 
 
@@ -99,12 +99,12 @@ def up(
         throttle=rates,
     )
     with ExitStack() as stack:
-        brought = bring_up(options, _Phases(reporter(), stack))
+        running_cloud = bring_up(options, _Phases(reporter(), stack))
     if as_json:
-        print_json(brought)
+        print_json(running_cloud)
     else:
-        word = "runs" if brought.started else "runs already"
-        click.echo(f"the local cloud {word} at {brought.endpoint} (pid {brought.pid})")
+        verb = "runs" if running_cloud.started else "runs already"
+        click.echo(f"the local cloud {verb} at {running_cloud.endpoint} (pid {running_cloud.pid})")
 
 
 @local.command()
@@ -116,9 +116,9 @@ def down(state: Path | None, as_json: bool) -> None:
     from toolkit.output import print_json, reporter
 
     with ExitStack() as stack:
-        removed = bring_down(state_dir(state), _Phases(reporter(), stack))
+        remains = bring_down(state_dir(state), _Phases(reporter(), stack))
     if as_json:
-        print_json(removed)
+        print_json(remains)
     else:
         click.echo("the local cloud is down")
 
@@ -130,11 +130,13 @@ def status(state: Path | None, as_json: bool) -> None:
     """Show the instances, the faults in force, and where the endpoint is."""
     from toolkit.output import print_json, table
 
-    facts = control(state).get("status")
+    cloud_status = control_client(state).get("status")
     if as_json:
-        print_json(facts)
+        print_json(cloud_status)
         return
-    click.echo(f"{facts['endpoint']}  pid {facts['pid']}  driver {facts['driver']}")
+    click.echo(
+        f"{cloud_status['endpoint']}  pid {cloud_status['pid']}  driver {cloud_status['driver']}"
+    )
     columns = (
         "instance_id",
         "node",
@@ -146,20 +148,23 @@ def status(state: Path | None, as_json: bool) -> None:
         "address",
         "notice",
     )
-    shown = [one for one in facts["instances"] if one["state"] != "terminated"]
-    if shown:
+    live_instances = [
+        entry for entry in cloud_status["instances"] if entry["state"] != "terminated"
+    ]
+    if live_instances:
         rows = [
-            ["-" if one[column] is None else one[column] for column in columns] for one in shown
+            ["-" if entry[column] is None else entry[column] for column in columns]
+            for entry in live_instances
         ]
         click.echo(table([column.replace("_", " ") for column in columns], rows))
     else:
         click.echo("no instances")
-    for limit in facts["limits"]:
+    for limit in cloud_status["limits"]:
         click.echo(f"capacity of {limit['pool']}: {limit['free']} more")
-    for one in facts["injections"]:
-        rest = "always" if one["count"] is None else f"{one['count']} more times"
-        place = " inside" if one["inside"] else ""
-        click.echo(f"{one['action']} answers{place} {one['code']}, {rest}")
+    for entry in cloud_status["injections"]:
+        times_left = "always" if entry["count"] is None else f"{entry['count']} more times"
+        place = " inside" if entry["inside"] else ""
+        click.echo(f"{entry['action']} answers{place} {entry['code']}, {times_left}")
 
 
 @local.command()
@@ -172,14 +177,14 @@ def interrupt(
     target: str, notice: float, rebalance: bool, state: Path | None, as_json: bool
 ) -> None:
     """Give TARGET (a node, an instance id, a Name) a spot interruption notice."""
-    client = control(state)
+    client = control_client(state)
     if rebalance:
         answer = client.post("rebalance", {"target": target})
         text = f"{answer['instance_id']} is recommended to be rebalanced"
     else:
         answer = client.post("interrupt", {"target": target, "notice": notice})
         text = f"{answer['instance_id']} will be reclaimed at {answer['notice']}"
-    say(answer, text, as_json=as_json)
+    print_answer(answer, text, as_json=as_json)
 
 
 @local.command()
@@ -200,10 +205,10 @@ def exhaust(
     """Let POOL run out: TYPE[/ZONE[/MARKET]] with * for any, or spot, or on-demand."""
     if pool is None and not restore:
         raise click.UsageError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
-    wish = {"pool": pool, "free": free, "seconds": seconds, "restore": restore}
-    answer = control(state).post("exhaust", wish)
-    gives = "has no limit" if restore else f"gives {free} more instances"
-    say(answer, f"{answer['pool']} {gives}", as_json=as_json)
+    request = {"pool": pool, "free": free, "seconds": seconds, "restore": restore}
+    answer = control_client(state).post("exhaust", request)
+    effect = "has no limit" if restore else f"gives {free} more instances"
+    print_answer(answer, f"{answer['pool']} {effect}", as_json=as_json)
 
 
 @local.command()
@@ -228,15 +233,15 @@ def throttle(
     as_json: bool,
 ) -> None:
     """Answer ACTION (RunInstances, Describe*, ...) with an error instead."""
-    wish: dict[str, Any] = {"clear": True}
+    request: dict[str, Any] = {"clear": True}
     text = "every call is answered normally"
     if lost and inside:
         raise click.UsageError("--lost loses the answer that --inside would put an error into")
     if not clear:
-        wish = {"action": action, "count": count, "seconds": seconds, "code": code}
-        wish |= {"lost": lost, "inside": inside}
+        request = {"action": action, "count": count, "seconds": seconds, "code": code}
+        request |= {"lost": lost, "inside": inside}
         text = f"{action} answers {code}"
-    say(control(state).post("throttle", wish), text, as_json=as_json)
+    print_answer(control_client(state).post("throttle", request), text, as_json=as_json)
 
 
 @local.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -251,7 +256,7 @@ def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -
     from toolkit.local.machines.layout import Layout
 
     layout = Layout(state_dir(state).absolute())
-    instance_id = target if target.startswith("i-") else _instance_of(control(state), target)
+    instance_id = target if target.startswith("i-") else _instance_of(control_client(state), target)
     try:
         if log:
             click.echo(console_log(layout, instance_id), nl=False)
@@ -263,9 +268,9 @@ def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -
 
 
 def _instance_of(client: Client, target: str) -> str:
-    for one in client.get("status")["instances"]:
-        if target in (one["node"], one["name"]) and one["state"] == "running":
-            return str(one["instance_id"])
+    for instance in client.get("status")["instances"]:
+        if target in (instance["node"], instance["name"]) and instance["state"] == "running":
+            return str(instance["instance_id"])
     raise LocalError(f"no running instance is, or is the node, {target}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.local_options import control, say, state_option
+from toolkit.commands.local_options import control_client, print_answer, state_option
 from toolkit.commands.options import json_option
 
 if TYPE_CHECKING:
@@ -29,9 +29,11 @@ EVENTS = (
 @json_option
 def impair(target: str, *, ago: float, restore: bool, state: Path | None, as_json: bool) -> None:
     """Let EC2's status check of TARGET (a node, an instance id, a Name) fail."""
-    answer = control(state).post("impair", {"target": target, "ago": ago, "restore": restore})
-    word = "passes its status checks" if restore else "fails its status check"
-    say(answer, f"{answer['instance_id']} {word}", as_json=as_json)
+    answer = control_client(state).post(
+        "impair", {"target": target, "ago": ago, "restore": restore}
+    )
+    effect = "passes its status checks" if restore else "fails its status check"
+    print_answer(answer, f"{answer['instance_id']} {effect}", as_json=as_json)
 
 
 @click.command()
@@ -51,7 +53,7 @@ def schedule(
     target: str, *, event: str, seconds: float, cancel: bool, state: Path | None, as_json: bool
 ) -> None:
     """Announce an event for TARGET's machine. Nothing happens to it when the time has come."""
-    wish = {"target": target, "event": event, "seconds": seconds, "cancel": cancel}
-    answer = control(state).post("schedule", wish)
-    word = "has no event scheduled" if cancel else f"is scheduled for {event}"
-    say(answer, f"{answer['instance_id']} {word}", as_json=as_json)
+    request = {"target": target, "event": event, "seconds": seconds, "cancel": cancel}
+    answer = control_client(state).post("schedule", request)
+    effect = "has no event scheduled" if cancel else f"is scheduled for {event}"
+    print_answer(answer, f"{answer['instance_id']} {effect}", as_json=as_json)

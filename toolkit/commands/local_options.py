@@ -25,21 +25,21 @@ def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def control(state: Path | None) -> Client:
+def control_client(state: Path | None) -> Client:
     """The control API of the daemon that holds the state directory."""
     from toolkit.local.client import Client
     from toolkit.local.daemon_files import StateFiles
 
-    root = state_dir(state)
-    running = StateFiles(root).running()
-    if running is None:
+    state_directory = state_dir(state)
+    daemon = StateFiles(state_directory).running()
+    if daemon is None:
         raise LocalError(
-            f"no local cloud runs in {root}", next_step="start it with: toolkit local up"
+            f"no local cloud runs in {state_directory}", next_step="start it with: toolkit local up"
         )
-    return Client(running.options.port)
+    return Client(daemon.options.port)
 
 
-def say(answer: dict[str, Any], text: str, *, as_json: bool) -> None:
+def print_answer(answer: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print an answer for whoever asked."""
     from toolkit.output import print_json
 

@@ -31,10 +31,10 @@ def command(*, config_path: Path | None, argv: tuple[str, ...]) -> None:
     config = load(config_path)
     with connected(config) as clients:
         instance = Head(clients, config).instance_id
-    words = [*login_argv(config, instance), *argv]
-    program = _program(words[0])
+    login_words = [*login_argv(config, instance), *argv]
+    program = _program(login_words[0])
     # S606: without a shell is the point; this process becomes the session.
-    os.execv(program, words)  # noqa: S606
+    os.execv(program, login_words)  # noqa: S606
 
 
 def login_argv(config: ClusterConfig, instance: str) -> list[str]:
@@ -47,8 +47,8 @@ def login_argv(config: ClusterConfig, instance: str) -> list[str]:
 
 def _program(name: str) -> str:
     """Where a program is: on PATH, or beside this Python (an environment that isn't activated)."""
-    beside = Path(sys.executable).parent
-    found = shutil.which(name) or shutil.which(name, path=str(beside))
-    if found is None:
+    interpreter_directory = Path(sys.executable).parent
+    program = shutil.which(name) or shutil.which(name, path=str(interpreter_directory))
+    if program is None:
         raise DeployError(f"{name} is not on PATH", next_step="install it, or change access.login")
-    return found
+    return program

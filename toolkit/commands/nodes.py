@@ -29,15 +29,15 @@ def command(*, config_path: Path | None, as_json: bool, everything: bool) -> Non
 
     config = load(config_path)
     with connected(config) as clients:
-        sheet = head_facts.ask(Head(clients, config))
-    rows = tables.node_rows(sheet, everything=everything or as_json)
+        head_report = head_facts.fetch_report(Head(clients, config))
+    rows = tables.node_rows(head_report, include_resting=everything or as_json)
     if as_json:
-        print_json({"nodes": rows, "unread": sheet.unread})
+        print_json({"nodes": rows, "unread": head_report.unread})
         return
     if rows:
         click.echo(table(tables.NODE_HEADERS, tables.node_cells(rows)))
-    rest = len(sheet.nodes) - len(rows)
-    if rest:
-        click.echo(f"{rest} nodes at rest")
-    for line in sheet.unread:
+    count_at_rest = len(head_report.nodes) - len(rows)
+    if count_at_rest:
+        click.echo(f"{count_at_rest} nodes at rest")
+    for line in head_report.unread:
         click.echo(plain(f"could not be read: {line}"), err=True)

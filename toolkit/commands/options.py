@@ -51,9 +51,9 @@ def dry_run_option(function: F) -> F:
     )
 
 
-def find(config_path: Path | None) -> Path:
+def find_config_file(config_path: Path | None) -> Path:
     """The file to read: the option, the environment, or ./cluster.yaml."""
-    path = chosen(config_path)
+    path = config_file(config_path)
     if path == DEFAULT_CONFIG and not path.exists():
         raise ConfigNotFound(
             "no cluster.yaml here",
@@ -62,7 +62,7 @@ def find(config_path: Path | None) -> Path:
     return path
 
 
-def chosen(config_path: Path | None) -> Path:
+def config_file(config_path: Path | None) -> Path:
     """Name the file, there or not: the option's, the environment's, or ./cluster.yaml."""
     return config_path or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
 
@@ -71,4 +71,4 @@ def load(config_path: Path | None) -> ClusterConfig:
     """The checked configuration; raises ConfigNotFound or ConfigInvalid."""
     from toolkit.config import load as load_config
 
-    return load_config(find(config_path))
+    return load_config(find_config_file(config_path))

@@ -29,17 +29,17 @@ def command(*, config_path: Path | None, as_json: bool, plan_only: bool) -> None
 
     config = load(config_path)
     with connected(config) as clients:
-        found = head_facts.plan(Head(clients, config))
+        plan = head_facts.fetch_reconcile_plan(Head(clients, config))
     if as_json:
-        print_json(found)
+        print_json(plan)
         return
-    if found.get("note"):
-        click.echo(plain(f"nothing is done: {found['note']}"))
+    if plan.get("note"):
+        click.echo(plain(f"nothing is done: {plan['note']}"))
     columns = ("action", "node", "instance", "why")
-    rows = [[item.get(key) or "-" for key in columns] for item in found.get("actions", ())]
+    rows = [[item.get(key) or "-" for key in columns] for item in plan.get("actions", ())]
     if rows:
         click.echo(table([key.upper() for key in columns], rows))
-    elif not found.get("note"):
+    elif not plan.get("note"):
         click.echo("nothing to do: EC2 and Slurm agree")
-    for remark in found.get("remarks", ()):
+    for remark in plan.get("remarks", ()):
         click.echo(plain(f"note: {remark}"))

@@ -31,14 +31,16 @@ def _moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> d
     """A time in UTC, or so long ago: `2026-11-01`, `2026-11-01T12:30`, `90m`, `36h`, `7d`."""
     if text is None:
         return None
-    if ago := _AGO.fullmatch(text):
+    if relative_time := _AGO.fullmatch(text):
         # Nothing here is older than EC2, whose first year was 2006.
         with suppress(OverflowError):
-            since = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            since = datetime.now(UTC) - timedelta(
+                **{_UNITS[relative_time[2]]: int(relative_time[1])}
+            )
             return max(since, _EARLIEST)
-    for form in _FORMATS:
+    for time_format in _FORMATS:
         with suppress(ValueError):
-            return datetime.strptime(text, form).replace(tzinfo=UTC)
+            return datetime.strptime(text, time_format).replace(tzinfo=UTC)
     raise click.BadParameter(f"{text!r} is not a time; write 2026-11-01, 2026-11-01T12:30 or 7d")
 
 
@@ -163,11 +165,13 @@ def _record(runner: Runner, report: Report) -> None:
     from toolkit.accounting import mlflow
     from toolkit.runs import queries
 
-    settled = queries.settle(runner)
-    if settled:
-        click.echo(f"MLflow: ended as their jobs did: {len(settled)}", err=True)
-    tagged = mlflow.record(runner, report)
-    click.echo(f"MLflow: cost recorded on {tagged} run{'s' if tagged != 1 else ''}", err=True)
+    ended_runs = queries.end_mlflow_runs(runner)
+    if ended_runs:
+        click.echo(f"MLflow: ended as their jobs did: {len(ended_runs)}", err=True)
+    tagged_count = mlflow.record(runner, report)
+    click.echo(
+        f"MLflow: cost recorded on {tagged_count} run{'s' if tagged_count != 1 else ''}", err=True
+    )
 
 
 def _print(report: Report, keys: Sequence[Key], *, as_json: bool, as_csv: bool) -> None:

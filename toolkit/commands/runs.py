@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.head_runner import Runner
-    from toolkit.runs.queries import Found
+    from toolkit.runs.queries import FoundRun
 
 
 @click.group("runs", cls=SuggestingGroup)
@@ -48,11 +48,13 @@ def list_runs(*, config_path: Path | None, as_json: bool, limit: int, running: b
     from toolkit.runs import queries, text
 
     with _head(config_path) as head:
-        runs = queries.newest(head, limit=limit, running=running)
+        runs = queries.newest_runs(head, limit=limit, running=running)
     if as_json:
         print_json(runs)
         return
-    click.echo(table(text.LIST, [text.line(run) for run in runs]) if runs else "no runs")
+    click.echo(
+        table(text.LIST_HEADERS, [text.list_row(run) for run in runs]) if runs else "no runs"
+    )
 
 
 @command.command("show")
@@ -65,11 +67,11 @@ def show(*, config_path: Path | None, as_json: bool, run: str) -> None:
     from toolkit.runs import queries, text
 
     with _head(config_path) as head:
-        found = queries.find(head, run)
+        result = queries.find_run(head, run)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    click.echo(plain("\n".join(text.page(found))))
+    click.echo(plain("\n".join(text.run_lines(result))))
 
 
 @command.command("compare")
@@ -83,13 +85,16 @@ def compare_runs(*, config_path: Path | None, as_json: bool, left: str, right: s
     from toolkit.runs.compare import compare
 
     with _head(config_path) as head:
-        compared = compare(_recorded(head, left), _recorded(head, right))
+        comparison = compare(_mlflow_run(head, left), _mlflow_run(head, right))
     if as_json:
-        print_json(compared)
+        print_json(comparison)
         return
-    rows = [(one.kind, one.name, one.left, one.right) for one in compared.differences]
+    rows = [
+        (difference.kind, difference.name, difference.left, difference.right)
+        for difference in comparison.differences
+    ]
     click.echo(table(("WHAT", "NAME", left, right), rows) if rows else "no differences")
-    click.echo(f"the same: {compared.same}")
+    click.echo(f"the same: {comparison.same}")
 
 
 @command.command("replay")
@@ -125,7 +130,7 @@ def replay(
         *([f"--rebuild={rebuild}"] if rebuild else []),
     ]
     with _head(config_path) as head:
-        answer = queries.replay(head, queries.find(head, run), flags)
+        answer = queries.replay_run(head, queries.find_run(head, run), flags)
     if as_json:
         print_json(answer)
         return
@@ -133,7 +138,7 @@ def replay(
         click.echo(plain(f"differs: {reason}"), err=True)
     for reason in answer.get("unknown", ()):
         click.echo(plain(f"not known: {reason}"), err=True)
-    click.echo(plain(_call(answer) if dry_run else f"submitted: job {answer['job_id']}"))
+    click.echo(plain(_replay_command(answer) if dry_run else f"submitted: job {answer['job_id']}"))
 
 
 @command.command("settle")
@@ -146,28 +151,33 @@ def settle(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
     from toolkit.runs import queries
 
     with _head(config_path) as head:
-        done = queries.settle(head, dry_run=dry_run)
+        ended_runs = queries.end_mlflow_runs(head, dry_run=dry_run)
     if as_json:
-        print_json(done)
+        print_json(ended_runs)
         return
-    rows = [(one["job"], one["run_id"], one["state"], one["status"]) for one in done]
+    rows = [
+        (ended_run["job"], ended_run["run_id"], ended_run["state"], ended_run["status"])
+        for ended_run in ended_runs
+    ]
     click.echo(table(("JOB", "RUN", "SLURM", "MLFLOW"), rows) if rows else "nothing to settle")
 
 
-def _recorded(head: Runner, reference: str) -> Any:
+def _mlflow_run(head: Runner, reference: str) -> Any:
     from toolkit.runs import queries
     from toolkit.runs.errors import RunNotFound
 
-    found: Found = queries.find(head, reference)
-    if found.run is None:
+    result: FoundRun = queries.find_run(head, reference)
+    if result.run is None:
         raise RunNotFound(f"{reference}: MLflow has no run of that folder to compare")
-    return found.run
+    return result.run
 
 
-def _call(answer: dict[str, Any]) -> str:
+def _replay_command(answer: dict[str, Any]) -> str:
     import shlex
 
-    own = {"PATH", "HOME", "USER", "LANG"}
+    session_variables = {"PATH", "HOME", "USER", "LANG"}
     environment = [f"{name}={value}" for name, value in answer["environment"].items()]
-    kept = [pair for pair in environment if pair.partition("=")[0] not in own]
-    return f"cd {shlex.quote(answer['directory'])} && {shlex.join(['env', *kept, *answer['argv']])}"
+    exported_variables = [
+        pair for pair in environment if pair.partition("=")[0] not in session_variables
+    ]
+    return f"cd {shlex.quote(answer['directory'])} && {shlex.join(['env', *exported_variables, *answer['argv']])}"

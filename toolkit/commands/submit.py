@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.lint.finding import Finding
-    from toolkit.submit.checks import Stop
+    from toolkit.submit.checks import StopEstimate
     from toolkit.submit.plan import Plan
-    from toolkit.submit.slurm_client import SlurmSide
+    from toolkit.submit.slurm_client import SlurmClient
 
 
 @click.command(
@@ -62,11 +62,11 @@ def command(
     from toolkit.submit import checks, plan
     from toolkit.submit.errors import SubmitRefused
 
-    options, script, arguments = _parts(words)
-    stop = checks.Stop.of_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
+    options, script, arguments = _split_words(words)
+    stop = checks.StopEstimate.from_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
     with _slurm(config_path, user) as slurm:
-        text = slurm.text(script)
-        wanted = plan.plan(
+        text = slurm.read_script(script)
+        submission = plan.plan(
             options,
             script,
             arguments,
@@ -74,14 +74,14 @@ def command(
             environment=_environment(user),
             container=container,
         )
-        who = user or getpass.getuser()
-        if stop is None and (measured := slurm.measured(text, arguments)):
-            stop = checks.Stop.of_run(measured)
-        found = checks.findings(wanted, text, slurm, user=who, stop=stop)
-        errors = [one for one in found if one.severity is Severity.ERROR]
+        user_name = user or getpass.getuser()
+        if stop is None and (measured_run := slurm.measured_stop(text, arguments)):
+            stop = checks.StopEstimate.from_run(measured_run)
+        findings = checks.findings(submission, text, slurm, user=user_name, stop=stop)
+        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
         refused = bool(errors) and not force
-        job = "" if dry_run or refused else slurm.submit(wanted.call)
-    _report(wanted, found, stop, job, as_json=as_json)
+        job = "" if dry_run or refused else slurm.submit(submission.call)
+    _report(submission, findings, stop, job, as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
         raise SubmitRefused(
@@ -90,12 +90,14 @@ def command(
     return 1 if refused else 0
 
 
-def _parts(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+def _split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
     """sbatch's options, the script, the script's arguments."""
-    at = next((at for at, word in enumerate(words) if not word.startswith("-")), None)
-    if at is None:
+    script_index = next(
+        (script_index for script_index, word in enumerate(words) if not word.startswith("-")), None
+    )
+    if script_index is None:
         raise click.UsageError("no script: toolkit submit [--name=value ...] SCRIPT [ARG ...]")
-    return words[:at], words[at], words[at + 1 :]
+    return words[:script_index], words[script_index], words[script_index + 1 :]
 
 
 def _environment(user: str | None) -> dict[str, str]:
@@ -104,43 +106,53 @@ def _environment(user: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmSide]:
-    from toolkit.submit.slurm_client import AsUser, Here, SlurmSide
+def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmClient]:
+    from toolkit.submit.slurm_client import LocalRunner, SlurmClient, UserRunner
 
     if user is None:
         if shutil.which("sbatch") is None:
             raise click.UsageError("no sbatch on this machine: give --user NAME, or log in first")
-        yield SlurmSide(Here())
+        yield SlurmClient(LocalRunner())
         return
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
 
     config = load(config_path)
     with connected(config) as clients:
-        yield SlurmSide(AsUser(Head(clients, config), user))
+        yield SlurmClient(UserRunner(Head(clients, config), user))
 
 
 def _report(
-    wanted: Plan, found: tuple[Finding, ...], stop: Stop | None, job: str, *, as_json: bool
+    submission: Plan,
+    findings: tuple[Finding, ...],
+    stop: StopEstimate | None,
+    job: str,
+    *,
+    as_json: bool,
 ) -> None:
     from pathlib import Path
 
-    from toolkit.commands.lint import show
+    from toolkit.commands.lint import print_findings
     from toolkit.output import plain, print_json
     from toolkit.submit import checks
 
     if as_json:
-        said = {"argv": wanted.call, "added": wanted.added, "findings": found, "job": job or None}
-        takes = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
-        print_json(said | {"stop": takes})
+        output = {
+            "argv": submission.call,
+            "added": submission.added,
+            "findings": findings,
+            "job": job or None,
+        }
+        stop_facts = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
+        print_json(output | {"stop": stop_facts})
         return
-    show(Path(wanted.script), found)
+    print_findings(Path(submission.script), findings)
     if stop is None:
         click.echo(checks.UNKNOWN_STOP)
     elif stop.forecast.problem() is None:
         click.echo(plain(str(stop)))
-    for one in wanted.added:
-        click.echo(plain(f"added {one.option}: {one.why}"))
-    click.echo(plain(f"$ {shlex.join(wanted.call)}"))
+    for addition in submission.added:
+        click.echo(plain(f"added {addition.option}: {addition.why}"))
+    click.echo(plain(f"$ {shlex.join(submission.call)}"))
     if job:
         click.echo(f"job {job}")

@@ -81,7 +81,7 @@ def start(
     from toolkit.runs import sweeps
 
     config = load(config_path)
-    asked = sweeps.Start(
+    request = sweeps.SweepStart(
         name=name,
         user=_user(config, user),
         trials=trials,
@@ -91,13 +91,13 @@ def start(
         arguments=arguments,
     )
     with _head(config) as head:
-        done = sweeps.submit(head, asked, dry_run=dry_run)
+        submitted_array = sweeps.submit_sweep(head, request, dry_run=dry_run)
     if as_json:
-        print_json(done)
+        print_json(submitted_array)
     elif dry_run:
-        click.echo(plain(shlex.join(done.argv)))
+        click.echo(plain(shlex.join(submitted_array.argv)))
     else:
-        click.echo(plain(f"sweep {name}: job array {done.job_id}, {trials} trials"))
+        click.echo(plain(f"sweep {name}: job array {submitted_array.job_id}, {trials} trials"))
 
 
 @command.command("status")
@@ -114,16 +114,20 @@ def status(
     from toolkit.runs import sweeps
 
     with _head(load(config_path)) as head:
-        found = sweeps.ask(head, name, settle=settle, dry_run=dry_run)
+        sweep_status = sweeps.sweep_status(head, name, fail_missing=settle, dry_run=dry_run)
     if as_json:
-        print_json(found)
+        print_json(sweep_status)
         return
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(found["counts"].items()))
-    click.echo(f"{found['trials']} trials, {found['direction']}: {counts or 'none yet'}")
-    _print_numbers("their tasks are gone (--settle fails them)", found["gone"])
-    done = "would be failed" if dry_run else "failed, as their tasks are gone"
-    _print_numbers(done, found["settled"])
-    _print(found["best"])
+    counts = ", ".join(
+        f"{count} {state}" for state, count in sorted(sweep_status["counts"].items())
+    )
+    click.echo(
+        f"{sweep_status['trials']} trials, {sweep_status['direction']}: {counts or 'none yet'}"
+    )
+    _print_numbers("their tasks are gone (--settle fails them)", sweep_status["gone"])
+    failed_text = "would be failed" if dry_run else "failed, as their tasks are gone"
+    _print_numbers(failed_text, sweep_status["settled"])
+    _print_trials(sweep_status["best"])
 
 
 @command.command("best")
@@ -139,40 +143,40 @@ def best(*, config_path: Path | None, as_json: bool, count: int, name: str) -> N
     from toolkit.runs import sweeps
 
     with _head(load(config_path)) as head:
-        found = sweeps.ask(head, name, count=count)
+        sweep_status = sweeps.sweep_status(head, name, count=count)
     if as_json:
-        print_json(found["best"])
+        print_json(sweep_status["best"])
         return
-    _print(found["best"])
+    _print_trials(sweep_status["best"])
 
 
-def _user(config: ClusterConfig, named: str | None) -> str:
+def _user(config: ClusterConfig, requested_user: str | None) -> str:
     """Who submits: a user of cluster.yaml."""
-    user = named or getpass.getuser()
-    if user not in {one.name for one in config.users}:
+    user = requested_user or getpass.getuser()
+    if user not in {entry.name for entry in config.users}:
         raise click.UsageError(f"{user} is no user of cluster.yaml; say whose it is: --as USER")
     return user
 
 
-def _print_numbers(what: str, numbers: list[int]) -> None:
+def _print_numbers(label: str, numbers: list[int]) -> None:
     if numbers:
-        click.echo(f"{what}: {', '.join(map(str, numbers))}")
+        click.echo(f"{label}: {', '.join(map(str, numbers))}")
 
 
-def _print(trials: list[dict[str, Any]]) -> None:
+def _print_trials(trials: list[dict[str, Any]]) -> None:
     from toolkit.output import table
 
     if not trials:
         click.echo("no trial is complete yet")
         return
-    names = tuple(dict.fromkeys(name for one in trials for name in one["params"]))
+    names = tuple(dict.fromkeys(name for trial in trials for name in trial["params"]))
     rows = [
         (
-            one["number"],
-            f"{one['value']:.6g}",
-            one["task"],
-            *(one["params"].get(n, "-") for n in names),
+            trial["number"],
+            f"{trial['value']:.6g}",
+            trial["task"],
+            *(trial["params"].get(param_name, "-") for param_name in names),
         )
-        for one in trials
+        for trial in trials
     ]
     click.echo(table(("TRIAL", "VALUE", "TASK", *names), rows))

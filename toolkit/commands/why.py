@@ -12,7 +12,7 @@ from toolkit.commands.options import config_option, json_option, load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurmplugins.model.job_id import JobName
+    from slurmplugins.model.job_id import JobId
     from toolkit.explain.answer import Answer
 
 CONSOLE_SHOWN = 12
@@ -37,18 +37,18 @@ def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) 
     config = load(config_path)
     with connected(config) as clients:
         question = ("node", target) if name is None else ("job", str(name))
-        sheet = head_facts.ask(Head(clients, config), *question)
+        head_report = head_facts.fetch_report(Head(clients, config), *question)
     if name is None:
-        answer = node.explain(sheet, target)
+        answer = node.explain(head_report, target)
     else:
-        answer = job.explain(sheet, name.number, name.task)
+        answer = job.explain(head_report, name.number, name.task)
     if as_json:
         print_json(answer)
     else:
         _print(answer, log=log)
 
 
-def _job(target: str) -> JobName | None:
+def _job(target: str) -> JobId | None:
     """`4711`, the task `4711_3`; of `4711.batch` and squeue's `4711_[4-9]` the job and the array.
 
     None for a node's name.
@@ -66,14 +66,16 @@ def _job(target: str) -> JobName | None:
 
 
 def _print(answer: Answer, *, log: bool) -> None:
-    from toolkit.explain.answer import moment
+    from toolkit.explain.answer import format_time
     from toolkit.output import plain, table
 
     click.echo(plain(f"{answer.subject}: {answer.verdict}"))
     for line in answer.because:
         click.echo(plain(f"  {line}"))
     if answer.tried:
-        rows = [(moment(item.at), item.offering, item.outcome, item.said) for item in answer.tried]
+        rows = [
+            (format_time(item.at), item.offering, item.outcome, item.said) for item in answer.tried
+        ]
         click.echo("\n" + table(("TRIED", "OFFERING", "OUTCOME", "EC2 SAID"), rows))
     if answer.console:
         click.echo("\nlast words of the machine that did not come up:")

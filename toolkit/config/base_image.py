@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEBIAN = "136693071363"
 # The model's own defaults are for AWS.
-LOCAL = {
+LOCAL_DEFAULTS = {
     "slurm": {"version": "24.11"},
     "images": {"base": {"owner": DEBIAN, "name": "debian-13-amd64-*"}},
 }
@@ -29,16 +29,16 @@ def with_local_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file; with `profile: local`, add the local cloud's base image."""
     if raw.get("profile") != "local":
         return dict(raw)
-    return _filled(raw, LOCAL)
+    return _with_defaults(raw, LOCAL_DEFAULTS)
 
 
-def _filled(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    filled = dict(given)
+def _with_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(values)
     for key, default in defaults.items():
-        found = given.get(key, default)
-        both = isinstance(found, dict) and isinstance(default, dict)
-        filled[key] = _filled(found, default) if both else found
-    return filled
+        value = values.get(key, default)
+        both_mappings = isinstance(value, dict) and isinstance(default, dict)
+        result[key] = _with_defaults(value, default) if both_mappings else value
+    return result
 
 
 def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:

@@ -9,43 +9,51 @@ from toolkit.config.raw import items, mapping
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from toolkit.config.raw import Finding, Path
+    from toolkit.config.raw import Finding, KeyPath
 
-BLOCK = "capacity-block"
+CAPACITY_BLOCK = "capacity-block"
 
 
 def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield every contradiction in how pools get their instances."""
     zones = mapping(mapping(raw, "network"), "zones")
     for name, pool in mapping(raw, "pools").items():
-        path: Path = ("pools", name)
-        offers = [item for item in items(pool, "offerings") if isinstance(item, dict)]
-        for index, offer in enumerate(offers):
-            yield from _offering((*path, "offerings", index), offer, items(pool, "zones") or zones)
+        path: KeyPath = ("pools", name)
+        offerings = [item for item in items(pool, "offerings") if isinstance(item, dict)]
+        for index, offering in enumerate(offerings):
+            yield from _offering(
+                (*path, "offerings", index), offering, items(pool, "zones") or zones
+            )
         yield from _static(path, pool)
         share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
-        if isinstance(share, int | float) and share < 1 and not _bought(offers, "on-demand"):
+        if (
+            isinstance(share, int | float)
+            and share < 1
+            and not _has_offering(offerings, "on-demand")
+        ):
             yield (*path, "max_spot_share"), "expected an on-demand offering for what is not spot"
         if isinstance(pool, dict) and pool.get("placement_group") is True:
-            for index, offer in enumerate(offers):
-                if offer.get("capacity") == BLOCK:
-                    text = "a capacity block has a placement of its own: not with placement_group"
-                    yield (*path, "offerings", index, "capacity"), text
+            for index, offering in enumerate(offerings):
+                if offering.get("capacity") == CAPACITY_BLOCK:
+                    message = (
+                        "a capacity block has a placement of its own: not with placement_group"
+                    )
+                    yield (*path, "offerings", index, "capacity"), message
     for name, partition in mapping(raw, "partitions").items():
         yield from _policy(("partitions", name), partition, mapping(raw, "pools"))
 
 
-def _static(path: Path, pool: Any) -> Iterator[Finding]:
+def _static(path: KeyPath, pool: Any) -> Iterator[Finding]:
     table = pool if isinstance(pool, dict) else {}
     static, count = table.get("static"), table.get("count")
     if isinstance(static, int) and isinstance(count, int) and static > count > 0:
-        text = f"expected at most {count}, which is the pool's count, found {static}"
-        yield (*path, "static"), text
+        message = f"expected at most {count}, which is the pool's count, found {static}"
+        yield (*path, "static"), message
 
 
-def _offering(path: Path, offer: Mapping[str, Any], zones: Any) -> Iterator[Finding]:
-    capacity, reservation, zone = (offer.get(k) for k in ("capacity", "reservation", "zone"))
-    if capacity == BLOCK and reservation is None:
+def _offering(path: KeyPath, offering: Mapping[str, Any], zones: Any) -> Iterator[Finding]:
+    capacity, reservation, zone = (offering.get(k) for k in ("capacity", "reservation", "zone"))
+    if capacity == CAPACITY_BLOCK and reservation is None:
         yield path, "expected reservation: the id of the capacity block, such as cr-0abc"
     if capacity == "spot" and reservation is not None:
         yield (*path, "reservation"), "spot machines can't use a reservation"
@@ -58,26 +66,26 @@ def _offering(path: Path, offer: Mapping[str, Any], zones: Any) -> Iterator[Find
         )
 
 
-def _policy(path: Path, partition: Any, pools: Mapping[str, Any]) -> Iterator[Finding]:
+def _policy(path: KeyPath, partition: Any, pools: Mapping[str, Any]) -> Iterator[Finding]:
     policy = partition.get("policy") if isinstance(partition, dict) else None
     if not isinstance(policy, str):
         return
-    needed = {"spot-only": "spot", "on-demand-only": "on-demand"}.get(policy.split(" ")[0])
+    capacity = {"spot-only": "spot", "on-demand-only": "on-demand"}.get(policy.split(" ")[0])
     for name in items(partition, "pools"):
         pool = pools.get(name) if isinstance(name, str) else None
-        offers = [item for item in items(pool, "offerings") if isinstance(item, dict)]
-        if needed and offers and not _bought(offers, needed):
-            yield (*path, "policy"), f"pool {name} has no {needed} offering"
+        offerings = [item for item in items(pool, "offerings") if isinstance(item, dict)]
+        if capacity and offerings and not _has_offering(offerings, capacity):
+            yield (*path, "policy"), f"pool {name} has no {capacity} offering"
         share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
-        if needed == "spot" and isinstance(share, int | float) and share < 1:
+        if capacity == "spot" and isinstance(share, int | float) and share < 1:
             yield (*path, "policy"), f"pool {name} says max_spot_share, which spot-only can't keep"
 
 
-def _bought(offers: list[dict[str, Any]], capacity: str) -> bool:
+def _has_offering(offerings: list[dict[str, Any]], capacity: str) -> bool:
     """Return whether some offering has that capacity.
 
     Instances of a reservation are on demand, too.
     """
     if capacity == "on-demand":
-        return any(item.get("capacity") in {"on-demand", BLOCK} for item in offers)
-    return any(item.get("capacity") == capacity for item in offers)
+        return any(item.get("capacity") in {"on-demand", CAPACITY_BLOCK} for item in offerings)
+    return any(item.get("capacity") == capacity for item in offerings)

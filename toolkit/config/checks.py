@@ -17,10 +17,10 @@ from toolkit.config.raw import items as _items, mapping as _mapping
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from toolkit.config.raw import Finding, Path
+    from toolkit.config.raw import Finding, KeyPath
 
 # These have their own key in cluster.yaml; a second setting would win silently.
-OURS = "nowhere: the toolkit owns it"
+NO_KEY = "nowhere: the toolkit owns it"
 OWNED_SETTINGS = {
     "clustername": "the key cluster",
     "slurmctldhost": "network",
@@ -30,16 +30,16 @@ OWNED_SETTINGS = {
     "suspendtime": "slurm.suspend_time",
     "suspendtimeout": "slurm.suspend_timeout",
     "resumetimeout": "slurm.resume_timeout",
-    "resumeprogram": OURS,
-    "suspendprogram": OURS,
-    "resumefailprogram": OURS,
-    "slurmuser": OURS,
-    "authtype": OURS,
+    "resumeprogram": NO_KEY,
+    "suspendprogram": NO_KEY,
+    "resumefailprogram": NO_KEY,
+    "slurmuser": NO_KEY,
+    "authtype": NO_KEY,
     "include": "nowhere: one file is the whole configuration",
 }
 # AWS accepts subnets between these sizes.
 LARGEST_SUBNET, SMALLEST_SUBNET = 16, 28
-OFFER_KEYS = ("type", "capacity", "zone", "reservation")
+OFFERING_KEYS = ("type", "capacity", "zone", "reservation")
 LOGIN_FIELDS = ("cluster", "instance_id", "region")
 
 
@@ -51,19 +51,19 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _pools(raw)
     yield from _partitions(raw)
     yield from capacity_checks(raw)
-    yield from _people(raw)
+    yield from _accounts_and_users(raw)
     yield from _access(raw)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, choices: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for a near miss.
 
     Otherwise it is the list of known words.
     """
-    names = sorted(known)
-    near = get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean '{near[0]}'?"
+    names = sorted(choices)
+    matches = get_close_matches(word, names, n=1, cutoff=0.6)
+    if matches:
+        return f"; did you mean '{matches[0]}'?"
     return f"; expected one of: {', '.join(names)}" if names else ""
 
 
@@ -74,27 +74,27 @@ def _cidr(text: object) -> IPv4Network | None:
         return None
 
 
-def _subnets(network: Mapping[str, Any]) -> list[tuple[Path, IPv4Network]]:
-    named: list[tuple[Path, object]] = [
+def _subnets(network: Mapping[str, Any]) -> list[tuple[KeyPath, IPv4Network]]:
+    texts: list[tuple[KeyPath, object]] = [
         (("network", "zones", zone), text) for zone, text in _mapping(network, "zones").items()
     ]
-    named.append((("network", "nat_subnet"), network.get("nat_subnet")))
-    return [(path, cidr) for path, text in named if (cidr := _cidr(text)) is not None]
+    texts.append((("network", "nat_subnet"), network.get("nat_subnet")))
+    return [(path, cidr) for path, text in texts if (cidr := _cidr(text)) is not None]
 
 
 def _network(raw: Mapping[str, Any]) -> Iterator[Finding]:
     network = _mapping(raw, "network")
-    whole = _cidr(network.get("cidr"))
-    earlier: list[tuple[Path, IPv4Network]] = []
+    network_cidr = _cidr(network.get("cidr"))
+    previous: list[tuple[KeyPath, IPv4Network]] = []
     for path, cidr in _subnets(network):
-        if whole is not None and not cidr.subnet_of(whole):
-            yield path, f"expected a subnet of network.cidr {whole}, found {cidr}"
+        if network_cidr is not None and not cidr.subnet_of(network_cidr):
+            yield path, f"expected a subnet of network.cidr {network_cidr}, found {cidr}"
         if not LARGEST_SUBNET <= cidr.prefixlen <= SMALLEST_SUBNET:
             yield path, f"expected a size from /16 to /28, found /{cidr.prefixlen}"
-        for other, taken in earlier:
-            if cidr.overlaps(taken):
-                yield path, f"{cidr} overlaps {taken} of {'.'.join(map(str, other))}"
-        earlier.append((path, cidr))
+        for other_path, other_cidr in previous:
+            if cidr.overlaps(other_cidr):
+                yield path, f"{cidr} overlaps {other_cidr} of {'.'.join(map(str, other_path))}"
+        previous.append((path, cidr))
     region = _mapping(raw, "aws").get("region")
     for zone in _mapping(network, "zones"):
         if isinstance(region, str) and not zone.startswith(region):
@@ -102,44 +102,44 @@ def _network(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _settings(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in _mapping(_mapping(raw, "slurm"), "settings"):
-        path: Path = ("slurm", "settings", name)
-        home = OWNED_SETTINGS.get(name.lower())
-        if home is not None:
-            yield path, f"can't be set here; its place is {home}"
-        if name.lower() in seen:
-            yield path, f"set twice: Slurm reads {seen[name.lower()]} as the same setting"
-        seen[name.lower()] = name
+        path: KeyPath = ("slurm", "settings", name)
+        own_key = OWNED_SETTINGS.get(name.lower())
+        if own_key is not None:
+            yield path, f"can't be set here; its place is {own_key}"
+        if name.lower() in spellings:
+            yield path, f"set twice: Slurm reads {spellings[name.lower()]} as the same setting"
+        spellings[name.lower()] = name
 
 
 def _pools(raw: Mapping[str, Any]) -> Iterator[Finding]:
     zones = _mapping(_mapping(raw, "network"), "zones")
-    used = {
+    used_pools = {
         pool
         for partition in _mapping(raw, "partitions").values()
         for pool in _items(partition, "pools")
         if isinstance(pool, str)
     }
     for name, pool in _mapping(raw, "pools").items():
-        path: Path = ("pools", name)
-        if name not in used:
+        path: KeyPath = ("pools", name)
+        if name not in used_pools:
             yield path, "no partition has this pool; name it in partitions.<name>.pools"
         for index, zone in enumerate(_items(pool, "zones")):
             if isinstance(zone, str) and zone not in zones:
                 yield (*path, "zones", index), f"unknown zone '{zone}'{suggestion(zone, zones)}"
         yield from _repeats((*path, "zones"), _items(pool, "zones"), "zone")
         yield from _shape((*path, "shape"), _mapping(pool, "shape"))
-        offers = [
-            " ".join(str(offer[key]) for key in OFFER_KEYS if key in offer)
-            if isinstance(offer, dict)
+        offerings = [
+            " ".join(str(offering[key]) for key in OFFERING_KEYS if key in offering)
+            if isinstance(offering, dict)
             else None
-            for offer in _items(pool, "offerings")
+            for offering in _items(pool, "offerings")
         ]
-        yield from _repeats((*path, "offerings"), offers, "offering")
+        yield from _repeats((*path, "offerings"), offerings, "offering")
 
 
-def _shape(path: Path, shape: Mapping[str, Any]) -> Iterator[Finding]:
+def _shape(path: KeyPath, shape: Mapping[str, Any]) -> Iterator[Finding]:
     gpus, gpu = shape.get("gpus", 0), shape.get("gpu")
     if isinstance(gpus, int) and gpus > 0 and gpu is None:
         yield path, "expected gpu: the kind of its GPUs, such as a10g"
@@ -151,7 +151,7 @@ def _partitions(raw: Mapping[str, Any]) -> Iterator[Finding]:
     pools = _mapping(raw, "pools")
     default: str | None = None
     for name, partition in _mapping(raw, "partitions").items():
-        path: Path = ("partitions", name)
+        path: KeyPath = ("partitions", name)
         for index, pool in enumerate(_items(partition, "pools")):
             if isinstance(pool, str) and pool not in pools:
                 yield (*path, "pools", index), f"unknown pool '{pool}'{suggestion(pool, pools)}"
@@ -162,41 +162,41 @@ def _partitions(raw: Mapping[str, Any]) -> Iterator[Finding]:
             default = default or name
 
 
-def _people(raw: Mapping[str, Any]) -> Iterator[Finding]:
+def _accounts_and_users(raw: Mapping[str, Any]) -> Iterator[Finding]:
     accounts = [account for account in _items(raw, "accounts") if isinstance(account, dict)]
     users = [user for user in _items(raw, "users") if isinstance(user, dict)]
-    known = {str(account.get("name")) for account in accounts}
-    names = {str(user.get("name")) for user in users}
+    account_names = {str(account.get("name")) for account in accounts}
+    user_names = {str(user.get("name")) for user in users}
     yield from _repeats(("accounts",), [a.get("name") for a in accounts], "account")
     yield from _repeats(("users",), [u.get("name") for u in users], "user")
     yield from _repeats(("users",), [u.get("uid") for u in users], "uid")
     for index, user in enumerate(users):
         account = user.get("account")
-        if isinstance(account, str) and account not in known:
+        if isinstance(account, str) and account not in account_names:
             yield (
                 ("users", index, "account"),
-                f"unknown account '{account}'{suggestion(account, known)}",
+                f"unknown account '{account}'{suggestion(account, account_names)}",
             )
     for index, account in enumerate(accounts):
         for at, name in enumerate(_items(account, "users")):
-            if isinstance(name, str) and name not in names:
-                where = ("accounts", index, "users", at)
-                yield where, f"unknown user '{name}'{suggestion(name, names)}"
-    yield from _parents(accounts, known)
+            if isinstance(name, str) and name not in user_names:
+                user_path = ("accounts", index, "users", at)
+                yield user_path, f"unknown user '{name}'{suggestion(name, user_names)}"
+    yield from _parents(accounts, account_names)
 
 
-def _parents(accounts: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Finding]:
+def _parents(accounts: Sequence[Mapping[str, Any]], account_names: set[str]) -> Iterator[Finding]:
     parents = {str(a.get("name")): str(a.get("parent", "root")) for a in accounts}
     for index, account in enumerate(accounts):
         name, parent = str(account.get("name")), str(account.get("parent", "root"))
-        path: Path = ("accounts", index, "parent")
+        path: KeyPath = ("accounts", index, "parent")
         if name == "root":
             yield ("accounts", index, "name"), "root is Slurm's own account"
-        if parent not in known | {"root"}:
-            yield path, f"unknown account '{parent}'{suggestion(parent, known | {'root'})}"
-        seen = {name}
-        while parent in parents and parent not in seen:
-            seen.add(parent)
+        if parent not in account_names | {"root"}:
+            yield path, f"unknown account '{parent}'{suggestion(parent, account_names | {'root'})}"
+        ancestors = {name}
+        while parent in parents and parent not in ancestors:
+            ancestors.add(parent)
             parent = parents[parent]
         if parent == name:
             yield path, f"account {name} is its own ancestor"
@@ -213,7 +213,7 @@ def _access(raw: Mapping[str, Any]) -> Iterator[Finding]:
             yield ("access", "login", index), f"expected no other placeholder than {fields}"
 
 
-def _repeats(path: Path, values: Sequence[object], what: str) -> Iterator[Finding]:
+def _repeats(path: KeyPath, values: Sequence[object], noun: str) -> Iterator[Finding]:
     for index, value in enumerate(values):
         if value is not None and value in values[:index]:
-            yield (*path, index), f"{what} '{value}' is listed twice"
+            yield (*path, index), f"{noun} '{value}' is listed twice"

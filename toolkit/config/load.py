@@ -51,10 +51,11 @@ def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
 
     Problems name it `source`. Raises ConfigInvalid.
     """
-    tree = _read(text, source)
+    tree = _read_yaml(text, source)
     raw = with_local_defaults(_plain(tree))
     problems = [
-        Problem(_line(tree, where), _dotted(where), message) for where, message in cross_check(raw)
+        Problem(_line(tree, key_path), _path_text(key_path), message)
+        for key_path, message in cross_check(raw)
     ]
     config = None
     try:
@@ -67,7 +68,7 @@ def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
     return config
 
 
-def _read(text: str, source: str) -> CommentedMap:
+def _read_yaml(text: str, source: str) -> CommentedMap:
     try:
         tree = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
@@ -95,14 +96,14 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _line(tree: CommentedMap, where: Where) -> int:
+def _line(tree: CommentedMap, key_path: Where) -> int:
     """Return the line of the deepest existing part of a path.
 
     Paths to missing keys end before the file does.
     """
     node: Any = tree
     line = tree.lc.line if tree.lc.line is not None else 0
-    for step in where:
+    for step in key_path:
         if isinstance(node, CommentedMap) and step in node:
             line = node.lc.key(step)[0]
         elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
@@ -113,9 +114,9 @@ def _line(tree: CommentedMap, where: Where) -> int:
     return line + 1
 
 
-def _dotted(where: Where) -> str:
+def _path_text(key_path: Where) -> str:
     text = ""
-    for step in where:
+    for step in key_path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
 
@@ -125,13 +126,13 @@ def _distinct(details: list[ErrorDetails]) -> list[ErrorDetails]:
 
     A union reports each of its members, and a person needs one of them.
     """
-    seen: dict[Where, ErrorDetails] = {}
+    details_by_path: dict[Where, ErrorDetails] = {}
     for detail in details:
         if detail["type"] == "too_short" and detail["input"]:
             continue  # its items are wrong, and they are reported
-        where = tuple(step for step in detail["loc"] if not _is_union_branch(step))
-        seen.setdefault(where, {**detail, "loc": where})
-    return list(seen.values())
+        key_path = tuple(step for step in detail["loc"] if not _is_union_branch(step))
+        details_by_path.setdefault(key_path, {**detail, "loc": key_path})
+    return list(details_by_path.values())
 
 
 def _is_union_branch(step: str | int) -> bool:
@@ -141,19 +142,19 @@ def _is_union_branch(step: str | int) -> bool:
 
 
 def _problem(tree: CommentedMap, detail: ErrorDetails) -> Problem:
-    where = detail["loc"]
+    key_path = detail["loc"]
     kind = detail["type"]
     if kind == "extra_forbidden":
-        known = _fields_at(where[:-1])
-        message = f"unknown key{suggestion(str(where[-1]), known)}"
+        field_names = _fields_at(key_path[:-1])
+        message = f"unknown key{suggestion(str(key_path[-1]), field_names)}"
     elif kind == "missing":
         message = "missing; expected here"
-    elif where and where[-1] == "[key]":
-        where = where[:-1]
+    elif key_path and key_path[-1] == "[key]":
+        key_path = key_path[:-1]
         message = f"not a good name: {_expected(detail)}"
     else:
-        message = f"{_expected(detail)}, found {_shown(detail['input'])}"
-    return Problem(_line(tree, where), _dotted(where), message)
+        message = f"{_expected(detail)}, found {_excerpt(detail['input'])}"
+    return Problem(_line(tree, key_path), _path_text(key_path), message)
 
 
 def _expected(detail: ErrorDetails) -> str:
@@ -161,9 +162,13 @@ def _expected(detail: ErrorDetails) -> str:
     if detail["type"] == "string_pattern_mismatch":
         return f"expected {WORDS.get(context['pattern'], context['pattern'])}"
     if detail["type"] == "value_error":
-        said = str(context["error"])
+        error_text = str(context["error"])
         # This text is from ipaddress; the others are from this package and say what they expect.
-        return f"expected a network's first address: {said}" if "host bits" in said else said
+        return (
+            f"expected a network's first address: {error_text}"
+            if "host bits" in error_text
+            else error_text
+        )
     message = detail["msg"]
     if detail["type"] == "literal_error" and isinstance(detail["input"], float):
         message += " (in quotes)"
@@ -173,19 +178,19 @@ def _expected(detail: ErrorDetails) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
     limit = 60
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def _fields_at(where: Where) -> list[str]:
+def _fields_at(key_path: Where) -> list[str]:
     """Return the keys that the model knows at a path.
 
     An unknown key may be a misspelling of one of them.
     """
     model: Any = ClusterConfig
-    for step in where:
+    for step in key_path:
         if isinstance(model, type) and issubclass(model, BaseModel):
             field = model.model_fields.get(str(step))
             model = field.annotation if field is not None else None

@@ -262,9 +262,9 @@ class ClusterConfig(Section):
 
         For example `gpu-[001-004]`, or `gpu-001` for a single node.
         """
-        every = self.pools[pool].count
-        count = every if count is None else count
-        digits = max(NODE_DIGITS, len(str(every)))
+        pool_count = self.pools[pool].count
+        count = pool_count if count is None else count
+        digits = max(NODE_DIGITS, len(str(pool_count)))
         first, last = f"{1:0{digits}}", f"{count:0{digits}}"
         return f"{pool}-{first}" if count == 1 else f"{pool}-[{first}-{last}]"
 

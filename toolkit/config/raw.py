@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-Path = tuple[str | int, ...]
-Finding = tuple[Path, str]
+KeyPath = tuple[str | int, ...]
+Finding = tuple[KeyPath, str]
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:
     """Return the mapping under a key, or an empty one."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    child = value.get(key) if isinstance(value, dict) else None
+    return child if isinstance(child, dict) else {}
 
 
 def items(value: Any, key: str) -> list[Any]:
     """Return the list under a key, or an empty one."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    child = value.get(key) if isinstance(value, dict) else None
+    return child if isinstance(child, list) else []

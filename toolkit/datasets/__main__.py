@@ -14,34 +14,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from toolkit.datasets.cache.cache import Held
-from toolkit.datasets.dataset import take
+from toolkit.datasets.cache.cache import HeldDataset
+from toolkit.datasets.dataset import hold_dataset
 from toolkit.datasets.errors import (
     CacheTooSmall,
     CacheUnusable,
     ContentCorrupt,
     DataError,
     DatasetUnknown,
+    DataStopped,
     ManifestInvalid,
     NameRefused,
-    Stopped,
     StoreBusy,
     StoreUnreachable,
     StoreUnset,
 )
-from toolkit.datasets.settings import Places, places
-from toolkit.datasets.stop import leave
+from toolkit.datasets.settings import DatasetSettings, read_settings
+from toolkit.datasets.stop import write_verdict
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.open_store import open_store
 from toolkit.datasets.store.scan import default_memory
 from toolkit.training.attempt import verdict
-from toolkit.training.attempt.attempt import PATIENCE, Attempt, current
+from toolkit.training.attempt.attempt import RETRY_PAUSES, Attempt, current
 from toolkit.training.attempt.stop_request import StopFiles
 from toolkit.training.attempt.verdict import DO_NOT_REQUEUE, RESUME_ME
 
 # Errors that another attempt of the same job would meet again.
-_HOPELESS = (
+_PERMANENT_ERRORS = (
     CacheTooSmall,
     CacheUnusable,
     ContentCorrupt,
@@ -51,143 +51,166 @@ _HOPELESS = (
     StoreUnset,
 )
 # Errors that may be over in a minute, or when the job is requeued.
-_PASSING = (StoreUnreachable, StoreBusy, OSError)
-_COMEBACKS = 5
+_TRANSIENT_ERRORS = (StoreUnreachable, StoreBusy, OSError)
+_MAX_REQUEUES = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the job's exit code."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.datasets")
     commands = parser.add_subparsers(dest="command", required=True)
-    adding = commands.add_parser("add", help="add a folder's files; print the version as JSON")
-    adding.add_argument("folder", type=Path)
-    adding.add_argument("--name", help="what stands for this version from now on")
-    warming = commands.add_parser("warm", help="fill this node's cache")
-    warming.add_argument("references", nargs="+", metavar="REF")
-    warming.add_argument("--json", action="store_true", help="print what was done as JSON")
+    add_parser = commands.add_parser("add", help="add a folder's files; print the version as JSON")
+    add_parser.add_argument("folder", type=Path)
+    add_parser.add_argument("--name", help="what stands for this version from now on")
+    warm_parser = commands.add_parser("warm", help="fill this node's cache")
+    warm_parser.add_argument("references", nargs="+", metavar="REF")
+    warm_parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     commands.add_parser("stats", help="print the cache's counts as JSON")
     options = parser.parse_args(arguments)
-    where = places()
+    settings = read_settings()
     if options.command == "stats":
-        _print(facts(where))
+        _print_json(cache_facts(settings))
         return 0
     if options.command == "add":
-        return _add(options.folder, options.name, where)
-    return warm(options.references, where, current(), as_json=options.json)
+        return _add(options.folder, options.name, settings)
+    return warm(options.references, settings, current(), as_json=options.json)
 
 
-def facts(where: Places) -> dict[str, Any]:
+def cache_facts(settings: DatasetSettings) -> dict[str, Any]:
     """Return what this node's cache holds and its counts, as JSON values."""
-    cache = where.node_cache()
-    counted = cache.stats()
+    cache = settings.node_cache()
+    counts = cache.stats()
     return {
         "cache": str(cache.root),
         "limit_bytes": cache.limit,
-        "used_bytes": cache.used,
+        "used_bytes": cache.used_bytes,
         "entries": [asdict(entry) for entry in cache.entries()],
-        **asdict(counted),
-        "requests": counted.requests,
-        "hit_ratio": counted.hit_ratio,
+        **asdict(counts),
+        "requests": counts.requests,
+        "hit_ratio": counts.hit_ratio,
     }
 
 
 def warm(
     references: Sequence[str],
-    where: Places,
+    settings: DatasetSettings,
     attempt: Attempt,
     *,
     as_json: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Fill this node's cache with the datasets; return the job's exit code."""
-    stop = StopFiles(attempt.stop_files, attempt.started_at)
+    stop_files = StopFiles(attempt.stop_files, attempt.started_at)
     # All are held until the end: the last dataset must not evict the first.
-    done = 0
-    held = ExitStack()
+    dataset_count = 0
+    held_datasets = ExitStack()
     try:
         for reference in references:
-            began = time.monotonic()
-            one = _take(reference, where, stop, PATIENCE if _in_job(attempt) else (), sleep)
-            held.callback(one.release)
-            how = "filled" if one.filled else "was there"
-            _say(f"{reference}: {how}, {one.path} ({time.monotonic() - began:.1f} s)")
-            done += 1
+            started_at = time.monotonic()
+            held_dataset = _hold_with_retries(
+                reference, settings, stop_files, RETRY_PAUSES if _in_job(attempt) else (), sleep
+            )
+            held_datasets.callback(held_dataset.release)
+            outcome = "filled" if held_dataset.filled else "was there"
+            _log(
+                f"{reference}: {outcome}, {held_dataset.path} ({time.monotonic() - started_at:.1f} s)"
+            )
+            dataset_count += 1
     except DataError as error:
-        return _end(error, stop, attempt, done)
+        return _report_failure(error, stop_files, attempt, dataset_count)
     except OSError as error:
-        return _end(StoreUnreachable(f"the store or the cache: {error}"), stop, attempt, done)
+        return _report_failure(
+            StoreUnreachable(f"the store or the cache: {error}"), stop_files, attempt, dataset_count
+        )
     finally:
-        held.close()
-    counted = where.node_cache().stats()
-    ratio = counted.hit_ratio or 0.0
-    _say(f"of {counted.requests} requests to this cache so far, {ratio:.0%} fetched nothing")
+        held_datasets.close()
+    counts = settings.node_cache().stats()
+    ratio = counts.hit_ratio or 0.0
+    _log(f"of {counts.requests} requests to this cache so far, {ratio:.0%} fetched nothing")
     if as_json:
-        _print(facts(where))
+        _print_json(cache_facts(settings))
     return 0
 
 
-def _take(
+def _hold_with_retries(
     reference: str,
-    where: Places,
-    stop: StopFiles,
+    settings: DatasetSettings,
+    stop_files: StopFiles,
     pauses: Sequence[int],
     sleep: Callable[[float], None],
-) -> Held:
+) -> HeldDataset:
     """Take a dataset; while the store is unreachable, retry after each pause."""
-    left = iter(pauses)
-    while not stop.poll():
+    remaining_pauses = iter(pauses)
+    while not stop_files.poll():
         try:
-            return take(reference, where, stop=stop.poll, say=_say)
-        except _PASSING as error:
-            if (pause := next(left, None)) is None:
+            return hold_dataset(reference, settings, should_stop=stop_files.poll, log=_log)
+        except _TRANSIENT_ERRORS as error:
+            if (pause := next(remaining_pauses, None)) is None:
                 raise
-            _say(f"{reference}: once more in {pause} s: {error}")
+            _log(f"{reference}: once more in {pause} s: {error}")
         for _ in range(pause):
-            if not stop.poll():
+            if not stop_files.poll():
                 sleep(1)
-    raise Stopped("a stop was asked for")
+    raise DataStopped("a stop was asked for")
 
 
-def _add(folder: Path, name: str | None, where: Places) -> int:
+def _add(folder: Path, name: str | None, settings: DatasetSettings) -> int:
     try:
-        catalog = Catalog(open_store(where.store_url()))
-        _print(asdict(add(catalog, folder, name=name, memory=default_memory(folder), say=_say)))
+        catalog = Catalog(open_store(settings.store_url()))
+        _print_json(
+            asdict(add(catalog, folder, name=name, memory=default_memory(folder), log=_log))
+        )
     except DataError as error:
-        _complain(error)
+        _log_error(error)
         return 1
     return 0
 
 
-def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
+def _report_failure(
+    error: DataError, stop_files: StopFiles, attempt: Attempt, dataset_count: int
+) -> int:
     """Print the error, write the batch script's verdict, return its exit code."""
-    _complain(error)
-    if isinstance(error, Stopped):
-        word, code = stop.word(done, error.message), RESUME_ME
-    elif isinstance(error, _HOPELESS):
-        word, code = verdict.hold(done, error.reason, error.message), DO_NOT_REQUEUE
-    elif isinstance(error, _PASSING) and _in_job(attempt) and attempt.restart_count < _COMEBACKS:
-        word, code = verdict.resume(done, error.reason, error.message), RESUME_ME
+    _log_error(error)
+    if isinstance(error, DataStopped):
+        final_verdict, exit_code = stop_files.word(dataset_count, error.message), RESUME_ME
+    elif isinstance(error, _PERMANENT_ERRORS):
+        final_verdict, exit_code = (
+            verdict.hold(dataset_count, error.reason, error.message),
+            DO_NOT_REQUEUE,
+        )
+    elif (
+        isinstance(error, _TRANSIENT_ERRORS)
+        and _in_job(attempt)
+        and attempt.restart_count < _MAX_REQUEUES
+    ):
+        final_verdict, exit_code = (
+            verdict.resume(dataset_count, error.reason, error.message),
+            RESUME_ME,
+        )
     else:
-        word, code = verdict.failed(done, f"{error.reason}: {error.message}"), 1
+        final_verdict, exit_code = (
+            verdict.failed(dataset_count, f"{error.reason}: {error.message}"),
+            1,
+        )
     with suppress(OSError):  # the exit code says it, too
-        leave(attempt, word)
-    return code
+        write_verdict(attempt, final_verdict)
+    return exit_code
 
 
 def _in_job(attempt: Attempt) -> bool:
     return attempt.job_id != "local"
 
 
-def _complain(error: DataError) -> None:
-    _say(f"{error.message} [{error.reason}]" + (f"; {error.next_step}" if error.next_step else ""))
+def _log_error(error: DataError) -> None:
+    _log(f"{error.message} [{error.reason}]" + (f"; {error.next_step}" if error.next_step else ""))
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"[toolkit] {os.uname().nodename}: {text}\n")
     sys.stderr.flush()
 
 
-def _print(value: dict[str, Any]) -> None:
+def _print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 

@@ -57,7 +57,7 @@ def object_name(chunks: Sequence[str]) -> str:
 
 def digest(pieces: Iterable[Bytes]) -> str:
     """Return the sha256 of the pieces put together."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+        sha256.update(piece)
+    return sha256.hexdigest()

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from toolkit.datasets import parallel
-from toolkit.datasets.cache.cache import Cache, Held, OpenSource
+from toolkit.datasets.cache.cache import Cache, HeldDataset, OpenSource
 from toolkit.datasets.cache.fill import FolderSource, Source
 from toolkit.datasets.errors import CacheFull
-from toolkit.datasets.settings import Places, places
-from toolkit.datasets.stop import leaving_when_asked
+from toolkit.datasets.settings import DatasetSettings, read_settings
+from toolkit.datasets.stop import exit_on_stop_request
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.manifest import Manifest, is_version
 from toolkit.datasets.store.open_store import open_store
 
-_held: dict[str, Held] = {}
+_held_datasets: dict[str, HeldDataset] = {}
 _lock = threading.Lock()
 
 Listener = Callable[[Mapping[str, str]], None]
@@ -35,48 +35,50 @@ def dataset(reference: str) -> Path:
     the job is asked to stop meanwhile, the script exits here, and the job is requeued.
     """
     with _lock:
-        known = _held.get(reference)
-        if known is None:
-            with leaving_when_asked() as stop:
-                known = _held[reference] = take(reference, places(), stop=stop, say=_say)
-            if known.filled:
-                _say(f"dataset {reference}: cached {known.version} on {os.uname().nodename}")
+        held_dataset = _held_datasets.get(reference)
+        if held_dataset is None:
+            with exit_on_stop_request() as should_stop:
+                held_dataset = _held_datasets[reference] = hold_dataset(
+                    reference, read_settings(), should_stop=should_stop, log=_log
+                )
+            if held_dataset.filled:
+                _log(f"dataset {reference}: cached {held_dataset.version} on {os.uname().nodename}")
             for listener in _listeners:
-                listener({reference: known.version})
-        return known.path
+                listener({reference: held_dataset.version})
+        return held_dataset.path
 
 
-def used() -> dict[str, str]:
+def used_versions() -> dict[str, str]:
     """Return each reference that this process asked for with its version."""
-    return {reference: held.version for reference, held in _held.items()}
+    return {reference: held_dataset.version for reference, held_dataset in _held_datasets.items()}
 
 
-def fills() -> int:
+def fill_count() -> int:
     """Return how many of its datasets this process fetched itself.
 
     The others were cached, or another process filled them.
     """
-    return sum(held.filled for held in _held.values())
+    return sum(held_dataset.filled for held_dataset in _held_datasets.values())
 
 
-def listen(listener: Listener) -> Callable[[], None]:
+def add_listener(listener: Listener) -> Callable[[], None]:
     """Call the listener with the datasets taken, now and from now on.
 
     Returns a function that ends it.
     """
     with _lock:
-        listener(used())
+        listener(used_versions())
         _listeners.append(listener)
     return lambda: _listeners.remove(listener)
 
 
-def take(
+def hold_dataset(
     reference: str,
-    where: Places,
+    settings: DatasetSettings,
     *,
-    stop: Callable[[], bool] = parallel.never,
-    say: Callable[[str], None] | None = None,
-) -> Held:
+    should_stop: Callable[[], bool] = parallel.never_stop,
+    log: Callable[[str], None] | None = None,
+) -> HeldDataset:
     """Hold a dataset in this node's cache or the shared one.
 
     The shared cache serves a dataset that does not fit into this node's. A cached
@@ -84,43 +86,45 @@ def take(
     """
     version = reference
     if not is_version(reference):
-        version = Catalog(open_store(where.store_url())).resolve(reference)
-    shared = where.shared_cache()
+        version = Catalog(open_store(settings.store_url())).resolve(reference)
+    shared_cache = settings.shared_cache()
 
     @contextmanager
-    def stored() -> Iterator[tuple[Manifest, Source]]:
-        catalog = Catalog(open_store(where.store_url()))
+    def open_stored() -> Iterator[tuple[Manifest, Source]]:
+        catalog = Catalog(open_store(settings.store_url()))
         yield catalog.manifest(version), catalog.store
 
-    if shared is None:
-        return where.node_cache().hold(version, stored, stop=stop, say=say)
-    return _through(shared, where.node_cache(), version, stored, stop=stop, say=say)
+    if shared_cache is None:
+        return settings.node_cache().hold(version, open_stored, should_stop=should_stop, log=log)
+    return _hold_through_shared_cache(
+        shared_cache, settings.node_cache(), version, open_stored, should_stop=should_stop, log=log
+    )
 
 
-def _through(
-    shared: Cache,
-    own: Cache,
+def _hold_through_shared_cache(
+    shared_cache: Cache,
+    node_cache: Cache,
     version: str,
-    stored: OpenSource,
+    open_stored: OpenSource,
     *,
-    stop: Callable[[], bool],
-    say: Callable[[str], None] | None,
-) -> Held:
+    should_stop: Callable[[], bool],
+    log: Callable[[str], None] | None,
+) -> HeldDataset:
     @contextmanager
-    def from_shared() -> Iterator[tuple[Manifest, Source]]:
-        held = shared.hold(version, stored, stop=stop, say=say)
+    def open_shared() -> Iterator[tuple[Manifest, Source]]:
+        held_dataset = shared_cache.hold(version, open_stored, should_stop=should_stop, log=log)
         try:
-            yield held.manifest(), FolderSource(held.path)
+            yield held_dataset.manifest(), FolderSource(held_dataset.path)
         finally:
-            held.release()
+            held_dataset.release()
 
     try:
-        return own.hold(version, from_shared, stop=stop, say=say)
+        return node_cache.hold(version, open_shared, should_stop=should_stop, log=log)
     except CacheFull as error:
-        _say(f"{error.message}: reading {version} from {shared.root}")
-        return shared.hold(version, stored, stop=stop, say=say)
+        _log(f"{error.message}: reading {version} from {shared_cache.root}")
+        return shared_cache.hold(version, open_stored, should_stop=should_stop, log=log)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"[toolkit] {text}\n")
     sys.stderr.flush()

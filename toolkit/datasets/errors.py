@@ -111,7 +111,7 @@ class BuildFailed(DataError):
     reason = "data-build-failed"
 
 
-class Stopped(DataError):
+class DataStopped(DataError):
     """A stop request came; the work done so far is kept for the next attempt."""
 
     reason = "data-stopped"

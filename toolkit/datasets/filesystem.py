@@ -43,12 +43,12 @@ class Disk:
         """
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
 
-    def write(self, descriptor: int, content: Bytes, at: int) -> None:
+    def write(self, descriptor: int, content: Bytes, offset: int) -> None:
         """Write all of the content at an offset."""
         view = memoryview(content)
         while view:
-            written = os.pwrite(descriptor, view, at)
-            view, at = view[written:], at + written
+            written = os.pwrite(descriptor, view, offset)
+            view, offset = view[written:], offset + written
 
     def resize(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)

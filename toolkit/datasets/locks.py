@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from toolkit.datasets.errors import Stopped
-from toolkit.datasets.parallel import never
+from toolkit.datasets.errors import DataStopped
+from toolkit.datasets.parallel import never_stop
 
 POLL_SECONDS = 0.05
 
@@ -22,39 +22,39 @@ class Lock:
     """An open lock file. Closing it, or the end of the process, releases the lock."""
 
     def __init__(
-        self, path: Path, *, sleep: Callable[[float], None] = time.sleep, everybody: bool = False
+        self, path: Path, *, sleep: Callable[[float], None] = time.sleep, all_users: bool = False
     ) -> None:
         """Open the lock file; with `everybody`, any user may lock it."""
         self.path, self._sleep = path, sleep
-        self._descriptor: int | None = _open_for_all(path) if everybody else _open(path)
+        self._descriptor: int | None = _open_for_all(path) if all_users else _open(path)
 
     def try_exclusive(self) -> bool:
-        return self._try(fcntl.LOCK_EX)
+        return self._try_lock(fcntl.LOCK_EX)
 
     def try_shared(self) -> bool:
-        return self._try(fcntl.LOCK_SH)
+        return self._try_lock(fcntl.LOCK_SH)
 
-    def exclusive(self, stop: Callable[[], bool] = never) -> bool:
+    def acquire_exclusive(self, should_stop: Callable[[], bool] = never_stop) -> bool:
         """Wait until no other process holds it; return whether it waited.
 
         Raises Stopped.
         """
-        return self._wait(fcntl.LOCK_EX, stop)
+        return self._wait_for_lock(fcntl.LOCK_EX, should_stop)
 
-    def shared(self, stop: Callable[[], bool] = never) -> bool:
+    def acquire_shared(self, should_stop: Callable[[], bool] = never_stop) -> bool:
         """Wait until no other process holds it exclusively; return whether it waited.
 
         Also turns an exclusive lock into a shared one, but not atomically: look again
         at the protected folder afterwards. Raises Stopped.
         """
-        return self._wait(fcntl.LOCK_SH, stop)
+        return self._wait_for_lock(fcntl.LOCK_SH, should_stop)
 
     def unlock(self) -> None:
         """Release the lock, and keep the file open to lock it again."""
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
-    def used(self) -> None:
+    def mark_used(self) -> None:
         """Set the file's time to now: the dataset's last use."""
         if self._descriptor is not None:
             os.utime(self._descriptor)
@@ -81,21 +81,21 @@ class Lock:
     ) -> None:
         self.close()
 
-    def _wait(self, how: int, stop: Callable[[], bool]) -> bool:
+    def _wait_for_lock(self, operation: int, should_stop: Callable[[], bool]) -> bool:
         # Polled, not blocked in the kernel: a stop request must be heard while waiting.
-        waited = False
-        while not self._try(how):
-            if stop():
-                raise Stopped(f"a stop was asked for while waiting for {self.path.name}")
-            waited = True
+        has_waited = False
+        while not self._try_lock(operation):
+            if should_stop():
+                raise DataStopped(f"a stop was asked for while waiting for {self.path.name}")
+            has_waited = True
             self._sleep(POLL_SECONDS)
-        return waited
+        return has_waited
 
-    def _try(self, how: int) -> bool:
+    def _try_lock(self, operation: int) -> bool:
         if self._descriptor is None:
             raise ValueError("the lock is closed")
         try:
-            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from toolkit.datasets.chunks import BUFFER
-from toolkit.datasets.errors import Stopped
+from toolkit.datasets.errors import DataStopped
 
 T = TypeVar("T")
 _END = object()
 
-_STOPPED = "a stop was asked for; what is done so far is kept"
+_STOPPED_MESSAGE = "a stop was asked for; what is done so far is kept"
 
 TICK_SECONDS = 0.2
 STORE_WORKERS = 8  # a network filesystem answers late: most threads wait for it
@@ -28,7 +28,7 @@ def local_workers() -> int:
     return min(8, len(os.sched_getaffinity(0)))
 
 
-def never() -> bool:
+def never_stop() -> bool:
     """Return False: the stop request that never comes."""
     return False
 
@@ -42,13 +42,13 @@ class Progress:
         *,
         files: int = 0,
         size: int = 0,
-        say: Callable[[str], None] | None = None,
+        log: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._title, self._files, self._size = title, files, size
-        self._say, self._clock = say or _to_stderr, clock
+        self._log, self._clock = log or _to_stderr, clock
         self._lock = threading.Lock()
-        self._began = self._last = clock()
+        self._started_at = self._reported_at = clock()
         self.done_files = self.done_bytes = 0
 
     def add(self, size: int, *, files: int = 0) -> None:
@@ -56,13 +56,13 @@ class Progress:
             self.done_bytes += size
             self.done_files += files
 
-    def tick(self) -> None:
+    def report_if_due(self) -> None:
         """Report progress, every two seconds at most, never in the first two."""
         now = self._clock()
-        if self._title and now - self._last >= QUIET_SECONDS:
-            self._last = now
-            rate = self.done_bytes / (now - self._began) / 1e6
-            self._say(
+        if self._title and now - self._reported_at >= QUIET_SECONDS:
+            self._reported_at = now
+            rate = self.done_bytes / (now - self._started_at) / 1e6
+            self._log(
                 f"{self._title}: {self.done_files}/{self._files} files,"
                 f" {self.done_bytes / 1e6:,.0f} of {self._size / 1e6:,.0f} MB, {rate:,.0f} MB/s"
             )
@@ -73,7 +73,7 @@ def run(
     work: Callable[[T, memoryview], None],
     *,
     workers: int,
-    stop: Callable[[], bool] = never,
+    should_stop: Callable[[], bool] = never_stop,
     progress: Progress | None = None,
 ) -> None:
     """Call `work(task, buffer)` for every task on `workers` threads.
@@ -82,10 +82,10 @@ def run(
     when `stop` returned True. Tasks are taken when they are needed: there may be
     millions.
     """
-    if stop():
-        raise Stopped(_STOPPED)
-    crew = _Crew(tasks, work)
-    threads = [threading.Thread(target=crew.work, daemon=True) for _ in range(workers)]
+    if should_stop():
+        raise DataStopped(_STOPPED_MESSAGE)
+    pool = _WorkerPool(tasks, work)
+    threads = [threading.Thread(target=pool.run_tasks, daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
     try:
@@ -93,31 +93,31 @@ def run(
             while thread.is_alive():
                 thread.join(TICK_SECONDS)
                 if progress:
-                    progress.tick()
-                if stop():
-                    crew.fail(Stopped(_STOPPED))
+                    progress.report_if_due()
+                if should_stop():
+                    pool.fail(DataStopped(_STOPPED_MESSAGE))
     finally:
         # Also when this thread is interrupted: no thread may work on after the caller's return.
-        crew.enough.set()
+        pool.stop_event.set()
         for thread in threads:
             thread.join()
-    if crew.failure:
-        raise crew.failure
+    if pool.failure:
+        raise pool.failure
 
 
-class _Crew(Generic[T]):
+class _WorkerPool(Generic[T]):
     """The state that the threads share: the remaining tasks and the first failure."""
 
     def __init__(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
         self._tasks, self._work = tasks, work
         self._lock = threading.Lock()
-        self.enough = threading.Event()
+        self.stop_event = threading.Event()
         self.failure: BaseException | None = None
 
-    def work(self) -> None:
+    def run_tasks(self) -> None:
         buffer = memoryview(bytearray(BUFFER))
         try:
-            while not self.enough.is_set():
+            while not self.stop_event.is_set():
                 with self._lock:
                     task = next(self._tasks, _END)
                 if task is _END:
@@ -129,7 +129,7 @@ class _Crew(Generic[T]):
     def fail(self, error: BaseException) -> None:
         with self._lock:
             self.failure = self.failure or error
-        self.enough.set()
+        self.stop_event.set()
 
 
 def _to_stderr(text: str) -> None:

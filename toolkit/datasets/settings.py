@@ -21,22 +21,22 @@ from toolkit.datasets.cache.cache import Cache
 from toolkit.datasets.errors import CacheUnusable, StoreUnset
 from toolkit.training.io.cluster_info import site_facts
 
-_SHARE = 0.8
+_DISK_SHARE = 0.8
 _GIB = 1 << 30
 _DEFAULT_STORE = Path("/shared/datasets")
-_ROOT = Path("/var/tmp")  # noqa: S108  # the folder made in it is checked
+_DEFAULT_CACHE_PARENT = Path("/var/tmp")  # noqa: S108  # the folder made in it is checked
 _PRIVATE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DatasetSettings:
     """The store and the caches of this process."""
 
     store: str | None
-    cache: Path
+    cache_folder: Path
     cache_limit: int | None = None  # bytes; None: 80 % of the free disk
-    shared: Path | None = None
-    shared_limit: int | None = None  # bytes; None: 80 % of the free disk
+    shared_cache_folder: Path | None = None
+    shared_cache_limit: int | None = None  # bytes; None: 80 % of the free disk
 
     def store_url(self) -> str:
         """Return the store's URL. Raises StoreUnset."""
@@ -49,28 +49,34 @@ class Places:
 
     def node_cache(self) -> Cache:
         """Return this node's cache."""
-        return _cache(self.cache, self.cache_limit)
+        return _cache(self.cache_folder, self.cache_limit)
 
     def shared_cache(self) -> Cache | None:
-        return _cache(self.shared, self.shared_limit) if self.shared else None
+        return (
+            _cache(self.shared_cache_folder, self.shared_cache_limit)
+            if self.shared_cache_folder
+            else None
+        )
 
 
-def places(
+def read_settings(
     environment: Mapping[str, str] = os.environ, *, default_store: Path = _DEFAULT_STORE
-) -> Places:
+) -> DatasetSettings:
     """Read this process's settings."""
-    said = _Said(environment, site_facts(environment))
-    store = said.text("TOOLKIT_DATA_STORE", "data_store")
+    reader = _SettingsReader(environment, site_facts(environment))
+    store = reader.text("TOOLKIT_DATA_STORE", "data_store")
     if store is None and default_store.parent.is_dir():
         store = str(default_store)
-    shared = environment.get("TOOLKIT_DATA_SHARED_CACHE")
-    chosen = environment.get("TOOLKIT_DATA_CACHE")
-    return Places(
+    shared_cache_folder = environment.get("TOOLKIT_DATA_SHARED_CACHE")
+    cache_folder = environment.get("TOOLKIT_DATA_CACHE")
+    return DatasetSettings(
         store=store,
-        cache=Path(chosen) if chosen else _own_cache(said.text("", "data_cache")),
-        cache_limit=said.gib("TOOLKIT_DATA_CACHE_GIB", "data_cache_gib"),
-        shared=Path(shared) if shared else None,
-        shared_limit=said.gib("TOOLKIT_DATA_SHARED_CACHE_GIB"),
+        cache_folder=Path(cache_folder)
+        if cache_folder
+        else _own_cache(reader.text("", "data_cache")),
+        cache_limit=reader.gib("TOOLKIT_DATA_CACHE_GIB", "data_cache_gib"),
+        shared_cache_folder=Path(shared_cache_folder) if shared_cache_folder else None,
+        shared_cache_limit=reader.gib("TOOLKIT_DATA_SHARED_CACHE_GIB"),
     )
 
 
@@ -79,8 +85,8 @@ def _own_cache(root: str | None) -> Path:
 
     A folder that another user prepared must not be used: cached content is trusted.
     """
-    there = Path(root) if root and Path(root).is_dir() else _ROOT
-    path = there / f"toolkit-data-{os.getuid()}"
+    parent = Path(root) if root and Path(root).is_dir() else _DEFAULT_CACHE_PARENT
+    path = parent / f"toolkit-data-{os.getuid()}"
     try:
         path.mkdir(mode=_PRIVATE, exist_ok=True)
         facts = path.lstat()
@@ -96,12 +102,12 @@ def _own_cache(root: str | None) -> Path:
 def _cache(root: Path, limit: int | None) -> Cache:
     if limit is not None:
         return Cache(root, limit=limit)
-    made = Cache(root, limit=0)
-    made.limit = int(_SHARE * (shutil.disk_usage(root).free + made.used))
-    return made
+    cache = Cache(root, limit=0)
+    cache.limit = int(_DISK_SHARE * (shutil.disk_usage(root).free + cache.used_bytes))
+    return cache
 
 
-class _Said:
+class _SettingsReader:
     def __init__(self, environment: Mapping[str, str], site: Mapping[str, Any]) -> None:
         self._environment, self._site = environment, site
 

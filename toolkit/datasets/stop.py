@@ -4,17 +4,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from toolkit.datasets.errors import Stopped
+from toolkit.datasets.errors import DataStopped
 from toolkit.training.attempt import stop_request
 from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.stop_request import StopFiles
 from toolkit.training.attempt.verdict import Verdict
 from toolkit.training.run_folder import checkpoint_names
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 
 
 @contextmanager
-def leaving_when_asked() -> Iterator[Callable[[], bool]]:
+def exit_on_stop_request() -> Iterator[Callable[[], bool]]:
     """Yield a `stop` function; exit the script when work raises Stopped.
 
     The script exits by toolkit.training.Stopped, and the job is requeued. `with Run`
@@ -23,21 +23,21 @@ def leaving_when_asked() -> Iterator[Callable[[], bool]]:
     when one fails.
     """
     attempt = current()
-    files = StopFiles(attempt.stop_files, attempt.started_at)
+    stop_files = StopFiles(attempt.stop_files, attempt.started_at)
     try:
-        yield files.poll
-    except Stopped as error:
-        saved = checkpoint_names.last_step(RunDir(attempt.run_dir).checkpoints)
-        word = files.word(saved or 0, error.message)
-        leave(attempt, word)
-        sys.stderr.write(f"[toolkit] leaving, to come back: {word.cause}: {word.detail}\n")
-        raise stop_request.Stopped(word, code=word.exit_code) from error
+        yield stop_files.poll
+    except DataStopped as error:
+        last_step = checkpoint_names.last_step(RunFolder(attempt.run_dir).checkpoints)
+        verdict = stop_files.word(last_step or 0, error.message)
+        write_verdict(attempt, verdict)
+        sys.stderr.write(f"[toolkit] leaving, to come back: {verdict.cause}: {verdict.detail}\n")
+        raise stop_request.Stopped(verdict, code=verdict.exit_code) from error
 
 
-def leave(attempt: Attempt, word: Verdict) -> None:
+def write_verdict(attempt: Attempt, verdict: Verdict) -> None:
     """Write the verdict for the batch script.
 
     Without a run folder no batch script reads one.
     """
     if attempt.run_dir.is_dir():
-        word.write_first(attempt.verdict_file)
+        verdict.write_first(attempt.verdict_file)

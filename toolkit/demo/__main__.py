@@ -10,33 +10,35 @@ from rich.console import Console
 from rich.markup import escape
 
 from toolkit.demo.commands import ToolkitCommand
-from toolkit.demo.phases import PhaseFailed, Stage
-from toolkit.demo.story import Story
+from toolkit.demo.phases import PhaseDisplay, PhaseFailed
+from toolkit.demo.story import Demo
 from toolkit.errors import ToolkitError
 
 
 def main() -> int:
     """Play the phases, then print the cost; 1 when one failed."""
-    options = argparse.ArgumentParser(prog="python -m toolkit.demo", description=__doc__)
-    options.add_argument("--config", type=Path, default=Path("examples/local.yaml"))
-    path: Path = options.parse_args().config
+    parser = argparse.ArgumentParser(prog="python -m toolkit.demo", description=__doc__)
+    parser.add_argument("--config", type=Path, default=Path("examples/local.yaml"))
+    path: Path = parser.parse_args().config
     console = Console()
-    stage = Stage(console)
+    display = PhaseDisplay(console)
     toolkit = ToolkitCommand(path)
     console.print("[bold]From nothing to a model trained on spot, on one machine[/bold]\n")
     try:
-        Story(toolkit, stage).tell()
+        Demo(toolkit, display).play()
     except (PhaseFailed, ToolkitError) as failure:
-        _explain(console, failure)
+        _print_failure(console, failure)
         return 1
     except KeyboardInterrupt:
         console.print("\nstopped; `make demo` goes on from here, `make clean` ends every machine")
         return 130
-    console.print(f"\n[dim]all phases: {sum(t.seconds for t in stage.timings):.0f} s[/dim]\n")
-    return toolkit.show(["report", "--config", str(path), "--record-mlflow"])
+    console.print(
+        f"\n[dim]all phases: {sum(timing.seconds for timing in display.timings):.0f} s[/dim]\n"
+    )
+    return toolkit.run_in_terminal(["report", "--config", str(path), "--record-mlflow"])
 
 
-def _explain(console: Console, failure: PhaseFailed | ToolkitError) -> None:
+def _print_failure(console: Console, failure: PhaseFailed | ToolkitError) -> None:
     """Print the failure, its evidence and advice."""
     remedy = failure.remedy if isinstance(failure, PhaseFailed) else failure.next_step
     evidence = failure.evidence if isinstance(failure, PhaseFailed) else ""

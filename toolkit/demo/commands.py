@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.demo.phases import PhaseFailed, Say
+from toolkit.demo.phases import PhaseFailed, ShowDetail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ class ToolkitCommand:
         """Return the installed entry point beside the running interpreter."""
         return Path(sys.executable).parent / "toolkit"
 
-    def follow(self, argv: Sequence[str], say: Say, *, remedy: str) -> None:
+    def run_and_show(self, argv: Sequence[str], show_detail: ShowDetail, *, remedy: str) -> None:
         """Run to the end, passing each line of progress to `say`.
 
         Raises PhaseFailed with the end of the output when the command fails.
@@ -46,7 +46,7 @@ class ToolkitCommand:
             for line in process.stdout:
                 if text := line.strip():
                     tail.append(text)
-                    say(text)
+                    show_detail(text)
         if process.returncode != 0:
             raise PhaseFailed(
                 f"`toolkit {' '.join(argv)}` exited {process.returncode}",
@@ -54,6 +54,6 @@ class ToolkitCommand:
                 evidence="\n".join(tail),
             )
 
-    def show(self, argv: Sequence[str]) -> int:
+    def run_in_terminal(self, argv: Sequence[str]) -> int:
         """Run with the person's terminal and return the exit code."""
         return subprocess.run([str(self.program), *argv], check=False).returncode

@@ -23,14 +23,14 @@ class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
     output that shows it.
     """
 
-    def __init__(self, what: str, *, remedy: str, evidence: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, message: str, *, remedy: str, evidence: str = "") -> None:
+        super().__init__(message)
+        self.message = message
         self.remedy = remedy
         self.evidence = evidence
 
 
-class Say(Protocol):
+class ShowDetail(Protocol):
     """A function that shows the running phase's activity; the last text becomes its result line."""
 
     def __call__(self, text: str) -> None: ...
@@ -45,7 +45,7 @@ class Timing:
 
 
 @dataclass(slots=True)
-class Stage:
+class PhaseDisplay:
     """The display of phases: a spinner line on a terminal, plain lines in a log."""
 
     console: Console
@@ -53,33 +53,33 @@ class Stage:
     timings: list[Timing] = field(default_factory=list)
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[Say]:
+    def phase(self, name: str) -> Iterator[ShowDetail]:
         """Run the block as one phase.
 
         Prints one line when it ends: a tick, the name, the last detail and the seconds.
         Exceptions of the block pass through, after a line that marks the phase failed.
         """
-        started = self.clock()
+        started_at = self.clock()
         detail = ""
-        live = self.console.is_terminal
+        is_terminal = self.console.is_terminal
         spinner = Status(f"{name} …", console=self.console)
-        if live:
+        if is_terminal:
             spinner.start()
         else:
             self.console.print(f"  … {escape(name)}", highlight=False)
 
-        def say(text: str) -> None:
+        def show_detail(text: str) -> None:
             nonlocal detail
             detail = text
             spinner.update(f"{escape(name)}  [dim]{escape(text)}[/dim]")
 
         mark = "[red]✗[/red]"
         try:
-            yield say
+            yield show_detail
             mark = "[green]✓[/green]"
         finally:
             spinner.stop()
-            seconds = self.clock() - started
+            seconds = self.clock() - started_at
             self.timings.append(Timing(name, seconds))
             self.console.print(
                 f"  {mark} {escape(name):<28} {escape(detail)} [dim]{seconds:.0f} s[/dim]",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmplugins.cloud import tags
 from toolkit.config import load
-from toolkit.demo.phases import PhaseFailed, Stage
+from toolkit.demo.phases import PhaseDisplay, PhaseFailed
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 
@@ -32,23 +32,23 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Story:
+class Demo:
     """A run of the demo against one cluster."""
 
     toolkit: ToolkitCommand
-    stage: Stage
+    display: PhaseDisplay
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     job: str = ""
     _head: Head | None = field(default=None, init=False)
 
-    def tell(self) -> None:
+    def play(self) -> None:
         """Play every phase; raises PhaseFailed at the first failure."""
         self.start_cloud()
         self.deploy()
         self.submit()
-        lost = self.train_until_interrupted()
-        self.come_back(lost)
+        interrupted_instance = self.train_until_interrupted()
+        self.check_requeue(interrupted_instance)
         self.finish()
         self.audit()
         self.scale_to_zero()
@@ -62,24 +62,24 @@ class Story:
         return self._head
 
     def start_cloud(self) -> None:
-        with self.stage.phase("Start the local cloud") as say:
-            self.toolkit.follow(
+        with self.display.phase("Start the local cloud") as show_detail:
+            self.toolkit.run_and_show(
                 ["local", "up"],
-                say,
+                show_detail,
                 remedy="`make clean` removes what an earlier run left; then try again",
             )
 
     def deploy(self) -> None:
-        with self.stage.phase("Deploy the cluster") as say:
-            self.toolkit.follow(
+        with self.display.phase("Deploy the cluster") as show_detail:
+            self.toolkit.run_and_show(
                 ["deploy", "--config", str(self.toolkit.config)],
-                say,
+                show_detail,
                 remedy="`toolkit status` says what is unhealthy; `make clean` starts over",
             )
 
     def submit(self) -> None:
         """Submit as an ordinary user, with plain sbatch."""
-        with self.stage.phase(f"Submit as {USER}") as say:
+        with self.display.phase(f"Submit as {USER}") as show_detail:
             script = [SCRIPT, TRAINING, "--epochs", str(EPOCHS)]
             argv = ["sbatch", "--parsable", f"--chdir={HOME}", *script]
             self.job = self._as_user(argv).strip().split(";")[0]
@@ -87,49 +87,55 @@ class Story:
                 raise PhaseFailed(
                     f"sbatch answered {self.job!r}", remedy="`toolkit login`, then try sbatch there"
                 )
-            say(f"$ sbatch {' '.join(script)}  → job {self.job}")
+            show_detail(f"$ sbatch {' '.join(script)}  → job {self.job}")
 
     def train_until_interrupted(self) -> str:
         """Wait for steps, then have EC2 interrupt one instance.
 
         Returns the id of that instance.
         """
-        with self.stage.phase("Burst: two spot machines") as say:
-            self._wait(lambda: self._running(say), 150, "the job did not start")
+        with self.display.phase("Burst: two spot machines") as show_detail:
+            self._wait_for(lambda: self._job_running(show_detail), 150, "the job did not start")
             nodes = self._allocated_nodes()
-            say(f"{', '.join(nodes)} = {', '.join(self._instances(nodes))}")
-            (lost,) = self._instances(nodes[-1:])
-        with self.stage.phase("Train") as say:
-            self._wait(lambda: self._reached(INTERRUPT_AFTER_STEP, say), 90, "no training steps")
-        with self.stage.phase("Interrupt a machine") as say:
-            self.toolkit.follow(
+            show_detail(f"{', '.join(nodes)} = {', '.join(self._instances(nodes))}")
+            (interrupted_instance,) = self._instances(nodes[-1:])
+        with self.display.phase("Train") as show_detail:
+            self._wait_for(
+                lambda: self._step_reached(INTERRUPT_AFTER_STEP, show_detail),
+                90,
+                "no training steps",
+            )
+        with self.display.phase("Interrupt a machine") as show_detail:
+            self.toolkit.run_and_show(
                 ["local", "interrupt", nodes[-1]],
-                say,
+                show_detail,
                 remedy="`toolkit local status` lists machines",
             )
-            say(f"EC2's two-minute notice for {nodes[-1]}")
-        return lost
+            show_detail(f"EC2's two-minute notice for {nodes[-1]}")
+        return interrupted_instance
 
-    def come_back(self, lost: str) -> None:
+    def check_requeue(self, interrupted_instance: str) -> None:
         """Check that the job saves, is requeued and runs elsewhere.
 
         It stops at a step boundary, and runs again on instances other than `lost`.
         """
-        with self.stage.phase("Checkpoint and requeue") as say:
-            self._wait(lambda: self._restarted(say), 60, "the job was not requeued")
-        with self.stage.phase("Come back without it") as say:
-            self._wait(lambda: self._running(say), 150, "the job did not start again")
+        with self.display.phase("Checkpoint and requeue") as show_detail:
+            self._wait_for(lambda: self._job_restarted(show_detail), 60, "the job was not requeued")
+        with self.display.phase("Come back without it") as show_detail:
+            self._wait_for(
+                lambda: self._job_running(show_detail), 150, "the job did not start again"
+            )
             instances = self._instances(self._allocated_nodes())
-            if lost in instances:
+            if interrupted_instance in instances:
                 raise PhaseFailed(
-                    f"the job came back on the machine that EC2 takes back: {lost}",
+                    f"the job came back on the machine that EC2 takes back: {interrupted_instance}",
                     remedy="`toolkit status` and the node agent's log show what they saw",
                 )
-            say(", ".join(instances))
+            show_detail(", ".join(instances))
 
     def finish(self) -> None:
-        with self.stage.phase("Train to the end") as say:
-            self._wait(lambda: self._ended(say), 180, "the job did not end")
+        with self.display.phase("Train to the end") as show_detail:
+            self._wait_for(lambda: self._job_ended(show_detail), 180, "the job did not end")
             state = self._job()["job_state"]
             if "COMPLETED" not in state:
                 raise PhaseFailed(
@@ -140,8 +146,8 @@ class Story:
 
     def audit(self) -> None:
         """Check that each step and sample counted once, and the accuracy."""
-        with self.stage.phase("Audit the run") as say:
-            found = json.loads(
+        with self.display.phase("Audit the run") as show_detail:
+            audit_report = json.loads(
                 self._as_user(
                     [
                         "env",
@@ -156,28 +162,32 @@ class Story:
             )
             result = json.loads(self.head.run(["cat", f"{self._run_dir}/result.json"]))
             accuracy = float(result["accuracy"])
-            whole = found["ok"] and not found["repeated"] and len(found["attempts"]) > 1
-            if not whole or accuracy <= LEAST_ACCURACY:
+            is_complete = (
+                audit_report["ok"]
+                and not audit_report["repeated"]
+                and len(audit_report["attempts"]) > 1
+            )
+            if not is_complete or accuracy <= LEAST_ACCURACY:
                 raise PhaseFailed(
-                    f"audit {'passed' if whole else 'failed'}, accuracy {accuracy:.1%}",
+                    f"audit {'passed' if is_complete else 'failed'}, accuracy {accuracy:.1%}",
                     remedy=f"{self._run_dir} on the head node holds the step log",
-                    evidence=json.dumps(found, indent=2)[:2000],
+                    evidence=json.dumps(audit_report, indent=2)[:2000],
                 )
-            say(
-                f"{found['steps']} steps, none lost, none repeated,"
-                f" over {len(found['attempts'])} attempts; accuracy {accuracy:.1%}"
+            show_detail(
+                f"{audit_report['steps']} steps, none lost, none repeated,"
+                f" over {len(audit_report['attempts'])} attempts; accuracy {accuracy:.1%}"
             )
 
     def scale_to_zero(self) -> None:
-        with self.stage.phase("Scale to zero") as say:
+        with self.display.phase("Scale to zero") as show_detail:
 
-            def empty() -> str | None:
-                left = self._live_instances()
-                say(f"{left} compute instances left")
-                return "none" if left == 0 else None
+            def check_empty() -> str | None:
+                instance_count = self._live_instances()
+                show_detail(f"{instance_count} compute instances left")
+                return "none" if instance_count == 0 else None
 
-            self._wait(empty, 150, "instances were not ended")
-            say("EC2 lists no instance of the cluster but the head node")
+            self._wait_for(check_empty, 150, "instances were not ended")
+            show_detail("EC2 lists no instance of the cluster but the head node")
 
     # The cluster's state
 
@@ -194,11 +204,11 @@ class Story:
         Asks again while slurmctld is away: scontrol then lists no job, and exits 0.
         """
 
-        def known() -> dict[str, Any] | None:
+        def read_job() -> dict[str, Any] | None:
             text = self.head.run(["scontrol", "show", "job", self.job, "--json"])
             return next(iter(json.loads(text)["jobs"]), None)
 
-        return self._wait(known, 60, f"slurmctld did not tell of job {self.job}")
+        return self._wait_for(read_job, 60, f"slurmctld did not tell of job {self.job}")
 
     def _allocated_nodes(self) -> list[str]:
         names = self.head.run(["scontrol", "show", "hostnames", self._job()["nodes"]])
@@ -231,34 +241,34 @@ class Story:
         )
         return sum(len(group["Instances"]) for page in pages for group in page["Reservations"])
 
-    def _running(self, say: Callable[[str], None]) -> str | None:
+    def _job_running(self, show_detail: Callable[[str], None]) -> str | None:
         job = self._job()
         states = job["job_state"]
-        say(f"job {self.job} {'+'.join(states)} {job.get('state_reason', '')}")
-        self._stop_if_over(states)
+        show_detail(f"job {self.job} {'+'.join(states)} {job.get('state_reason', '')}")
+        self._fail_if_ended(states)
         return "running" if states == ["RUNNING"] else None
 
-    def _restarted(self, say: Callable[[str], None]) -> str | None:
+    def _job_restarted(self, show_detail: Callable[[str], None]) -> str | None:
         job = self._job()
-        say(f"job {self.job} {'+'.join(job['job_state'])}")
+        show_detail(f"job {self.job} {'+'.join(job['job_state'])}")
         return "requeued" if job["restart_cnt"] >= 1 else None
 
-    def _ended(self, say: Callable[[str], None]) -> str | None:
+    def _job_ended(self, show_detail: Callable[[str], None]) -> str | None:
         states = self._job()["job_state"]
-        say(f"step {self._step()}")
+        show_detail(f"step {self._last_step()}")
         return (
             "ended"
             if not {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"} & set(states)
             else None
         )
 
-    def _reached(self, step: int, say: Callable[[str], None]) -> str | None:
-        self._stop_if_over(self._job()["job_state"])
-        at = self._step()
-        say(f"step {at}")
-        return "there" if at >= step else None
+    def _step_reached(self, step: int, show_detail: Callable[[str], None]) -> str | None:
+        self._fail_if_ended(self._job()["job_state"])
+        current_step = self._last_step()
+        show_detail(f"step {current_step}")
+        return "there" if current_step >= step else None
 
-    def _stop_if_over(self, states: list[str]) -> None:
+    def _fail_if_ended(self, states: list[str]) -> None:
         if {"FAILED", "CANCELLED", "TIMEOUT", "COMPLETED"} & set(states):
             raise PhaseFailed(
                 f"job {self.job} ended early: {'+'.join(states)}",
@@ -266,7 +276,7 @@ class Story:
                 evidence=self._tail(f"{HOME}/slurm-{self.job}.out"),
             )
 
-    def _step(self) -> int:
+    def _last_step(self) -> int:
         line = self._tail(f"{self._run_dir}/steps.jsonl", 1).strip()
         try:
             return int(json.loads(line)["step"])
@@ -279,16 +289,16 @@ class Story:
             ["sh", "-c", 'tail -n "$1" -- "$2" 2>/dev/null || true', "tail", str(lines), path]
         )
 
-    def _wait(self, check: Callable[[], T | None], seconds: float, what: str) -> T:
+    def _wait_for(self, check: Callable[[], T | None], seconds: float, failure: str) -> T:
         """Return the first answer of the check. Raises PhaseFailed after `seconds`."""
         deadline = self.clock() + seconds
-        while (answer := check()) is None:
+        while (result := check()) is None:
             if self.clock() > deadline:
                 raise PhaseFailed(
-                    f"{what} within {seconds:.0f} s",
+                    f"{failure} within {seconds:.0f} s",
                     remedy="`toolkit status` says what is unhealthy; /var/log/slurm-toolkit on the"
                     " head node says what the engine did",
                     evidence=self._tail("/var/log/slurm/slurmctld.log"),
                 )
             self.sleep(POLL_SECONDS)
-        return answer
+        return result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit.deploy import images, names
-from toolkit.deploy.build import ALIVE, BUILD_SECONDS, COPY_SECONDS, IMAGE_TAG
+from toolkit.deploy.build import BUILD_SECONDS, COPY_SECONDS, IMAGE_TAG, LIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 # No deploy waits longer for a build and the copy of its disk.
-AWAITED = timedelta(seconds=BUILD_SECONDS + COPY_SECONDS)
+LONGEST_BUILD = timedelta(seconds=BUILD_SECONDS + COPY_SECONDS)
 
 
 def now() -> datetime:
@@ -27,12 +27,12 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def everyone(ec2: EC2Client) -> dict[str, tuple[str, datetime]]:
+def find_all(ec2: EC2Client) -> dict[str, tuple[str, datetime]]:
     """Return every builder that exists: its image and its start."""
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[
             {"Name": f"tag:{tags.ROLE}", "Values": [names.ROLE_BUILDER]},
-            {"Name": "instance-state-name", "Values": ALIVE},
+            {"Name": "instance-state-name", "Values": LIVE_STATES},
         ]
     )
     return {
@@ -46,24 +46,28 @@ def everyone(ec2: EC2Client) -> dict[str, tuple[str, datetime]]:
     }
 
 
-def forgotten(ec2: EC2Client, at: datetime) -> tuple[str, ...]:
+def find_abandoned(ec2: EC2Client, at: datetime) -> tuple[str, ...]:
     """Return the builders that no deploy waits for.
 
     Their image exists, or they are too old.
     """
-    living = everyone(ec2)
-    if not living:
+    builders = find_all(ec2)
+    if not builders:
         return ()
-    found = images.find(ec2, sorted({image for image, _ in living.values() if image}) or ["-"])
-    ready = {image.name for image in found.values() if image.state == "available"}
+    images_by_name = images.find(
+        ec2, sorted({image for image, _ in builders.values() if image}) or ["-"]
+    )
+    finished_images = {
+        image.name for image in images_by_name.values() if image.state == "available"
+    }
     return tuple(
-        instance
-        for instance, (image, started) in living.items()
-        if image in ready or at - started > AWAITED
+        builder
+        for builder, (image, launched_at) in builders.items()
+        if image in finished_images or at - launched_at > LONGEST_BUILD
     )
 
 
-def end(ec2: EC2Client, builders: Sequence[str]) -> None:
+def terminate(ec2: EC2Client, builders: Sequence[str]) -> None:
     """Terminate these builders; their disks are deleted with them."""
     if builders:
         ec2.terminate_instances(InstanceIds=list(builders))

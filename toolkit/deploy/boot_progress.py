@@ -55,32 +55,34 @@ def _text(value: object) -> str:
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
-class Shared:
+class SharedPhase:
     """A phase shown for several operations that run at the same time."""
 
     def __init__(self, phase: Phase) -> None:
         self._phase = phase
         self._lock = threading.Lock()
-        self._said: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
-    def part(self, name: str) -> Phase:
+    def operation(self, name: str) -> Phase:
         """Return the phase of one operation."""
-        return _Part(self, name)
+        return _OperationPhase(self, name)
 
-    def say(self, name: str, text: str) -> None:
+    def show(self, name: str, text: str) -> None:
         """Show an operation's progress beside the others'."""
         with self._lock:
-            self._said[name] = text
-            self._phase.update("  ·  ".join(f"{key}: {said}" for key, said in self._said.items()))
+            self._texts[name] = text
+            self._phase.update(
+                "  ·  ".join(f"{key}: {progress}" for key, progress in self._texts.items())
+            )
 
 
-class _Part:
-    def __init__(self, shared: Shared, name: str) -> None:
-        self._shared = shared
+class _OperationPhase:
+    def __init__(self, shared: SharedPhase, name: str) -> None:
+        self._shared_phase = shared
         self._name = name
 
     def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
-        self._shared.say(self._name, f"[{done}/{total}] {detail}" if total else detail)
+        self._shared_phase.show(self._name, f"[{done}/{total}] {detail}" if total else detail)
 
     def result(self, text: str) -> None:
-        self._shared.say(self._name, text)
+        self._shared_phase.show(self._name, text)

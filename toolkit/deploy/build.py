@@ -39,11 +39,11 @@ COPY_SECONDS = 1800.0
 PROFILE_SECONDS = 60.0
 BUILDER_GIB = 30
 CONSOLE_SHOWN = 2000
-ALIVE = ["pending", "running", "stopping", "stopped"]
+LIVE_STATES = ["pending", "running", "stopping", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class BuildResources:
     """The resources that all builds share (toolkit.deploy.image_build_stack)."""
 
     bucket: Bucket
@@ -58,7 +58,7 @@ class Builder:
         self,
         clients: Clients,
         config: ClusterConfig,
-        place: Workplace,
+        resources: BuildResources,
         base: BaseImage,
         *,
         sleep: Callable[[float], None] = time.sleep,
@@ -66,7 +66,7 @@ class Builder:
     ) -> None:
         self._ec2 = clients.client("ec2")
         self._config = config
-        self._place = place
+        self._resources = resources
         self._base = base
         self._sleep = sleep
         self._clock = clock
@@ -77,46 +77,48 @@ class Builder:
         Continues an interrupted build. Raises ImageBuildFailed with the step and the
         cause.
         """
-        self._place.bucket.upload(spec.bundle)
-        instance = self._unfinished(spec)
+        self._resources.bucket.upload(spec.bundle)
+        instance = self._find_unfinished(spec)
         if not instance:
-            self._place.bucket.delete(names.image_status(spec.name))
+            self._resources.bucket.delete(names.image_status(spec.name))
             instance = self._launch(spec)
         try:
             phase.update(f"builder {instance} starts")
-            self._wait_until_off(spec, instance, phase)
-            return self._copy(spec, instance, phase)
+            self._wait_until_stopped(spec, instance, phase)
+            return self._create_image(spec, instance, phase)
         except (ImageBuildFailed, ClientError):
             # Another deploy may have waited for the same builder, and made the image first.
-            theirs = images.find(self._ec2, [spec.name]).get(spec.name)
-            if theirs is None:
+            other_image = images.find(self._ec2, [spec.name]).get(spec.name)
+            if other_image is None:
                 raise
-            wait_until_available(self._ec2, theirs.id, self._sleep, self._clock)
-            return theirs.id
+            wait_until_available(self._ec2, other_image.id, self._sleep, self._clock)
+            return other_image.id
         finally:
             self._ec2.terminate_instances(InstanceIds=[instance])
 
     def _status(self, spec: ImageSpec) -> BootStatus | None:
-        return BootStatus.parse(self._place.bucket.read_json(names.image_status(spec.name)))
+        return BootStatus.parse(self._resources.bucket.read_json(names.image_status(spec.name)))
 
-    def _unfinished(self, spec: ImageSpec) -> str:
+    def _find_unfinished(self, spec: ImageSpec) -> str:
         """Return a killed deploy's builder of this image, or "".
 
         Failed and duplicate builders are terminated.
         """
-        found = self._ec2.describe_instances(
+        response = self._ec2.describe_instances(
             Filters=[
                 {"Name": f"tag:{IMAGE_TAG}", "Values": [spec.name]},
-                {"Name": "instance-state-name", "Values": ALIVE},
+                {"Name": "instance-state-name", "Values": LIVE_STATES},
             ]
         )
-        ids = [item["InstanceId"] for group in found["Reservations"] for item in group["Instances"]]
+        ids = [
+            item["InstanceId"] for group in response["Reservations"] for item in group["Instances"]
+        ]
         status = self._status(spec)
-        keep = ids[0] if ids and (status is None or status.state != "failed") else ""
-        spare = [instance for instance in ids if instance != keep]
-        if spare:
-            self._ec2.terminate_instances(InstanceIds=spare)
-        return keep
+        kept_id = ids[0] if ids and (status is None or status.state != "failed") else ""
+        surplus_ids = [instance for instance in ids if instance != kept_id]
+        if surplus_ids:
+            self._ec2.terminate_instances(InstanceIds=surplus_ids)
+        return kept_id
 
     def _launch(self, spec: ImageSpec) -> str:
         request = self._request(spec)
@@ -133,7 +135,7 @@ class Builder:
             self._sleep(POLL_SECONDS)
 
     def _request(self, spec: ImageSpec) -> dict[str, Any]:
-        label = [
+        tag_list = [
             {"Key": tags.NAME, "Value": f"builder of {spec.name}"},
             {"Key": tags.ROLE, "Value": names.ROLE_BUILDER},
             {"Key": IMAGE_TAG, "Value": spec.name},
@@ -143,13 +145,13 @@ class Builder:
             "InstanceType": self._config.images.builder_type,
             "MinCount": 1,
             "MaxCount": 1,
-            "IamInstanceProfile": {"Name": self._place.profile},
+            "IamInstanceProfile": {"Name": self._resources.profile},
             "InstanceInitiatedShutdownBehavior": "stop",
             # Packages come from the internet; the default group lets no connection in.
             "NetworkInterfaces": [
                 {
                     "DeviceIndex": 0,
-                    "SubnetId": self._place.subnet,
+                    "SubnetId": self._resources.subnet,
                     "AssociatePublicIpAddress": True,
                     "DeleteOnTermination": True,
                 }
@@ -172,17 +174,17 @@ class Builder:
                 }
             ],
             "TagSpecifications": [
-                {"ResourceType": kind, "Tags": label} for kind in ("instance", "volume")
+                {"ResourceType": kind, "Tags": tag_list} for kind in ("instance", "volume")
             ],
             "UserData": builder_script(
                 self._config,
-                bucket=self._place.bucket.name,
+                bucket=self._resources.bucket.name,
                 image=spec.name,
                 sha=spec.bundle.sha,
             ),
         }
 
-    def _wait_until_off(self, spec: ImageSpec, instance: str, phase: Phase) -> None:
+    def _wait_until_stopped(self, spec: ImageSpec, instance: str, phase: Phase) -> None:
         """Wait until the builder is stopped.
 
         It stops itself if, and only if, its playbook succeeded. Raises
@@ -195,28 +197,28 @@ class Builder:
             if status is not None:
                 phase.update(status.task, done=status.done, total=status.total)
             if status is not None and status.state == "failed":
-                raise self._failed(spec, status.failure)
+                raise self._failure(spec, status.failure)
             if state == "stopped":
                 if status is not None and status.state == "ok":
                     return
-                raise self._failed(spec, self._console(instance, "turned off too early"))
+                raise self._failure(spec, self._console(instance, "turned off too early"))
             if state in {"shutting-down", "terminated"}:
-                raise self._failed(spec, self._console(instance, f"is {state}"))
+                raise self._failure(spec, self._console(instance, f"is {state}"))
             if self._clock() > deadline:
-                raise self._failed(spec, self._console(instance, f"is {state} after an hour"))
+                raise self._failure(spec, self._console(instance, f"is {state} after an hour"))
             self._sleep(POLL_SECONDS)
 
     def _state(self, instance: str) -> str:
         try:
-            found = self._ec2.describe_instances(InstanceIds=[instance])["Reservations"]
+            reservations = self._ec2.describe_instances(InstanceIds=[instance])["Reservations"]
         except ClientError as error:
             if error_code(error) == "InvalidInstanceID.NotFound":
                 return "pending"  # EC2 will know it in a moment
             raise
-        return str(found[0]["Instances"][0]["State"]["Name"]) if found else "pending"
+        return str(reservations[0]["Instances"][0]["State"]["Name"]) if reservations else "pending"
 
-    def _copy(self, spec: ImageSpec, instance: str, phase: Phase) -> str:
-        label: Sequence[TagTypeDef] = [
+    def _create_image(self, spec: ImageSpec, instance: str, phase: Phase) -> str:
+        tag_list: Sequence[TagTypeDef] = [
             {"Key": tags.NAME, "Value": spec.name},
             {"Key": tags.ROLE, "Value": names.ROLE_BUILDER},
         ]
@@ -226,29 +228,29 @@ class Builder:
             Name=spec.name,
             Description=f"slurm-ec2-toolkit, {spec.kind} node, on {self._base.name}",
             TagSpecifications=[
-                {"ResourceType": "image", "Tags": label},
-                {"ResourceType": "snapshot", "Tags": label},
+                {"ResourceType": "image", "Tags": tag_list},
+                {"ResourceType": "snapshot", "Tags": tag_list},
             ],
         )["ImageId"]
         wait_until_available(self._ec2, image, self._sleep, self._clock)
         phase.update(f"{image} is there")
         return image
 
-    def _console(self, instance: str, what: str) -> str:
+    def _console(self, instance: str, problem: str) -> str:
         """Return the end of the instance's console output.
 
         It is needed if the instance could not write to the bucket.
         """
         try:
-            said = self._ec2.get_console_output(InstanceId=instance).get("Output", "")
+            output = self._ec2.get_console_output(InstanceId=instance).get("Output", "")
         except ClientError:
-            said = ""
-        return f"builder {instance} {what}\n{said[-CONSOLE_SHOWN:]}".rstrip()
+            output = ""
+        return f"builder {instance} {problem}\n{output[-CONSOLE_SHOWN:]}".rstrip()
 
-    def _failed(self, spec: ImageSpec, why: str) -> ImageBuildFailed:
-        log = f"s3://{self._place.bucket.name}/{names.image_status(spec.name)}"
+    def _failure(self, spec: ImageSpec, problem: str) -> ImageBuildFailed:
+        log = f"s3://{self._resources.bucket.name}/{names.image_status(spec.name)}"
         return ImageBuildFailed(
-            f"image {spec.name}: {why}",
+            f"image {spec.name}: {problem}",
             next_step=f"the whole log is {log.removesuffix('.json')}.log; mend, and run it again",
         )
 
@@ -262,11 +264,11 @@ def wait_until_available(
     """
     deadline = clock() + COPY_SECONDS
     while True:
-        found = ec2.describe_images(ImageIds=[image])["Images"]
-        state = found[0]["State"] if found else "pending"
+        response = ec2.describe_images(ImageIds=[image])["Images"]
+        state = response[0]["State"] if response else "pending"
         if state == "available":
             return
         if state in {"failed", "error", "invalid", "deregistered"} or clock() > deadline:
-            reason = found[0].get("StateReason", {}).get("Message", "") if found else ""
+            reason = response[0].get("StateReason", {}).get("Message", "") if response else ""
             raise ImageBuildFailed(f"image {image} is {state}: {reason}")
         sleep(POLL_SECONDS)

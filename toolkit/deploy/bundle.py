@@ -90,7 +90,7 @@ def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:
     return Bundle(_digest(files), buffer.getvalue())
 
 
-def different(old: bytes, new: bytes) -> tuple[str, ...]:
+def differing_paths(old: bytes, new: bytes) -> tuple[str, ...]:
     """Return the paths that differ between two zips.
 
     One of them lacks the file, or its content or mode differs.
@@ -132,10 +132,10 @@ def _git_sha() -> dict[str, tuple[int, bytes]]:
     return {"jobscripts/GIT_SHA": (FILE_MODE, f"{sha}{dirty}\n".encode())}
 
 
-def _git(root: Path, *words: str) -> str:
+def _git(root: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *words],
+        process = subprocess.run(
+            ["git", "-C", str(root), *arguments],
             capture_output=True,
             text=True,
             check=True,
@@ -143,7 +143,7 @@ def _git(root: Path, *words: str) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def _tree(root: Path, prefix: str) -> dict[str, tuple[int, bytes]]:

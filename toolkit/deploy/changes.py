@@ -32,7 +32,7 @@ NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResourceChange:
     """A change of one resource, and the properties that cause it."""
 
     action: Literal["Add", "Modify", "Remove", "Replace"]
@@ -49,19 +49,23 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StackPlan:
     """A change set that waits for execution."""
 
     stack: str
-    creates: bool
-    changes: tuple[Change, ...]
+    creates_stack: bool
+    changes: tuple[ResourceChange, ...]
     change_set: str = ""  # its id; "" without changes
 
     @property
-    def loses(self) -> tuple[Change, ...]:
+    def destructive_changes(self) -> tuple[ResourceChange, ...]:
         """Return the changes that delete, or may delete, an existing resource."""
-        ends = {"Remove", "Replace"}
-        return tuple(one for one in self.changes if one.action in ends or one.may_replace)
+        destructive_actions = {"Remove", "Replace"}
+        return tuple(
+            change
+            for change in self.changes
+            if change.action in destructive_actions or change.may_replace
+        )
 
 
 class StackChanges:
@@ -88,18 +92,18 @@ class StackChanges:
         """Return the stack's state from CloudFormation; "" without a stack."""
         return stack_status(self._cloudformation, self._stack)
 
-    def plan(self, template: str) -> Plan:
+    def plan(self, template: str) -> StackPlan:
         """Make a change set that leads to `template`.
 
         An unfinished change set of ours is replaced. A stack whose creation failed can
         only be deleted, so that comes first.
         """
-        status = self._settled()
+        status = self._wait_until_idle()
         if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}:
             self._cloudformation.delete_stack(StackName=self._stack)
-            status = self._settled()
+            status = self._wait_until_idle()
         creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
-        before = {} if creates else self._deployed()
+        before = {} if creates else self._deployed_resources()
         name = f"toolkit-{int(time.time())}"
         request: dict[str, Any] = {
             "StackName": self._stack,
@@ -108,59 +112,63 @@ class StackChanges:
             "Capabilities": ["CAPABILITY_IAM"],
             "Tags": [{"Key": key, "Value": value} for key, value in self._tags.items()],
         }
-        request.update(self._body(template))
+        request.update(self._template_argument(template))
         change_set = self._cloudformation.create_change_set(**request)["Id"]
-        described = self._described(change_set)
-        if described is None:
+        description = self._wait_for_change_set(change_set)
+        if description is None:
             self._cloudformation.delete_change_set(ChangeSetName=change_set)
-            return Plan(self._stack, creates, ())
-        return Plan(self._stack, creates, _changes(described, before, template), change_set)
+            return StackPlan(self._stack, creates, ())
+        return StackPlan(
+            self._stack, creates, _resource_changes(description, before, template), change_set
+        )
 
-    def discard(self, plan: Plan) -> None:
+    def discard(self, plan: StackPlan) -> None:
         """Delete a plan, and the empty stack that a first plan leaves."""
         if not plan.change_set:
             return
         self._cloudformation.delete_change_set(ChangeSetName=plan.change_set)
-        if plan.creates and self.status() == "REVIEW_IN_PROGRESS":
+        if plan.creates_stack and self.status() == "REVIEW_IN_PROGRESS":
             self._cloudformation.delete_stack(StackName=self._stack)
 
-    def execute(self, plan: Plan, phase: Phase) -> None:
+    def execute(self, plan: StackPlan, phase: Phase) -> None:
         """Execute the plan and wait.
 
         Raises StackFailed with the failed resource and the cause.
         """
         if not plan.change_set:
             return
-        began = self._events_seen()
+        past_events = self._past_events()
         self._cloudformation.execute_change_set(ChangeSetName=plan.change_set)
         status = wait_for_stack(
             self._cloudformation,
             self._stack,
             phase,
             total=len(plan.changes),
-            skip=began,
+            past_events=past_events,
             sleep=self._sleep,
             clock=self._clock,
         )
         if status not in {"CREATE_COMPLETE", "UPDATE_COMPLETE"}:
             raise StackFailed(
                 f"stack {self._stack} is {status}\n"
-                + failures(self._cloudformation, self._stack, began),
+                + failures(self._cloudformation, self._stack, past_events),
                 next_step="mend the cause, then run the same command again",
             )
 
-    def _body(self, template: str) -> dict[str, str]:
+    def _template_argument(self, template: str) -> dict[str, str]:
         if len(template.encode()) <= MAX_BODY or self._store_template is None:
             return {"TemplateBody": template}
         return {"TemplateURL": self._store_template(template)}
 
-    def _deployed(self) -> dict[str, Any]:
-        answer = self._cloudformation.get_template(StackName=self._stack, TemplateStage="Original")
+    def _deployed_resources(self) -> dict[str, Any]:
+        response = self._cloudformation.get_template(
+            StackName=self._stack, TemplateStage="Original"
+        )
         # Typed as a dict, but a template that was sent as YAML is returned as text.
-        body: Any = answer["TemplateBody"]
+        body: Any = response["TemplateBody"]
         return resources(body if isinstance(body, str) else json.dumps(body))
 
-    def _settled(self) -> str:
+    def _wait_until_idle(self) -> str:
         """Wait for the end of another operation; return the state.
 
         A person or a killed deploy may have begun it.
@@ -174,34 +182,34 @@ class StackChanges:
                 raise StackFailed(f"stack {self._stack} has been {status} for an hour")
             self._sleep(POLL_SECONDS)
 
-    def _described(self, change_set: str) -> DescribeChangeSetOutputTypeDef | None:
+    def _wait_for_change_set(self, change_set: str) -> DescribeChangeSetOutputTypeDef | None:
         """Return the finished change set with all its changes.
 
         None when it would change nothing.
         """
         deadline = self._clock() + CHANGE_SET_SECONDS
         while True:
-            described = self._cloudformation.describe_change_set(ChangeSetName=change_set)
-            reason = described.get("StatusReason") or ""
-            if described["Status"] == "CREATE_COMPLETE":
+            description = self._cloudformation.describe_change_set(ChangeSetName=change_set)
+            reason = description.get("StatusReason") or ""
+            if description["Status"] == "CREATE_COMPLETE":
                 break
-            if described["Status"] == "FAILED":
+            if description["Status"] == "FAILED":
                 if any(text in reason for text in NO_CHANGES):
                     return None
                 raise StackFailed(f"change set of {self._stack} failed: {reason}")
             if self._clock() > deadline:
-                raise StackFailed(f"change set of {self._stack} is still {described['Status']}")
+                raise StackFailed(f"change set of {self._stack} is still {description['Status']}")
             self._sleep(POLL_SECONDS)
-        token = described.get("NextToken")
+        token = description.get("NextToken")
         while token:
             page = self._cloudformation.describe_change_set(
                 ChangeSetName=change_set, NextToken=token
             )
-            described["Changes"].extend(page["Changes"])
+            description["Changes"].extend(page["Changes"])
             token = page.get("NextToken")
-        return described
+        return description
 
-    def _events_seen(self) -> frozenset[str]:
+    def _past_events(self) -> frozenset[str]:
         return frozenset(event["EventId"] for event in events(self._cloudformation, self._stack))
 
 
@@ -210,17 +218,17 @@ def resources(template: str) -> dict[str, Any]:
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt")
-    loaded = yaml.load(template)
-    found = loaded.get("Resources", {}) if hasattr(loaded, "get") else {}
-    return dict(found)
+    document = yaml.load(template)
+    resources_by_id = document.get("Resources", {}) if hasattr(document, "get") else {}
+    return dict(resources_by_id)
 
 
-def _changes(
-    described: DescribeChangeSetOutputTypeDef, before: Mapping[str, Any], template: str
-) -> tuple[Change, ...]:
+def _resource_changes(
+    description: DescribeChangeSetOutputTypeDef, before: Mapping[str, Any], template: str
+) -> tuple[ResourceChange, ...]:
     after = resources(template)
-    found = []
-    for item in described["Changes"]:
+    changes = []
+    for item in description["Changes"]:
         change = item.get("ResourceChange", {})
         logical_id, action = change.get("LogicalResourceId", ""), change.get("Action", "Modify")
         details: tuple[str, ...] = ()
@@ -229,8 +237,8 @@ def _changes(
             if not details and not change.get("Details"):
                 continue
         kind, replacement = change.get("ResourceType", ""), change.get("Replacement")
-        found.append(
-            Change(
+        changes.append(
+            ResourceChange(
                 action="Replace" if replacement == "True" else _action(action),
                 logical_id=logical_id,
                 resource_type=kind,
@@ -238,7 +246,7 @@ def _changes(
                 may_replace=replacement == "Conditional" and kind in PRECIOUS,
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 def _action(action: str) -> Literal["Add", "Modify", "Remove"]:
@@ -269,12 +277,13 @@ def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
         raise
 
 
-def failures(cloudformation: Any, stack: str, skip: frozenset[str]) -> str:
+def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> str:
     """Return the failed resources in order; the first line is the cause."""
     return "\n".join(
         f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
         for event in events(cloudformation, stack)
-        if event["EventId"] not in skip and event.get("ResourceStatus", "").endswith("FAILED")
+        if event["EventId"] not in past_events
+        and event.get("ResourceStatus", "").endswith("FAILED")
     )
 
 
@@ -284,7 +293,7 @@ def wait_for_stack(
     phase: Phase,
     *,
     total: int,
-    skip: frozenset[str],
+    past_events: frozenset[str],
     sleep: Callable[[float], None],
     clock: Callable[[], float],
 ) -> str:
@@ -295,14 +304,14 @@ def wait_for_stack(
     deadline = clock() + STACK_SECONDS
     while True:
         status = stack_status(cloudformation, stack)
-        finished = {
+        finished_resources = {
             event["LogicalResourceId"]
             for event in events(cloudformation, stack)
-            if event["EventId"] not in skip
+            if event["EventId"] not in past_events
             and event.get("ResourceStatus", "").endswith("_COMPLETE")
             and event["LogicalResourceId"] != stack
         }
-        phase.update(status.lower().replace("_", " "), done=len(finished), total=total)
+        phase.update(status.lower().replace("_", " "), done=len(finished_resources), total=total)
         if not status.endswith("IN_PROGRESS"):
             return status
         if clock() > deadline:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from slurmplugins.cloud import tags
 from toolkit import assets
 from toolkit.deploy import image_build_stack, images, names
-from toolkit.deploy.bundle import Bundle, cluster_bundle, different, pack
-from toolkit.deploy.changes import Plan, StackChanges
-from toolkit.deploy.head import find
-from toolkit.deploy.head_setup import HeadBoot
+from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
+from toolkit.deploy.changes import StackChanges, StackPlan
+from toolkit.deploy.head import find_head
+from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.pricing import head_price, price_table
-from toolkit.deploy.stack import Facts, template
+from toolkit.deploy.stack import TemplateFacts, stack_template
 from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import NotConfirmed
@@ -29,15 +29,15 @@ NOT_BUILT = "ami-00000000000000000"
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class DeployPreview:
     """The changes that deploy would make."""
 
-    plan: Plan
+    plan: StackPlan
     missing_images: tuple[str, ...]
     new_bundle: bool
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether deploy would change nothing."""
         return not (self.plan.change_set or self.missing_images or self.new_bundle)
 
@@ -66,51 +66,55 @@ class Cluster:
             tags={tags.CLUSTER: config.cluster},
             store_template=self._store_template,
         )
-        self._boot = HeadBoot(clients, config, self._bucket)
+        self._head_setup = HeadSetup(clients, config, self._bucket)
 
-    def preview(self) -> Intent:
+    def preview(self) -> DeployPreview:
         """Return the changes that deploy would make; changes nothing."""
         base = images.find_base(self._clients.client("ec2"), self._config)
-        specs = images.wanted(self._config, base)
-        found = images.find(self._clients.client("ec2"), [spec.name for spec in specs])
+        specs = images.required_images(self._config, base)
+        images_by_name = images.find(self._clients.client("ec2"), [spec.name for spec in specs])
         ids = {
-            spec.kind: found[spec.name].id if spec.name in found else NOT_BUILT for spec in specs
+            spec.kind: images_by_name[spec.name].id if spec.name in images_by_name else NOT_BUILT
+            for spec in specs
         }
         plan = self._changes.plan(self._template(base, ids))
         self._changes.discard(plan)
-        missing = tuple(spec.name for spec in specs if spec.name not in found)
-        new_bundle = not plan.creates and not self._boot.is_at(self._bundle().sha)
-        return Intent(plan, missing, new_bundle)
+        missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
+        new_bundle = not plan.creates_stack and not self._head_setup.is_set_up_from(
+            self._bundle().sha
+        )
+        return DeployPreview(plan, missing_images, new_bundle)
 
-    def deploy(self, *, yes: bool) -> Intent:
+    def deploy(self, *, yes: bool) -> DeployPreview:
         """Bring the cluster to the state of cluster.yaml, and wait.
 
         May be repeated. Raises NotConfirmed before anything is lost, unless `yes`.
         """
         base = images.find_base(self._clients.client("ec2"), self._config)
-        ids = image_build_stack.ensure(self._config, self._clients, base, self._report)
+        ids = image_build_stack.ensure_images(self._config, self._clients, base, self._report)
         with self._report.phase("Comparing the stack") as phase:
             plan = self._changes.plan(self._template(base, ids))
             phase.result(f"{len(plan.changes)} changes" if plan.change_set else "no changes")
-        for change in plan.changes if not plan.creates else ():
+        for change in plan.changes if not plan.creates_stack else ():
             self._report.line(str(change))
-        if plan.loses and not yes:
+        if plan.destructive_changes and not yes:
             self._changes.discard(plan)
-            lost = ", ".join(change.logical_id for change in plan.loses)
+            logical_ids = ", ".join(change.logical_id for change in plan.destructive_changes)
             raise NotConfirmed(
-                f"this would, or may, remove or replace {lost}", next_step="say so with --yes"
+                f"this would, or may, remove or replace {logical_ids}",
+                next_step="say so with --yes",
             )
         if plan.change_set:
-            verb = "Creating" if plan.creates else "Updating"
+            verb = "Creating" if plan.creates_stack else "Updating"
             with self._report.phase(f"{verb} stack {plan.stack}") as phase:
                 self._changes.execute(plan, phase)
-        return Intent(plan, (), self.apply())
+        return DeployPreview(plan, (), self.apply())
 
     def apply(self, *, force: bool = False) -> bool:
         """Apply the current settings to the head node; return whether it changed."""
         bundle = self._bundle()
-        current = self._bucket.current()
-        if current == bundle.sha and self._boot.is_at(bundle.sha) and not force:
+        current = self._bucket.current_bundle()
+        if current == bundle.sha and self._head_setup.is_set_up_from(bundle.sha) and not force:
             return False
         if current != bundle.sha:
             self._bucket.upload(bundle)
@@ -118,19 +122,19 @@ class Cluster:
             self._bucket.write(names.BUNDLE_CURRENT, bundle.sha.encode())
         with self._report.phase("Setting up the head node") as phase:
             if force:
-                self._boot.rerun(bundle.sha, phase)
+                self._head_setup.run_again(bundle.sha, phase)
             else:
-                self._boot.bring_to(bundle.sha, phase)
+                self._head_setup.set_up_from(bundle.sha, phase)
         return True
 
-    def unapplied(self) -> tuple[str, ...]:
+    def unapplied_files(self) -> tuple[str, ...]:
         """Return the bundle's files that the head node lacks or has outdated.
 
         They are all files if the head node's bundle is not in the bucket.
         """
-        bundle, status = self._bundle(), self._boot.status()
-        has = self._bucket.read(names.bundle(status.bundle)) if status is not None else None
-        return different(has or pack({}).data, bundle.data)
+        bundle, status = self._bundle(), self._head_setup.status()
+        head_bundle = self._bucket.read(names.bundle(status.bundle)) if status is not None else None
+        return differing_paths(head_bundle or pack({}).data, bundle.data)
 
     def _bundle(self) -> Bundle:
         return cluster_bundle(
@@ -145,23 +149,23 @@ class Cluster:
     def _template(self, base: images.BaseImage, ids: dict[str, str]) -> str:
         # A running head node keeps its image: the playbook brings it up to date in place.
         # Replacing it would end slurmctld and the accounting database.
-        running = find(self._clients, self._config)
-        facts = Facts(
+        head_instance = find_head(self._clients, self._config)
+        facts = TemplateFacts(
             account=self._clients.account,
-            head_image=running["ImageId"] if running is not None else ids["head"],
+            head_image=head_instance["ImageId"] if head_instance is not None else ids["head"],
             compute_image=ids["compute"],
             root_device=base.root_device,
             head_price=head_price(self._config),
         )
-        return template(self._config, facts)
+        return stack_template(self._config, facts)
 
     def _store_template(self, body: str) -> str:
         """Store a template too large for a request in the images bucket.
 
         That bucket exists before the cluster's.
         """
-        place = image_build_stack.prepare(self._config, self._clients, self._report)
+        build_resources = image_build_stack.prepare_stack(self._config, self._clients, self._report)
         key = f"templates/{names.stack(self._config)}.yaml"
-        place.bucket.write(key, body.encode())
+        build_resources.bucket.write(key, body.encode())
         endpoint = self._clients.client("s3").meta.endpoint_url
-        return f"{endpoint}/{place.bucket.name}/{key}"
+        return f"{endpoint}/{build_resources.bucket.name}/{key}"

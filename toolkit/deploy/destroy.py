@@ -15,7 +15,7 @@ from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import abandoned_builders, images, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
 from toolkit.deploy.storage import Bucket
-from toolkit.deploy.tagged_resources import Leftover, leftovers, remove
+from toolkit.deploy.tagged_resources import TaggedResource, delete_detached, find_resources
 from toolkit.errors import DestroyIncomplete
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 2.0
 INSTANCES_SECONDS = 900.0
 # EC2 lists volumes and interfaces of terminated instances for a while.
-SETTLE_SECONDS = 120.0
-TERMINATE_AT_ONCE = 200
+VERIFY_SECONDS = 120.0
+TERMINATE_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,16 @@ class Inventory:
     stack: str
     instances: tuple[str, ...]
     bucket: bool
-    others: tuple[Leftover, ...]
+    other_resources: tuple[TaggedResource, ...]
     images: tuple[Image, ...]
     builders: tuple[str, ...] = ()
-    kept: tuple[Image, ...] = ()  # images that stay
+    kept_images: tuple[Image, ...] = ()  # images that stay
     images_stack: str = ""
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether there is nothing to delete."""
-        own = self.stack or self.instances or self.bucket or self.others
+        own = self.stack or self.instances or self.bucket or self.other_resources
         return not (own or self.images or self.builders or self.images_stack)
 
     def text(self) -> str:
@@ -57,7 +57,7 @@ class Inventory:
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
         lines += ["- the bucket: ledger, logs, artifacts of every run"] if self.bucket else []
-        lines += [f"- {item}" for item in self.others if not self._told(item)]
+        lines += [f"- {item}" for item in self.other_resources if not self._has_own_line(item)]
         lines += [f"- image {image.name}" for image in self.images]
         lines += [f"- image builder {builder}" for builder in self.builders]
         lines += (
@@ -66,23 +66,23 @@ class Inventory:
         return "\n".join(lines) or "nothing to destroy"
 
     @property
-    def stays(self) -> str:
+    def kept_images_text(self) -> str:
         """Return a line on the kept images and how to delete them.
 
         They cost a little. Empty without any.
         """
-        if not self.kept:
+        if not self.kept_images:
             return ""
-        listed = ", ".join(image.name for image in self.kept)
-        return f"images that stay: {listed} (toolkit destroy --images deletes them too)"
+        image_names = ", ".join(image.name for image in self.kept_images)
+        return f"images that stay: {image_names} (toolkit destroy --images deletes them too)"
 
-    def _told(self, item: Leftover) -> bool:
+    def _has_own_line(self, item: TaggedResource) -> bool:
         """Return whether another line covers this resource.
 
         A part of the stack that holds data has a line of its own.
         """
-        told = {"instance", "bucket"}
-        return item.kind in told or (bool(self.stack) and item.kind != "filesystem")
+        own_kinds = {"instance", "bucket"}
+        return item.kind in own_kinds or (bool(self.stack) and item.kind != "filesystem")
 
 
 class Destroyer:
@@ -106,16 +106,16 @@ class Destroyer:
 
     def inventory(self, *, with_images: bool) -> Inventory:
         """Return the resources that exist."""
-        found = tuple(images.find(self._clients.client("ec2"), _image_names()).values())
+        existing_images = tuple(images.find(self._clients.client("ec2"), _image_names()).values())
         cloudformation = self._clients.client("cloudformation")
         return Inventory(
             stack=stack_status(cloudformation, names.stack(self._config)),
-            instances=tuple(self._instances()),
+            instances=tuple(self._instance_ids()),
             bucket=self._bucket.exists(),
-            others=leftovers(self._clients, self._config),
-            images=found if with_images else (),
+            other_resources=find_resources(self._clients, self._config),
+            images=existing_images if with_images else (),
             builders=self._builders(with_images=with_images),
-            kept=() if with_images else found,
+            kept_images=() if with_images else existing_images,
             # A failed build or an interrupted destroy leaves this stack without an image.
             images_stack=stack_status(cloudformation, names.IMAGES_STACK) if with_images else "",
         )
@@ -126,8 +126,10 @@ class Destroyer:
         May be repeated. Raises DestroyIncomplete with the resources that still exist.
         """
         with self._report.phase("Ending instances") as phase:
-            self._end_instances(phase)
-        abandoned_builders.end(self._clients.client("ec2"), self._builders(with_images=with_images))
+            self._terminate_instances(phase)
+        abandoned_builders.terminate(
+            self._clients.client("ec2"), self._builders(with_images=with_images)
+        )
         if self._bucket.exists():
             with self._report.phase("Emptying the bucket") as phase:
                 phase.result(f"{self._bucket.empty()} objects")
@@ -139,7 +141,7 @@ class Destroyer:
         with self._report.phase("Looking for what is left") as phase:
             self._verify(phase)
 
-    def _instances(self) -> list[str]:
+    def _instance_ids(self) -> list[str]:
         pages = (
             self._clients.client("ec2")
             .get_paginator("describe_instances")
@@ -166,25 +168,25 @@ class Destroyer:
         """Return the abandoned builders; all builders if no image is to stay."""
         ec2 = self._clients.client("ec2")
         if with_images:
-            return tuple(abandoned_builders.everyone(ec2))
-        return abandoned_builders.forgotten(ec2, abandoned_builders.now())
+            return tuple(abandoned_builders.find_all(ec2))
+        return abandoned_builders.find_abandoned(ec2, abandoned_builders.now())
 
-    def _end_instances(self, phase: Phase) -> None:
+    def _terminate_instances(self, phase: Phase) -> None:
         ec2 = self._clients.client("ec2")
         deadline = self._clock() + INSTANCES_SECONDS
-        ended: set[str] = set()
+        terminated_ids: set[str] = set()
         total = 0
         # Listed again each time: a launch may have been in progress when the head node ended.
-        while living := self._instances():
-            fresh = [instance for instance in living if instance not in ended]
-            for at in range(0, len(fresh), TERMINATE_AT_ONCE):
-                ec2.terminate_instances(InstanceIds=fresh[at : at + TERMINATE_AT_ONCE])
-            ended.update(fresh)
-            total = len(ended)
-            phase.update("ending", done=total - len(living), total=total)
+        while live_ids := self._instance_ids():
+            new_ids = [instance for instance in live_ids if instance not in terminated_ids]
+            for start in range(0, len(new_ids), TERMINATE_BATCH):
+                ec2.terminate_instances(InstanceIds=new_ids[start : start + TERMINATE_BATCH])
+            terminated_ids.update(new_ids)
+            total = len(terminated_ids)
+            phase.update("ending", done=total - len(live_ids), total=total)
             if self._clock() > deadline:
                 raise DestroyIncomplete(
-                    f"instances don't end: {', '.join(living)}",
+                    f"instances don't end: {', '.join(live_ids)}",
                     next_step="look at them in EC2, then run destroy again",
                 )
             self._sleep(POLL_SECONDS)
@@ -198,45 +200,46 @@ class Destroyer:
         # By id from here on: CloudFormation forgets the name once the stack is gone.
         stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
         total = len(cloudformation.describe_stack_resources(StackName=stack_id)["StackResources"])
-        skip = frozenset[str]()
+        no_events = frozenset[str]()
         cloudformation.delete_stack(StackName=stack_id)
         status = wait_for_stack(
             cloudformation,
             stack_id,
             phase,
             total=total,
-            skip=skip,
+            past_events=no_events,
             sleep=self._sleep,
             clock=self._clock,
         )
         if status not in {"", "DELETE_COMPLETE"}:
             raise DestroyIncomplete(
-                f"stack {stack} is {status}\n{failures(cloudformation, stack_id, skip)}",
+                f"stack {stack} is {status}\n{failures(cloudformation, stack_id, no_events)}",
                 next_step="mend the cause, then run destroy again",
             )
 
     def _delete_images(self, phase: Phase) -> None:
         ec2 = self._clients.client("ec2")
-        found = images.find(ec2, _image_names())
-        for image in found.values():
+        images_by_name = images.find(ec2, _image_names())
+        for image in images_by_name.values():
             images.delete(ec2, image)
         bucket = names.images_bucket(self._config, self._clients.account)
         store = Bucket(self._clients.client("s3"), bucket)
         if store.exists():
             store.empty()
         self._delete_stack(names.IMAGES_STACK, phase)
-        phase.result(f"{len(found)} images")
+        phase.result(f"{len(images_by_name)} images")
 
     def _verify(self, phase: Phase) -> None:
-        deadline = self._clock() + SETTLE_SECONDS
-        while found := leftovers(self._clients, self._config):
-            phase.update(f"{len(found)} left")
-            for item in found:
-                remove(self._clients, item)
+        deadline = self._clock() + VERIFY_SECONDS
+        while resources := find_resources(self._clients, self._config):
+            phase.update(f"{len(resources)} left")
+            for item in resources:
+                delete_detached(self._clients, item)
             if self._clock() > deadline:
-                listed = "\n".join(f"  {item}" for item in found)
+                resource_lines = "\n".join(f"  {item}" for item in resources)
                 raise DestroyIncomplete(
-                    f"still there:\n{listed}", next_step="delete these by hand, or run it again"
+                    f"still there:\n{resource_lines}",
+                    next_step="delete these by hand, or run it again",
                 )
             self._sleep(POLL_SECONDS)
         phase.result("nothing")
@@ -247,5 +250,5 @@ def _image_names() -> list[str]:
 
 
 def _is_head(instance: Any) -> bool:
-    label = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-    return label.get(tags.ROLE) == ROLE_HEAD
+    tag_values = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+    return tag_values.get(tags.ROLE) == ROLE_HEAD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-SHOWN = 70
+MAX_SHOWN = 70
 
 
 def differences(before: Any, after: Any) -> tuple[str, ...]:
@@ -15,10 +15,10 @@ def differences(before: Any, after: Any) -> tuple[str, ...]:
     old, new = _flat(before), _flat(after)
     lines = []
     for path in sorted(old.keys() | new.keys()):
-        left, right = old.get(path), new.get(path)
-        if left != right:
+        old_value, new_value = old.get(path), new.get(path)
+        if old_value != new_value:
             name = path.removeprefix("Properties.")
-            lines.append(f"{name}: {_shown(left)} → {_shown(right)}")
+            lines.append(f"{name}: {_shown(old_value)} → {_shown(new_value)}")
     return tuple(lines)
 
 
@@ -40,4 +40,4 @@ def _shown(value: str | None) -> str:
         return "(none)"
     if "\n" in value:
         return f"({len(value.splitlines())} lines)"
-    return value if len(value) <= SHOWN else f"{value[:SHOWN]}…"
+    return value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…"

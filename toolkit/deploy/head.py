@@ -31,7 +31,7 @@ DELIVERY_SECONDS = 30
 RUNNING = {"Pending", "InProgress", "Delayed", "Cancelling"}
 NO_AGENT = {"InvalidInstanceId", "TargetNotConnected"}
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
-STDERR_SHOWN = 2000
+MAX_STDERR = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,15 @@ class Head:
         Raises StackMissing without an instance, HeadNotReady if it is not running.
         """
         if not self._instance_id:
-            found = find(self._clients, self._config)
-            if found is None:
+            instance = find_head(self._clients, self._config)
+            if instance is None:
                 raise StackMissing(
                     f"cluster {self._config.cluster} has no head node",
                     next_step="`toolkit deploy` makes one",
                 )
-            if found["State"]["Name"] != "running":
-                raise HeadNotReady(f"{found['InstanceId']} is {found['State']['Name']}")
-            self._instance_id = found["InstanceId"]
+            if instance["State"]["Name"] != "running":
+                raise HeadNotReady(f"{instance['InstanceId']} is {instance['State']['Name']}")
+            self._instance_id = instance["InstanceId"]
         return self._instance_id
 
     def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
@@ -121,12 +121,12 @@ class Head:
         """Wait for a command that was started; raises as `run` does."""
         deadline = self._clock() + timeout + DELIVERY_SECONDS
         pause = FIRST_PAUSE
-        while (found := self.invocation(command)) is None or found["Status"] in RUNNING:
+        while (invocation := self.invocation(command)) is None or invocation["Status"] in RUNNING:
             if self._clock() > deadline:
                 raise HeadCommandFailed(f"{argv[0]} on the head node took over {timeout:.0f} s")
             self._sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
-        return self._output(command, found, argv)
+        return self._output(command, invocation, argv)
 
     def invocation(self, command: str) -> dict[str, Any] | None:
         """Return SSM's record of a command; None shortly after it was sent."""
@@ -146,21 +146,27 @@ class Head:
         name = names.bucket(self._config, self._clients.account)
         return Bucket(self._clients.client("s3"), name)
 
-    def _output(self, command: str, found: dict[str, Any], argv: Sequence[str]) -> Output:
-        stdout = self._whole(command, "stdout", str(found.get("StandardOutputContent") or ""))
-        stderr = self._whole(command, "stderr", str(found.get("StandardErrorContent") or ""))
-        if found["Status"] == "Success":
+    def _output(self, command: str, invocation: dict[str, Any], argv: Sequence[str]) -> Output:
+        stdout = self._full_stream(
+            command, "stdout", str(invocation.get("StandardOutputContent") or "")
+        )
+        stderr = self._full_stream(
+            command, "stderr", str(invocation.get("StandardErrorContent") or "")
+        )
+        if invocation["Status"] == "Success":
             return Output(stdout, stderr)
-        code = int(found.get("ResponseCode", -1))
-        said = (stderr or stdout or str(found.get("StatusDetails", ""))).strip()[-STDERR_SHOWN:]
+        code = int(invocation.get("ResponseCode", -1))
+        message = (stderr or stdout or str(invocation.get("StatusDetails", ""))).strip()[
+            -MAX_STDERR:
+        ]
         raise HeadCommandFailed(
-            f"{shlex.join(argv)[:200]} on the head node: exit code {code}: {said}",
+            f"{shlex.join(argv)[:200]} on the head node: exit code {code}: {message}",
             returncode=code,
             stdout=stdout,
             stderr=stderr,
         )
 
-    def _whole(self, command: str, stream: str, inline: str) -> str:
+    def _full_stream(self, command: str, stream: str, inline: str) -> str:
         if len(inline) < INLINE_LIMITS[stream]:
             return inline
         key = (
@@ -173,7 +179,7 @@ class Head:
         return data.decode(errors="replace")
 
 
-def find(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
+def find_head(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
     """Return the cluster's head instance that isn't terminated, or None."""
     pages = (
         clients.client("ec2")
@@ -189,10 +195,10 @@ def find(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
             ]
         )
     )
-    found = [
+    instances = [
         instance
         for page in pages
         for reservation in page["Reservations"]
         for instance in reservation["Instances"]
     ]
-    return max(found, key=lambda instance: instance["LaunchTime"]) if found else None
+    return max(instances, key=lambda instance: instance["LaunchTime"]) if instances else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit.deploy import abandoned_builders, images, names
-from toolkit.deploy.boot_progress import Shared
-from toolkit.deploy.build import Builder, Workplace, wait_until_available
+from toolkit.deploy.boot_progress import SharedPhase
+from toolkit.deploy.build import Builder, BuildResources, wait_until_available
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.stack import images_template
 from toolkit.deploy.stack_outputs import stack_resources
@@ -26,69 +26,73 @@ if TYPE_CHECKING:
     from toolkit.output import Reporter
 
 
-def prepare(config: ClusterConfig, clients: Clients, report: Reporter) -> Workplace:
+def prepare_stack(config: ClusterConfig, clients: Clients, report: Reporter) -> BuildResources:
     """Make or update the stack of image builds; return its parts."""
     changes = StackChanges(clients, names.IMAGES_STACK, tags={tags.ROLE: names.ROLE_BUILDER})
     plan = changes.plan(images_template(config, clients.account))
     if plan.change_set:
         with report.phase("Preparing image builds") as phase:
             changes.execute(plan, phase)
-    found = stack_resources(clients, names.IMAGES_STACK)
-    return Workplace(
+    resource_ids = stack_resources(clients, names.IMAGES_STACK)
+    return BuildResources(
         bucket=Bucket(clients.client("s3"), names.images_bucket(config, clients.account)),
-        profile=found["BuilderProfile"],
+        profile=resource_ids["BuilderProfile"],
         subnet=config.images.subnet or _public_subnet(clients),
     )
 
 
-def ensure(
+def ensure_images(
     config: ClusterConfig, clients: Clients, base: BaseImage, report: Reporter
 ) -> dict[str, str]:
     """Build the images that the cluster lacks; return image ids by kind."""
     ec2 = clients.client("ec2")
-    specs = images.wanted(config, base)
-    found = images.find(ec2, [spec.name for spec in specs])
-    for image in found.values():
+    specs = images.required_images(config, base)
+    images_by_name = images.find(ec2, [spec.name for spec in specs])
+    for image in images_by_name.values():
         if image.state == "pending":
             wait_until_available(ec2, image.id, sleep, monotonic)
-    abandoned_builders.end(ec2, abandoned_builders.forgotten(ec2, abandoned_builders.now()))
-    missing = [spec for spec in specs if spec.name not in found]
-    built = _build(config, clients, base, missing, report) if missing else {}
-    return {spec.kind: built.get(spec.name) or found[spec.name].id for spec in specs}
+    abandoned_builders.terminate(
+        ec2, abandoned_builders.find_abandoned(ec2, abandoned_builders.now())
+    )
+    missing_specs = [spec for spec in specs if spec.name not in images_by_name]
+    built_ids = _build_images(config, clients, base, missing_specs, report) if missing_specs else {}
+    return {spec.kind: built_ids.get(spec.name) or images_by_name[spec.name].id for spec in specs}
 
 
-def _build(
+def _build_images(
     config: ClusterConfig,
     clients: Clients,
     base: BaseImage,
-    missing: Sequence[ImageSpec],
+    missing_specs: Sequence[ImageSpec],
     report: Reporter,
 ) -> dict[str, str]:
-    place = prepare(config, clients, report)
-    kinds = " and ".join(spec.kind for spec in missing)
+    resources = prepare_stack(config, clients, report)
+    kinds = " and ".join(spec.kind for spec in missing_specs)
     with (
         report.phase(f"Building the {kinds} image") as phase,
-        ThreadPoolExecutor(len(missing)) as threads,
+        ThreadPoolExecutor(len(missing_specs)) as threads,
     ):
-        shared, stop = Shared(phase), Event()
-        builder = Builder(clients, config, place, base, sleep=_pause(stop))
-        work = {
-            spec.name: threads.submit(builder.build, spec, shared.part(spec.kind))
-            for spec in missing
+        shared_phase, stop = SharedPhase(phase), Event()
+        builder = Builder(clients, config, resources, base, sleep=_interruptible_sleep(stop))
+        futures = {
+            spec.name: threads.submit(builder.build, spec, shared_phase.operation(spec.kind))
+            for spec in missing_specs
         }
         try:
             # All builds end, and terminate their builders, before the first failure is raised.
-            failures = [error for job in work.values() if (error := job.exception()) is not None]
+            failures = [
+                error for future in futures.values() if (error := future.exception()) is not None
+            ]
         except BaseException:
             stop.set()
             raise
         if failures:
             raise failures[0]
-        phase.result(", ".join(work))
-        return {name: job.result() for name, job in work.items()}
+        phase.result(", ".join(futures))
+        return {name: future.result() for name, future in futures.items()}
 
 
-def _pause(stop: Event) -> Callable[[float], None]:
+def _interruptible_sleep(stop: Event) -> Callable[[float], None]:
     """Return a sleep that ends the build when `stop` is set.
 
     A person may interrupt the deploy.
@@ -102,12 +106,12 @@ def _pause(stop: Event) -> Callable[[float], None]:
 
 
 def _public_subnet(clients: Clients) -> str:
-    found = clients.client("ec2").describe_subnets(
+    subnets = clients.client("ec2").describe_subnets(
         Filters=[{"Name": "default-for-az", "Values": ["true"]}]
     )["Subnets"]
-    if not found:
+    if not subnets:
         raise ImageBuildFailed(
             "there is no default VPC for the builder",
             next_step="name a subnet with a way to the internet as images.subnet in cluster.yaml",
         )
-    return min(found, key=lambda subnet: subnet["AvailabilityZone"])["SubnetId"]
+    return min(subnets, key=lambda subnet: subnet["AvailabilityZone"])["SubnetId"]

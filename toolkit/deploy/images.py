@@ -60,7 +60,7 @@ def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
     Raises BaseImageMissing when nothing matches.
     """
     base = config.images.base
-    found = ec2.describe_images(
+    images = ec2.describe_images(
         Owners=[base.owner],
         Filters=[
             {"Name": "name", "Values": [base.name]},
@@ -68,16 +68,16 @@ def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
             {"Name": "architecture", "Values": ["x86_64"]},
         ],
     )["Images"]
-    if not found:
+    if not images:
         raise BaseImageMissing(
             f"no image of owner {base.owner} is named {base.name} in {config.aws.region}",
             next_step="see images.base in cluster.yaml",
         )
-    newest = max(found, key=lambda image: (image["CreationDate"], image["ImageId"]))
+    newest = max(images, key=lambda image: (image["CreationDate"], image["ImageId"]))
     return BaseImage(newest["ImageId"], newest["Name"], newest["RootDeviceName"])
 
 
-def wanted(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
+def required_images(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
     """Return the images that this configuration needs. Pure.
 
     The same files and base give the same names.
@@ -87,18 +87,18 @@ def wanted(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
         bundle = image_bundle({"vars.json": image_vars(config, kind)})
         # The script is part of the image's input; the place of its bundle is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)
-        parts = hashlib.sha256(f"{kind}\0{base.id}\0{bundle.sha}\0{script}".encode())
-        name = names.image(kind, parts.hexdigest())
+        digest = hashlib.sha256(f"{kind}\0{base.id}\0{bundle.sha}\0{script}".encode())
+        name = names.image(kind, digest.hexdigest())
         specs.append(ImageSpec(kind, name, bundle))
     return tuple(specs)
 
 
-def find(ec2: EC2Client, wanted_names: Iterable[str]) -> dict[str, Image]:
+def find(ec2: EC2Client, image_names: Iterable[str]) -> dict[str, Image]:
     """Return our own images of these names (wildcards allowed), by name."""
     pages = ec2.get_paginator("describe_images").paginate(
         Owners=["self"],
         Filters=[
-            {"Name": "name", "Values": list(wanted_names)},
+            {"Name": "name", "Values": list(image_names)},
             {"Name": "state", "Values": ["available", "pending"]},
         ],
     )

@@ -58,6 +58,6 @@ def image(kind: str, digest: str) -> str:
     return f"toolkit-{kind}-{digest[:12]}"
 
 
-def logical(text: str) -> str:
+def logical_id(text: str) -> str:
     """Return a logical id: letters and digits only, `us-east-1a` → `UsEast1a`."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", text))

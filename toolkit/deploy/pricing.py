@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from toolkit.deploy.session import Clients
     from toolkit.deploy.storage import Bucket
 
-KEY = "prices/spot.json"
+SNAPSHOT_KEY = "prices/spot.json"
 # Ranks and weights need no newer prices; the bill is priced second by second elsewhere.
 FRESH_SECONDS = 7 * 86_400
 
-Spot = dict[tuple[str, str], Decimal]
+SpotPrices = dict[tuple[str, str], Decimal]
 
 
 def price_table(config: ClusterConfig, clients: Clients, bucket: Bucket) -> PriceTable:
     """Return on-demand prices and snapshot spot prices, renewed when old."""
     catalogue = Catalogue.bundled()
-    wanted = _spot_offerings(config)
+    offerings = _spot_offerings(config)
     now = time.time()
-    known = _snapshot(bucket, now)
-    if not wanted <= known.keys():
-        known = _market(clients, wanted, int(now))
-        bucket.write(KEY, _dump(known, now))
-    spot = {key: usd for key, usd in known.items() if key in wanted and usd}
-    return PriceTable.of_catalogue(catalogue, config.aws.region, spot)
+    spot_prices = _snapshot(bucket, now)
+    if not offerings <= spot_prices.keys():
+        spot_prices = _current_spot_prices(clients, offerings, int(now))
+        bucket.write(SNAPSHOT_KEY, _dump(spot_prices, now))
+    spot = {key: usd for key, usd in spot_prices.items() if key in offerings and usd}
+    return PriceTable.from_catalogue(catalogue, config.aws.region, spot)
 
 
 def head_price(config: ClusterConfig) -> str:
@@ -61,24 +61,24 @@ def _spot_offerings(config: ClusterConfig) -> set[tuple[str, str]]:
     }
 
 
-def _market(clients: Clients, wanted: set[tuple[str, str]], now: int) -> Spot:
+def _current_spot_prices(clients: Clients, offerings: set[tuple[str, str]], now: int) -> SpotPrices:
     """Return each offering's current price.
 
     Offerings that the market doesn't list get 0, so they are not requested again.
     """
-    types = {kind for kind, _ in wanted}
+    types = {kind for kind, _ in offerings}
     history = read_history(clients.client("ec2"), types, now, now + 1)
     changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = history.changes
-    return {key: changes[key][-1][1] if changes.get(key) else Decimal(0) for key in wanted}
+    return {key: changes[key][-1][1] if changes.get(key) else Decimal(0) for key in offerings}
 
 
-def _snapshot(bucket: Bucket, now: float) -> Spot:
-    saved = bucket.read_json(KEY)
-    if saved is None or now - float(saved.get("at", 0)) > FRESH_SECONDS:
+def _snapshot(bucket: Bucket, now: float) -> SpotPrices:
+    snapshot = bucket.read_json(SNAPSHOT_KEY)
+    if snapshot is None or now - float(snapshot.get("at", 0)) > FRESH_SECONDS:
         return {}
-    return {(row[0], row[1]): Decimal(row[2]) for row in saved.get("spot", ())}
+    return {(row[0], row[1]): Decimal(row[2]) for row in snapshot.get("spot", ())}
 
 
-def _dump(spot: Spot, now: float) -> bytes:
+def _dump(spot: SpotPrices, now: float) -> bytes:
     rows = sorted([kind, zone, f"{usd:f}"] for (kind, zone), usd in spot.items())
     return json.dumps({"at": now, "spot": rows}).encode()

@@ -146,17 +146,17 @@ def _refusal(error: ClientError) -> AwsError:
 
 
 def _credentials_hint(config: ClusterConfig) -> str:
-    named = config.aws.credentials_file
-    if named and config.aws.endpoint_url:
-        return f"`toolkit local up` writes {named}; or take aws.credentials_file out"
+    credentials_file = config.aws.credentials_file
+    if credentials_file and config.aws.endpoint_url:
+        return f"`toolkit local up` writes {credentials_file}; or take aws.credentials_file out"
     return "run `aws sso login` or `aws configure`, or name aws.profile in cluster.yaml"
 
 
 def _botocore_session(config: ClusterConfig) -> BotocoreSession:
     session = BotocoreSession()
-    named = config.aws.credentials_file
-    if named:
-        path = Path(os.path.expanduser(named))  # noqa: PTH111  # pathlib raises for ~nobody
+    credentials_file = config.aws.credentials_file
+    if credentials_file:
+        path = Path(os.path.expanduser(credentials_file))  # noqa: PTH111  # pathlib raises for ~nobody
         if not path.is_file():
             raise CredentialsMissing(
                 f"aws.credentials_file {path} doesn't exist", next_step=_credentials_hint(config)

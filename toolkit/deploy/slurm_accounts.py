@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.accounts import apply, plan, read, wanted
+from toolkit.accounts import apply, declared_accounts, plan, read
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -19,10 +19,12 @@ def apply_accounts(config: ClusterConfig, head: Runner, report: Reporter) -> int
     Accounts that cluster.yaml no longer has stay; `toolkit accounts apply --prune`
     removes them.
     """
-    todo = plan(wanted(config), read(head, config.cluster), config.cluster, prune=False)
-    if not todo.changes:
+    account_plan = plan(
+        declared_accounts(config), read(head, config.cluster), config.cluster, prune=False
+    )
+    if not account_plan.changes:
         return 0
     with report.phase("Setting up accounts and users") as phase:
-        apply(head, todo, lambda change: phase.update(change.what))
-        phase.result(f"{len(todo.changes)} changes")
-    return len(todo.changes)
+        apply(head, account_plan, lambda change: phase.update(change.description))
+        phase.result(f"{len(account_plan.changes)} changes")
+    return len(account_plan.changes)

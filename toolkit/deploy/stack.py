@@ -31,7 +31,7 @@ ENDPOINT_SERVICES = ("ec2", "ec2messages", "secretsmanager", "ssm", "ssmmessages
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TemplateFacts:
     """The template's input that is not in cluster.yaml."""
 
     account: str
@@ -42,7 +42,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingress:
+class IngressRule:
     """A permission for connections from one security group to another."""
 
     id: str
@@ -54,7 +54,7 @@ class Ingress:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class LaunchTemplate:
     """A launch template."""
 
     name: str
@@ -65,7 +65,7 @@ class Template:
     efa: int = 0
 
 
-def template(config: ClusterConfig, facts: Facts) -> str:
+def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     """Return the stack's template as YAML.
 
     The same input gives the same bytes. Raises DeployError if a user data script is too
@@ -87,23 +87,23 @@ def template(config: ClusterConfig, facts: Facts) -> str:
             "zones": zones,
             "nat_cidr": config.network.nat_subnet,
             "endpoint_services": [
-                {"id": names.logical(service), "name": service} for service in ENDPOINT_SERVICES
+                {"id": names.logical_id(service), "name": service} for service in ENDPOINT_SERVICES
             ],
-            "ingress": ingress(),
+            "ingress": ingress_rules(),
             "secret_id": names.secret(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
-            "data": _place(config.data.store_url(bucket="")),
-            "checkpoints": _place(config.training.checkpoints_url(bucket="")),
+            "data": _bucket_and_folder(config.data.store_url(bucket="")),
+            "checkpoints": _bucket_and_folder(config.training.checkpoints_url(bucket="")),
             "shared": config.shared,
             "head": config.head,
             "head_address": config.network.head_address,
             "head_image": facts.head_image,
-            "head_needs": _head_needs(config, zones[0]["subnet"]),
+            "head_needs": _head_dependencies(config, zones[0]["subnet"]),
             "head_tags": _head_tags(facts),
             "compute_image": facts.compute_image,
             "root_device": facts.root_device,
-            "templates": _templates(config),
+            "templates": _launch_templates(config),
             "fabric": any(pool.efa for pool in config.pools.values()),
             "reservations": sorted(
                 {
@@ -118,7 +118,7 @@ def template(config: ClusterConfig, facts: Facts) -> str:
     )
 
 
-def _place(url: str | None) -> tuple[str, str] | None:
+def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:
     """Return the bucket ("": the cluster's own) and its folder.
 
     None for a URL that is not in S3.
@@ -210,90 +210,94 @@ def tls_only(config: ClusterConfig) -> bool:
     return not (config.aws.endpoint_url or "").startswith("http://")
 
 
-def ingress() -> tuple[Ingress, ...]:
+def ingress_rules() -> tuple[IngressRule, ...]:
     """Return the allowed connections, each with its reason."""
     head, compute, storage = "HeadGroup", "ComputeGroup", "StorageGroup"
     rules = [
-        Ingress("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
-        Ingress("HeadFromSacct", head, compute, "tcp", (SLURMDBD_PORT,) * 2, "slurmdbd, for sacct"),
-        Ingress("HeadFromSrun", head, compute, "tcp", SRUN_PORTS, "srun (SrunPortRange)"),
-        Ingress("HeadFromRuns", head, compute, "tcp", (MLFLOW_PORT,) * 2, "MLflow"),
-        Ingress("HeadFromSweeps", head, compute, "tcp", (SWEEPS_PORT,) * 2, "Optuna's storage"),
-        Ingress("ComputeFromHead", compute, head, "tcp", (0, 65535), "slurmd and srun"),
-        Ingress("ComputeFromCompute", compute, compute, "-1", None, "MPI, NCCL and EFA"),
+        IngressRule("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
+        IngressRule(
+            "HeadFromSacct", head, compute, "tcp", (SLURMDBD_PORT,) * 2, "slurmdbd, for sacct"
+        ),
+        IngressRule("HeadFromSrun", head, compute, "tcp", SRUN_PORTS, "srun (SrunPortRange)"),
+        IngressRule("HeadFromRuns", head, compute, "tcp", (MLFLOW_PORT,) * 2, "MLflow"),
+        IngressRule("HeadFromSweeps", head, compute, "tcp", (SWEEPS_PORT,) * 2, "Optuna's storage"),
+        IngressRule("ComputeFromHead", compute, head, "tcp", (0, 65535), "slurmd and srun"),
+        IngressRule("ComputeFromCompute", compute, compute, "-1", None, "MPI, NCCL and EFA"),
     ]
     for name, source in (("Head", head), ("Compute", compute), ("Itself", storage)):
         rules.extend(
-            Ingress(f"StorageFrom{name}{at}", storage, source, "tcp", ports, "Lustre")
+            IngressRule(f"StorageFrom{name}{at}", storage, source, "tcp", ports, "Lustre")
             for at, ports in enumerate(LUSTRE_PORTS)
         )
     rules.extend(
-        Ingress(f"{name}FromStorage{at}", group, storage, "tcp", ports, "Lustre")
+        IngressRule(f"{name}FromStorage{at}", group, storage, "tcp", ports, "Lustre")
         for name, group in (("Head", head), ("Compute", compute))
         for at, ports in enumerate(LUSTRE_PORTS)
     )
     return tuple(rules)
 
 
-def subnet_logical(zone: str) -> str:
+def subnet_logical_id(zone: str) -> str:
     """Return the logical id of a zone's subnet."""
-    return f"Subnet{names.logical(zone)}"
+    return f"Subnet{names.logical_id(zone)}"
 
 
-def pool_logical(pool: str) -> str:
+def pool_logical_id(pool: str) -> str:
     """Return the logical id of a pool's launch template.
 
     It depends on the name alone. If it moved when another pool is added, CloudFormation
     would create a second template of the same name. The hash keeps `a-b` and `ab`
     apart.
     """
-    return f"Pool{names.logical(pool)}{hashlib.sha256(pool.encode()).hexdigest()[:6]}"
+    return f"Pool{names.logical_id(pool)}{hashlib.sha256(pool.encode()).hexdigest()[:6]}"
 
 
-def _templates(config: ClusterConfig) -> list[Template]:
+def _launch_templates(config: ClusterConfig) -> list[LaunchTemplate]:
     """Return a launch template for each pool, or for each zone.
 
     There is one for each zone if it holds the instances' placement or network.
     """
-    found: list[Template] = []
+    launch_templates: list[LaunchTemplate] = []
     for name, pool in config.pools.items():
         if not pool.zonal:
-            found.append(Template(launch_template(config.cluster, name), pool_logical(name), name))
+            launch_templates.append(
+                LaunchTemplate(launch_template(config.cluster, name), pool_logical_id(name), name)
+            )
             continue
-        found.extend(
-            Template(
+        launch_templates.extend(
+            LaunchTemplate(
                 name=launch_template(config.cluster, name, zone),
-                id=f"{pool_logical(name)}{names.logical(zone)}",
+                id=f"{pool_logical_id(name)}{names.logical_id(zone)}",
                 pool=name,
-                subnet=subnet_logical(zone),
+                subnet=subnet_logical_id(zone),
                 placement_group=pool.placement_group,
                 efa=pool.efa,
             )
             for zone in config.pool_zones(name)
         )
-    return found
+    return launch_templates
 
 
 def _zones(config: ClusterConfig) -> list[dict[str, str]]:
     return [
-        {"name": zone, "subnet": subnet_logical(zone), "cidr": str(cidr)}
+        {"name": zone, "subnet": subnet_logical_id(zone), "cidr": str(cidr)}
         for zone, cidr in config.network.zones.items()
     ]
 
 
-def _head_needs(config: ClusterConfig, subnet: str) -> list[str]:
+def _head_dependencies(config: ClusterConfig, subnet: str) -> list[str]:
     """Return the resources that must exist before the head node boots.
 
     Its first boot would wait for them in vain.
     """
-    ways = ["WayOut"] if config.network.nat_subnet else _endpoint_ids()
-    return [f"{subnet}Routes", "S3Endpoint", "SharedFilesystem", *ways]
+    routes = ["WayOut"] if config.network.nat_subnet else _endpoint_ids()
+    return [f"{subnet}Routes", "S3Endpoint", "SharedFilesystem", *routes]
 
 
 def _endpoint_ids() -> list[str]:
-    return [f"{names.logical(service)}Endpoint" for service in ENDPOINT_SERVICES]
+    return [f"{names.logical_id(service)}Endpoint" for service in ENDPOINT_SERVICES]
 
 
-def _head_tags(facts: Facts) -> dict[str, str]:
-    extra = {tags.ROLE: ROLE_HEAD, tags.POOL: ROLE_HEAD}
-    return {**extra, tags.PRICE: facts.head_price} if facts.head_price else extra
+def _head_tags(facts: TemplateFacts) -> dict[str, str]:
+    head_tags = {tags.ROLE: ROLE_HEAD, tags.POOL: ROLE_HEAD}
+    return {**head_tags, tags.PRICE: facts.head_price} if facts.head_price else head_tags

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.deploy import names
-from toolkit.deploy.stack import subnet_logical
+from toolkit.deploy.stack import subnet_logical_id
 from toolkit.errors import StackMissing
 from toolkit.render import StackFacts
 
@@ -34,10 +34,10 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
 
     Raises StackMissing while the stack is incomplete.
     """
-    found = stack_resources(clients, names.stack(config))
+    resource_ids = stack_resources(clients, names.stack(config))
     try:
-        filesystem = found["SharedFilesystem"]
-        subnets = {zone: found[subnet_logical(zone)] for zone in config.network.zones}
+        filesystem = resource_ids["SharedFilesystem"]
+        subnets = {zone: resource_ids[subnet_logical_id(zone)] for zone in config.network.zones}
     except KeyError as error:
         raise StackMissing(
             f"stack {names.stack(config)} has no {error.args[0]}",

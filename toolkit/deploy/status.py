@@ -10,8 +10,8 @@ from slurmplugins.cloud import tags
 from toolkit import accounts
 from toolkit.deploy import names
 from toolkit.deploy.changes import stack_status
-from toolkit.deploy.head import Head, find
-from toolkit.deploy.head_setup import HeadBoot
+from toolkit.deploy.head import Head, find_head
+from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
@@ -31,11 +31,11 @@ SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
 STALE_SECONDS = 360
 HEALTHY_STACK = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"}
 # Flags of a node's state that a person should see, beside idle or allocated.
-FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
+SHOWN_FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
 # Reasons with this prefix are the toolkit's own, and it clears them itself.
-OWN_REASON = "toolkit:"
+OWN_REASON_PREFIX = "toolkit:"
 # How many of a kind are listed: accounts and users that slurmdbd lacks, reconcile's remarks.
-NAMED = 5
+MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,14 @@ def _reasons(status: Status) -> Iterator[str]:
     if status.services and not status.slurmctld_answers:
         yield "slurmctld doesn't answer"
     yield from (f"node {node.name} is down: {node.reason}" for node in status.down)
-    if missing := status.missing_accounts:
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+    if missing_names := status.missing_accounts:
+        rest_text = (
+            f" and {len(missing_names) - MAX_LISTED} more"
+            if len(missing_names) > MAX_LISTED
+            else ""
+        )
         yield (
-            f"slurmdbd lacks {', '.join(missing[:NAMED])}{more}: `toolkit accounts apply` adds them"
+            f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}: `toolkit accounts apply` adds them"
         )
 
 
@@ -107,10 +111,10 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
     stack = stack_status(clients.client("cloudformation"), names.stack(config))
     if stack in {"", "REVIEW_IN_PROGRESS"}:
         return Status(cluster=config.cluster, stack="", instances=_instances(config, clients))
-    head = find(clients, config)
+    head = find_head(clients, config)
     bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
-    boot = HeadBoot(clients, config, bucket).status()
-    known = Status(
+    boot = HeadSetup(clients, config, bucket).status()
+    status = Status(
         cluster=config.cluster,
         stack=stack,
         head_instance=head["InstanceId"] if head is not None else "",
@@ -119,105 +123,109 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
         instances=_instances(config, clients),
     )
     return (
-        _ask_head(config, Head(clients, config), known) if known.head_state == "running" else known
+        _with_head(config, Head(clients, config), status)
+        if status.head_state == "running"
+        else status
     )
 
 
-def _ask_head(config: ClusterConfig, head: Head, known: Status) -> Status:
+def _with_head(config: ClusterConfig, head: Head, status: Status) -> Status:
     trouble: list[str] = []
     services: dict[str, str] = {}
     answers = False
     nodes: Sequence[NodeInfo] = ()
-    missing: tuple[str, ...] = ()
+    missing_names: tuple[str, ...] = ()
     try:
         services = _services(config, head)
         answers, nodes = _slurm(head)
         if services.get(RECONCILE) == "active":
-            trouble += engine_trouble(head_facts.ask(head, "pass"))
+            trouble += engine_problems(head_facts.fetch_report(head, "pass"))
         if services.get("slurmdbd") == "active":
-            missing = missing_accounts(config, head)
+            missing_names = missing_accounts(config, head)
     except ToolkitError as error:
         trouble.append(error.message)
-    counts = Counter(_word(node) for node in nodes)
+    counts = Counter(_state_text(node) for node in nodes)
     return Status(
-        cluster=known.cluster,
-        stack=known.stack,
-        head_instance=known.head_instance,
-        head_state=known.head_state,
-        setup=known.setup,
+        cluster=status.cluster,
+        stack=status.stack,
+        head_instance=status.head_instance,
+        head_state=status.head_state,
+        setup=status.setup,
         services=services,
         slurmctld_answers=answers,
         nodes=dict(sorted(counts.items())),
-        down=tuple(Down(node.name, node.reason) for node in nodes if _needs_someone(node)),
-        instances=known.instances,
+        down=tuple(Down(node.name, node.reason) for node in nodes if _needs_admin(node)),
+        instances=status.instances,
         trouble=tuple(trouble),
-        missing_accounts=missing,
+        missing_accounts=missing_names,
     )
 
 
 def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
     """List the accounts and users of cluster.yaml that slurmdbd does not have."""
-    wanted = accounts.wanted(config)
-    if not (wanted.accounts or wanted.memberships):
+    declared = accounts.declared_accounts(config)
+    if not (declared.accounts or declared.associations):
         return ()
-    found = accounts.plan(wanted, accounts.read(runner, config.cluster), config.cluster)
-    return tuple(change.what for change in found.changes if change.verb == "add")
+    plan = accounts.plan(declared, accounts.read(runner, config.cluster), config.cluster)
+    return tuple(change.description for change in plan.changes if change.verb == "add")
 
 
-def engine_trouble(sheet: HeadReport) -> list[str]:
+def engine_problems(report: HeadReport) -> list[str]:
     """Return the engine's own problems.
 
     reconcile holds back or does not run, or a pool's instances don't come up.
     """
-    found = []
-    last = sheet.last_pass
-    if last.note:
-        found.append(f"reconcile holds back: {last.note}")
-    found += [f"reconcile remarks: {remark}" for remark in last.remarks[:NAMED]]
-    if (more := len(last.remarks) - NAMED) > 0:
-        found.append(f"reconcile remarks {more} more: `toolkit reconcile --plan` shows them")
-    if last.at and sheet.at - last.at > STALE_SECONDS:
-        found.append(f"reconcile has not looked for {sheet.at - last.at:.0f} s")
-    if sheet.unended:
-        found.append(sheet.unended)
-    found += [
+    problems = []
+    last_pass = report.last_pass
+    if last_pass.note:
+        problems.append(f"reconcile holds back: {last_pass.note}")
+    problems += [f"reconcile remarks: {remark}" for remark in last_pass.remarks[:MAX_LISTED]]
+    if (rest_count := len(last_pass.remarks) - MAX_LISTED) > 0:
+        problems.append(
+            f"reconcile remarks {rest_count} more: `toolkit reconcile --plan` shows them"
+        )
+    if last_pass.at and report.at - last_pass.at > STALE_SECONDS:
+        problems.append(f"reconcile has not looked for {report.at - last_pass.at:.0f} s")
+    if report.unended:
+        problems.append(report.unended)
+    problems += [
         f"pool {item.pool} is protected: {item.failures} machines in a row did not come up"
         f" (`toolkit why NODE` shows the last words of one)"
-        for item in sheet.standings
+        for item in report.standings
         if item.protected_since is not None
     ]
-    return found
+    return problems
 
 
 def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
-    wanted = [*SERVICES, *(["mlflow"] if config.mlflow.enabled else [])]
+    units = [*SERVICES, *(["mlflow"] if config.mlflow.enabled else [])]
     try:
-        said = head.run(["systemctl", "is-active", *wanted])
+        states = head.run(["systemctl", "is-active", *units])
     except HeadCommandFailed as error:
         # Exit code 3: at least one is not active; the states are on standard output all the same.
-        said = error.stdout
-        if len(said.split()) != len(wanted):
+        states = error.stdout
+        if len(states.split()) != len(units):
             raise
-    return dict(zip(wanted, said.split(), strict=True))
+    return dict(zip(units, states.split(), strict=True))
 
 
 def _slurm(head: Head) -> tuple[bool, Sequence[NodeInfo]]:
-    from toolkit.slurm_nodes import nodes
+    from toolkit.slurm_nodes import read_nodes
 
     try:
         head.run(["scontrol", "ping"])
-        return True, nodes(head)
+        return True, read_nodes(head)
     except HeadCommandFailed:
         return False, ()
 
 
-def _word(node: NodeInfo) -> str:
-    flags = [flag.lower() for flag in FLAGS if flag in node.states and flag != "DOWN"]
+def _state_text(node: NodeInfo) -> str:
+    flags = [flag.lower() for flag in SHOWN_FLAGS if flag in node.states and flag != "DOWN"]
     return "+".join([node.base_state, *flags])
 
 
-def _needs_someone(node: NodeInfo) -> bool:
-    return "DOWN" in node.states and not node.reason.startswith(OWN_REASON)
+def _needs_admin(node: NodeInfo) -> bool:
+    return "DOWN" in node.states and not node.reason.startswith(OWN_REASON_PREFIX)
 
 
 def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
@@ -236,6 +244,6 @@ def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
     for page in pages:
         for reservation in page["Reservations"]:
             for instance in reservation["Instances"]:
-                label = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-                counts[label.get(tags.POOL) or label.get(tags.ROLE, "unknown")] += 1
+                tag_values = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+                counts[tag_values.get(tags.POOL) or tag_values.get(tags.ROLE, "unknown")] += 1
     return dict(sorted(counts.items()))

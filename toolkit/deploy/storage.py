@@ -67,7 +67,7 @@ class Bucket:
         """Write a bundle under its hash, where instances look for it."""
         self.write(names.bundle(bundle.sha), bundle.data)
 
-    def current(self) -> str:
+    def current_bundle(self) -> str:
         """Return the hash of the head node's wanted bundle, or ""."""
         return (self.read(names.BUNDLE_CURRENT) or b"").decode(errors="replace").strip()
 
@@ -79,18 +79,18 @@ class Bucket:
         """
         deleted = 0
         # From the beginning each time: a page's end marker is deleted with the page.
-        while batch := self._some_versions():
-            answer = self._s3.delete_objects(
+        while batch := self._list_versions():
+            response = self._s3.delete_objects(
                 Bucket=self.name,
                 Delete={"Objects": batch, "Quiet": True},  # type: ignore[typeddict-item]
             )
-            for refused in answer.get("Errors", ()):
-                said = f"{refused.get('Code', '')} {refused.get('Message', '')}".strip()
-                raise DestroyIncomplete(f"s3://{self.name}/{refused.get('Key', '')}: {said}")
+            for error in response.get("Errors", ()):
+                reason = f"{error.get('Code', '')} {error.get('Message', '')}".strip()
+                raise DestroyIncomplete(f"s3://{self.name}/{error.get('Key', '')}: {reason}")
             deleted += len(batch)
         return deleted
 
-    def _some_versions(self) -> list[dict[str, str]]:
+    def _list_versions(self) -> list[dict[str, str]]:
         page = self._s3.list_object_versions(Bucket=self.name, MaxKeys=DELETE_AT_ONCE)
         return [
             {"Key": item["Key"], "VersionId": item["VersionId"]}

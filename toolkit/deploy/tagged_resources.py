@@ -36,11 +36,11 @@ KINDS = (
     ("subnet", "describe_subnets", "Subnets", "SubnetId"),
     ("VPC", "describe_vpcs", "Vpcs", "VpcId"),
 )
-GONE = {"terminated", "deleted", "deleting"}
+DELETED_STATES = {"terminated", "deleted", "deleting"}
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class TaggedResource:
     """A resource of the cluster that exists."""
 
     kind: str
@@ -50,7 +50,7 @@ class Leftover:
         return f"{self.kind} {self.id}"
 
 
-def leftovers(clients: Clients, config: ClusterConfig) -> tuple[Leftover, ...]:
+def find_resources(clients: Clients, config: ClusterConfig) -> tuple[TaggedResource, ...]:
     """Return every resource of the cluster that some service still lists."""
     return (
         *_tagged(clients.client("ec2"), config.cluster),
@@ -60,7 +60,7 @@ def leftovers(clients: Clients, config: ClusterConfig) -> tuple[Leftover, ...]:
     )
 
 
-def remove(clients: Clients, item: Leftover) -> None:
+def delete_detached(clients: Clients, item: TaggedResource) -> None:
     """Delete a disk or interface that lost its instance; no stack does.
 
     A resource that can't be deleted yet stays, and is found again.
@@ -73,14 +73,14 @@ def remove(clients: Clients, item: Leftover) -> None:
             ec2.delete_network_interface(NetworkInterfaceId=item.id)
 
 
-def _tagged(ec2: Any, cluster: str) -> Iterator[Leftover]:
-    wanted = [{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
+def _tagged(ec2: Any, cluster: str) -> Iterator[TaggedResource]:
+    filters = [{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
     for kind, operation, items, key in KINDS:
-        for page in ec2.get_paginator(operation).paginate(Filters=wanted):
+        for page in ec2.get_paginator(operation).paginate(Filters=filters):
             groups = page["Reservations"] if kind == "instance" else [page]
             for item in (item for group in groups for item in group[items]):
-                if _state(item) not in GONE:
-                    yield Leftover(kind, item[key])
+                if _state(item) not in DELETED_STATES:
+                    yield TaggedResource(kind, item[key])
 
 
 def _state(item: Any) -> str:
@@ -88,15 +88,15 @@ def _state(item: Any) -> str:
     return str(state.get("Name", "")) if isinstance(state, dict) else str(state)
 
 
-def _filesystems(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
+def _filesystems(clients: Clients, config: ClusterConfig) -> Iterator[TaggedResource]:
     for page in clients.client("fsx").get_paginator("describe_file_systems").paginate():
         for item in page["FileSystems"]:
-            label = {tag["Key"]: tag["Value"] for tag in item.get("Tags", ())}
-            if label.get(tags.CLUSTER) == config.cluster:
-                yield Leftover("filesystem", item["FileSystemId"])
+            tag_values = {tag["Key"]: tag["Value"] for tag in item.get("Tags", ())}
+            if tag_values.get(tags.CLUSTER) == config.cluster:
+                yield TaggedResource("filesystem", item["FileSystemId"])
 
 
-def _secrets(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
+def _secrets(clients: Clients, config: ClusterConfig) -> Iterator[TaggedResource]:
     name = names.secret(config)
     pages = (
         clients.client("secretsmanager")
@@ -105,10 +105,12 @@ def _secrets(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
     )
     for page in pages:
         # The filter is by prefix.
-        yield from (Leftover("secret", name) for item in page["SecretList"] if item["Name"] == name)
+        yield from (
+            TaggedResource("secret", name) for item in page["SecretList"] if item["Name"] == name
+        )
 
 
-def _bucket(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
+def _bucket(clients: Clients, config: ClusterConfig) -> Iterator[TaggedResource]:
     bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
     if bucket.exists():
-        yield Leftover("bucket", bucket.name)
+        yield TaggedResource("bucket", bucket.name)

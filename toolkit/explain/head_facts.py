@@ -20,28 +20,28 @@ _AS_SLURM: Final = ("/usr/sbin/runuser", "-u", "slurm", "--")
 _FACTS: Final = ("/usr/bin/env", f"PYTHONPATH={LIB}", "/usr/bin/python3", "-P", "-m")
 
 
-def ask(head: Runner, *question: str) -> HeadReport:
+def fetch_report(head: Runner, *question: str) -> HeadReport:
     """Return the head's report on `question`, slurmplugins.head_report's arguments.
 
     Raises HeadCommandFailed.
     """
-    said = head.run([*_AS_SLURM, *_FACTS, "slurmplugins.head_report", *question], timeout=120)
+    output = head.run([*_AS_SLURM, *_FACTS, "slurmplugins.head_report", *question], timeout=120)
     try:
-        return report.from_json(json.loads(said))
+        return report.from_json(json.loads(output))
     except ValueError as error:
         raise HeadCommandFailed(f"the head's facts can't be read: {error}") from error
 
 
-def plan(head: Runner) -> dict[str, Any]:
+def fetch_reconcile_plan(head: Runner) -> dict[str, Any]:
     """Return reconcile's next changes, as slurm-reconcile --plan prints them.
 
     Raises HeadCommandFailed.
     """
-    said = head.run([*_AS_SLURM, f"{BIN}/slurm-reconcile", "--plan"], timeout=120)
+    output = head.run([*_AS_SLURM, f"{BIN}/slurm-reconcile", "--plan"], timeout=120)
     try:
-        found = json.loads(said)
+        value = json.loads(output)
     except ValueError as error:
         raise HeadCommandFailed(f"the plan can't be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise HeadCommandFailed("the plan can't be read: not an object")
-    return found
+    return value

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import BadName
 from slurmplugins.model import hostlist
-from slurmplugins.model.job_id import JobName, holds
-from toolkit.explain.answer import Answer, moment, span, told
+from slurmplugins.model.job_id import JobId, contains_task
+from toolkit.explain.answer import Answer, format_decision, format_duration, format_time
 from toolkit.explain.reasons import MEANINGS, meaning
-from toolkit.explain.tries import last_loss, last_refusal, tries
+from toolkit.explain.tries import last_loss, last_refusal, launch_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from slurmplugins.head.report import AttemptReport, HeadReport, JobReport, StandingReport
+    from slurmplugins.head.report import AttemptReport, BreakerReport, HeadReport, JobReport
 
-BRING_BACK: Final = 85
-DO_NOT: Final = 93
+EXIT_REQUEUE: Final = 85
+EXIT_DO_NOT_REQUEUE: Final = 93
 
 TASKS_SHOWN: Final = 20
 
@@ -45,12 +45,12 @@ REASONS: Final = {
     "ReqNodeNotAvail": "a node it needs is drained, down or reserved",
     "Resources": "every node it could use is in use",
 }
-BETWEEN: Final = frozenset(
+REASONS_BETWEEN_ATTEMPTS: Final = frozenset(
     {"BeginTime", "Cleaning", "NodeDown", "None", "ReqNodeNotAvail", "Resources"}
 )
 """Reasons that Slurm gives a job between two tries: how it waits, and not why."""
 
-ENDS: Final = {
+END_STATES: Final = {
     "BOOT_FAIL": "its nodes did not come up",
     "CANCELLED": "it was cancelled",
     "COMPLETED": "it ended well",
@@ -64,100 +64,104 @@ ENDS: Final = {
 }
 
 
-def explain(sheet: HeadReport, number: int, task: int | None = None) -> Answer:
+def explain(report: HeadReport, number: int, task: int | None = None) -> Answer:
     """Return the answer for one job, array or task.
 
     There is an answer also when Slurm knows none of that number. For an array with
     several records, it lists the tasks.
     """
-    asked = tuple(_asked(sheet.jobs, number, task))
-    if len(asked) > 1:
-        return _array(sheet, number, asked)
-    job = asked[0] if asked else None
-    name = str(JobName(number, task)) if job is None else job.label
+    matching_jobs = tuple(_matching_jobs(report.jobs, number, task))
+    if len(matching_jobs) > 1:
+        return _explain_array(report, number, matching_jobs)
+    job = matching_jobs[0] if matching_jobs else None
+    name = str(JobId(number, task)) if job is None else job.label
     if job is None or not {"PENDING", "RUNNING", "SUSPENDED"} & set(job.states):
-        verdict, because, then = _past(sheet, name, job)
+        verdict, evidence, next_event = _explain_past(report, name, job)
     elif "PENDING" in job.states:
-        verdict, because, then = _pending(sheet, job)
+        verdict, evidence, next_event = _explain_pending(report, job)
     else:
-        verdict, because, then = _running(sheet, job)
+        verdict, evidence, next_event = _explain_running(report, job)
     return Answer(
         subject=f"job {name}" + (f" ({job.name}, {job.user})" if job is not None else ""),
         verdict=verdict,
-        because=because,
-        tried=tries(sheet.decisions),
-        next=then,
-        decisions=tuple(told(item) for item in sheet.decisions),
-        unread=sheet.unread,
+        because=evidence,
+        tried=launch_results(report.decisions),
+        next=next_event,
+        decisions=tuple(format_decision(item) for item in report.decisions),
+        unread=report.unread,
     )
 
 
-def _asked(jobs: Iterable[JobReport], number: int, task: int | None) -> Iterator[JobReport]:
+def _matching_jobs(jobs: Iterable[JobReport], number: int, task: int | None) -> Iterator[JobReport]:
     """Yield the records that the question is about."""
     if task is None:
         yield from (job for job in jobs if number in (job.id, job.array))
         return
     tasks = [job for job in jobs if job.array == number]
-    own = [job for job in tasks if job.task == task]
-    together = (replace(job, task=task) for job in tasks if holds(job.waiting, task))
-    yield from own or together
+    task_records = [job for job in tasks if job.task == task]
+    waiting_records = (replace(job, task=task) for job in tasks if contains_task(job.waiting, task))
+    yield from task_records or waiting_records
 
 
-def _array(sheet: HeadReport, number: int, jobs: Sequence[JobReport]) -> Answer:
-    listed = sorted(jobs, key=lambda job: (bool(job.waiting), job.task or 0))
+def _explain_array(report: HeadReport, number: int, jobs: Sequence[JobReport]) -> Answer:
+    sorted_jobs = sorted(jobs, key=lambda job: (bool(job.waiting), job.task or 0))
     states = Counter("+".join(job.states).lower() for job in jobs if not job.waiting)
     counts = [f"{count} {state}" for state, count in states.items()]
     counts += [f"waiting: {job.waiting}" for job in jobs if job.waiting]
-    because = [_of_array(job) for job in listed[:TASKS_SHOWN]]
-    if len(listed) > TASKS_SHOWN:
-        because.append(f"and {len(listed) - TASKS_SHOWN} more: `toolkit jobs` lists them")
+    evidence = [_array_line(job) for job in sorted_jobs[:TASKS_SHOWN]]
+    if len(sorted_jobs) > TASKS_SHOWN:
+        evidence.append(f"and {len(sorted_jobs) - TASKS_SHOWN} more: `toolkit jobs` lists them")
     return Answer(
         subject=f"job array {number} ({jobs[0].name}, {jobs[0].user})",
         verdict=", ".join(counts),
-        because=tuple(because),
+        because=tuple(evidence),
         next=f"`toolkit why {number}_TASK` tells of one task",
-        decisions=tuple(told(item) for item in sheet.decisions),
-        unread=sheet.unread,
+        decisions=tuple(format_decision(item) for item in report.decisions),
+        unread=report.unread,
     )
 
 
-def _of_array(job: JobReport) -> str:
-    why = f": {REASONS.get(job.reason, job.reason)}" if "PENDING" in job.states else ""
-    return f"{job.label}: {'+'.join(job.states).lower()}{why}"
+def _array_line(job: JobReport) -> str:
+    reason_text = f": {REASONS.get(job.reason, job.reason)}" if "PENDING" in job.states else ""
+    return f"{job.label}: {'+'.join(job.states).lower()}{reason_text}"
 
 
-def _pending(sheet: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
-    waited = f" for {span(sheet.at - job.submitted_at)}" if job.submitted_at else ""
-    slurms = REASONS.get(job.reason, f"Slurm says {job.reason}")
-    because = [f"{job.reason}: {slurms}"]
+def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
+    waiting_time = (
+        f" for {format_duration(report.at - job.submitted_at)}" if job.submitted_at else ""
+    )
+    reason_text = REASONS.get(job.reason, f"Slurm says {job.reason}")
+    evidence = [f"{job.reason}: {reason_text}"]
     cause = ""
-    refusal, loss = last_refusal(sheet.decisions), last_loss(sheet.decisions)
+    refusal, loss = last_refusal(report.decisions), last_loss(report.decisions)
     if refusal is not None:
         slug, code = str(refusal.get("slug")), refusal.get("code")
         cause = MEANINGS.get(slug, slug)
-        at = moment(float(refusal.get("at", 0)))
-        because.append(f"{at}: nodes could not be had: {slug}" + (f" ({code})" if code else ""))
-        said = str(refusal.get("message", ""))
-        if said not in job.admin_comment:
-            because.append(f"said: {said}"[:500])
+        refused_at = format_time(float(refusal.get("at", 0)))
+        evidence.append(
+            f"{refused_at}: nodes could not be had: {slug}" + (f" ({code})" if code else "")
+        )
+        message = str(refusal.get("message", ""))
+        if message not in job.admin_comment:
+            evidence.append(f"said: {message}"[:500])
     elif loss is not None:
-        why = str(loss.get("why"))
-        cause = f"it lost {loss.get('node')}: {meaning(why) or why}"
-        because.append(
-            f"{moment(float(loss.get('at', 0)))}: {loss.get('node')} was set down: {why}"
+        reason = str(loss.get("why"))
+        cause = f"it lost {loss.get('node')}: {meaning(reason) or reason}"
+        evidence.append(
+            f"{format_time(float(loss.get('at', 0)))}: {loss.get('node')} was set down: {reason}"
         )
     if job.restarts:
-        because.append(f"it has been requeued {_times(job.restarts)}")
-    because += _comments(job)
-    held = _held(job)
-    ours = job.reason in BETWEEN or (
-        held and refusal is not None and refusal.get("hold") in (True, "True")
+        evidence.append(f"it has been requeued {_count_text(job.restarts)}")
+    evidence += _comment_lines(job)
+    is_held = _is_held(job)
+    is_our_cause = job.reason in REASONS_BETWEEN_ATTEMPTS or (
+        is_held and refusal is not None and refusal.get("hold") in (True, "True")
     )
-    verdict = f"{'held' if held else 'pending'}{waited}: {cause if cause and ours else slurms}"
-    return verdict, tuple(because), _next_try(sheet, job)
+    verdict = f"{'held' if is_held else 'pending'}{waiting_time}: {cause if cause and is_our_cause else reason_text}"
+    return verdict, tuple(evidence), _next_launch(report, job)
 
 
-def _held(job: JobReport) -> bool:
+def _is_held(job: JobReport) -> bool:
     """Return whether the job is held.
 
     Slurm states another reason while it still ends the job's last attempt.
@@ -165,52 +169,58 @@ def _held(job: JobReport) -> bool:
     return job.held or job.reason.startswith("JobHeld")
 
 
-def _times(count: int) -> str:
+def _count_text(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _comments(job: JobReport) -> list[str]:
+def _comment_lines(job: JobReport) -> list[str]:
     """Return the head's and the job's comments: a requeue's or hold's cause."""
     return [f"comment: {text}" for text in (job.admin_comment, job.comment) if text]
 
 
-def _next_try(sheet: HeadReport, job: JobReport) -> str:
+def _next_launch(report: HeadReport, job: JobReport) -> str:
     """Return the time of the job's next launch, if known."""
-    if _held(job):
+    if _is_held(job):
         # The array's number would release every task.
         name = job.id if job.task is None else job.label
         return f"nothing until somebody runs: scontrol release {name}"
-    waits = []
-    asks = ""
-    if job.eligible_at is not None and job.eligible_at > sheet.at:
-        waits.append((job.eligible_at, "Slurm lets it start then"))
-    refusal = last_refusal(sheet.decisions)
+    known_times = []
+    request_note = ""
+    if job.eligible_at is not None and job.eligible_at > report.at:
+        known_times.append((job.eligible_at, "Slurm lets it start then"))
+    refusal = last_refusal(report.decisions)
     if refusal is not None and refusal.get("slug") == "pool-protected":
-        shut = [item for item in _pools_of(sheet, refusal) if item.protected_since is not None]
-        waits += [(item.retry_at, f"pool {item.pool} lets a probe through") for item in shut]
+        protected_pools = [
+            item for item in _refused_pools(report, refusal) if item.protected_since is not None
+        ]
+        known_times += [
+            (item.retry_at, f"pool {item.pool} lets a probe through") for item in protected_pools
+        ]
     elif refusal is not None and refusal.get("slug") == "not-ended":
-        asks = ", as soon as EC2 ends instances again"
+        request_note = ", as soon as EC2 ends instances again"
     elif refusal is not None:
-        asks = _asked_first(sheet, max((at for at, _ in waits), default=sheet.at)) + _smaller(job)
-    due = [wait for wait in waits if wait[0] > sheet.at]
-    if due:
-        at, what = max(due)
-        return f"{moment(at)}, in {span(at - sheet.at)}: {what}{asks}"
-    return f"at the scheduler's next pass, within seconds of its turn{asks}"
+        request_note = _first_request(
+            report, max((at for at, _ in known_times), default=report.at)
+        ) + _smaller_request_advice(job)
+    future_times = [wait for wait in known_times if wait[0] > report.at]
+    if future_times:
+        at, event = max(future_times)
+        return f"{format_time(at)}, in {format_duration(at - report.at)}: {event}{request_note}"
+    return f"at the scheduler's next pass, within seconds of its turn{request_note}"
 
 
-def _smaller(job: JobReport) -> str:
+def _smaller_request_advice(job: JobReport) -> str:
     """Return advice on a smaller request, if fewer nodes would do.
 
     Slurm takes as many nodes of a range as are free, and can't know how many EC2 has.
     """
     if not 0 < job.node_count < job.most_nodes:
         return ""
-    update = f"scontrol update jobid={job.label} numnodes={job.node_count}"
-    return f"; all {job.most_nodes} nodes are asked for; {job.node_count} would do: {update}"
+    command = f"scontrol update jobid={job.label} numnodes={job.node_count}"
+    return f"; all {job.most_nodes} nodes are asked for; {job.node_count} would do: {command}"
 
 
-def _pools_of(sheet: HeadReport, refusal: Mapping[str, Any]) -> Sequence[StandingReport]:
+def _refused_pools(report: HeadReport, refusal: Mapping[str, Any]) -> Sequence[BreakerReport]:
     """Return the standings of the pools whose nodes were refused.
 
     They are all pools if the refusal names no node.
@@ -218,80 +228,92 @@ def _pools_of(sheet: HeadReport, refusal: Mapping[str, Any]) -> Sequence[Standin
     try:
         nodes = hostlist.expand(str(refusal.get("nodes") or ""))
     except BadName:
-        return sheet.standings
+        return report.standings
     pools = {hostlist.pool_of(node) for node in nodes}
-    return [item for item in sheet.standings if item.pool in pools or not pools]
+    return [item for item in report.standings if item.pool in pools or not pools]
 
 
-def _asked_first(sheet: HeadReport, at: float) -> str:
+def _first_request(report: HeadReport, at: float) -> str:
     """Return the offering that resume requests first if all are unavailable.
 
     resume then does not wait until they are available again.
     """
-    asked = {item.offering for item in tries(sheet.decisions)}
-    back = [item for item in sheet.setbacks if item.key in asked and item.until > at]
-    if not asked or len(back) < len(asked):
+    requested_offerings = {item.offering for item in launch_results(report.decisions)}
+    unavailable = [
+        item for item in report.setbacks if item.key in requested_offerings and item.until > at
+    ]
+    if not requested_offerings or len(unavailable) < len(requested_offerings):
         return ""
-    first = min(back, key=lambda item: item.until)
+    first = min(unavailable, key=lambda item: item.until)
     return f"; {first.key} ({first.code}) is asked for again first"
 
 
-def _running(sheet: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
-    up: list[str] = []
-    coming: list[str] = []
-    nodes = {item.name: item for item in sheet.nodes}
+def _explain_running(report: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
+    up_nodes: list[str] = []
+    booting_nodes: list[str] = []
+    nodes = {item.name: item for item in report.nodes}
     for name in job.nodes:
         flags = nodes[name].flags if name in nodes else ()
-        (coming if {"POWERING_UP", "POWER_UP"} & set(flags) else up).append(name)
-    because = tuple(_on(sheet, name) for name in job.nodes)
-    if coming:
-        verdict = f"starting: {len(up)} of {len(job.nodes)} nodes are up"
-        return verdict, because, "it starts when the last of its nodes has registered"
-    ran = f" for {span(sheet.at - job.started_at)}" if job.started_at else ""
-    return f"running{ran} on {len(job.nodes)} nodes", because, ""
+        (booting_nodes if {"POWERING_UP", "POWER_UP"} & set(flags) else up_nodes).append(name)
+    evidence = tuple(_node_line(report, name) for name in job.nodes)
+    if booting_nodes:
+        verdict = f"starting: {len(up_nodes)} of {len(job.nodes)} nodes are up"
+        return verdict, evidence, "it starts when the last of its nodes has registered"
+    run_time = f" for {format_duration(report.at - job.started_at)}" if job.started_at else ""
+    return f"running{run_time} on {len(job.nodes)} nodes", evidence, ""
 
 
-def _on(sheet: HeadReport, name: str) -> str:
-    machine = next((m for m in sheet.machines if m.node == name and _live(m.state)), None)
-    if machine is None:
+def _node_line(report: HeadReport, name: str) -> str:
+    instance = next((m for m in report.machines if m.node == name and _is_live(m.state)), None)
+    if instance is None:
         return f"{name}: no machine yet"
-    trouble = "".join(f"; {item}" for item in machine.trouble)
-    age = span(sheet.at - machine.launched_at)
+    trouble = "".join(f"; {item}" for item in instance.trouble)
+    age = format_duration(report.at - instance.launched_at)
     return (
-        f"{name}: {machine.id}, {machine.type} {machine.lifecycle} in {machine.zone},"
-        f" {machine.state}, {age} old{trouble}"
+        f"{name}: {instance.id}, {instance.type} {instance.lifecycle} in {instance.zone},"
+        f" {instance.state}, {age} old{trouble}"
     )
 
 
-def _past(sheet: HeadReport, name: str, job: JobReport | None) -> tuple[str, tuple[str, ...], str]:
-    if job is None and not sheet.attempts:
-        if sheet.unread:
+def _explain_past(
+    report: HeadReport, name: str, job: JobReport | None
+) -> tuple[str, tuple[str, ...], str]:
+    if job is None and not report.attempts:
+        if report.unread:
             return "not known: Slurm could not be asked", (), ""
         return f"Slurm knows no job {name}", (), "`toolkit jobs` lists those there are"
-    state = sheet.attempts[-1].state if sheet.attempts else "+".join(job.states if job else ())
-    word = state.split()[0] if state else "?"
-    lines = tuple(_attempts(sheet.attempts))
-    lost = [_told(item) for item in sheet.decisions if item.get("event") == "interruption notice"]
-    noted = _comments(job) if job is not None else []
-    return f"{word.lower()}: {ENDS.get(word, 'see the attempts')}", (*lines, *lost, *noted), ""
+    state = report.attempts[-1].state if report.attempts else "+".join(job.states if job else ())
+    end_state = state.split()[0] if state else "?"
+    lines = tuple(_attempt_lines(report.attempts))
+    notices = [
+        _decision_line(item)
+        for item in report.decisions
+        if item.get("event") == "interruption notice"
+    ]
+    comments = _comment_lines(job) if job is not None else []
+    return (
+        f"{end_state.lower()}: {END_STATES.get(end_state, 'see the attempts')}",
+        (*lines, *notices, *comments),
+        "",
+    )
 
 
-def _told(item: object) -> str:
-    return told(item) if isinstance(item, dict) else str(item)
+def _decision_line(item: object) -> str:
+    return format_decision(item) if isinstance(item, dict) else str(item)
 
 
-def _attempts(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:
+def _attempt_lines(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:
     for number, item in enumerate(attempts, start=1):
-        began = moment(item.started_at) if item.started_at else "never started"
-        ran = ""
+        start_text = format_time(item.started_at) if item.started_at else "never started"
+        run_time = ""
         if item.started_at and item.ended_at:
-            ran = f", ran {span(item.ended_at - item.started_at)}"
-        where = f" on {item.nodes}" if item.nodes else ""
-        word = item.state.split()[0] if item.state else "?"
-        yield f"attempt {number}: {began}{where}{ran}: {word}{_exit(item.exit_code)}"
+            run_time = f", ran {format_duration(item.ended_at - item.started_at)}"
+        node_text = f" on {item.nodes}" if item.nodes else ""
+        end_state = item.state.split()[0] if item.state else "?"
+        yield f"attempt {number}: {start_text}{node_text}{run_time}: {end_state}{_exit_text(item.exit_code)}"
 
 
-def _exit(text: str) -> str:
+def _exit_text(text: str) -> str:
     """Return an exit code and signal from `code:signal`.
 
     The two codes with a meaning here are explained.
@@ -302,11 +324,11 @@ def _exit(text: str) -> str:
     if code in ("", "0"):
         return ""
     meaning = {
-        str(BRING_BACK): " (saved, to be brought back)",
-        str(DO_NOT): " (not to be requeued)",
+        str(EXIT_REQUEUE): " (saved, to be brought back)",
+        str(EXIT_DO_NOT_REQUEUE): " (not to be requeued)",
     }
     return f", exit code {code}{meaning.get(code, '')}"
 
 
-def _live(state: str) -> bool:
+def _is_live(state: str) -> bool:
     return state in {"pending", "running"}

@@ -6,7 +6,7 @@ from typing import Final
 
 from slurmplugins.model.node import REASON_PREFIX
 
-OURS: Final = REASON_PREFIX
+OWN_PREFIX: Final = REASON_PREFIX
 
 # A reason's first word after the prefix → its meaning.
 MEANINGS: Final = {
@@ -56,5 +56,5 @@ def meaning(reason: str) -> str:
 
     Empty if the reason is not the toolkit's, or is new.
     """
-    words = reason.removeprefix(OURS).split() if reason.startswith(OURS) else []
-    return MEANINGS.get(words[0], "") if words else ""
+    reason_words = reason.removeprefix(OWN_PREFIX).split() if reason.startswith(OWN_PREFIX) else []
+    return MEANINGS.get(reason_words[0], "") if reason_words else ""

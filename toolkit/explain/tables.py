@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from toolkit.explain.answer import span
+from toolkit.explain.answer import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _FLAGS: Final = (
     "NOT_RESPONDING",
     "INVALID_REG",
 )
-_BASES: Final = ("ALLOCATED", "MIXED", "IDLE", "DOWN")
+_BASE_STATES: Final = ("ALLOCATED", "MIXED", "IDLE", "DOWN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +69,27 @@ JOB_HEADERS: Final = (
 )  # fmt: skip
 
 
-def node_rows(sheet: HeadReport, *, everything: bool = False) -> tuple[NodeRow, ...]:
+def node_rows(report: HeadReport, *, include_resting: bool = False) -> tuple[NodeRow, ...]:
     """Return nodes that are up or in trouble; with `everything`, all."""
-    machines = _by_node(sheet.machines)
-    rows = [(node, machines.get(node.name)) for node in sheet.nodes]
+    instances = _by_node(report.machines)
+    rows = [(node, instances.get(node.name)) for node in report.nodes]
     return tuple(
-        _node_row(node, machine, sheet.at)
-        for node, machine in rows
-        if everything or machine is not None or not _rests(node)
+        _node_row(node, instance, report.at)
+        for node, instance in rows
+        if include_resting or instance is not None or not _is_resting(node)
     )
 
 
-def job_rows(sheet: HeadReport) -> tuple[JobRow, ...]:
+def job_rows(report: HeadReport) -> tuple[JobRow, ...]:
     """Return every job that slurmctld remembers, newest last."""
-    machines = _by_node(sheet.machines)
+    instances = _by_node(report.machines)
     return tuple(
-        _job_row(job, [machines[name] for name in job.nodes if name in machines], sheet.at)
-        for job in sorted(sheet.jobs, key=_place)
+        _job_row(job, [instances[name] for name in job.nodes if name in instances], report.at)
+        for job in sorted(report.jobs, key=_sort_key)
     )
 
 
-def _place(job: JobReport) -> tuple[int, bool, int]:
+def _sort_key(job: JobReport) -> tuple[int, bool, int]:
     """Return a sort key: by number, an array's tasks together.
 
     Its waiting tasks come last.
@@ -101,7 +101,7 @@ def node_cells(rows: Iterable[NodeRow]) -> list[Sequence[object]]:
     """Return the rows as table cells."""
     return [
         (row.node, row.state, row.instance or "-", row.type or "-", row.zone or "-",
-         row.lifecycle or "-", row.usd_per_hour or "-", _age(row.age_seconds), row.reason)
+         row.lifecycle or "-", row.usd_per_hour or "-", _age_text(row.age_seconds), row.reason)
         for row in rows
     ]  # fmt: skip
 
@@ -111,38 +111,40 @@ def job_cells(rows: Iterable[JobRow]) -> list[Sequence[object]]:
     return [
         (row.label, row.name, row.user, row.partition, row.state, row.nodes or "-",
          ",".join(row.types) or "-", ",".join(row.zones) or "-", row.lifecycle or "-",
-         row.usd_per_hour or "-", _age(row.age_seconds), row.reason)
+         row.usd_per_hour or "-", _age_text(row.age_seconds), row.reason)
         for row in rows
     ]  # fmt: skip
 
 
-def _by_node(machines: Iterable[InstanceReport]) -> dict[str, InstanceReport]:
-    live = [item for item in machines if item.state in {"pending", "running"} and item.node]
-    return {item.node: item for item in sorted(live, key=lambda item: item.launched_at)}
+def _by_node(instances: Iterable[InstanceReport]) -> dict[str, InstanceReport]:
+    live_instances = [
+        item for item in instances if item.state in {"pending", "running"} and item.node
+    ]
+    return {item.node: item for item in sorted(live_instances, key=lambda item: item.launched_at)}
 
 
-def _rests(node: NodeReport) -> bool:
+def _is_resting(node: NodeReport) -> bool:
     return "POWERED_DOWN" in node.flags and not {"DOWN", "DRAIN"} & set(node.flags)
 
 
-def _node_row(node: NodeReport, machine: InstanceReport | None, now: float) -> NodeRow:
-    if machine is None:
+def _node_row(node: NodeReport, instance: InstanceReport | None, now: float) -> NodeRow:
+    if instance is None:
         return NodeRow(node.name, _state(node), reason=node.reason)
     return NodeRow(
         node=node.name,
         state=_state(node),
-        instance=machine.id,
-        type=machine.type,
-        zone=machine.zone,
-        lifecycle=machine.lifecycle,
-        usd_per_hour=_usd([machine]),
-        age_seconds=int(now - machine.launched_at),
-        reason="; ".join((*([node.reason] if node.reason else []), *machine.trouble)),
+        instance=instance.id,
+        type=instance.type,
+        zone=instance.zone,
+        lifecycle=instance.lifecycle,
+        usd_per_hour=_price_sum([instance]),
+        age_seconds=int(now - instance.launched_at),
+        reason="; ".join((*([node.reason] if node.reason else []), *instance.trouble)),
     )
 
 
-def _job_row(job: JobReport, machines: Sequence[InstanceReport], now: float) -> JobRow:
-    since = job.started_at if "RUNNING" in job.states else job.submitted_at
+def _job_row(job: JobReport, instances: Sequence[InstanceReport], now: float) -> JobRow:
+    start = job.started_at if "RUNNING" in job.states else job.submitted_at
     return JobRow(
         job=job.id,
         label=job.label,
@@ -151,33 +153,33 @@ def _job_row(job: JobReport, machines: Sequence[InstanceReport], now: float) -> 
         partition=job.partition,
         state="+".join(job.states).lower(),
         nodes=job.node_count or len(job.nodes),
-        instances=tuple(item.id for item in machines),
-        types=tuple(dict.fromkeys(item.type for item in machines)),
-        zones=tuple(dict.fromkeys(item.zone for item in machines)),
-        lifecycle=",".join(dict.fromkeys(item.lifecycle for item in machines)),
-        usd_per_hour=_usd(machines) if machines else "",
-        age_seconds=None if since is None else int(now - since),
+        instances=tuple(item.id for item in instances),
+        types=tuple(dict.fromkeys(item.type for item in instances)),
+        zones=tuple(dict.fromkeys(item.zone for item in instances)),
+        lifecycle=",".join(dict.fromkeys(item.lifecycle for item in instances)),
+        usd_per_hour=_price_sum(instances) if instances else "",
+        age_seconds=None if start is None else int(now - start),
         reason="" if job.reason == "None" else job.reason,
     )
 
 
 def _state(node: NodeReport) -> str:
-    base = next((word for word in _BASES if word in node.flags), "unknown")
+    base_state = next((word for word in _BASE_STATES if word in node.flags), "unknown")
     return "+".join(
-        [base, *(flag for flag in _FLAGS if flag in node.flags and flag != base)]
+        [base_state, *(flag for flag in _FLAGS if flag in node.flags and flag != base_state)]
     ).lower()
 
 
-def _usd(machines: Sequence[InstanceReport]) -> str:
+def _price_sum(instances: Sequence[InstanceReport]) -> str:
     """Return the sum of their prices; empty if one is unknown."""
     from decimal import Decimal, InvalidOperation
 
     try:
-        total = sum((Decimal(item.price) for item in machines), Decimal(0))
+        total = sum((Decimal(item.price) for item in instances), Decimal(0))
     except InvalidOperation:
         return ""
     return f"{total:.4f}"
 
 
-def _age(seconds: int | None) -> str:
-    return "-" if seconds is None else span(seconds)
+def _age_text(seconds: int | None) -> str:
+    return "-" if seconds is None else format_duration(seconds)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.system.decision_log import GIVEN_BACK, NOT_GIVEN_BACK
-from toolkit.explain.answer import Try
+from toolkit.explain.answer import LaunchResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SHOWN: Final = 12
+MAX_SHOWN: Final = 12
 
 
-def tries(decisions: Iterable[Mapping[str, Any]]) -> tuple[Try, ...]:
+def launch_results(decisions: Iterable[Mapping[str, Any]]) -> tuple[LaunchResult, ...]:
     """Return the latest attempted launches, oldest first."""
-    found = [item for item in map(_try, decisions) if item is not None]
-    return tuple(found[-SHOWN:])
+    results = [item for item in map(_launch_result, decisions) if item is not None]
+    return tuple(results[-MAX_SHOWN:])
 
 
 def last_refusal(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -41,15 +41,17 @@ def last_loss(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | Non
     return loss
 
 
-def _try(item: Mapping[str, Any]) -> Try | None:
+def _launch_result(item: Mapping[str, Any]) -> LaunchResult | None:
     event, at = item.get("event"), item.get("at")
-    when = float(at) if isinstance(at, int | float) else 0.0
+    time = float(at) if isinstance(at, int | float) else 0.0
     offering = str(item.get("offering") or item.get("key") or "")
     if event == "launched":
-        machines = item.get("machines")
-        said = ", ".join(map(str, machines)) if isinstance(machines, list) else str(machines or "")
-        return Try(when, offering, "launched", said)
+        instances = item.get("machines")
+        instances_text = (
+            ", ".join(map(str, instances)) if isinstance(instances, list) else str(instances or "")
+        )
+        return LaunchResult(time, offering, "launched", instances_text)
     if event in {"launch failed", "offering refused"}:
         code, message = str(item.get("code") or ""), str(item.get("message") or "")
-        return Try(when, offering, code or str(item.get("slug") or "failed"), message)
+        return LaunchResult(time, offering, code or str(item.get("slug") or "failed"), message)
     return None

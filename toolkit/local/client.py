@@ -26,7 +26,7 @@ class Client:
 
     def get(self, name: str, *, timeout: float = _TIMEOUT) -> dict[str, Any]:
         """Read something; LocalError with the daemon's words when it can't."""
-        return self._ask(urllib.request.Request(self._url(name)), timeout)  # noqa: S310 - http only
+        return self._send(urllib.request.Request(self._url(name)), timeout)  # noqa: S310 - http only
 
     def post(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Do something; LocalError with the daemon's words when it can't."""
@@ -35,18 +35,18 @@ class Client:
             data=json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
-        return self._ask(request, _TIMEOUT)
+        return self._send(request, _TIMEOUT)
 
     def _url(self, name: str) -> str:
         return f"{self.endpoint}/_toolkit/{name}"
 
-    def _ask(self, request: urllib.request.Request, timeout: float) -> dict[str, Any]:
+    def _send(self, request: urllib.request.Request, timeout: float) -> dict[str, Any]:
         try:
             with self._opener.open(request, timeout=timeout) as answer:
                 value: dict[str, Any] = json.load(answer)
                 return value
         except urllib.error.HTTPError as error:
-            raise LocalError(_words(error)) from None
+            raise LocalError(_error_text(error)) from None
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
             raise LocalError(
                 f"nothing answers at {self.endpoint}: {error}",
@@ -54,7 +54,7 @@ class Client:
             ) from None
 
 
-def _words(error: urllib.error.HTTPError) -> str:
+def _error_text(error: urllib.error.HTTPError) -> str:
     with error:
         try:
             return str(json.load(error)["error"])

@@ -24,18 +24,18 @@ from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
 from toolkit.local.aws.fsx import FileSystems
-from toolkit.local.aws.images import Images, Shelf
+from toolkit.local.aws.images import ImageRegistry, Images
 from toolkit.local.aws.instance_states import States
-from toolkit.local.aws.instance_tables import Life, Tables
+from toolkit.local.aws.instance_tables import LocalInstance, Tables
 from toolkit.local.aws.moto_patches import Patches
 from toolkit.local.aws.request_rates import Throttle
 from toolkit.local.aws.run_instances import Compute
 from toolkit.local.aws.ssm_run_command import Commands
 from toolkit.local.control import Control
-from toolkit.local.endpoint import Endpoint, Front
+from toolkit.local.endpoint import Endpoint, Router
 from toolkit.local.faults import Faults
 from toolkit.local.imds import MetadataService
-from toolkit.local.machine_controller import Keeper, Network
+from toolkit.local.machine_controller import MachineController, Network
 from toolkit.local.machine_spec import machine_spec
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Cloud:
         self,
         options: Options,
         driver: Driver,
-        shelf: Shelf,
+        registry: ImageRegistry,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -86,18 +86,20 @@ class Cloud:
         self.tables = Tables(clock, wall)
         self.faults = Faults(clock)
         self.throttle = Throttle(clock, enabled=options.throttle)
-        self.states = States(self.tables, lambda life: self.faults.give_back(life.pool))
+        self.states = States(
+            self.tables, lambda instance: self.faults.record_termination(instance.pool)
+        )
         self.imds = MetadataService(self.tables)
         self._patches = Patches()
-        self._shelf = shelf
+        self._registry = registry
         self._workers = workers or ThreadPoolExecutor(WORKERS, "machines")
         self.network: Network = NoNetwork()
-        self.keeper = self._keeper()
+        self.machine_controller = self._new_machine_controller()
         self.endpoint = Endpoint(self.tables, self.faults, self.throttle)
         control = Control(options, self.tables, self.faults, self.throttle, shutdown)
-        self.front = Front(self.endpoint, control, self.imds)
+        self.router = Router(self.endpoint, control, self.imds)
 
-    def _keeper(self) -> Keeper:
+    def _new_machine_controller(self) -> MachineController:
         cloud = self
 
         class Now:
@@ -109,12 +111,14 @@ class Cloud:
             def close(self, instance_id: str) -> None:
                 cloud.network.close(instance_id)
 
-        return Keeper(
+        return MachineController(
             self.tables, self.states, self.driver, Now(), self._spec, self.options, self._workers
         )
 
-    def _spec(self, life: Life) -> MachineSpec:
-        return machine_spec(life, file_systems=self.options.state / "fsx", port=self.options.port)
+    def _spec(self, instance: LocalInstance) -> MachineSpec:
+        return machine_spec(
+            instance, file_systems=self.options.state / "fsx", port=self.options.port
+        )
 
     def __enter__(self) -> Self:
         """Begin with empty tables and the layer in place."""
@@ -127,7 +131,7 @@ class Cloud:
         self.states.install(self._patches)
         compute.install(self._patches)
         Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
-        Images(self.tables, self._shelf, defer, self.states).install(self._patches)
+        Images(self.tables, self._registry, defer, self.states).install(self._patches)
         Commands(self.tables, self.driver, defer).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
@@ -144,7 +148,7 @@ class Cloud:
         trace: TracebackType | None,
     ) -> None:
         """Take the layer away; machines are not touched."""
-        self.keeper.stop()
+        self.machine_controller.stop()
         self._workers.shutdown(wait=True)
         with self.tables.lock:
             self._patches.undo()
@@ -173,7 +177,7 @@ def _backends() -> Iterator[BackendDict[Any]]:
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("moto."):
-            yield from (one for one in vars(module).values() if isinstance(one, BackendDict))
+            yield from (value for value in vars(module).values() if isinstance(value, BackendDict))
 
 
 def defer(work: Callable[[], None]) -> None:

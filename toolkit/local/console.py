@@ -21,9 +21,9 @@ def enter_argv(layout: Layout, instance_id: str, argv: Sequence[str]) -> list[st
 
     It runs as root.
     """
-    processes = Processes()
+    process_table = Processes()
     for pid in Groups.on_this_host(layout.name).members(instance_id):
-        if processes.is_init(pid) and processes.is_alive(pid):
+        if process_table.is_init(pid) and process_table.is_alive(pid):
             record = Disk(layout.instance(instance_id)).record()
             return nspawn_command.enter_argv(pid, record.environment if record else {}, argv)
     raise LocalError(

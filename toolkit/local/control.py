@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolkit.local.faults import Faults, Injection, Pattern
-from toolkit.local.instance_events import DEFAULT_NOTICE, Interruptions, NoSuchTarget, shown
+from toolkit.local.instance_events import DEFAULT_NOTICE, InstanceEvents, NoSuchTarget, describe
 
 if TYPE_CHECKING:
     from toolkit.local.aws.instance_tables import Tables
@@ -37,7 +37,7 @@ class Control:
         self._faults = faults
         self._throttle = throttle
         self._shutdown = shutdown
-        self._interruptions = Interruptions(tables)
+        self._instance_events = InstanceEvents(tables)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("GET", "health"): self._health,
             ("GET", "status"): self._status,
@@ -47,7 +47,7 @@ class Control:
             ("POST", "schedule"): self._schedule,
             ("POST", "exhaust"): self._exhaust,
             ("POST", "throttle"): self._throttle_calls,
-            ("POST", "shutdown"): self._end,
+            ("POST", "shutdown"): self._shut_down,
         }
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -64,25 +64,25 @@ class Control:
             return _json(start_response, "400 Bad Request", {"error": str(error)})
         return _json(start_response, "200 OK", answer)
 
-    def _health(self, _given: Mapping[str, Any]) -> dict[str, Any]:
+    def _health(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": "ok", "pid": os.getpid(), "state": str(self._options.state)}
 
-    def _status(self, _given: Mapping[str, Any]) -> dict[str, Any]:
+    def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         with self._tables.lock:
-            instances = [shown(life) for life in self._tables.lives.values()]
+            instances = [describe(instance) for instance in self._tables.instances.values()]
             limits = [
                 {"pool": str(rule.pattern), "free": rule.free}
                 for rule in self._faults.rules.values()
             ]
             injections = [
                 {
-                    "action": one.action,
-                    "code": one.code,
-                    "count": one.count,
-                    "lost": one.lost,
-                    "inside": one.inside,
+                    "action": injection.action,
+                    "code": injection.code,
+                    "count": injection.count,
+                    "lost": injection.lost,
+                    "inside": injection.inside,
                 }
-                for one in self._faults.injections
+                for injection in self._faults.injections
             ]
         return {
             "pid": os.getpid(),
@@ -95,66 +95,66 @@ class Control:
             "rates": self._throttle.enabled,
         }
 
-    def _interrupt(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        notice = float(given.get("notice", DEFAULT_NOTICE))
+    def _interrupt(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        notice = float(request.get("notice", DEFAULT_NOTICE))
         if notice < 0:
             raise ValueError("a notice can't be negative")
-        return shown(self._interruptions.interrupt(str(given["target"]), notice))
+        return describe(self._instance_events.interrupt(str(request["target"]), notice))
 
-    def _rebalance(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return shown(self._interruptions.rebalance(str(given["target"])))
+    def _rebalance(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return describe(self._instance_events.rebalance(str(request["target"])))
 
-    def _impair(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        ago, restore = float(given.get("ago", 0)), bool(given.get("restore"))
-        return shown(self._interruptions.impair(str(given["target"]), ago, restore=restore))
+    def _impair(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        ago, restore = float(request.get("ago", 0)), bool(request.get("restore"))
+        return describe(self._instance_events.impair(str(request["target"]), ago, restore=restore))
 
-    def _schedule(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        code, seconds = str(given.get("event", "instance-retirement")), float(given["seconds"])
-        target, cancel = str(given["target"]), bool(given.get("cancel"))
-        return shown(self._interruptions.schedule(target, code, seconds, cancel=cancel))
+    def _schedule(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        code, seconds = str(request.get("event", "instance-retirement")), float(request["seconds"])
+        target, cancel = str(request["target"]), bool(request.get("cancel"))
+        return describe(self._instance_events.schedule(target, code, seconds, cancel=cancel))
 
-    def _exhaust(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        text = given.get("pool")
-        pattern = Pattern.parse(str(text)) if text else None
+    def _exhaust(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        pool = request.get("pool")
+        pattern = Pattern.parse(str(pool)) if pool else None
         with self._tables.lock:
-            if given.get("restore"):
+            if request.get("restore"):
                 self._faults.restore(pattern)
                 return {"pool": str(pattern) if pattern else "*", "restored": True}
             if pattern is None:
                 raise ValueError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
-            free = int(given.get("free", 0))
-            seconds = given.get("seconds")
+            free = int(request.get("free", 0))
+            seconds = request.get("seconds")
             self._faults.limit(
                 pattern,
                 free,
-                returns=bool(given.get("returns")),
+                returns=bool(request.get("returns")),
                 seconds=None if seconds is None else float(seconds),
             )
         return {"pool": str(pattern), "free": free, "seconds": seconds}
 
-    def _throttle_calls(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _throttle_calls(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with self._tables.lock:
-            if "rates" in given:
-                self._throttle.enabled = bool(given["rates"])
+            if "rates" in request:
+                self._throttle.enabled = bool(request["rates"])
                 return {"rates": self._throttle.enabled}
-            if given.get("clear"):
+            if request.get("clear"):
                 self._faults.clear_injections()
                 return {"cleared": True}
-            count, seconds = given.get("count"), given.get("seconds")
-            code = str(given.get("code") or "RequestLimitExceeded")
+            count, seconds = request.get("count"), request.get("seconds")
+            code = str(request.get("code") or "RequestLimitExceeded")
             injection = Injection(
-                action=str(given.get("action") or "*"),
+                action=str(request.get("action") or "*"),
                 code=code,
-                message=str(given.get("message") or "Request limit exceeded."),
+                message=str(request.get("message") or "Request limit exceeded."),
                 count=None if count is None else int(count),
                 until=None if seconds is None else self._tables.clock() + float(seconds),
-                lost=bool(given.get("lost")),
-                inside=bool(given.get("inside")),
+                lost=bool(request.get("lost")),
+                inside=bool(request.get("inside")),
             )
             self._faults.inject(injection)
         return {"action": injection.action, "code": code, "count": count, "seconds": seconds}
 
-    def _end(self, _given: Mapping[str, Any]) -> dict[str, Any]:
+    def _shut_down(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         self._shutdown()
         return {"status": "ending"}
 

@@ -17,48 +17,48 @@ from typing import TYPE_CHECKING
 
 from toolkit.local.cloud import Cloud
 from toolkit.local.daemon_files import StateFiles
-from toolkit.local.image_registry import DiskShelf, MemoryShelf
+from toolkit.local.image_registry import DiskImageRegistry, MemoryImageRegistry
 from toolkit.local.options import Options
 from toolkit.local.sockets import Listeners, MachineSockets, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from toolkit.local.aws.images import Shelf
+    from toolkit.local.aws.images import ImageRegistry
     from toolkit.local.machines.driver import Driver
 
 log = logging.getLogger("toolkit.local")
 
 
-def machines(options: Options) -> tuple[Driver, Shelf]:
+def create_driver(options: Options) -> tuple[Driver, ImageRegistry]:
     """Return the driver the options name, and where its images are kept."""
     if options.driver == "none":
         from toolkit.local.machines.none_driver import NoneDriver
 
-        return NoneDriver(), MemoryShelf()
+        return NoneDriver(), MemoryImageRegistry()
     from toolkit.local.machines.factory import nspawn_driver
     from toolkit.local.machines.layout import Layout
 
     driver = nspawn_driver(Layout(options.state))
-    return driver, DiskShelf(driver.images, driver, driver.images_in_use)
+    return driver, DiskImageRegistry(driver.images, driver, driver.images_in_use)
 
 
 def serve(options: Options, ready: Callable[[], None]) -> None:
     """Run until told to end; `ready` is called once requests are answered."""
-    ending = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+    shutdown_event = threading.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: shutdown_event.set())
     listeners = Listeners()
-    driver, shelf = machines(options)
-    with Cloud(options, driver, shelf, shutdown=ending.set) as cloud:
+    driver, registry = create_driver(options)
+    with Cloud(options, driver, registry, shutdown=shutdown_event.set) as cloud:
         cloud.network = MachineSockets(listeners, options.port, cloud.endpoint, cloud.imds)
-        listeners.add("host", bind("127.0.0.1", options.port), cloud.front)
-        with _threads(listeners.run, cloud.keeper.run):
+        listeners.add("host", bind("127.0.0.1", options.port), cloud.router)
+        with _threads(listeners.run, cloud.machine_controller.run):
             log.info("listening on 127.0.0.1:%d, driver %s", options.port, options.driver)
             ready()
-            ending.wait()
+            shutdown_event.wait()
             log.info("ending")
-            cloud.keeper.stop()
+            cloud.machine_controller.stop()
         listeners.stop()
     for instance_id in driver.list():
         with contextlib.suppress(Exception):
@@ -84,13 +84,13 @@ def detach() -> Callable[[], None]:
         os.write(sys.stdout.fileno(), f"{pid}\n".encode())
         os._exit(0)
     os.setsid()
-    report = os.dup(sys.stdout.fileno())
+    ready_pipe = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def ready() -> None:
         with contextlib.suppress(BrokenPipeError):
-            os.write(report, b"ready\n")
-        os.close(report)
+            os.write(ready_pipe, b"ready\n")
+        os.close(ready_pipe)
 
     return ready
 
@@ -106,7 +106,7 @@ def main() -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("moto").setLevel(logging.ERROR)
-    with StateFiles(options.state).owned(options):
+    with StateFiles(options.state).hold(options):
         serve(options, ready)
 
 

@@ -21,7 +21,7 @@ class AlreadyRunning(RuntimeError):  # noqa: N818 - what it is
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningDaemon:
     """A daemon that holds the lock: its pid and what it was started with."""
 
     pid: int
@@ -53,7 +53,7 @@ class StateFiles:
         return self.root / "daemon.log"
 
     @contextlib.contextmanager
-    def owned(self, options: Options) -> Iterator[None]:
+    def hold(self, options: Options) -> Iterator[None]:
         """Hold the directory for this process; AlreadyRunning when another does."""
         self.root.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -68,7 +68,7 @@ class StateFiles:
         finally:
             os.close(descriptor)
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningDaemon | None:
         """Return the daemon that holds the directory, None if there is none."""
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
@@ -82,12 +82,12 @@ class StateFiles:
             os.close(descriptor)
         return None
 
-    def _read(self) -> Running | None:
+    def _read(self) -> RunningDaemon | None:
         try:
             data = json.loads(self.record.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-        return Running(int(data["pid"]), Options.from_json(data["options"]))
+        return RunningDaemon(int(data["pid"]), Options.from_json(data["options"]))
 
     def _write(self, data: dict[str, object]) -> None:
         scratch = self.record.with_suffix(".new")

@@ -104,7 +104,7 @@ class Endpoint:
         body = _read(environ)
         call = call_of(environ, body)
         with self._tables.lock:
-            injection = self._faults.injected(call.action) if call.action else None
+            injection = self._faults.next_injection(call.action) if call.action else None
             refusal = self._refusal(call, injection)
             if refusal is not None:
                 return _refuse(call, refusal, start_response)
@@ -158,11 +158,11 @@ def _read(environ: dict[str, Any]) -> bytes:
 
 
 def _refuse(call: Call, refusal: Refusal, start_response: StartResponse) -> Iterable[bytes]:
-    words = {400: "Bad Request", 500: "Internal Server Error", 503: "Service Unavailable"}
-    kind = "application/x-amz-json-1.1" if call.is_json else "text/xml;charset=UTF-8"
+    status_texts = {400: "Bad Request", 500: "Internal Server Error", 503: "Service Unavailable"}
+    content_type = "application/x-amz-json-1.1" if call.is_json else "text/xml;charset=UTF-8"
     body = (refusal.json() if call.is_json else refusal.xml()).encode()
-    headers = [("Content-Type", kind), ("Content-Length", str(len(body)))]
-    start_response(f"{refusal.status} {words[refusal.status]}", headers)
+    headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+    start_response(f"{refusal.status} {status_texts[refusal.status]}", headers)
     return [body]
 
 
@@ -173,7 +173,7 @@ def _hang_up(environ: dict[str, Any]) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-class Front:
+class Router:
     """The servers on the host: the endpoint, the control API, builders' metadata."""
 
     def __init__(self, endpoint: WsgiApp, control: WsgiApp, imds: MetadataService) -> None:

@@ -112,37 +112,37 @@ class Faults:
         else:
             self.rules.pop(pattern, None)
 
-    def take(self, pool: Pool, *, at_least: int, at_most: int) -> int:
+    def take_capacity(self, pool: Pool, *, at_least: int, at_most: int) -> int:
         """Take instances from the pool; return how many.
 
         The number is between the two bounds; 0 when the pool has too few.
         """
         rules = self._rules(pool)
-        granted = min([at_most, *(rule.free for rule in rules)])
-        if granted < at_least:
+        count = min([at_most, *(rule.free for rule in rules)])
+        if count < at_least:
             return 0
         for rule in rules:
-            rule.free -= granted
-        return granted
+            rule.free -= count
+        return count
 
-    def undo(self, pool: Pool, count: int) -> None:
+    def return_capacity(self, pool: Pool, count: int) -> None:
         """Return a refused launch's instances to the pool."""
         for rule in self._rules(pool):
             rule.free += count
 
-    def available(self, pools: Iterable[Pool], wanted: int) -> list[int]:
+    def available(self, pools: Iterable[Pool], at_most: int) -> list[int]:
         """Return how many instances each pool would give, in order."""
-        left = {pattern: rule.free for pattern, rule in self.rules.items()}
-        granted = []
+        free_by_pattern = {pattern: rule.free for pattern, rule in self.rules.items()}
+        counts = []
         for pool in pools:
             patterns = [rule.pattern for rule in self._rules(pool)]
-            count = min([wanted, *(left[pattern] for pattern in patterns)])
+            count = min([at_most, *(free_by_pattern[pattern] for pattern in patterns)])
             for pattern in patterns:
-                left[pattern] -= count
-            granted.append(count)
-        return granted
+                free_by_pattern[pattern] -= count
+            counts.append(count)
+        return counts
 
-    def give_back(self, pool: Pool) -> None:
+    def record_termination(self, pool: Pool) -> None:
         """Note that an instance of the pool ended."""
         for rule in self._rules(pool):
             if rule.returns:
@@ -152,21 +152,25 @@ class Faults:
         """Answer coming calls with an error."""
         self.injections.append(injection)
 
-    def injected(self, action: str, *, inside: bool = False) -> Injection | None:
+    def next_injection(self, action: str, *, inside: bool = False) -> Injection | None:
         """Return the error for this call, and count it.
 
         With `inside`, it is the error for one offering inside the call's answer.
         """
         now = self.clock()
-        self.injections = [one for one in self.injections if one.until is None or one.until > now]
-        for one in self.injections:
-            if one.inside != inside or not fnmatch.fnmatchcase(action, one.action):
+        self.injections = [
+            injection
+            for injection in self.injections
+            if injection.until is None or injection.until > now
+        ]
+        for injection in self.injections:
+            if injection.inside != inside or not fnmatch.fnmatchcase(action, injection.action):
                 continue
-            if one.count is not None:
-                one.count -= 1
-                if one.count <= 0:
-                    self.injections.remove(one)
-            return one
+            if injection.count is not None:
+                injection.count -= 1
+                if injection.count <= 0:
+                    self.injections.remove(injection)
+            return injection
         return None
 
     def clear_injections(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MEMORY_BASE = "ami-0deb1a130ca100000"
 
 
-class MemoryShelf:
+class MemoryImageRegistry:
     """Images without content, for the API alone; begins with a base image."""
 
     def __init__(self) -> None:
@@ -28,17 +28,17 @@ class MemoryShelf:
         """Return every image."""
         return tuple(self._images.values())
 
-    def keep(self, image: Image, instance_id: str) -> None:
+    def add(self, image: Image, instance_id: str) -> None:
         """Note the image."""
         del instance_id
         self._images[image.id] = image
 
-    def drop(self, image_id: str) -> None:
+    def remove(self, image_id: str) -> None:
         """Forget the image."""
         self._images.pop(image_id, None)
 
 
-class DiskShelf:
+class DiskImageRegistry:
     """Images of the machines' image store; they outlive the local cloud."""
 
     def __init__(
@@ -53,19 +53,19 @@ class DiskShelf:
         """Return every complete image; one without our note is a base."""
         return tuple(
             Image(
-                id=one.id,
-                name=one.name,
-                owner=one.attributes.get("owner", BASE_OWNER),
-                region=one.attributes.get("region", "*"),
-                description=one.attributes.get("description", ""),
-                tags=json.loads(one.attributes.get("tags", "{}")),
-                created=one.created,
+                id=image.id,
+                name=image.name,
+                owner=image.attributes.get("owner", BASE_OWNER),
+                region=image.attributes.get("region", "*"),
+                description=image.attributes.get("description", ""),
+                tags=json.loads(image.attributes.get("tags", "{}")),
+                created=image.created,
             )
-            for one in self._store.list()
-            if one.parent is None or "owner" in one.attributes
+            for image in self._store.list()
+            if image.parent is None or "owner" in image.attributes
         )
 
-    def keep(self, image: Image, instance_id: str) -> None:
+    def add(self, image: Image, instance_id: str) -> None:
         """Copy a stopped machine's disk into the store."""
         self._driver.snapshot(instance_id, image.id)
         attributes = {
@@ -77,6 +77,6 @@ class DiskShelf:
         self._store.annotate(image.id, name=image.name, attributes=attributes)
         self._store.share(image.id)
 
-    def drop(self, image_id: str) -> None:
+    def remove(self, image_id: str) -> None:
         """Remove the image; its files stay while something stands on them."""
         self._store.remove(image_id, in_use=self._in_use())

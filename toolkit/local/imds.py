@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.local import imds_tree
 
 if TYPE_CHECKING:
-    from toolkit.local.aws.instance_tables import Life, Tables
+    from toolkit.local.aws.instance_tables import LocalInstance, Tables
 
 TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path, not a secret
 _TTL_HEADER = "HTTP_X_AWS_EC2_METADATA_TOKEN_TTL_SECONDS"
@@ -66,23 +66,23 @@ class MetadataService:
     def answer(self, instance_id: str, environ: Mapping[str, Any]) -> Answer:
         """Answer one request of an instance."""
         with self._tables.lock:
-            life = self._tables.lives.get(instance_id)
-            if life is None or life.ended is not None:
+            instance = self._tables.instances.get(instance_id)
+            if instance is None or instance.terminated_at is not None:
                 return _NOT_FOUND
-            options = life.instance.metadata_options
+            options = instance.row.metadata_options
             if options.http_endpoint == "disabled":
                 return _FORBIDDEN
             path = str(environ.get("PATH_INFO") or "/")
             if environ["REQUEST_METHOD"] == "PUT" and path == TOKEN_PATH:
                 _limit_hops(environ, options.http_put_response_hop_limit)
-                return self._token(life, environ)
+                return self._token(instance, environ)
             if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
                 return Answer("405 Method Not Allowed")
-            if not self._allowed(life, environ, required=options.http_tokens == "required"):
+            if not self._allowed(instance, environ, required=options.http_tokens == "required"):
                 return _UNAUTHORIZED
-            return self._read(life, path)
+            return self._read(instance, path)
 
-    def _token(self, life: Life, environ: Mapping[str, Any]) -> Answer:
+    def _token(self, instance: LocalInstance, environ: Mapping[str, Any]) -> Answer:
         # A forwarded request is one that a proxy on the instance was tricked into.
         if environ.get("HTTP_X_FORWARDED_FOR"):
             return _FORBIDDEN
@@ -90,7 +90,7 @@ class MetadataService:
         if not ttl.isdigit() or not 1 <= int(ttl) <= LONGEST_TTL:
             return _BAD_REQUEST
         expiry = str(int(self._tables.wall()) + int(ttl))
-        token = f"{expiry}.{self._signature(life.id, expiry)}"
+        token = f"{expiry}.{self._signature(instance.id, expiry)}"
         headers = (("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", ttl),)
         return Answer("200 OK", token.encode(), headers)
 
@@ -98,21 +98,23 @@ class MetadataService:
         message = f"{instance_id}/{expiry}".encode()
         return hmac.new(self._key, message, hashlib.sha256).hexdigest()
 
-    def _allowed(self, life: Life, environ: Mapping[str, Any], *, required: bool) -> bool:
+    def _allowed(
+        self, instance: LocalInstance, environ: Mapping[str, Any], *, required: bool
+    ) -> bool:
         token = environ.get(_TOKEN_HEADER)
         if token is None:
             return not required
         expiry, _, signature = str(token).partition(".")
-        genuine = hmac.compare_digest(signature, self._signature(life.id, expiry))
+        genuine = hmac.compare_digest(signature, self._signature(instance.id, expiry))
         return genuine and expiry.isdigit() and self._tables.wall() < int(expiry)
 
-    def _read(self, life: Life, path: str) -> Answer:
+    def _read(self, instance: LocalInstance, path: str) -> Answer:
         version, *names = [part for part in path.split("/") if part] or [""]
         if not version:
             return Answer("200 OK", "\n".join(imds_tree.VERSIONS).encode())
         if version not in imds_tree.VERSIONS:
             return _NOT_FOUND
-        node: Any = imds_tree.tree(life, self._tables.wall())
+        node: Any = imds_tree.tree(instance, self._tables.wall())
         for name in names:
             if not isinstance(node, Mapping) or name not in node:
                 return _NOT_FOUND

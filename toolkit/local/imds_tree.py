@@ -15,7 +15,7 @@ from toolkit.local.aws.launch_request import user_data_bytes
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
-    from toolkit.local.aws.instance_tables import Life
+    from toolkit.local.aws.instance_tables import LocalInstance
 
 VERSIONS = ("1.0", "2009-04-04", "2016-09-02", "2018-09-24", "2021-03-23", "latest")
 CREDENTIALS_PERIOD = 3600  # seconds between two rotations
@@ -25,34 +25,34 @@ CREDENTIALS_LIFE = 6 * 3600  # seconds one set is good for
 Tree = Mapping[str, "Tree | str | bytes"]
 
 
-def tree(life: Life, now: float) -> dict[str, Any]:
+def tree(instance: LocalInstance, now: float) -> dict[str, Any]:
     """Return everything below /latest, as it is at this moment."""
     root: dict[str, Any] = {
-        "dynamic": {"instance-identity": {"document": _identity(life)}},
-        "meta-data": _metadata(life, now),
+        "dynamic": {"instance-identity": {"document": _identity(instance)}},
+        "meta-data": _metadata(instance, now),
     }
-    data = user_data_bytes(life.user_data)
+    data = user_data_bytes(instance.user_data)
     if data:
         root["user-data"] = data
     return root
 
 
-def _metadata(life: Life, now: float) -> dict[str, Any]:
-    instance = life.instance
-    host = instance.private_dns_name or ""
+def _metadata(life: LocalInstance, now: float) -> dict[str, Any]:
+    row = life.row
+    host = row.private_dns_name or ""
     data: dict[str, Any] = {
-        "ami-id": instance.image_id,
-        "ami-launch-index": str(instance.ami_launch_index),
+        "ami-id": row.image_id,
+        "ami-launch-index": str(row.ami_launch_index),
         "ami-manifest-path": "(unknown)",
-        "block-device-mapping": {"ami": "xvda", "root": instance.root_device_name or "/dev/xvda"},
-        "events": {"maintenance": {"history": "[]", "scheduled": _scheduled(life)}},
+        "block-device-mapping": {"ami": "xvda", "root": row.root_device_name or "/dev/xvda"},
+        "events": {"maintenance": {"history": "[]", "scheduled": _scheduled_events(life)}},
         "hostname": host,
         "instance-action": "none",
         "instance-id": life.id,
         "instance-life-cycle": life.pool.market,
-        "instance-type": instance.instance_type,
+        "instance-type": row.instance_type,
         "local-hostname": host,
-        "local-ipv4": instance.private_ip or "",
+        "local-ipv4": row.private_ip or "",
         "network": {
             "interfaces": {"macs": {nic.mac_address: _nic(life, nic) for nic in _nics(life)}}
         },
@@ -63,59 +63,61 @@ def _metadata(life: Life, now: float) -> dict[str, Any]:
         },
         "profile": "default-hvm",
         "reservation-id": _reservation_id(life),
-        "security-groups": "\n".join(group.name for group in instance.security_groups),
+        "security-groups": "\n".join(group.name for group in row.security_groups),
         "services": {"domain": "amazonaws.com", "partition": "aws"},
     }
-    if instance.nics:
-        data["mac"] = instance.nics[0].mac_address
-    if instance.public_ip:
-        data |= {"public-ipv4": instance.public_ip, "public-hostname": instance.public_dns_name}
+    if row.nics:
+        data["mac"] = row.nics[0].mac_address
+    if row.public_ip:
+        data |= {"public-ipv4": row.public_ip, "public-hostname": row.public_dns_name}
     _add_optional(data, life, now)
     return data
 
 
-def _add_optional(data: dict[str, Any], life: Life, now: float) -> None:
+def _add_optional(data: dict[str, Any], instance: LocalInstance, now: float) -> None:
     """Add the branches that are there only sometimes."""
-    profile = life.instance.iam_instance_profile
+    profile = instance.row.iam_instance_profile
     if profile:
-        data["iam"] = _iam(life, str(profile["Arn"]), now)
-    if life.instance.metadata_options.instance_metadata_tags == "enabled":
-        shown = {key: value for key, value in life.tags.items() if not key.startswith("aws:")}
-        data["tags"] = {"instance": {k: v for k, v in shown.items() if "/" not in k}}
-    if life.rebalance is not None:
-        notice = json.dumps({"noticeTime": iso(life.rebalance)})
+        data["iam"] = _iam(instance, str(profile["Arn"]), now)
+    if instance.row.metadata_options.instance_metadata_tags == "enabled":
+        visible_tags = {
+            key: value for key, value in instance.tags.items() if not key.startswith("aws:")
+        }
+        data["tags"] = {"instance": {k: v for k, v in visible_tags.items() if "/" not in k}}
+    if instance.rebalance_time is not None:
+        notice = json.dumps({"noticeTime": iso(instance.rebalance_time)})
         data["events"]["recommendations"] = {"rebalance": notice}
-    if life.notice is not None:
-        when = iso(life.notice.time)
-        action = json.dumps({"action": "terminate", "time": when})
-        data["spot"] = {"instance-action": action, "termination-time": when}
+    if instance.notice is not None:
+        termination_time = iso(instance.notice.time)
+        action = json.dumps({"action": "terminate", "time": termination_time})
+        data["spot"] = {"instance-action": action, "termination-time": termination_time}
 
 
-def _scheduled(life: Life) -> str:
+def _scheduled_events(instance: LocalInstance) -> str:
     """Return events in the metadata service's own format of dates."""
     events = [
         {
-            "NotBefore": datetime.fromtimestamp(when, UTC).strftime("%d %b %Y %H:%M:%S GMT"),
+            "NotBefore": datetime.fromtimestamp(start_time, UTC).strftime("%d %b %Y %H:%M:%S GMT"),
             "Code": code,
             "Description": f"The instance is scheduled for {code}",
-            "EventId": f"instance-event-{life.id[2:]}",
+            "EventId": f"instance-event-{instance.id[2:]}",
             "State": "active",
         }
-        for code, when in life.events
+        for code, start_time in instance.events
     ]
     return json.dumps(events)
 
 
-def _nics(life: Life) -> list[Any]:
-    return list(life.instance.nics.values())
+def _nics(instance: LocalInstance) -> list[Any]:
+    return list(instance.row.nics.values())
 
 
-def _nic(life: Life, nic: Any) -> dict[str, str]:
-    vpc = life.instance.ec2_backend.get_vpc(nic.subnet.vpc_id)
+def _nic(instance: LocalInstance, nic: Any) -> dict[str, str]:
+    vpc = instance.row.ec2_backend.get_vpc(nic.subnet.vpc_id)
     data = {
         "device-number": str(nic.device_index or 0),
         "interface-id": nic.id,
-        "local-hostname": life.instance.private_dns_name or "",
+        "local-hostname": instance.row.private_dns_name or "",
         "local-ipv4s": nic.private_ip_address,
         "mac": nic.mac_address,
         "owner-id": ACCOUNT,
@@ -132,32 +134,32 @@ def _nic(life: Life, nic: Any) -> dict[str, str]:
     return data
 
 
-def _zone_id(life: Life) -> str:
-    nics = _nics(life)
+def _zone_id(instance: LocalInstance) -> str:
+    nics = _nics(instance)
     return str(nics[0].subnet.availability_zone_id) if nics else ""
 
 
-def _reservation_id(life: Life) -> str:
-    for reservation in life.instance.ec2_backend.reservations.values():
-        if life.instance in reservation.instances:
+def _reservation_id(instance: LocalInstance) -> str:
+    for reservation in instance.row.ec2_backend.reservations.values():
+        if instance.row in reservation.instances:
             return str(reservation.id)
     return ""
 
 
-def _identity(life: Life) -> str:
-    instance = life.instance
+def _identity(life: LocalInstance) -> str:
+    row = life.row
     return json.dumps(
         {
             "accountId": ACCOUNT,
             "architecture": "x86_64",
             "availabilityZone": life.pool.zone,
             "billingProducts": None,
-            "imageId": instance.image_id,
+            "imageId": row.image_id,
             "instanceId": life.id,
-            "instanceType": instance.instance_type,
+            "instanceType": row.instance_type,
             "kernelId": None,
-            "pendingTime": instance.launch_time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "privateIp": instance.private_ip,
+            "pendingTime": row.launch_time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "privateIp": row.private_ip,
             "ramdiskId": None,
             "region": life.region,
             "version": "2017-09-30",
@@ -166,7 +168,7 @@ def _identity(life: Life) -> str:
     )
 
 
-def _iam(life: Life, arn: str, now: float) -> dict[str, Any]:
+def _iam(instance: LocalInstance, arn: str, now: float) -> dict[str, Any]:
     """Return the profile and its role's credentials."""
     role = _role(arn)
     data: dict[str, Any] = {
@@ -175,12 +177,12 @@ def _iam(life: Life, arn: str, now: float) -> dict[str, Any]:
                 "Code": "Success",
                 "LastUpdated": iso(now - now % CREDENTIALS_PERIOD),
                 "InstanceProfileArn": arn,
-                "InstanceProfileId": str(life.instance.iam_instance_profile.get("Id") or ""),
+                "InstanceProfileId": str(instance.row.iam_instance_profile.get("Id") or ""),
             }
         )
     }
     if role:
-        data["security-credentials"] = {role: credentials(life.id, role, now)}
+        data["security-credentials"] = {role: credentials(instance.id, role, now)}
     return data
 
 
@@ -196,18 +198,18 @@ def credentials(instance_id: str, role: str, now: float) -> str:
 
     The local cloud does not check signatures, so any key of the right form will do.
     """
-    began = now - now % CREDENTIALS_PERIOD
-    seed = hashlib.sha256(f"{instance_id}/{role}/{began}".encode()).digest()
+    rotated_at = now - now % CREDENTIALS_PERIOD
+    seed = hashlib.sha256(f"{instance_id}/{role}/{rotated_at}".encode()).digest()
     key = base64.b32encode(seed).decode()[:16]
     return json.dumps(
         {
             "Code": "Success",
-            "LastUpdated": iso(began),
+            "LastUpdated": iso(rotated_at),
             "Type": "AWS-HMAC",
             "AccessKeyId": f"ASIA{key}",
             "SecretAccessKey": base64.b64encode(seed).decode()[:40],
             "Token": base64.b64encode(seed * 3).decode(),
-            "Expiration": iso(began + CREDENTIALS_LIFE),
+            "Expiration": iso(rotated_at + CREDENTIALS_LIFE),
         }
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import LocalError, PreflightFailed
 from toolkit.local.client import Client
-from toolkit.local.daemon_files import Running, StateFiles
+from toolkit.local.daemon_files import RunningDaemon, StateFiles
 from toolkit.local.machines import cleanup, factory, preflight
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.layout import Layout
@@ -32,7 +32,7 @@ Report = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class RunningCloud:
     """A local cloud that answers; `started` False when it ran already."""
 
     endpoint: str
@@ -40,7 +40,7 @@ class Brought:
     started: bool
 
 
-def up(options: Options, report: Report) -> Brought:
+def up(options: Options, report: Report) -> RunningCloud:
     """Check the host, start the daemon, and wait until it answers.
 
     The base image is built if necessary. `report(phase, detail)` is called with
@@ -49,9 +49,9 @@ def up(options: Options, report: Report) -> Brought:
     """
     options = replace(options, state=options.state.absolute())
     files = StateFiles(options.state)
-    running = files.running()
-    if running is not None:
-        return _already(options, running)
+    daemon = files.running()
+    if daemon is not None:
+        return _use_running(options, daemon)
     layout = Layout(options.state)
     if options.driver != "none":
         report("check", "this host")
@@ -59,7 +59,10 @@ def up(options: Options, report: Report) -> Brought:
         if problems:
             raise PreflightFailed(
                 "this host can't run machines:\n"
-                + "\n".join(f"  {one.what}: {one.found}; {one.fix}" for one in problems),
+                + "\n".join(
+                    f"  {problem.requirement}: {problem.actual}; {problem.fix}"
+                    for problem in problems
+                ),
                 next_step="fix these and run: toolkit local up",
             )
         report("clean", "what an earlier run left")
@@ -68,20 +71,20 @@ def up(options: Options, report: Report) -> Brought:
         _build_base(layout, report)
     _write_credentials(options)
     report("start", "the daemon")
-    pid = _start(options, files)
-    return Brought(Client(options.port).endpoint, pid, started=True)
+    pid = _start_daemon(options, files)
+    return RunningCloud(Client(options.port).endpoint, pid, started=True)
 
 
-def _already(options: Options, running: Running) -> Brought:
-    theirs = running.options
-    if (theirs.port, theirs.driver) != (options.port, options.driver):
+def _use_running(options: Options, daemon: RunningDaemon) -> RunningCloud:
+    running_options = daemon.options
+    if (running_options.port, running_options.driver) != (options.port, options.driver):
         raise LocalError(
-            f"a local cloud with driver {theirs.driver} runs on port {theirs.port} already",
+            f"a local cloud with driver {running_options.driver} runs on port {running_options.port} already",
             next_step="end it first: toolkit local down",
         )
-    client = Client(theirs.port)
+    client = Client(running_options.port)
     client.get("health")
-    return Brought(client.endpoint, running.pid, started=False)
+    return RunningCloud(client.endpoint, daemon.pid, started=False)
 
 
 def _build_base(layout: Layout, report: Report) -> None:
@@ -107,13 +110,13 @@ def _write_credentials(options: Options) -> None:
     )
 
 
-def _start(options: Options, files: StateFiles) -> int:
+def _start_daemon(options: Options, files: StateFiles) -> int:
     """Start the daemon in its own session; wait until it answers."""
     files.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "toolkit.local.daemon", "--detach", options.to_json()]
     with files.log.open("ab") as log:
         try:
-            said = subprocess.run(
+            output = subprocess.run(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -124,8 +127,8 @@ def _start(options: Options, files: StateFiles) -> int:
                 env=_environment(),
             ).stdout.split()
         except subprocess.TimeoutExpired:
-            said = []
-    match said:
+            output = []
+    match output:
         case [pid, b"ready"]:
             return int(pid)
         case _:
@@ -137,46 +140,49 @@ def _environment() -> dict[str, str]:
 
     It does so from any directory.
     """
-    here = str(Path(__file__).resolve().parents[2])
-    path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{path}" if path else here}
+    package_root = str(Path(__file__).resolve().parents[2])
+    python_path = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{package_root}{os.pathsep}{python_path}" if python_path else package_root,
+    }
 
 
-def down(state: Path, report: Report) -> cleanup.Removed:
+def down(state: Path, report: Report) -> cleanup.Remains:
     """End the daemon and every machine; remove their files.
 
     Images, consoles and cache stay.
     """
     state = state.absolute()
     files = StateFiles(state)
-    running = files.running()
-    if running is not None:
-        report("stop", f"the daemon ({running.pid})")
-        _end(files, running)
+    daemon = files.running()
+    if daemon is not None:
+        report("stop", f"the daemon ({daemon.pid})")
+        _stop_daemon(files, daemon)
     layout = Layout(state)
     if not state.exists():
-        return cleanup.Removed((), (), (), ())
+        return cleanup.Remains((), (), (), ())
     report("clean", "machines, networks and mounts")
-    removed = _clean(layout)
+    remains = _clean(layout)
     files.record.unlink(missing_ok=True)
-    return removed
+    return remains
 
 
-def _end(files: StateFiles, running: Running) -> None:
-    for number, patience in ((signal.SIGTERM, _END_PATIENCE), (signal.SIGKILL, 5.0)):
+def _stop_daemon(files: StateFiles, daemon: RunningDaemon) -> None:
+    for signal_number, patience in ((signal.SIGTERM, _END_PATIENCE), (signal.SIGKILL, 5.0)):
         try:
-            os.kill(running.pid, number)
+            os.kill(daemon.pid, signal_number)
         except ProcessLookupError:
             return
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            if files.running() is None and _ended(running.pid):
+            if files.running() is None and _has_ended(daemon.pid):
                 return
             time.sleep(_POLL)
-    raise LocalError(f"process {running.pid} survives SIGKILL")
+    raise LocalError(f"process {daemon.pid} survives SIGKILL")
 
 
-def _ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     """Return whether the process has ended, collected or not.
 
     The daemon releases its lock a moment before its end, and its parent may collect it
@@ -188,7 +194,7 @@ def _ended(pid: int) -> bool:
         return True
 
 
-def _clean(layout: Layout) -> cleanup.Removed:
+def _clean(layout: Layout) -> cleanup.Remains:
     """Remove the machines and file systems that a killed daemon left."""
     if os.geteuid() != 0:
         if _has_machines(layout):
@@ -196,14 +202,14 @@ def _clean(layout: Layout) -> cleanup.Removed:
                 "machines of a local cloud that was killed are left, and only root can end them",
                 next_step="run it again as root",
             )
-        return cleanup.Removed((), (), (), ())
+        return cleanup.Remains((), (), (), ())
     try:
-        removed = cleanup.everything(layout)
+        remains = cleanup.remove_everything(layout)
     except MachineError as error:
         raise LocalError(f"not everything could be removed: {error}") from error
     for directory in layout.filesystems.glob("fs-*"):
         shutil.rmtree(directory, ignore_errors=True)
-    return removed
+    return remains
 
 
 def _has_machines(layout: Layout) -> bool:

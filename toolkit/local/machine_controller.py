@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from toolkit.local.aws.instance_states import ALL_BUT_ENDED, States
 from toolkit.local.aws.instance_tables import (
     GUEST_SHUTDOWN,
-    SPOT_RECLAIMED,
+    SPOT_TERMINATION,
     START_FAILED,
-    Life,
+    LocalInstance,
     Reason,
     Tables,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PERIOD = 0.2  # seconds between two looks
-_LOOK_AT_RUNNING = 1.0  # seconds between two looks at whether a running machine still runs
+_CHECK_RUNNING = 1.0  # seconds between two looks at whether a running machine still runs
 _RETRY = 2.0  # seconds before a failed step is tried again
 _STOP_GRACE = 60.0  # seconds a stopped (not terminated) machine may take to power off
 
@@ -47,7 +47,7 @@ class Network(Protocol):
         """Stop listening there."""
 
 
-class Keeper:
+class MachineController:
     """A controller of machines. `tick` looks once; `run` looks until it is stopped."""
 
     def __init__(  # noqa: PLR0917 - injected parts
@@ -56,7 +56,7 @@ class Keeper:
         states: States,
         driver: Driver,
         network: Network,
-        spec_of: Callable[[Life], MachineSpec],
+        spec_of: Callable[[LocalInstance], MachineSpec],
         options: Options,
         workers: Executor,
     ) -> None:
@@ -71,7 +71,7 @@ class Keeper:
         self._busy: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._ready: dict[str, float] = {}  # when a started machine's instance is running
-        self._looked = 0.0
+        self._last_check = 0.0
         self._stop = threading.Event()
 
     def run(self) -> None:
@@ -89,117 +89,123 @@ class Keeper:
     def tick(self) -> None:
         """Look once, and begin every step that is due."""
         now = self._tables.clock()
-        look = now - self._looked >= _LOOK_AT_RUNNING
-        if look:
-            self._looked = now
+        check_running = now - self._last_check >= _CHECK_RUNNING
+        if check_running:
+            self._last_check = now
         with self._tables.lock:
-            lives = list(self._tables.lives.values())
-        for life in lives:
-            if life.ended is not None:
-                if now - life.ended > self._options.forget_after:
-                    self._forget(life)
+            instances = list(self._tables.instances.values())
+        for instance in instances:
+            if instance.terminated_at is not None:
+                if now - instance.terminated_at > self._options.forget_after:
+                    self._forget(instance)
                 continue
-            self._reclaim(life, now)
-            if life.id not in self._busy and self._not_before.get(life.id, now) <= now:
-                self._step(life, now, look=look)
+            self._interrupt_when_due(instance, now)
+            if instance.id not in self._busy and self._not_before.get(instance.id, now) <= now:
+                self._step(instance, now, check_running=check_running)
 
-    def _step(self, life: Life, now: float, *, look: bool) -> None:
-        state = life.state
+    def _step(self, instance: LocalInstance, now: float, *, check_running: bool) -> None:
+        state = instance.state
         if state == "pending":
-            self._pending(life, now)
+            self._handle_pending(instance, now)
         elif state == "shutting-down":
-            self._begin(life, self._end)
+            self._submit(instance, self._terminate)
         elif state == "stopping":
-            self._begin(life, self._halt)
+            self._submit(instance, self._stop_machine)
         elif state == "running":
-            if life.reboot:
-                self._begin(life, self._restart)
-            elif look and self._is_off(life):
-                self._guest_went(life)
+            if instance.reboot_requested:
+                self._submit(instance, self._restart)
+            elif check_running and self._is_powered_off(instance):
+                self._handle_guest_shutdown(instance)
 
-    def _is_off(self, life: Life) -> bool:
-        return self._driver.state(life.id) in (MachineState.EXITED, MachineState.ABSENT)
+    def _is_powered_off(self, instance: LocalInstance) -> bool:
+        return self._driver.state(instance.id) in (MachineState.EXITED, MachineState.ABSENT)
 
-    def _pending(self, life: Life, now: float) -> None:
-        ready = self._ready.get(life.id)
+    def _handle_pending(self, instance: LocalInstance, now: float) -> None:
+        ready = self._ready.get(instance.id)
         if ready is None:
-            self._begin(life, self._start)
+            self._submit(instance, self._start)
         elif now >= ready:
             with self._tables.lock:
-                if life.state == "pending":
-                    self._tables.set_state(life, "running")
-            self._ready.pop(life.id, None)
+                if instance.state == "pending":
+                    self._tables.set_state(instance, "running")
+            self._ready.pop(instance.id, None)
 
-    def _begin(self, life: Life, step: Callable[[Life], None]) -> None:
+    def _submit(self, instance: LocalInstance, step: Callable[[LocalInstance], None]) -> None:
         """Run a step in its own thread, one per instance at most."""
 
         def work() -> None:
             try:
-                step(life)
+                step(instance)
             except Exception:
-                log.exception("%s: %s failed, trying again", life.id, step.__name__)
-                self._not_before[life.id] = self._tables.clock() + _RETRY
+                log.exception("%s: %s failed, trying again", instance.id, step.__name__)
+                self._not_before[instance.id] = self._tables.clock() + _RETRY
             finally:
-                self._busy.discard(life.id)
+                self._busy.discard(instance.id)
 
-        self._busy.add(life.id)
+        self._busy.add(instance.id)
         self._workers.submit(work)
 
-    def _start(self, life: Life) -> None:
+    def _start(self, instance: LocalInstance) -> None:
         try:
             with self._tables.lock:
-                spec = self._spec_of(life)
+                spec = self._spec_of(instance)
             self._driver.start(
-                spec, on_network=lambda namespace: self._network.open(life.id, namespace)
+                spec, on_network=lambda namespace: self._network.open(instance.id, namespace)
             )
         except Exception as error:
-            log.exception("%s did not start", life.id)
+            log.exception("%s did not start", instance.id)
             with self._tables.lock:
                 reason = Reason(START_FAILED.code, f"{START_FAILED.message}: {error}")
-                self._states.ask(life.id, "shutting-down", ALL_BUT_ENDED, reason)
+                self._states.request_state(instance.id, "shutting-down", ALL_BUT_ENDED, reason)
             return
-        log.info("%s started", life.id)
-        self._ready[life.id] = self._tables.clock() + self._options.boot_delay
+        log.info("%s started", instance.id)
+        self._ready[instance.id] = self._tables.clock() + self._options.boot_delay
 
-    def _halt(self, life: Life) -> None:
-        self._driver.stop(life.id, grace=_STOP_GRACE)
-        self._network.close(life.id)
-        self._ready.pop(life.id, None)
+    def _stop_machine(self, instance: LocalInstance) -> None:
+        self._driver.stop(instance.id, grace=_STOP_GRACE)
+        self._network.close(instance.id)
+        self._ready.pop(instance.id, None)
         with self._tables.lock:
-            if life.state == "stopping":
-                self._tables.set_state(life, "stopped", life.reason)
+            if instance.state == "stopping":
+                self._tables.set_state(instance, "stopped", instance.reason)
 
-    def _restart(self, life: Life) -> None:
-        self._driver.stop(life.id, grace=_STOP_GRACE)
-        life.reboot = False
-        self._start(life)
+    def _restart(self, instance: LocalInstance) -> None:
+        self._driver.stop(instance.id, grace=_STOP_GRACE)
+        instance.reboot_requested = False
+        self._start(instance)
 
-    def _end(self, life: Life) -> None:
-        if self._driver.state(life.id) is MachineState.RUNNING:
-            self._driver.stop(life.id, grace=self._options.shutdown_grace)
-        self._network.close(life.id)
-        self._driver.delete(life.id)
-        self._ready.pop(life.id, None)
+    def _terminate(self, instance: LocalInstance) -> None:
+        if self._driver.state(instance.id) is MachineState.RUNNING:
+            self._driver.stop(instance.id, grace=self._options.shutdown_grace)
+        self._network.close(instance.id)
+        self._driver.delete(instance.id)
+        self._ready.pop(instance.id, None)
         with self._tables.lock:
-            self._states.finish(life)
-        log.info("%s terminated: %s", life.id, life.reason)
+            self._states.record_terminated(instance)
+        log.info("%s terminated: %s", instance.id, instance.reason)
 
-    def _guest_went(self, life: Life) -> None:
+    def _handle_guest_shutdown(self, instance: LocalInstance) -> None:
         """Do what the instance wants when its machine powers itself off."""
-        terminate = life.instance.instance_initiated_shutdown_behavior == "terminate"
-        wanted = "shutting-down" if terminate or life.pool.market == "spot" else "stopping"
+        terminate = instance.row.instance_initiated_shutdown_behavior == "terminate"
+        next_state = "shutting-down" if terminate or instance.pool.market == "spot" else "stopping"
         with self._tables.lock:
-            self._states.ask(life.id, wanted, ("running",), GUEST_SHUTDOWN)
+            self._states.request_state(instance.id, next_state, ("running",), GUEST_SHUTDOWN)
 
-    def _reclaim(self, life: Life, now: float) -> None:
+    def _interrupt_when_due(self, instance: LocalInstance, now: float) -> None:
         """Take a spot instance back once its notice has run out."""
-        if life.notice is None or now < life.notice.deadline or life.state not in ALL_BUT_ENDED:
+        if (
+            instance.notice is None
+            or now < instance.notice.deadline
+            or instance.state not in ALL_BUT_ENDED
+        ):
             return
-        log.info("%s reclaimed", life.id)
+        log.info("%s reclaimed", instance.id)
         with self._tables.lock:
-            self._states.ask(life.id, "shutting-down", ALL_BUT_ENDED, SPOT_RECLAIMED)
+            self._states.request_state(
+                instance.id, "shutting-down", ALL_BUT_ENDED, SPOT_TERMINATION
+            )
 
-    def _forget(self, life: Life) -> None:
+    def _forget(self, instance: LocalInstance) -> None:
         with self._tables.lock:
-            self._states.forget(life)
-        self._not_before.pop(life.id, None)
+            self._states.forget(instance)
+        self._not_before.pop(instance.id, None)

@@ -11,19 +11,19 @@ from toolkit.local.machines.driver import MachineSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from toolkit.local.aws.instance_tables import Life
+    from toolkit.local.aws.instance_tables import LocalInstance
 
 
-def machine_spec(life: Life, *, file_systems: Path, port: int) -> MachineSpec:
+def machine_spec(life: LocalInstance, *, file_systems: Path, port: int) -> MachineSpec:
     """Return the machine of an instance.
 
     An instance with a public address runs in the host's network, the local stand-in for
     an internet gateway. Every other one has its own namespace.
     """
-    instance = life.instance
-    nic = instance.nics[0]
-    public = bool(instance.public_ip)
-    vpc = instance.ec2_backend.get_vpc(nic.subnet.vpc_id)
+    row = life.row
+    nic = row.nics[0]
+    public = bool(row.public_ip)
+    vpc = row.ec2_backend.get_vpc(nic.subnet.vpc_id)
     prefix = IPv4Network(nic.subnet.cidr_block).prefixlen
     address = IPv4Interface(f"{nic.private_ip_address}/{prefix}")
     environment = {}
@@ -32,8 +32,8 @@ def machine_spec(life: Life, *, file_systems: Path, port: int) -> MachineSpec:
         environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service
     return MachineSpec(
         instance_id=life.id,
-        hostname=str(instance.private_dns_name).split(".", 1)[0],
-        image_id=instance.image_id,
+        hostname=str(row.private_dns_name).split(".", 1)[0],
+        image_id=row.image_id,
         address=None if public else address,
         mac=nic.mac_address,
         fs_root=file_systems,

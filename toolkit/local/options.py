@@ -40,14 +40,14 @@ class Options:
     @classmethod
     def from_json(cls, text: str) -> Options:
         """Parse `to_json`'s output; unknown keys of newer toolkits are ignored."""
-        known = {field.name for field in fields(cls)}
-        data = {key: value for key, value in json.loads(text).items() if key in known}
+        field_names = {field.name for field in fields(cls)}
+        data = {key: value for key, value in json.loads(text).items() if key in field_names}
         data["state"] = Path(data["state"])
         return cls(**data)
 
 
-def state_dir(given: Path | None = None) -> Path:
+def state_dir(directory: Path | None = None) -> Path:
     """Return the given state directory, the environment's, or the default."""
-    if given is not None:
-        return given
+    if directory is not None:
+        return directory
     return Path(os.environ.get(STATE_VARIABLE) or DEFAULT_STATE)

@@ -53,14 +53,14 @@ class Listeners:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._stopping = False
 
-    def add(self, name: str, bound: socket.socket, app: WsgiApp) -> None:
+    def add(self, name: str, listening_socket: socket.socket, app: WsgiApp) -> None:
         """Serve the app on a bound socket, which this takes over."""
-        bound.listen(_BACKLOG)
-        address, port = bound.getsockname()[:2]
+        listening_socket.listen(_BACKLOG)
+        address, port = listening_socket.getsockname()[:2]
         server = make_server(
-            address, port, app, threaded=True, request_handler=Handler, fd=bound.fileno()
+            address, port, app, threaded=True, request_handler=Handler, fd=listening_socket.fileno()
         )
-        bound.close()  # the server has a duplicate
+        listening_socket.close()  # the server has a duplicate
         server.daemon_threads = True
         server.socket.setblocking(False)
         with self._lock:
@@ -127,14 +127,14 @@ def bind(address: str, port: int, namespace: Path | None = None) -> socket.socke
 
 
 def _bind(address: str, port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((address, port))
+        listening_socket.bind((address, port))
     except OSError:
-        bound.close()
+        listening_socket.close()
         raise
-    return bound
+    return listening_socket
 
 
 def _enter(namespace: Path) -> None:

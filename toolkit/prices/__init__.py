@@ -6,16 +6,16 @@ Does not: amounts of money and their division (`toolkit.accounting`).
 
 from __future__ import annotations
 
-from toolkit.prices.book import Ask, PriceBook
+from toolkit.prices.book import PriceBook, PriceQuery
 from toolkit.prices.catalogue import Catalogue, Shape
 from toolkit.prices.model import Price, PriceSource, PriceSpan
 from toolkit.prices.spot import SpotHistory, read_history
 
 __all__ = [
-    "Ask",
     "Catalogue",
     "Price",
     "PriceBook",
+    "PriceQuery",
     "PriceSource",
     "PriceSpan",
     "Shape",

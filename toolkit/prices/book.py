@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PriceQuery:
     """The facts of an instance that its price depends on."""
 
     instance_type: str
     zone: str
     spot: bool
-    believed: Decimal | None  # US dollars an hour, from the price tag at launch
+    tag_price: Decimal | None  # US dollars an hour, from the price tag at launch
     launched_at: int
 
 
@@ -39,37 +39,45 @@ class PriceBook:
     catalogue: Catalogue
     history: SpotHistory
 
-    def spans(self, ask: Ask, start: int, end: int) -> list[PriceSpan]:
+    def spans(self, query: PriceQuery, start: int, end: int) -> list[PriceSpan]:
         """Return prices that cover start ≤ t < end, in order.
 
         There are no gaps and no overlap.
         """
         if start >= end:
             return []
-        if not ask.spot:
-            return [PriceSpan(start, end, self._on_demand(ask))]
-        known = self.history.spans(ask.instance_type, ask.zone, start, end)
-        covered_from = known[0].start if known else end
-        if covered_from > start:
-            known.insert(0, PriceSpan(start, covered_from, self._spot_without_history(ask)))
-        return known
+        if not query.spot:
+            return [PriceSpan(start, end, self._on_demand(query))]
+        spans_with_history = self.history.spans(query.instance_type, query.zone, start, end)
+        history_start = spans_with_history[0].start if spans_with_history else end
+        if history_start > start:
+            spans_with_history.insert(
+                0, PriceSpan(start, history_start, self._spot_without_history(query))
+            )
+        return spans_with_history
 
-    def _on_demand(self, ask: Ask) -> Price:
+    def _on_demand(self, query: PriceQuery) -> Price:
         return (
-            self.catalogue.price(ask.instance_type, self.region) or _believed(ask) or _unknown(ask)
+            self.catalogue.price(query.instance_type, self.region)
+            or _tag_price(query)
+            or _unknown_price(query)
         )
 
-    def _spot_without_history(self, ask: Ask) -> Price:
-        listed = self.catalogue.price(ask.instance_type, self.region)
-        guess = replace(listed, source=PriceSource.LIST_FOR_SPOT) if listed else None
-        return _believed(ask) or guess or _unknown(ask)
+    def _spot_without_history(self, query: PriceQuery) -> Price:
+        catalogue_price = self.catalogue.price(query.instance_type, self.region)
+        guess = (
+            replace(catalogue_price, source=PriceSource.CATALOGUE_FOR_SPOT)
+            if catalogue_price
+            else None
+        )
+        return _tag_price(query) or guess or _unknown_price(query)
 
 
-def _believed(ask: Ask) -> Price | None:
-    if ask.believed is None or ask.believed <= 0:
+def _tag_price(query: PriceQuery) -> Price | None:
+    if query.tag_price is None or query.tag_price <= 0:
         return None
-    return Price(ask.believed, PriceSource.BELIEVED, ask.launched_at)
+    return Price(query.tag_price, PriceSource.PRICE_TAG, query.launched_at)
 
 
-def _unknown(ask: Ask) -> Price:
-    return Price(Decimal(0), PriceSource.UNKNOWN, ask.launched_at)
+def _unknown_price(query: PriceQuery) -> Price:
+    return Price(Decimal(0), PriceSource.UNKNOWN, query.launched_at)

@@ -67,4 +67,4 @@ class Catalogue:
     def price(self, instance_type: str, region: str) -> Price | None:
         """Return the list price; None for an unknown type or region."""
         usd = self.prices.get(instance_type) if region == self.region else None
-        return None if usd is None else Price(usd, PriceSource.LIST, self.as_of)
+        return None if usd is None else Price(usd, PriceSource.CATALOGUE, self.as_of)

@@ -15,11 +15,11 @@ class PriceSource(StrEnum):
 
     HISTORY = "history"
     """DescribeSpotPriceHistory: the market's price at that second."""
-    LIST = "list"
+    CATALOGUE = "list"
     """The dated on-demand catalogue, for an on-demand instance."""
-    BELIEVED = "believed"
+    PRICE_TAG = "believed"
     """The cluster's price at launch, kept in the instance's tag."""
-    LIST_FOR_SPOT = "list-for-spot"
+    CATALOGUE_FOR_SPOT = "list-for-spot"
     """The on-demand price for a spot instance: too high, used only if there is no better one."""
     UNKNOWN = "unknown"
     """No price at all: the amount is 0 and the report says so."""
@@ -27,7 +27,7 @@ class PriceSource(StrEnum):
     @property
     def is_guess(self) -> bool:
         """Return whether the report must warn about it."""
-        return self in {PriceSource.LIST_FOR_SPOT, PriceSource.UNKNOWN}
+        return self in {PriceSource.CATALOGUE_FOR_SPOT, PriceSource.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)

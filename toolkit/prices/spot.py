@@ -26,15 +26,15 @@ class SpotHistory:
     changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, points: Iterable[tuple[str, str, int, Decimal]]) -> SpotHistory:
+    def from_points(cls, points: Iterable[tuple[str, str, int, Decimal]]) -> SpotHistory:
         """Build from (type, zone, second, price) in any order.
 
         The later of two points at the same second wins.
         """
-        steps: dict[tuple[str, str], dict[int, Decimal]] = defaultdict(dict)
-        for kind, zone, at, usd in points:
-            steps[kind, zone][at] = usd
-        return cls({key: tuple(sorted(points.items())) for key, points in steps.items()})
+        prices_by_second: dict[tuple[str, str], dict[int, Decimal]] = defaultdict(dict)
+        for instance_type, zone, second, usd in points:
+            prices_by_second[instance_type, zone][second] = usd
+        return cls({key: tuple(sorted(points.items())) for key, points in prices_by_second.items()})
 
     def spans(self, instance_type: str, zone: str, start: int, end: int) -> list[PriceSpan]:
         """Return the known prices within start ≤ t < end.
@@ -42,16 +42,16 @@ class SpotHistory:
         Time before the first change is left out.
         """
         changes = self.changes.get((instance_type, zone), ())
-        first = max(bisect_right(changes, start, key=lambda change: change[0]) - 1, 0)
+        first_index = max(bisect_right(changes, start, key=lambda change: change[0]) - 1, 0)
         spans = []
-        for index in range(first, len(changes)):
-            at, usd = changes[index]
-            until = changes[index + 1][0] if index + 1 < len(changes) else end
-            low, high = max(at, start), min(until, end)
-            if at >= end:
+        for index in range(first_index, len(changes)):
+            change_second, usd = changes[index]
+            next_change = changes[index + 1][0] if index + 1 < len(changes) else end
+            low, high = max(change_second, start), min(next_change, end)
+            if change_second >= end:
                 break
             if low < high:
-                spans.append(PriceSpan(low, high, Price(usd, PriceSource.HISTORY, at)))
+                spans.append(PriceSpan(low, high, Price(usd, PriceSource.HISTORY, change_second)))
         return spans
 
 
@@ -69,7 +69,7 @@ def read_history(ec2: EC2Client, types: Collection[str], start: int, end: int) -
         StartTime=datetime.fromtimestamp(start, UTC),
         EndTime=datetime.fromtimestamp(end, UTC),
     )
-    return SpotHistory.of(
+    return SpotHistory.from_points(
         (
             str(point["InstanceType"]),
             point["AvailabilityZone"],

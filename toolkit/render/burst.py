@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins.config.burst import ORPHAN_GRACE, UNBACKED_GRACE, VERSION
+from slurmplugins.config.burst import MISSING_INSTANCE_GRACE, ORPHAN_GRACE, VERSION
 from slurmplugins.config.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
@@ -33,7 +33,7 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
             "suspend_timeout": config.slurm.suspend_timeout,
         },
         "bucket": facts.bucket,
-        "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": UNBACKED_GRACE},
+        "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": MISSING_INSTANCE_GRACE},
         "pools": {name: _pool(config, name, facts, prices) for name in config.pools},
         "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},
     }
@@ -57,10 +57,10 @@ def _policy(text: str) -> dict[str, Any]:
 
 def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -> dict[str, Any]:
     zones, pool = config.pool_zones(name), config.pools[name]
-    missing = [zone for zone in zones if zone not in facts.subnets]
-    if missing:
-        raise RenderError(f"pools.{name}: the stack has no subnet in {', '.join(missing)}")
-    found: dict[str, Any] = {
+    missing_zones = [zone for zone in zones if zone not in facts.subnets]
+    if missing_zones:
+        raise RenderError(f"pools.{name}: the stack has no subnet in {', '.join(missing_zones)}")
+    document: dict[str, Any] = {
         "nodes": config.nodes(name),
         **({"static": pool.static} if pool.static else {}),
         "partition": config.partition_of(name),
@@ -73,27 +73,27 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
         ],
     }
     if pool.type_choice == "in-order":
-        found["one_by_one"] = True
+        document["one_by_one"] = True
     if pool.zonal:
-        found["zone_templates"] = {
+        document["zone_templates"] = {
             zone: launch_template(config.cluster, name, zone) for zone in zones
         }
     if pool.max_spot_share < 1:
-        found["max_spot_share"] = pool.max_spot_share
-    return found
+        document["max_spot_share"] = pool.max_spot_share
+    return document
 
 
 def _offering(offering: Offering, zone: str, prices: Prices) -> dict[str, Any]:
-    block = offering.capacity == "capacity-block"
-    capacity = "on-demand" if block else offering.capacity
-    found: dict[str, Any] = {
+    is_block = offering.capacity == "capacity-block"
+    capacity = "on-demand" if is_block else offering.capacity
+    document: dict[str, Any] = {
         "type": offering.type,
         "capacity": capacity,
         "zone": zone,
         "price": f"{prices.usd_per_hour(offering.type, capacity, zone):f}",
     }
     if offering.reservation:
-        found["reservation"] = offering.reservation
-    if block:
-        found["block"] = True
-    return found
+        document["reservation"] = offering.reservation
+    if is_block:
+        document["block"] = True
+    return document

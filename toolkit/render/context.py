@@ -60,10 +60,13 @@ class NodeLine:
         other job can have because of it. Therefore a whole node costs what its instance
         costs.
         """
-        whole = self.price * MILLI
-        rows = [("CPU", whole / self.cpus), ("Mem", whole * MIB_PER_GIB / self.memory_mib)]
+        node_price = self.price * MILLI
+        rows = [
+            ("CPU", node_price / self.cpus),
+            ("Mem", node_price * MIB_PER_GIB / self.memory_mib),
+        ]
         if self.gpus:
-            rows.append(("GRES/gpu", whole / self.gpus))
+            rows.append(("GRES/gpu", node_price / self.gpus))
         return tuple(rows)
 
 
@@ -110,7 +113,7 @@ class SlurmContext:
         return tuple(sorted({node.gpu for node in self.nodes if node.gpus and node.gpu}))
 
     @property
-    def preempts(self) -> bool:
+    def has_preemption(self) -> bool:
         """Return whether jobs of one partition preempt jobs of another."""
         return len({part.priority for part in self.partitions}) > 1
 
@@ -150,19 +153,25 @@ def head_hostname(config: ClusterConfig) -> str:
 
 def first_price(config: ClusterConfig, pool: str, prices: Prices) -> Decimal:
     """Return the hourly price of the pool's first offering."""
-    first = config.pools[pool].offerings[0]
-    capacity = "spot" if first.capacity == "spot" else "on-demand"
-    return prices.usd_per_hour(first.type, capacity, config.offering_zones(pool, first)[0])
+    offering = config.pools[pool].offerings[0]
+    capacity = "spot" if offering.capacity == "spot" else "on-demand"
+    return prices.usd_per_hour(offering.type, capacity, config.offering_zones(pool, offering)[0])
 
 
 def _nodes(config: ClusterConfig, prices: Prices) -> tuple[NodeLine, ...]:
-    price = {name: first_price(config, name, prices) for name in config.pools}
+    price_by_pool = {name: first_price(config, name, prices) for name in config.pools}
     # A pool without a known price goes last: an unknown price must not win.
-    ranks = sorted({value for value in price.values() if value})
-    rank = {value: number for number, value in enumerate(ranks, start=1)}
-    last = len(ranks) + 1
+    ranks = sorted({value for value in price_by_pool.values() if value})
+    rank_by_price = {value: number for number, value in enumerate(ranks, start=1)}
+    last_rank = len(ranks) + 1
     return tuple(
-        _node(config, name, pool, price[name], WEIGHT_STEP * rank.get(price[name], last))
+        _node(
+            config,
+            name,
+            pool,
+            price_by_pool[name],
+            WEIGHT_STEP * rank_by_price.get(price_by_pool[name], last_rank),
+        )
         for name, pool in config.pools.items()
     )
 
@@ -187,19 +196,19 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
     lines = []
     highest = max(partition.priority for partition in config.partitions.values())
     for name, partition in config.partitions.items():
-        members = [nodes[pool] for pool in partition.pools]
-        shares = [share for node in members if (share := node.per_gpu)]
+        pool_lines = [nodes[pool] for pool in partition.pools]
+        shares = [share for node in pool_lines if (share := node.per_gpu)]
         lines.append(
             PartitionLine(
                 name=name,
-                nodes=",".join(node.nodes for node in members),
+                nodes=",".join(node.nodes for node in pool_lines),
                 default=partition.default,
                 max_time=partition.max_time,
                 suspend_time=config.slurm.suspend_time,
-                memory_per_cpu=min(node.memory_per_cpu for node in members),
+                memory_per_cpu=min(node.memory_per_cpu for node in pool_lines),
                 cpus_per_gpu=min((cpus for cpus, _ in shares), default=0),
                 memory_per_gpu=min((memory for _, memory in shares), default=0),
-                billing=_dearest(members),
+                billing=_highest_weights(pool_lines),
                 priority=partition.priority,
                 grace_seconds=partition.grace_seconds if partition.priority < highest else 0,
             )
@@ -207,9 +216,9 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
     return tuple(lines)
 
 
-def _dearest(members: list[NodeLine]) -> tuple[tuple[str, Decimal], ...]:
+def _highest_weights(pool_lines: list[NodeLine]) -> tuple[tuple[str, Decimal], ...]:
     """Return one weight for each unit: the highest of the pools."""
     weights: dict[str, Decimal] = {}
-    for unit, weight in (row for node in members for row in node.billing):
+    for unit, weight in (row for node in pool_lines for row in node.billing):
         weights[unit] = max(weight, weights.get(unit, Decimal(0)))
     return tuple((unit, weight) for unit, weight in weights.items() if weight)

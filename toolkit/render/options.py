@@ -23,72 +23,80 @@ class Option:
     name: str
     since: SlurmVersion = OLDEST
     removed: SlurmVersion | None = None
-    why: str = ""  # advice for a person
+    advice: str = ""  # advice for a person
 
     def supported_by(self, version: SlurmVersion) -> bool:
         """Return whether this version knows the option and uses it."""
         return self.since <= version and (self.removed is None or version < self.removed)
 
 
-def _v(text: str) -> SlurmVersion:
+def _version(text: str) -> SlurmVersion:
     return SlurmVersion.parse(text)
 
 
 # "Gone" options: a supported version refuses them, warns about them or ignores them silently.
-_GONE: Final = OLDEST
+_NEVER: Final = OLDEST
 TABLE: Final = (
     # Nodes that come and go
     Option(
         "SlurmctldParameters=cloud_reg_addrs",
-        removed=_GONE,
-        why="the default since 23.11, where setting it logs an error",
+        removed=_NEVER,
+        advice="the default since 23.11, where setting it logs an error",
     ),
     Option(
         "SlurmctldParameters=cloud_dns",
-        removed=_GONE,
-        why="makes slurmctld resolve every node at start; resume writes NodeAddr instead",
+        removed=_NEVER,
+        advice="makes slurmctld resolve every node at start; resume writes NodeAddr instead",
     ),
-    Option("SlurmctldParameters=max_powered_nodes", since=_v("24.05")),
+    Option("SlurmctldParameters=max_powered_nodes", since=_version("24.05")),
     Option("SlurmctldParameters=power_save_interval"),
-    Option("PrivateData=cloud", removed=_GONE, why="without effect since 23.02"),
-    Option("PowerAction", since=_v("26.05")),
+    Option("PrivateData=cloud", removed=_NEVER, advice="without effect since 23.02"),
+    Option("PowerAction", since=_version("26.05")),
     # Requeueing
     Option(
         "SchedulerParameters=requeue_on_resume_failure",
-        since=_v("25.05"),
-        why="requeues even --no-requeue batch jobs whose nodes never came",
+        since=_version("25.05"),
+        advice="requeues even --no-requeue batch jobs whose nodes never came",
     ),
     Option(
         "SchedulerParameters=requeue_delay",
-        since=_v("25.11"),
-        why="before it, a requeued job waits for AuthInfo=cred_expire",
+        since=_version("25.11"),
+        advice="before it, a requeued job waits for AuthInfo=cred_expire",
     ),
     Option(
         "SchedulerParameters=enable_expedited_requeue",
-        since=_v("25.11"),
-        why="holds jobs that exit non-zero where no Epilog checks health",
+        since=_version("25.11"),
+        advice="holds jobs that exit non-zero where no Epilog checks health",
     ),
     # Priorities
     Option("PriorityFlags=MAX_TRES"),
-    Option("PriorityFlags=MAX_TRES_GRES", since=_v("25.05")),
+    Option("PriorityFlags=MAX_TRES_GRES", since=_version("25.05")),
     # The daemons
-    Option("MetricsType", since=_v("25.11")),
-    Option("CryptoType", removed=_GONE, why="CredType took its place"),
-    Option("FastSchedule", removed=_GONE, why="SlurmdParameters=config_overrides took its place"),
-    Option("LogTimeFormat=stderr", removed=_v("25.05")),
-    Option("SelectType=select/cons_res", removed=_GONE, why="select/cons_tres took its place"),
+    Option("MetricsType", since=_version("25.11")),
+    Option("CryptoType", removed=_NEVER, advice="CredType took its place"),
+    Option(
+        "FastSchedule", removed=_NEVER, advice="SlurmdParameters=config_overrides took its place"
+    ),
+    Option("LogTimeFormat=stderr", removed=_version("25.05")),
+    Option("SelectType=select/cons_res", removed=_NEVER, advice="select/cons_tres took its place"),
     Option("SelectType=select/linear"),
-    Option("TopologyPlugin=topology/none", removed=_GONE, why="topology/flat took its place"),
-    Option("JobContainerType=job_container/tmpfs", removed=_v("25.11"), why="see namespace/linux"),
-    Option("NamespaceType", since=_v("25.11")),
-    Option("AcctGatherEnergyType=acct_gather_energy/cray_aries", removed=_v("24.05")),
-    Option("ProctrackType=proctrack/cray_aries", removed=_v("24.05")),
-    Option("TaskPlugin=task/cray_aries", removed=_v("24.05")),
+    Option("TopologyPlugin=topology/none", removed=_NEVER, advice="topology/flat took its place"),
+    Option(
+        "JobContainerType=job_container/tmpfs",
+        removed=_version("25.11"),
+        advice="see namespace/linux",
+    ),
+    Option("NamespaceType", since=_version("25.11")),
+    Option("AcctGatherEnergyType=acct_gather_energy/cray_aries", removed=_version("24.05")),
+    Option("ProctrackType=proctrack/cray_aries", removed=_version("24.05")),
+    Option("TaskPlugin=task/cray_aries", removed=_version("24.05")),
     Option("AuthAltParameters=jwks"),
     Option("AuthInfo=disable_sack"),
-    Option("AuthInfo=jwks", since=_v("24.05"), why="several keys, so that they can be rotated"),
-    Option("NodeName=SuspendTime", since=_v("26.05")),
-    Option("NodeName=Topology", since=_v("25.05")),
+    Option(
+        "AuthInfo=jwks", since=_version("24.05"), advice="several keys, so that they can be rotated"
+    ),
+    Option("NodeName=SuspendTime", since=_version("26.05")),
+    Option("NodeName=Topology", since=_version("25.05")),
 )
 _BY_NAME: Final = {option.name.lower(): option for option in TABLE}
 
@@ -102,7 +110,7 @@ def find(name: str, word: str = "") -> Option | None:
     return _BY_NAME.get(key.lower())
 
 
-def problem(name: str, word: str, version: SlurmVersion) -> str | None:
+def unsupported_reason(name: str, word: str, version: SlurmVersion) -> str | None:
     """Return the reason why this version can't use `word`, or None.
 
     An empty `word` means the whole option.
@@ -110,7 +118,7 @@ def problem(name: str, word: str, version: SlurmVersion) -> str | None:
     option = find(name, word)
     if option is None or option.supported_by(version):
         return None
-    reason = f": {option.why}" if option.why else ""
+    reason = f": {option.advice}" if option.advice else ""
     if version < option.since:
         return f"{option.name} needs Slurm {option.since}, this is {version}{reason}"
     return f"{option.name} is gone from Slurm {version}{reason}"
@@ -118,7 +126,7 @@ def problem(name: str, word: str, version: SlurmVersion) -> str | None:
 
 def supported(name: str, words: Iterable[str], version: SlurmVersion) -> tuple[str, ...]:
     """Return the words of a list option that this version knows."""
-    return tuple(word for word in words if problem(name, word, version) is None)
+    return tuple(word for word in words if unsupported_reason(name, word, version) is None)
 
 
 def check_range(version: SlurmVersion) -> None:

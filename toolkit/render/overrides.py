@@ -12,7 +12,7 @@ from toolkit.render import options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from toolkit.render.section import Section
+    from toolkit.render.section import SettingsSection
     from toolkit.render.versions import SlurmVersion
 
 OMIT: Final = "omit"
@@ -31,31 +31,33 @@ _NOT_SETTINGS: Final = frozenset(
 
 
 def apply_overrides(
-    sections: tuple[Section, ...], overrides: Iterable[tuple[str, str]], version: SlurmVersion
-) -> tuple[Section, ...]:
+    sections: tuple[SettingsSection, ...],
+    overrides: Iterable[tuple[str, str]],
+    version: SlurmVersion,
+) -> tuple[SettingsSection, ...]:
     """Return the sections with the overrides applied.
 
     An override replaces our value, or omits it; other settings get a section of their
     own. Raises RenderError.
     """
-    wanted: dict[str, tuple[str, str]] = {}
+    remaining: dict[str, tuple[str, str]] = {}
     for name, value in overrides:
         _check(name, value, version)
-        if name.lower() in wanted:
+        if name.lower() in remaining:
             raise RenderError(f"slurm.settings: {name} is set twice")
-        wanted[name.lower()] = (name, value)
-    merged = tuple(_merge(section, wanted) for section in sections)
-    rest = tuple((name, value) for name, value in wanted.values() if value != OMIT)
-    if not rest:
-        return merged
-    return (*merged, replace(sections[0], title=SITE_TITLE, rows=rest))
+        remaining[name.lower()] = (name, value)
+    merged_sections = tuple(_merge(section, remaining) for section in sections)
+    other_rows = tuple((name, value) for name, value in remaining.values() if value != OMIT)
+    if not other_rows:
+        return merged_sections
+    return (*merged_sections, replace(sections[0], title=SITE_TITLE, rows=other_rows))
 
 
-def _merge(section: Section, wanted: dict[str, tuple[str, str]]) -> Section:
+def _merge(section: SettingsSection, remaining: dict[str, tuple[str, str]]) -> SettingsSection:
     """Apply the section's overrides, and remove them from `wanted`."""
     rows = []
-    for name, ours in section.rows:
-        _, value = wanted.pop(name.lower(), (name, ours))
+    for name, own_value in section.rows:
+        _, value = remaining.pop(name.lower(), (name, own_value))
         if value != OMIT:
             rows.append((name, value))
     return replace(section, rows=tuple(rows))
@@ -64,12 +66,12 @@ def _merge(section: Section, wanted: dict[str, tuple[str, str]]) -> Section:
 def _check(name: str, value: str, version: SlurmVersion) -> None:
     if not _NAME.fullmatch(name) or name.lower() in _NOT_SETTINGS:
         raise RenderError(f"slurm.settings: {name!r} is not a global setting of slurm.conf")
-    whole = value.isprintable() and _VALUE.fullmatch(value)
-    if not whole or _SECOND_SETTING.search(value):
+    is_one_value = value.isprintable() and _VALUE.fullmatch(value)
+    if not is_one_value or _SECOND_SETTING.search(value):
         raise RenderError(
             f"slurm.settings.{name}: expected one value on one line, without # or backslash"
         )
     for word in ("", *value.split(",")):
-        wrong = options.problem(name, word, version)
-        if wrong is not None:
-            raise RenderError(f"slurm.settings.{name}: {wrong}")
+        reason = options.unsupported_reason(name, word, version)
+        if reason is not None:
+            raise RenderError(f"slurm.settings.{name}: {reason}")

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 HOMES = "/shared/home"
 
-OF_TRAINING = ("xxhash>=4.0",)
+TRAINING_REQUIREMENTS = ("xxhash>=4.0",)
 """Requirements of toolkit.training, in every training environment beside the cluster's own."""
 
 
 def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
     """Return the variables for site.yml and verify.yml, on the head."""
     return _dump(
-        _head_only(config)
+        _head_vars(config)
         | {
             "toolkit_cluster": config.cluster,
             "toolkit_slurm_version": config.slurm.version,
@@ -48,45 +48,45 @@ def image_vars(config: ClusterConfig, kind: str) -> str:
     """
     values: dict[str, Any] = {"image_kind": kind, "toolkit_slurm_version": config.slurm.version}
     if config.profile == "aws":
-        values |= {"toolkit_ec2": True} | (_drivers(config) if kind == "compute" else {})
-    return _dump(values | (_head_only(config) if kind == "head" else {}))
+        values |= {"toolkit_ec2": True} | (_driver_vars(config) if kind == "compute" else {})
+    return _dump(values | (_head_vars(config) if kind == "head" else {}))
 
 
-def _drivers(config: ClusterConfig) -> dict[str, Any]:
+def _driver_vars(config: ClusterConfig) -> dict[str, Any]:
     """Return the drivers of these pools' devices that the kernel lacks."""
     pools = config.pools.values()
     return {
         name: True
-        for name, needed in (
+        for name, is_needed in (
             ("toolkit_gpus", any(pool.shape.gpus for pool in pools)),
             ("toolkit_efa", any(pool.efa for pool in pools)),
         )
-        if needed
+        if is_needed
     }
 
 
-def _head_only(config: ClusterConfig) -> dict[str, Any]:
+def _head_vars(config: ClusterConfig) -> dict[str, Any]:
     return {
         "toolkit_mlflow_enabled": config.mlflow.enabled,
         "toolkit_training_python": config.training.python,
         "toolkit_training_requirements": [
             *config.training.requirements,
-            *OF_TRAINING,
-            *_for_s3(config),
-            *_for_gpus(config),
+            *TRAINING_REQUIREMENTS,
+            *_s3_requirements(config),
+            *_gpu_requirements(config),
         ],
     }
 
 
-def _for_s3(config: ClusterConfig) -> list[str]:
+def _s3_requirements(config: ClusterConfig) -> list[str]:
     """Return the requirements for reading datasets and copying checkpoints."""
     return ["boto3"] if config.data.in_s3 or config.training.checkpoints else []
 
 
-def _for_gpus(config: ClusterConfig) -> list[str]:
+def _gpu_requirements(config: ClusterConfig) -> list[str]:
     """Return the requirements for recording GPU use."""
-    real = config.profile == "aws" and any(pool.shape.gpus for pool in config.pools.values())
-    return ["nvidia-ml-py"] if real else []
+    has_gpus = config.profile == "aws" and any(pool.shape.gpus for pool in config.pools.values())
+    return ["nvidia-ml-py"] if has_gpus else []
 
 
 def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
     Values that are not set are left out. Region and endpoint are for any bucket, the
     cluster's or a user's.
     """
-    found = {
+    facts = {
         "aws_region": config.aws.region,
         "aws_endpoint_url": config.aws.endpoint_url,
         "checkpoints": config.training.checkpoints_url(bucket=bucket),
@@ -104,7 +104,7 @@ def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
         "data_cache_gib": config.data.cache_gib,
         "interruptions_per_machine_hour": config.training.interruptions_per_machine_hour,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _user(user: User) -> dict[str, Any]:

@@ -37,22 +37,22 @@ class PriceTable:
     """Current price by (type, zone)."""
 
     @classmethod
-    def of_catalogue(
+    def from_catalogue(
         cls, catalogue: Catalogue, region: str, spot: Mapping[tuple[str, str], Decimal]
     ) -> PriceTable:
         """Return the catalogue's prices with the given spot prices.
 
         A catalogue of another region is ignored.
         """
-        same = region == catalogue.region
-        return cls(dict(catalogue.prices) if same else {}, dict(spot))
+        is_same_region = region == catalogue.region
+        return cls(dict(catalogue.prices) if is_same_region else {}, dict(spot))
 
     def usd_per_hour(self, instance_type: str, capacity: str, zone: str) -> Decimal:
         """Return US dollars an hour; unknown spot prices count as on-demand.
 
         So spot is never cheaper than it may turn out.
         """
-        listed = self.on_demand.get(instance_type, UNKNOWN)
+        on_demand_price = self.on_demand.get(instance_type, UNKNOWN)
         if capacity == "spot":
-            return self.spot.get((instance_type, zone), listed)
-        return listed
+            return self.spot.get((instance_type, zone), on_demand_price)
+        return on_demand_price

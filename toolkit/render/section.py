@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SettingsSection:
     """Settings that belong together, in order, under a title."""
 
     title: str

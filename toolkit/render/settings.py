@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from toolkit.errors import RenderError
 from toolkit.render import options
 from toolkit.render.overrides import apply_overrides
-from toolkit.render.section import Section
+from toolkit.render.section import SettingsSection
 
 if TYPE_CHECKING:
     from toolkit.render.context import SlurmContext
@@ -32,13 +32,13 @@ end."""
 MAX_REQUEUES: Final = 1000
 """Each spot interruption is a requeue, and Slurm's own limit (5) ends in a held job.
 toolkit.training has the budgets that stop a job which fails by itself."""
-SCHEDULE_EVERY: Final = 5
+SCHEDULER_INTERVAL: Final = 5
 """Between scheduler passes: the next one finds a requeued job (Slurm's defaults: 30, 60)."""
 
 Value = str | int | tuple[str, ...]
 
 
-def sections(context: SlurmContext) -> tuple[Section, ...]:
+def sections(context: SlurmContext) -> tuple[SettingsSection, ...]:
     """Return every global setting for this cluster's version.
 
     Raises RenderError for a bad override.
@@ -47,29 +47,29 @@ def sections(context: SlurmContext) -> tuple[Section, ...]:
         options.check_range(context.version)
     except ValueError as error:
         raise RenderError(str(error)) from error
-    ours = (
+    own_sections = (
         _section(context, "Cluster", _cluster(context)),
-        _section(context, "Nodes that come and go", _power(context)),
-        _section(context, "Patience", _patience()),
+        _section(context, "Nodes that come and go", _power_saving(context)),
+        _section(context, "Patience", _timeouts()),
         _section(context, "Jobs", _jobs(context)),
         _section(context, "Scheduling and fair share", _scheduling(context)),
         _section(context, "Accounting", _accounting(context)),
-        _section(context, "What the machines can do", _machines(context)),
+        _section(context, "What the machines can do", _node_resources(context)),
         _section(context, "Logs", _logs()),
     )
-    return apply_overrides(ours, context.overrides, context.version)
+    return apply_overrides(own_sections, context.overrides, context.version)
 
 
-def _section(context: SlurmContext, title: str, values: dict[str, Value]) -> Section:
+def _section(context: SlurmContext, title: str, values: dict[str, Value]) -> SettingsSection:
     rows = []
     for name, value in values.items():
         if isinstance(value, tuple):
             text = ",".join(options.supported(name, value, context.version))
         else:
             text = str(value)
-        if text and options.problem(name, "", context.version) is None:
+        if text and options.unsupported_reason(name, "", context.version) is None:
             rows.append((name, text))
-    return Section(title, tuple(rows))
+    return SettingsSection(title, tuple(rows))
 
 
 def _cluster(context: SlurmContext) -> dict[str, Value]:
@@ -92,7 +92,7 @@ def _cluster(context: SlurmContext) -> dict[str, Value]:
     }
 
 
-def _power(context: SlurmContext) -> dict[str, Value]:
+def _power_saving(context: SlurmContext) -> dict[str, Value]:
     return {
         # node_reg_mem_percent stays last: 25.05.0 misreads it when another parameter follows.
         "SlurmctldParameters": (
@@ -116,7 +116,7 @@ def _power(context: SlurmContext) -> dict[str, Value]:
     }
 
 
-def _patience() -> dict[str, Value]:
+def _timeouts() -> dict[str, Value]:
     return {
         "SlurmdTimeout": SLURMD_TIMEOUT,
         "MessageTimeout": MESSAGE_TIMEOUT,
@@ -145,8 +145,8 @@ def _scheduling(context: SlurmContext) -> dict[str, Value]:
             "salloc_wait_nodes",
             "sbatch_wait_nodes",
             "nohold_on_prolog_fail",
-            f"sched_interval={SCHEDULE_EVERY}",
-            f"bf_interval={SCHEDULE_EVERY}",
+            f"sched_interval={SCHEDULER_INTERVAL}",
+            f"bf_interval={SCHEDULER_INTERVAL}",
             "bf_continue",
             "requeue_on_resume_failure",
             f"requeue_delay={REQUEUE_DELAY}",
@@ -154,7 +154,7 @@ def _scheduling(context: SlurmContext) -> dict[str, Value]:
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
         # Partitions are in cluster.yaml; an admin may make QOS that preempt each other.
-        "PreemptType": f"preempt/{'partition_prio' if context.preempts else 'qos'}",
+        "PreemptType": f"preempt/{'partition_prio' if context.has_preemption else 'qos'}",
         "PreemptMode": "REQUEUE",
         # The job's own --signal is sent when its grace time begins: it saves as for a time limit.
         "PreemptParameters": ("send_user_signal",),
@@ -182,7 +182,7 @@ def _accounting(context: SlurmContext) -> dict[str, Value]:
     }
 
 
-def _machines(context: SlurmContext) -> dict[str, Value]:
+def _node_resources(context: SlurmContext) -> dict[str, Value]:
     gres: dict[str, Value] = {"GresTypes": "gpu"} if context.has_gpus else {}
     if context.local:
         return gres | {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PSEUDO_GPUS: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 """A GRES needs a device node that exists; these exist in every container, and do no harm."""
-_CENT_OF_A_MILLI: Final = Decimal("0.01")
+_WEIGHT_QUANTUM: Final = Decimal("0.01")
 
 
 def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
@@ -33,7 +33,7 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
             "slurm.conf.j2",
             sections=sections(context),
             nodes=[node_line(node) for node in context.nodes],
-            partitions=[partition_line(part) for part in context.partitions],
+            partitions=[partition_line(partition) for partition in context.partitions],
             **shared,
         ),
         "gres.conf": render(jinja, "gres.conf.j2", rows=gres_rows(context), **shared),
@@ -56,20 +56,20 @@ def node_line(node: NodeLine) -> str:
     return _line(fields)
 
 
-def partition_line(part: PartitionLine) -> str:
+def partition_line(partition: PartitionLine) -> str:
     """Return a partition as one line of slurm.conf."""
     fields = {
-        "PartitionName": part.name,
-        "Nodes": part.nodes,
-        "Default": "YES" if part.default else "NO",
-        "MaxTime": part.max_time,
-        "DefMemPerCPU": part.memory_per_cpu,
-        "DefCpuPerGPU": part.cpus_per_gpu or "",
-        "DefMemPerGPU": part.memory_per_gpu or "",
-        "SuspendTime": part.suspend_time,
-        "PriorityTier": part.priority if part.priority > 1 else "",
-        "GraceTime": part.grace_seconds or "",
-        "TRESBillingWeights": ",".join(_weight(unit, value) for unit, value in part.billing),
+        "PartitionName": partition.name,
+        "Nodes": partition.nodes,
+        "Default": "YES" if partition.default else "NO",
+        "MaxTime": partition.max_time,
+        "DefMemPerCPU": partition.memory_per_cpu,
+        "DefCpuPerGPU": partition.cpus_per_gpu or "",
+        "DefMemPerGPU": partition.memory_per_gpu or "",
+        "SuspendTime": partition.suspend_time,
+        "PriorityTier": partition.priority if partition.priority > 1 else "",
+        "GraceTime": partition.grace_seconds or "",
+        "TRESBillingWeights": ",".join(_weight(unit, value) for unit, value in partition.billing),
         "State": "UP",
     }
     return _line(fields)
@@ -99,5 +99,5 @@ def _line(fields: Mapping[str, object]) -> str:
 
 
 def _weight(unit: str, value: Decimal) -> str:
-    rounded = value.quantize(_CENT_OF_A_MILLI, rounding=ROUND_HALF_UP)
+    rounded = value.quantize(_WEIGHT_QUANTUM, rounding=ROUND_HALF_UP)
     return f"{unit}={rounded}{'G' if unit == 'Mem' else ''}"

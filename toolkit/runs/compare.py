@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurmplugins.head.mlflow import Run
+    from slurmplugins.head.mlflow import MlflowRun
 
 # Tags of a run's causes. The others (job ids, folders, costs) differ between any two runs.
 CAUSES = (
@@ -47,18 +47,18 @@ class Comparison:
     same: int  # how many parameters and causes are equal
 
 
-def compare(left: Run, right: Run) -> Comparison:
+def compare(left: MlflowRun, right: MlflowRun) -> Comparison:
     """Return differing parameters, causes and metrics."""
     names = sorted({*left.params, *right.params})
-    pairs = [("parameter", name, *_both(left.params, right.params, name)) for name in names]
-    pairs += [("cause", name, *_both(left.tags, right.tags, name)) for name in CAUSES]
-    known = [pair for pair in pairs if pair[2:] != (ABSENT, ABSENT)]
-    differences = [Difference(*pair) for pair in known if pair[2] != pair[3]]
+    pairs = [("parameter", name, *_value_pair(left.params, right.params, name)) for name in names]
+    pairs += [("cause", name, *_value_pair(left.tags, right.tags, name)) for name in CAUSES]
+    recorded_pairs = [pair for pair in pairs if pair[2:] != (ABSENT, ABSENT)]
+    differences = [Difference(*pair) for pair in recorded_pairs if pair[2] != pair[3]]
     return Comparison(
         left=left.run_id,
         right=right.run_id,
         differences=(*differences, *_metrics(left.metrics, right.metrics)),
-        same=len(known) - len(differences),
+        same=len(recorded_pairs) - len(differences),
     )
 
 
@@ -69,5 +69,5 @@ def _metrics(left: Mapping[str, float], right: Mapping[str, float]) -> Iterator[
             yield Difference("metric", name, *texts)
 
 
-def _both(left: Mapping[str, str], right: Mapping[str, str], name: str) -> tuple[str, str]:
+def _value_pair(left: Mapping[str, str], right: Mapping[str, str], name: str) -> tuple[str, str]:
     return left.get(name, ABSENT), right.get(name, ABSENT)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from toolkit.head_runner import Runner
 
 SCRIPT: Final = "/shared/jobscripts/sweep.sbatch"
-_NO_SWEEP, _NO_STORAGE = 2, 3
+_EXIT_NO_SWEEP, _EXIT_NO_STORAGE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class SweepStart:
     """A sweep to start, as a job array."""
 
     name: str
@@ -35,21 +35,21 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedSweep:
     """The call of a started sweep."""
 
     argv: tuple[str, ...]
     job_id: str  # of the array; "" when nothing was submitted
 
 
-def ask(
-    runner: Runner, name: str, *, count: int = 5, settle: bool = False, dry_run: bool = False
+def sweep_status(
+    runner: Runner, name: str, *, count: int = 5, fail_missing: bool = False, dry_run: bool = False
 ) -> dict[str, Any]:
     """Return the state of a sweep.
 
     With `settle`, trials whose tasks are gone are marked failed.
     """
-    flags = [*(["--settle"] if settle else []), *(["--dry-run"] if dry_run else [])]
+    flags = [*(["--settle"] if fail_missing else []), *(["--dry-run"] if dry_run else [])]
     argv = [
         *("runuser", "-u", "nobody", "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
         *("toolkit.training", "sweep-status", f"--best={count}", *flags, "--", name),
@@ -57,15 +57,15 @@ def ask(
     try:
         answer = runner.run(argv, timeout=TIMEOUT)
     except HeadCommandFailed as error:
-        raise _refused(error, name) or error from error
+        raise _status_error(error, name) or error from error
     try:
-        found = json.loads(answer)
+        status = json.loads(answer)
     except ValueError as error:
         raise RunsError(f"the answer makes no sense: {answer[:200]!r}") from error
-    return dict(found)
+    return dict(status)
 
 
-def argv_of(start: Start, home: str) -> tuple[str, ...]:
+def start_command(start: SweepStart, home: str) -> tuple[str, ...]:
     """Return the call that starts a sweep.
 
     Its environment is plain: none of root's variables get into the job.
@@ -82,7 +82,7 @@ def argv_of(start: Start, home: str) -> tuple[str, ...]:
     )
 
 
-def submit(runner: Runner, start: Start, *, dry_run: bool) -> Started:
+def submit_sweep(runner: Runner, start: SweepStart, *, dry_run: bool) -> StartedSweep:
     """Submit the array.
 
     Raises HeadCommandFailed with sbatch's message if it refuses.
@@ -90,19 +90,19 @@ def submit(runner: Runner, start: Start, *, dry_run: bool) -> Started:
     entry = runner.run(["getent", "passwd", start.user]).strip().split(":")
     if len(entry) < len(("name", "password", "uid", "gid", "gecos", "home")):
         raise RunsError(f"{start.user} is no user of the cluster")
-    argv = argv_of(start, entry[5])
+    argv = start_command(start, entry[5])
     if dry_run:
-        return Started(argv, "")
-    return Started(argv, runner.run(list(argv)).strip().partition(";")[0])
+        return StartedSweep(argv, "")
+    return StartedSweep(argv, runner.run(list(argv)).strip().partition(";")[0])
 
 
-def _refused(error: HeadCommandFailed, name: str) -> RunsError | None:
-    if error.returncode == _NO_SWEEP:
+def _status_error(error: HeadCommandFailed, name: str) -> RunsError | None:
+    if error.returncode == _EXIT_NO_SWEEP:
         return SweepNotFound(
             f"no sweep is called {name!r}",
             next_step="its first task makes it when it starts; `toolkit jobs` shows the tasks",
         )
-    if error.returncode == _NO_STORAGE:
+    if error.returncode == _EXIT_NO_STORAGE:
         return TrackingAway(
             error.stderr.strip()[-300:],
             next_step="`toolkit run -- systemctl status optuna` says more",

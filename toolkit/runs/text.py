@@ -10,70 +10,74 @@ from toolkit.runs.compare import CAUSES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurmplugins.head.mlflow import Run
-    from toolkit.runs.queries import Found
+    from slurmplugins.head.mlflow import MlflowRun
+    from toolkit.runs.queries import FoundRun
 
-LIST = ("JOB", "NAME", "USER", "STATUS", "STARTED", "ATTEMPTS", "USD", "RUN")
+LIST_HEADERS = ("JOB", "NAME", "USER", "STATUS", "STARTED", "ATTEMPTS", "USD", "RUN")
 _TIME = "%Y-%m-%d %H:%M"
 
 
-def line(run: Run) -> tuple[str, ...]:
+def list_row(run: MlflowRun) -> tuple[str, ...]:
     """Return a row of the list."""
     tags = run.tags
     user = tags.get("toolkit.user") or tags.get("mlflow.user", "-")
     usd = tags.get("cost_usd") or tags.get("toolkit.cost_usd_estimate", "-")
     job, attempts = tags.get("toolkit.job_id", "-"), tags.get("toolkit.attempts", "-")
-    return (job, run.name, user, run.status, moment(run.started), attempts, usd, run.run_id)
+    return (job, run.name, user, run.status, format_time(run.started), attempts, usd, run.run_id)
 
 
-def page(found: Found) -> Iterator[str]:
+def run_lines(found_run: FoundRun) -> Iterator[str]:
     """Yield everything about one run."""
-    yield found.name
-    if found.run:
-        yield from _mlflow(found.run)
-    if found.folder:
-        yield from _folder(found.folder)
+    yield found_run.name
+    if found_run.run:
+        yield from _mlflow_lines(found_run.run)
+    if found_run.folder:
+        yield from _folder_lines(found_run.folder)
     else:
         yield "its folder is gone, or can't be read: attempts and submission are not known"
 
 
-def moment(at: float | None) -> str:
+def format_time(at: float | None) -> str:
     """Return a time in UTC."""
     return datetime.fromtimestamp(at, UTC).strftime(_TIME) if at else "-"
 
 
-def _mlflow(run: Run) -> Iterator[str]:
+def _mlflow_lines(run: MlflowRun) -> Iterator[str]:
     ended_by = run.tags.get("toolkit.ended_by")
-    why = f" ({ended_by})" if ended_by else ""
-    yield f"  {run.status}{why}, {moment(run.started)} to {moment(run.ended)} UTC, run {run.run_id}"
-    yield from _block("parameters", run.params)
-    yield from _block("made of", {name: run.tags[name] for name in CAUSES if name in run.tags})
-    yield from _block("metrics", {name: f"{value:.6g}" for name, value in run.metrics.items()})
-    yield from _block("cost", {n: v for n, v in run.tags.items() if n.startswith("cost_usd")})
+    ender = f" ({ended_by})" if ended_by else ""
+    yield f"  {run.status}{ender}, {format_time(run.started)} to {format_time(run.ended)} UTC, run {run.run_id}"
+    yield from _value_lines("parameters", run.params)
+    yield from _value_lines(
+        "made of", {name: run.tags[name] for name in CAUSES if name in run.tags}
+    )
+    yield from _value_lines(
+        "metrics", {name: f"{value:.6g}" for name, value in run.metrics.items()}
+    )
+    yield from _value_lines("cost", {n: v for n, v in run.tags.items() if n.startswith("cost_usd")})
 
 
-def _folder(folder: Mapping[str, Any]) -> Iterator[str]:
+def _folder_lines(folder: Mapping[str, Any]) -> Iterator[str]:
     yield f"folder: {folder['run_dir']}"
     yield "attempts:"
-    for one in folder["attempts"]:
-        steps = f"steps {one['step_start']} to {one['step_end']}"
-        on = ", ".join(one["nodes"])
-        yield f"  {one['attempt']}  {moment(one['started_at'])}  {one['cause']}  {steps}  on {on}"
-    split = folder["goodput"]
-    if split:
-        total = sum(split["seconds"].values()) or 1.0
+    for attempt in folder["attempts"]:
+        steps = f"steps {attempt['step_start']} to {attempt['step_end']}"
+        nodes = ", ".join(attempt["nodes"])
+        yield f"  {attempt['attempt']}  {format_time(attempt['started_at'])}  {attempt['cause']}  {steps}  on {nodes}"
+    goodput = folder["goodput"]
+    if goodput:
+        total = sum(goodput["seconds"].values()) or 1.0
         yield "where the time went:"
-        for part, seconds in split["seconds"].items():
-            usd = split["cost_usd"].get(part)
+        for part, seconds in goodput["seconds"].items():
+            usd = goodput["cost_usd"].get(part)
             cost = f"  {usd} USD" if usd else ""
             yield f"  {part:<8} {seconds:>10.1f} s  {100 * seconds / total:>5.1f} %{cost}"
-        yield f"  {'waiting':<8} {split['waiting']:>10.1f} s  between attempts"
-    submitted = folder["submission"]
-    replayable = "yes, `toolkit runs replay`" if submitted else "no, its submission was not kept"
+        yield f"  {'waiting':<8} {goodput['waiting']:>10.1f} s  between attempts"
+    submission = folder["submission"]
+    replayable = "yes, `toolkit runs replay`" if submission else "no, its submission was not kept"
     yield f"can be replayed: {replayable}"
 
 
-def _block(title: str, values: Mapping[str, str]) -> Iterator[str]:
+def _value_lines(title: str, values: Mapping[str, str]) -> Iterator[str]:
     if values:
         yield f"{title}:"
         width = max(len(name) for name in values)

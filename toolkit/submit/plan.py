@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedOption:
     """An option that the toolkit adds because neither script nor caller sets it."""
 
     option: str
@@ -26,12 +26,14 @@ class Plan:
     """A planned submission."""
 
     argv: tuple[str, ...]  # the sbatch call
-    added: tuple[Added, ...]
+    added: tuple[AddedOption, ...]
     script: str
     partition: str  # the requested one, empty if none
     account: str  # the requested one, empty if none
     container: str = ""  # the image that the toolkit's job scripts run their workers in
-    outside: tuple[Directive, ...] = ()  # options from outside the script, the strongest last
+    outside_options: tuple[
+        Directive, ...
+    ] = ()  # options from outside the script, the strongest last
 
     @property
     def call(self) -> tuple[str, ...]:
@@ -49,10 +51,10 @@ class Plan:
 # An option to add, and the names of options that decide the same.
 _DEFAULTS: Final = (
     (
-        Added("--requeue", "or a site's JobRequeue=0 ends the job with its first machine"),
+        AddedOption("--requeue", "or a site's JobRequeue=0 ends the job with its first machine"),
         ("requeue", "no-requeue"),
     ),
-    (Added("--open-mode=append", "or each requeue empties the job's log"), ("open-mode",)),
+    (AddedOption("--open-mode=append", "or each requeue empties the job's log"), ("open-mode",)),
 )
 # The options used here that sbatch also reads from SBATCH_ variables.
 _VARIABLES: Final = (
@@ -75,27 +77,33 @@ def plan(
     The script's own lines and the caller's options are never contradicted. Precedence
     is sbatch's own: the command line, the environment, the script.
     """
-    outside = (*_of(environment), *batch_script.said(options, _COMMAND_LINE))
-    read = batch_script.parse(text, outside=outside)
+    outside_options = (
+        *_environment_options(environment),
+        *batch_script.outside_directives(options, _COMMAND_LINE),
+    )
+    parsed_script = batch_script.parse(text, outside_options=outside_options)
     added = tuple(
         default
         for default, names in _DEFAULTS
-        if not any(name in read.directives for name in names)
+        if not any(name in parsed_script.directives for name in names)
     )
-    given = tuple(one.option for one in added)
+    added_options = tuple(added_option.option for added_option in added)
     return Plan(
-        argv=("sbatch", "--parsable", *given, *options, script, *arguments),
+        argv=("sbatch", "--parsable", *added_options, *options, script, *arguments),
         added=added,
         script=script,
-        partition=read.value("partition"),
-        account=read.value("account"),
+        partition=parsed_script.value("partition"),
+        account=parsed_script.value("account"),
         container=container or environment.get("TOOLKIT_CONTAINER", ""),
-        outside=(*outside, *batch_script.said(given, _COMMAND_LINE)),
+        outside_options=(
+            *outside_options,
+            *batch_script.outside_directives(added_options, _COMMAND_LINE),
+        ),
     )
 
 
-def _of(environment: Mapping[str, str]) -> Iterator[Directive]:
+def _environment_options(environment: Mapping[str, str]) -> Iterator[Directive]:
     for name in _VARIABLES:
         variable = f"SBATCH_{name.upper().replace('-', '_')}"
         if value := environment.get(variable):
-            yield from batch_script.said([f"--{name}={value}"], f"in {variable}")
+            yield from batch_script.outside_directives([f"--{name}={value}"], f"in {variable}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.submit.errors import SlurmRefused
-from toolkit.training.run_folder.stop_forecast import Measured
+from toolkit.training.run_folder.stop_forecast import MeasuredForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,22 +21,22 @@ PYTHON = "/shared/env/bin/python"
 LIBRARY = "/shared/lib"
 
 
-class Here:
+class LocalRunner:
     """Runs commands on this machine, which has sbatch."""
 
     def run(self, argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
         try:
-            done = subprocess.run(
+            completed_process = subprocess.run(
                 list(argv), capture_output=True, text=True, timeout=timeout, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SlurmRefused(f"{argv[0]}: {error}") from error
-        if done.returncode:
-            raise SlurmRefused(_said(done.stderr or done.stdout))
-        return done.stdout
+        if completed_process.returncode:
+            raise SlurmRefused(_error_text(completed_process.stderr or completed_process.stdout))
+        return completed_process.stdout
 
 
-class AsUser:
+class UserRunner:
     """Runs commands on the head node as one of its users."""
 
     def __init__(self, runner: Runner, user: str) -> None:
@@ -48,29 +48,29 @@ class AsUser:
         except HeadCommandFailed as error:
             if error.returncode <= 0:
                 raise
-            raise SlurmRefused(_said(error.stderr or error.stdout)) from error
+            raise SlurmRefused(_error_text(error.stderr or error.stdout)) from error
 
 
-class SlurmSide:
+class SlurmClient:
     """A client of Slurm. Every method raises SlurmRefused, or its runner's errors."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    def text(self, script: str) -> str:
+    def read_script(self, script: str) -> str:
         """Return the script, read on the machine that will run sbatch."""
         return self._runner.run(["cat", "--", script], timeout=TIMEOUT)
 
     def partitions(self) -> tuple[str, ...]:
-        found = self._runner.run(["sinfo", "--noheader", "--all", "--format=%R"], timeout=TIMEOUT)
-        return tuple(dict.fromkeys(found.split()))
+        output = self._runner.run(["sinfo", "--noheader", "--all", "--format=%R"], timeout=TIMEOUT)
+        return tuple(dict.fromkeys(output.split()))
 
     def accounts(self, user: str) -> tuple[str, ...]:
         """Return the accounts that the user may charge."""
         argv = ["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=account"]
         return tuple(dict.fromkeys(self._runner.run(argv, timeout=TIMEOUT).split()))
 
-    def measured(self, text: str, arguments: Sequence[str]) -> Measured | None:
+    def measured_stop(self, text: str, arguments: Sequence[str]) -> MeasuredForecast | None:
         """Return the stop time measured by the most similar earlier run.
 
         None if no run has one.
@@ -78,15 +78,15 @@ class SlurmSide:
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         program = ["env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m", "toolkit.training", "similar-run"]
         try:
-            said = self._runner.run(
+            output = self._runner.run(
                 [*program, f"--script-sha256={sha256}", "--", *arguments], timeout=TIMEOUT
             )
-            found = json.loads(said)
+            record = json.loads(output)
         except (ToolkitError, ValueError):  # the library is missing or older: nothing is known
             return None
-        return Measured.parse(found) if isinstance(found, dict) else None
+        return MeasuredForecast.parse(record) if isinstance(record, dict) else None
 
-    def rehearse(self, argv: Sequence[str]) -> None:
+    def test_submission(self, argv: Sequence[str]) -> None:
         """Have Slurm check the job without submitting it.
 
         Raises SlurmRefused with its reason.
@@ -102,6 +102,6 @@ class SlurmSide:
         return number
 
 
-def _said(text: str) -> str:
+def _error_text(text: str) -> str:
     lines = [line.removeprefix("sbatch: error: ").strip() for line in text.splitlines()]
     return "; ".join(line for line in lines if line)[:400] or "no reason given"

@@ -32,16 +32,18 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     name, *arguments = words or sys.argv[1:] or ("--help",)
     if name not in COMMANDS:
-        asked = name in ("-h", "--help")
-        (sys.stdout if asked else sys.stderr).write(_usage())
-        return 0 if asked else 2
+        is_help = name in ("-h", "--help")
+        (sys.stdout if is_help else sys.stderr).write(_usage())
+        return 0 if is_help else 2
     module = import_module(f"toolkit.training.{COMMANDS[name][0]}")
     return int(module.main(arguments))
 
 
 def _usage() -> str:
-    lines = [f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()]
-    return "\n".join(["usage: python -m toolkit.training COMMAND [ARGUMENT ...]", "", *lines, ""])
+    usage_lines = [f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        ["usage: python -m toolkit.training COMMAND [ARGUMENT ...]", "", *usage_lines, ""]
+    )
 
 
 if __name__ == "__main__":

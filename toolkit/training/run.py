@@ -14,29 +14,31 @@ from typing import Any, Self, TypeVar
 from toolkit.datasets import dataset
 from toolkit.training.attempt import exception_verdict, verdict
 from toolkit.training.attempt.attempt import Attempt, current
-from toolkit.training.attempt.job_log import say
-from toolkit.training.attempt.sigterm import OnTerminate
+from toolkit.training.attempt.job_log import log_line
+from toolkit.training.attempt.sigterm import SigtermHandler
 from toolkit.training.attempt.stop_request import StopFiles, Stopped
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.local_disk import ViaLocalDisk
 from toolkit.training.checkpoint.save_schedule import Every, Saver
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, TorchCodec
-from toolkit.training.distributed.process_group import World, device, join
-from toolkit.training.distributed.step_sync import Agreed, Boundaries
+from toolkit.training.distributed.process_group import ProcessGroup, device, join
+from toolkit.training.distributed.step_sync import Agreement, StepSync
 from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.recording import gpu_sampler
-from toolkit.training.recording.close_run import Closing, refuse_second
-from toolkit.training.recording.recorder import Books, Host, RankBooks, TrackerLike
+from toolkit.training.recording.close_run import AttemptCloser, refuse_second
+from toolkit.training.recording.recorder import Host, RankBooks, RunRecorder, TrackerLike
 from toolkit.training.reproduce import gather
-from toolkit.training.run_folder.run_folder import RunDir
-from toolkit.training.run_folder.stop_forecast import LEAVING
+from toolkit.training.run_folder.run_folder import RunFolder
+from toolkit.training.run_folder.stop_forecast import LEAVING_SECONDS
 from toolkit.training.sample_order import Batch, SampleOrder
-from toolkit.training.tracking.mlflow import flat, tracker_for
+from toolkit.training.tracking.mlflow import as_text, tracker_for
 
 T = TypeVar("T")
 
-_TRIES = 60.0  # seconds in which a stop's failed save is repeated; a notice may leave fewer
+_SAVE_RETRY_SECONDS = (
+    60.0  # seconds in which a stop's failed save is repeated; a notice may leave fewer
+)
 
 
 class Run:
@@ -60,7 +62,7 @@ class Run:
         keep: int = 2,
         flops_per_sample: float | None = None,
         attempt: Attempt | None = None,
-        world: World | None = None,
+        world: ProcessGroup | None = None,
         codec: Codec | None = None,
         tracker: TrackerLike | None = None,
         clock: Callable[[], float] = time.time,
@@ -68,13 +70,13 @@ class Run:
     ) -> None:
         self.attempt = attempt or current()
         self.world = world or join()
-        self.dir = RunDir(self.attempt.run_dir, self.attempt.owner.put)
+        self.dir = RunFolder(self.attempt.run_dir, self.attempt.fence.write_fenced)
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._flops = params, seed, flops_per_sample
         self._clock, self._timer = clock, timer
-        self._noted = RankBooks(self.world, print_every=print_every)
-        self._stop = StopFiles(self.attempt.stop_files, self.attempt.started_at, clock=timer)
+        self._recorder = RankBooks(self.world, print_every=print_every)
+        self._stop_files = StopFiles(self.attempt.stop_files, self.attempt.started_at, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
             codec = ViaLocalDisk(codec or TorchCodec(), root, self.world)
@@ -85,7 +87,7 @@ class Run:
             codec=codec,
             tiers=tiers,
             background=background or local is not None,
-            owner=self.attempt.owner,
+            fence=self.attempt.fence,
         )
         self._saver = Saver(
             self._checkpoints,
@@ -93,27 +95,29 @@ class Run:
             background=background or local is not None,
             bounds=checkpoint_bounds,
             clock=timer,
-            say=say if self.world.rank == 0 else lambda _: None,
-            sync=self._noted.sync,
-            done=self._noted.saved,
-            stalled=self._noted.stalled,
+            log_line=log_line if self.world.rank == 0 else lambda _: None,
+            sync=self._recorder.sync,
+            on_saved=self._recorder.record_save,
+            on_stall=self._recorder.record_stall,
         )
         self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False
-        self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
-        self._closing = Closing(self.attempt, self.world, self._noted)
+        self._boundaries = StepSync(
+            self.world, stop_requested=self._stop_files.poll, leave=self._save_and_stop
+        )
+        self._closer = AttemptCloser(self.attempt, self.world, self._recorder)
         self._tracker = tracker
-        self._on_terminate = OnTerminate()
+        self._on_terminate = SigtermHandler()
 
     @property
     def ended(self) -> bool:
         """Return whether the attempt's verdict is written, or left to another rank."""
-        return self._closing.ended
+        return self._closer.ended
 
     @property
-    def _books(self) -> Books | None:
+    def _books(self) -> RunRecorder | None:
         """Return the recorder, on rank 0."""
-        return self._noted.books
+        return self._recorder.books
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -127,11 +131,11 @@ class Run:
 
         For metrics of an evaluation, or of a trainer.
         """
-        self._noted.log(max(0, self.step_count - 1), metrics)
+        self._recorder.log(max(0, self.step_count - 1), metrics)
 
     def describe(self, **tags: str) -> None:
         """Record tags: `data_hash=...` becomes the tag `toolkit.data_hash`."""
-        self._noted.describe(tags)
+        self._recorder.describe(tags)
 
     def resume(self, **parts: Any) -> int:
         """Name the parts of a checkpoint, and load the last good one.
@@ -141,24 +145,24 @@ class Run:
         if not parts:
             raise ValueError("run.resume names what a checkpoint holds: model=…, optimizer=…")
         self._parts = parts
-        begun = self._timer()
+        load_start = self._timer()
         loaded = self._checkpoints.load(parts)
-        seconds = self._timer() - begun if loaded else 0.0
+        seconds = self._timer() - load_start if loaded else 0.0
         if loaded:
             self.step_count = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
             for problem in loaded.rejected if self.world.rank == 0 else ():
-                say(f"checkpoint not used: {problem}")
+                log_line(f"checkpoint not used: {problem}")
         mtti = self._books.mtti(site_facts()) if self._books else 0.0
-        self._saver.resumed(self.step_count if loaded else None, mtti=mtti)
-        stuck = self._books.resumed(self.step_count, seconds) if self._books else ""
+        self._saver.start_at(self.step_count if loaded else None, mtti=mtti)
+        no_progress = self._books.record_resume(self.step_count, seconds) if self._books else ""
         if self._books:
-            what = f"resumed from {loaded.name}" if loaded else "from the beginning"
-            say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
-        if stuck := self.world.broadcast(stuck):
-            word = verdict.hold(self.step_count, "no-progress", stuck)
-            self._closing.stopped(word, self.attempt.failed)
-            raise Stopped(word)
+            origin = f"resumed from {loaded.name}" if loaded else "from the beginning"
+            log_line(f"attempt {self._books.record.attempt}: step {self.step_count}, {origin}")
+        if no_progress := self.world.broadcast(no_progress):
+            hold_verdict = verdict.hold(self.step_count, "no-progress", no_progress)
+            self._closer.close_stopped(hold_verdict, self.attempt.failure_status)
+            raise Stopped(hold_verdict)
         return self.step_count
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
@@ -177,7 +181,7 @@ class Run:
             position=self._position,
             epochs=epochs,
             rank=self.world.rank,
-            world=self.world.size,
+            world_size=self.world.size,
         ):
             yield batch
             if self.step_count != batch.step + 1:
@@ -189,19 +193,19 @@ class Run:
 
         Leaves by Stopped when a stop was requested.
         """
-        stop = self._boundaries.settle().stop
+        stop = self._boundaries.await_agreement().stop
         self.step_count, self._position = batch.step + 1, batch.stop
-        self._saver.stepped(self.step_count)
+        self._saver.note_step(self.step_count)
         self._boundaries.start_step(
             batch.mine,
-            late=self.world.rank == 0 and self._saver.overdue(),
-            then=partial(self._stepped, batch, metrics, self._clock()),
+            save_due=self.world.rank == 0 and self._saver.is_overdue(),
+            on_agreement=partial(self._record_step, batch, metrics, self._clock()),
         )
-        due = self._saver.due(self.step_count) or self._save_agreed
+        due = self._saver.is_due(self.step_count) or self._save_agreed
         if stop or due:
-            stop = self._boundaries.settle().stop or stop
+            stop = self._boundaries.await_agreement().stop or stop
         if stop:
-            self._leave()
+            self._save_and_stop()
         if due:
             self._save()
 
@@ -227,24 +231,28 @@ class Run:
         self._boundaries.finish()
         if problem := self._save(last=True):
             raise CheckpointFailed(f"the run's last save failed: {problem}")
-        opened = self.world.gather(dataset.used())  # all ranks are here: none can fail any more
-        fills = sum(self.world.gather(dataset.fills()))
+        datasets_by_process = self.world.gather(
+            dataset.used_versions()
+        )  # all ranks are here: none can fail any more
+        fills = sum(self.world.gather(dataset.fill_count()))
         if self._books:
-            self._books.finished(self.step_count, results, opened, fills)
-        self._closing.finished(verdict.done(self.step_count), self.dir.result)
+            self._books.record_result(self.step_count, results, datasets_by_process, fills)
+        self._closer.close_finished(verdict.done(self.step_count), self.dir.result)
 
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         refuse_second(self.attempt, self.world.rank)
-        self._on_terminate.begin()
-        host = Host.here(self.attempt) if self.world.local_rank == 0 else None
-        self._closing.sampler = gpu_sampler.start(self.attempt, host.gpus, say) if host else None
+        self._on_terminate.install()
+        host = Host.current(self.attempt) if self.world.local_rank == 0 else None
+        self._closer.sampler = (
+            gpu_sampler.start(self.attempt, host.gpus, log_line) if host else None
+        )
         hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
             self.dir.create()
-            tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
-            self._noted.books = books = Books(
+            tracker = self._tracker or tracker_for(self.attempt, self.dir, log_line)
+            self._recorder.books = books = RunRecorder(
                 self.attempt,
                 self.dir,
                 hosts=hosts,
@@ -253,32 +261,34 @@ class Run:
                 clock=self._clock,
                 flops_per_sample=self._flops,
             )
-            found = gather.gather(self.attempt, self.dir, seed=self.seed)
-            books.describe(flat(self._params), found.tags, found.artifacts)
+            run_facts = gather.gather(self.attempt, self.dir, seed=self.seed)
+            books.describe(as_text(self._params), run_facts.tags, run_facts.artifacts)
         return self
 
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         try:
-            if not self.ended and exception_verdict.on_purpose(error):
+            if not self.ended and exception_verdict.is_clean_exit(error):
                 self.finish()
-        except BaseException as late:
-            error = late
+        except BaseException as finish_error:
+            error = finish_error
             raise
         finally:
-            self._on_terminate.shield()
+            self._on_terminate.ignore_sigterm()
             if error is None:
                 self.world.close()
             elif not self.ended:
-                self._closing.failed(error, self._saver.reached())
-            self._on_terminate.end()
+                self._closer.close_failed(error, self._saver.resume_step())
+            self._on_terminate.restore()
 
     # -- behind them ------------------------------------------------------------------------------
 
-    def _stepped(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
-        self._save_agreed |= told.save
-        self._noted.step(batch, metrics, at, told)
+    def _record_step(
+        self, batch: Batch, metrics: Mapping[str, Any], at: float, agreed: Agreement
+    ) -> None:
+        self._save_agreed |= agreed.save
+        self._recorder.record_step(batch, metrics, at, agreed)
 
     def _save(self, *, last: bool = False) -> str:
         """Save the state as it is now.
@@ -293,19 +303,21 @@ class Run:
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._parts, self.step_count, facts
 
-    def _leave(self) -> None:
+    def _save_and_stop(self) -> None:
         """Save, and leave by Stopped.
 
         All ranks are at the same step, and at least one has a stop request.
         """
-        asked = [request for request in self.world.gather(self._stop.request) if request]
-        request = min(asked, key=lambda each: each.due)
-        until = self._timer() + min(_TRIES, request.due - self._clock() - LEAVING)
-        problem = self._saver.save_while(
-            lambda: self.world.broadcast(self._timer() < until), *self._state()
+        requests = [request for request in self.world.gather(self._stop_files.request) if request]
+        request = min(requests, key=lambda stop_request: stop_request.due)
+        retry_until = self._timer() + min(
+            _SAVE_RETRY_SECONDS, request.due - self._clock() - LEAVING_SECONDS
+        )
+        problem = self._saver.save_with_retries(
+            lambda: self.world.broadcast(self._timer() < retry_until), *self._state()
         )
         if self.world.rank == 0:
-            say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
-        word = verdict.resume(self._saver.reached(), request.cause, problem)
-        self._closing.stopped(word)
-        raise Stopped(word)
+            log_line(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
+        resume_verdict = verdict.resume(self._saver.resume_step(), request.cause, problem)
+        self._closer.close_stopped(resume_verdict)
+        raise Stopped(resume_verdict)

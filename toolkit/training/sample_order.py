@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_MASK_PRINT = (1 << 40) - 1  # 40 bits a sample: the sum of 8 million fits into int64
+_FINGERPRINT_MASK = (1 << 40) - 1  # 40 bits a sample: the sum of 8 million fits into int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ class SampleOrder:
         return min(position + self.global_batch, epoch_end)
 
     def batches(
-        self, *, step: int, position: int, epochs: int, rank: int, world: int
+        self, *, step: int, position: int, epochs: int, rank: int, world_size: int
     ) -> Iterator[Batch]:
         """Yield the steps from `position` to the end of the last epoch."""
         while position < epochs * self.size:
             stop = self.next_stop(position)
             ids = self.ids(position, stop)
-            low, high = rank * len(ids) // world, (rank + 1) * len(ids) // world
+            low, high = rank * len(ids) // world_size, (rank + 1) * len(ids) // world_size
             yield Batch(
                 step=step,
                 epoch=position // self.size,
@@ -92,7 +92,7 @@ class SampleOrder:
                 stop=stop,
                 ids=ids,
                 mine=ids[low:high],
-                weight=world / len(ids),
+                weight=world_size / len(ids),
                 begins_epoch=position % self.size == 0,
             )
             step, position = step + 1, stop
@@ -106,7 +106,7 @@ def fingerprint(ids: Any) -> int:
     import numpy as np
 
     mixed = _mix(np.asarray(ids, dtype=np.uint64), 0x5EED)
-    return int((mixed & np.uint64(_MASK_PRINT)).sum(dtype=np.uint64))
+    return int((mixed & np.uint64(_FINGERPRINT_MASK)).sum(dtype=np.uint64))
 
 
 def content_hash(*arrays: Any) -> str:
@@ -118,9 +118,9 @@ def content_hash(*arrays: Any) -> str:
 
     digest = hashlib.sha256()
     for array in arrays:
-        plain = np.ascontiguousarray(array)
-        digest.update(f"{plain.dtype.str}{plain.shape}".encode())
-        digest.update(plain.tobytes())
+        contiguous = np.ascontiguousarray(array)
+        digest.update(f"{contiguous.dtype.str}{contiguous.shape}".encode())
+        digest.update(contiguous.tobytes())
     return digest.hexdigest()
 
 

@@ -13,7 +13,7 @@ from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.scan import scan
 from toolkit.datasets.store.transfer import LocalFile
-from toolkit.datasets.store.verify import damaged
+from toolkit.datasets.store.verify import find_damaged_content
 
 CONTENT = {"a": b"1", "sub/b": b"22", "same": b"22", "empty": b"", "z": bytes(500)}
 DISTINCT = 1 + 2 + 500
@@ -27,7 +27,7 @@ def root(tmp_path, small_chunks):
 def test_what_was_added_is_in_the_store_as_it_was(catalog, root, no_sleep):
     added = add(catalog, root, name="digits", sleep=no_sleep)
     assert catalog.resolve("digits") == added.version == described(CONTENT).version
-    assert damaged(catalog, added.version) == []
+    assert find_damaged_content(catalog, added.version) == []
     assert (added.files, added.size, added.sent_bytes) == (5, 505, DISTINCT)
 
 
@@ -53,11 +53,11 @@ def test_killed_at_any_operation_it_can_be_done_again_and_is_right(tmp_path, roo
         else:
             break
         catalog = Catalog(FolderStore(place, disk=QuickDisk()))
-        if catalog.named("digits"):
-            assert damaged(catalog, catalog.resolve("digits")) == []
+        if catalog.named_versions("digits"):
+            assert find_damaged_content(catalog, catalog.resolve("digits")) == []
         assert add(catalog, root, name="digits").version == version
-        assert damaged(catalog, version) == []
-        assert [one.number for one in catalog.named("digits")] == [1]
+        assert find_damaged_content(catalog, version) == []
+        assert [one.number for one in catalog.named_versions("digits")] == [1]
     assert fatal > 20, "fewer operations than there are means that nothing was watched"
 
 
@@ -84,7 +84,7 @@ def test_two_who_send_the_same_content_both_succeed(store, root):
 
 def test_an_addition_waits_for_a_collection_and_gives_up_in_the_end(catalog, root):
     naps = []
-    with gc_markers.sweeping(catalog), pytest.raises(StoreBusy):
+    with gc_markers.collecting(catalog), pytest.raises(StoreBusy):
         add(catalog, root, sleep=naps.append)
     assert sum(naps) >= 600
     assert not list(catalog.store.list("adding/"))

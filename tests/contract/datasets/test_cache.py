@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.datasets import MemorySource, described, tree
 from tests.fakes.disk import FullDisk, QuickDisk
 from toolkit.datasets.cache.cache import Cache
-from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable, Stopped
+from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable, DataStopped
 from toolkit.datasets.store.manifest import BLOCK
 
 CONTENT = {"a/b": b"1" * 300, "c": b"2"}
@@ -87,7 +87,7 @@ def test_what_is_in_use_never_goes(make):
 
 
 def test_a_fill_that_was_left_makes_room_for_others(make):
-    with pytest.raises(Stopped):
+    with pytest.raises(DataStopped):
         make(limit=ONE).hold(
             described(OTHERS[0]).version, MemorySource(OTHERS[0]).opened, stop=lambda: True
         )
@@ -136,7 +136,7 @@ def test_one_who_waits_for_a_filler_hears_a_stop_request(make):
     filler.start()
     assert filling.wait(10)
     try:
-        with pytest.raises(Stopped):
+        with pytest.raises(DataStopped):
             make(sleep=lambda _: None).hold(
                 version, MemorySource(CONTENT).opened, stop=lambda: True
             )

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.datasets import tree, write_tree
-from toolkit.datasets.dataset import take
+from toolkit.datasets.dataset import hold_dataset
 from toolkit.datasets.derive import lineage
 from toolkit.datasets.derive.derive import code_hash, derived, key_of
 from toolkit.datasets.errors import BuildFailed, DataError, DatasetUnknown
-from toolkit.datasets.settings import Places
+from toolkit.datasets.settings import DatasetSettings
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
@@ -29,7 +29,9 @@ def no_syncing(monkeypatch):
 
 @pytest.fixture
 def where(tmp_path):
-    return Places(store=str(tmp_path / "store"), cache=tmp_path / "cache", cache_limit=1 << 20)
+    return DatasetSettings(
+        store=str(tmp_path / "store"), cache_folder=tmp_path / "cache", cache_limit=1 << 20
+    )
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_the_result_is_the_builds_and_the_second_time_it_is_there(where, raw, bu
     second = derived([raw], built, code=[code], where=where)
     assert (first.reused, second.reused, len(built.runs)) == (False, True, 1)
     assert first.version == second.version
-    held = take(first.version, where)
+    held = hold_dataset(first.version, where)
     assert tree(held.path) == {"x": b"ABC", "y": b"DE"}
     held.release()
 
@@ -115,7 +117,7 @@ def test_what_a_killed_builder_left_is_not_part_of_the_result(where, raw, built,
         Path(where.store) / "building" / f"{key}.{os.getuid()}.work" / "dead", {"half": b"x"}
     )
     made = derived([raw], built, code=[code], where=where)
-    assert set(tree(take(made.version, where).path)) == {"x", "y"}
+    assert set(tree(hold_dataset(made.version, where).path)) == {"x", "y"}
 
 
 def test_two_who_ask_at_once_build_once(where, raw, built, code):
@@ -147,7 +149,7 @@ def test_the_lineage_of_a_dataset_is_shown_both_ways(where, shelf, raw, built, c
     found = lineage.describe(shelf, "gold")
     assert (found.version, found.tier, found.names) == (gold.version, "gold", ("gold@1",))
     assert [one.output for one in found.made] == [gold.version, silver.version]
-    text = "\n".join(lineage.lines(found))
+    text = "\n".join(lineage.description_lines(found))
     assert raw in text
     assert '{"times": 2}' in text
     assert [one.output for one in lineage.describe(shelf, raw).used_by] == [silver.version]

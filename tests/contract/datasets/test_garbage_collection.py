@@ -12,8 +12,8 @@ from toolkit.datasets.store import gc_markers
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog, Derivation
 from toolkit.datasets.store.folder_store import FolderStore
-from toolkit.datasets.store.garbage_collection import plan, sweep
-from toolkit.datasets.store.verify import damaged
+from toolkit.datasets.store.garbage_collection import collect_garbage, find_garbage
+from toolkit.datasets.store.verify import find_damaged_content
 
 DAY = 86_400
 
@@ -45,11 +45,11 @@ def versions(catalog):
 def test_what_has_a_name_stays_and_the_rest_goes_with_its_content(catalog, clock, put):
     kept, lost = put("kept", "kept"), put("lost")
     clock.now += 2 * DAY
-    doomed = sweep(catalog)
+    doomed = collect_garbage(catalog)
     assert doomed.versions == (lost,)
     assert doomed.size == len("lost")
     assert versions(catalog) == {kept}
-    assert damaged(catalog, kept) == []
+    assert find_damaged_content(catalog, kept) == []
     assert len(list(catalog.store.list("objects/"))) == 2
 
 
@@ -57,15 +57,15 @@ def test_a_plan_changes_nothing_and_is_what_is_done(catalog, clock, put):
     put("lost")
     clock.now += 2 * DAY
     before = list(catalog.store.list(""))
-    planned = plan(catalog)
+    planned = find_garbage(catalog)
     assert list(catalog.store.list("")) == before
-    assert sweep(catalog) == planned
+    assert collect_garbage(catalog) == planned
 
 
 def test_what_is_young_stays(catalog, clock, put):
     lost = put("lost")
     clock.now += DAY / 2
-    assert sweep(catalog).versions == ()
+    assert collect_garbage(catalog).versions == ()
     assert versions(catalog) == {lost}
 
 
@@ -76,7 +76,7 @@ def test_what_something_kept_was_made_from_stays(catalog, clock, put):
     derive(catalog, clock, gold, silver)
     derive(catalog, clock, aside, other)
     clock.now += 2 * DAY
-    assert set(sweep(catalog).versions) == {other, aside}
+    assert set(collect_garbage(catalog).versions) == {other, aside}
     assert versions(catalog) == {bronze, silver, gold}
     assert {one.output for one in catalog.derivations()} == {silver, gold}
 
@@ -88,14 +88,14 @@ def test_what_something_young_was_made_from_stays(catalog, clock, put):
     for item in catalog.store.list("manifests/"):
         if young[7:] in item.key:
             os.utime(catalog.store.root / item.key, (clock.now, clock.now))
-    assert sweep(catalog).versions == ()
+    assert collect_garbage(catalog).versions == ()
 
 
 def test_a_forgotten_name_keeps_nothing(catalog, clock, put):
     lost = put("lost", "lost")
     catalog.forget("lost")
     clock.now += 2 * DAY
-    assert sweep(catalog).versions == (lost,)
+    assert collect_garbage(catalog).versions == (lost,)
 
 
 def test_nothing_goes_while_somebody_adds(catalog, clock, put):
@@ -105,18 +105,18 @@ def test_nothing_goes_while_somebody_adds(catalog, clock, put):
         for item in catalog.store.list("adding/"):
             os.utime(catalog.store.root / item.key, (clock.now, clock.now))
         with pytest.raises(StoreBusy):
-            sweep(catalog)
+            collect_garbage(catalog)
     assert versions(catalog) == {lost}
-    assert sweep(catalog).versions == (lost,)
+    assert collect_garbage(catalog).versions == (lost,)
 
 
 def test_who_was_killed_while_adding_does_not_block_for_ever(catalog, clock, put):
     put("lost")
     catalog.store.write("adding/dead.json", b"{}")
     with pytest.raises(StoreBusy):
-        sweep(catalog)
+        collect_garbage(catalog)
     clock.now += 2 * DAY
-    sweep(catalog)
+    collect_garbage(catalog)
     assert not list(catalog.store.list("adding/"))
 
 
@@ -128,7 +128,7 @@ def test_a_manifest_that_can_not_be_read_stops_it_before_anything_goes(catalog, 
     clock.now += 2 * DAY
     before = {item.key for item in catalog.store.list("objects/")}
     with pytest.raises(DataError, match="nothing was deleted"):
-        sweep(catalog)
+        collect_garbage(catalog)
     assert {item.key for item in catalog.store.list("objects/")} == before
 
 
@@ -143,16 +143,16 @@ def test_killed_at_any_operation_it_leaves_what_is_kept_whole(tmp_path, clock, p
         clock.now += 2 * DAY
         mortal = Catalog(FolderStore(place, disk=MortalDisk(fatal, when)), clock=clock)
         try:
-            sweep(mortal)
+            collect_garbage(mortal)
             break
         except Killed:
             pass
         clock.now += 2 * DAY
-        sweep(quick)
+        collect_garbage(quick)
         assert versions(quick) == {kept}
-        assert damaged(quick, kept) == []
+        assert find_damaged_content(quick, kept) == []
         assert put("lost", "lost", quick) == lost
-        assert damaged(quick, lost) == []
+        assert find_damaged_content(quick, lost) == []
         clock.now = began
     assert fatal >= 5
 
@@ -160,6 +160,6 @@ def test_killed_at_any_operation_it_leaves_what_is_kept_whole(tmp_path, clock, p
 def test_what_was_collected_can_be_added_again(catalog, clock, put):
     lost = put("lost")
     clock.now += 2 * DAY
-    sweep(catalog)
+    collect_garbage(catalog)
     assert put("lost") == lost == described({"own": b"lost", "shared": b"s"}).version
-    assert damaged(catalog, lost) == []
+    assert find_damaged_content(catalog, lost) == []

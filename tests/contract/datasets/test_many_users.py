@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.datasets import write_tree
 from toolkit.datasets.derive.derive import derived
 from toolkit.datasets.locks import Lock
-from toolkit.datasets.settings import Places
+from toolkit.datasets.settings import DatasetSettings
 from toolkit.datasets.store.add import add
 
 
@@ -25,7 +25,9 @@ def mode(path):
 
 def test_every_folder_in_a_store_is_as_open_as_the_store(catalog, store, tmp_path):
     add(catalog, write_tree(tmp_path / "raw", {"x": b"abc"}), name="raw")
-    where = Places(store=str(store.root), cache=tmp_path / "cache", cache_limit=1 << 20)
+    where = DatasetSettings(
+        store=str(store.root), cache_folder=tmp_path / "cache", cache_limit=1 << 20
+    )
 
     def build(inputs, output, params):
         (output / "y").write_bytes(b"def")
@@ -55,8 +57,8 @@ def test_what_another_user_has_added_is_added_again_without_replacing_it(
 
 def test_a_lock_for_everybody_is_one_lock(tmp_path):
     with (
-        Lock(tmp_path / "key", everybody=True) as first,
-        Lock(tmp_path / "key", everybody=True) as second,
+        Lock(tmp_path / "key", all_users=True) as first,
+        Lock(tmp_path / "key", all_users=True) as second,
     ):
         assert first.try_exclusive()
         assert not second.try_exclusive()

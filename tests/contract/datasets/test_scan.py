@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from tests.fakes.datasets import described, write_tree
-from toolkit.datasets.errors import DatasetUnknown, NameRefused, SourceChanged, Stopped
+from toolkit.datasets.errors import DatasetUnknown, DataStopped, NameRefused, SourceChanged
 from toolkit.datasets.store import scan as scanning
-from toolkit.datasets.store.scan import Memory, scan
+from toolkit.datasets.store.scan import ScanMemory, scan
 
 CONTENT = {"a": b"1", "sub/b": b"22", "sub/deep/ü c": b"", "z": b"x" * 500}
 
@@ -21,7 +21,7 @@ def root(tmp_path):
 def test_a_folder_is_the_files_below_it(root, small_chunks):
     found = scan(root)
     assert found.manifest == described(CONTENT)
-    assert found.hashed == len(CONTENT)
+    assert found.hashed_files == len(CONTENT)
 
 
 def test_the_version_depends_on_content_and_paths_alone(root, tmp_path):
@@ -81,27 +81,27 @@ def age(root, seconds=3600):
 
 def test_files_that_did_not_change_are_not_read_again(root, tmp_path):
     age(root)
-    memory = Memory(tmp_path / "memory", root)
+    memory = ScanMemory(tmp_path / "memory", root)
     first = scan(root, memory=memory)
-    assert (first.hashed, scan(root, memory=memory).hashed) == (len(CONTENT), 0)
+    assert (first.hashed_files, scan(root, memory=memory).hashed_files) == (len(CONTENT), 0)
     (root / "a").write_bytes(b"2")
     (root / "new").write_bytes(b"3")
     again = scan(root, memory=memory)
-    assert again.hashed == 2
+    assert again.hashed_files == 2
     assert again.manifest == described({**CONTENT, "a": b"2", "new": b"3"})
 
 
 def test_a_file_that_just_changed_is_not_remembered(root, tmp_path):
     """The same size, the same tick of the clock, other content: only reading it tells."""
-    memory = Memory(tmp_path / "memory", root)
+    memory = ScanMemory(tmp_path / "memory", root)
     scan(root, memory=memory)
-    assert scan(root, memory=memory).hashed == len(CONTENT)
+    assert scan(root, memory=memory).hashed_files == len(CONTENT)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 3}', b'{"a": [1, 2, 3, [4]]}'])
 def test_a_memory_that_can_not_be_read_only_costs_time(root, tmp_path, content):
     age(root)
-    memory = Memory(tmp_path / "memory", root)
+    memory = ScanMemory(tmp_path / "memory", root)
     scan(root, memory=memory)
     (path,) = (tmp_path / "memory").iterdir()
     path.write_bytes(content)
@@ -129,5 +129,5 @@ def test_a_stop_request_ends_a_scan(root, monkeypatch):
         return slow(pieces)
 
     monkeypatch.setattr(scanning.chunks, "digest", digest)
-    with pytest.raises(Stopped):
-        scan(root, stop=lambda: bool(asked.append(1) or True))
+    with pytest.raises(DataStopped):
+        scan(root, should_stop=lambda: bool(asked.append(1) or True))

@@ -10,7 +10,7 @@ from tests.fakes.training import JsonCodec, Part
 from toolkit.datasets import dataset as dataset_module
 from toolkit.datasets.filesystem import Disk
 from toolkit.datasets.locks import Lock
-from toolkit.datasets.settings import places
+from toolkit.datasets.settings import read_settings
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
@@ -19,7 +19,7 @@ from toolkit.training.attempt import verdict
 from toolkit.training.attempt.attempt import current
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import Solo
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def job(tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(dataset_module, "_held", {})
     yield current()
-    for held in dataset_module._held.values():
+    for held in dataset_module._held_datasets.values():
         held.release()
 
 
@@ -70,7 +70,7 @@ def derive_from(version):
 
 @pytest.mark.parametrize("work", [dataset, derive_from])
 def test_who_waits_for_another_rank_hears_the_stop_as_well(job, version, work):
-    cache = places().node_cache()
+    cache = read_settings().node_cache()
     with Lock(cache.root / "locks" / version.version.removeprefix("sha256:")) as another:
         assert another.try_exclusive()
         ask_to_stop(job)
@@ -82,14 +82,14 @@ def test_who_waits_for_another_rank_hears_the_stop_as_well(job, version, work):
 def test_what_is_there_already_is_had_while_a_stop_is_asked_for(job, version):
     """The run hears it at its first step, and saves what it has."""
     dataset(version.version)
-    dataset_module._held.popitem()[1].release()
+    dataset_module._held_datasets.popitem()[1].release()
     ask_to_stop(job)
     assert tree(dataset(version.version)) == {"x": b"1"}
     assert not job.verdict_file.exists()
 
 
 def test_the_verdict_names_the_step_that_the_next_attempt_begins_with(job, version):
-    root = RunDir(job.run_dir).checkpoints
+    root = RunFolder(job.run_dir).checkpoints
     Checkpointer(root, Solo(), codec=JsonCodec()).save({"model": Part()}, step=40, facts={})
     ask_to_stop(job)
     with pytest.raises(Stopped):

@@ -26,13 +26,13 @@ from toolkit.datasets.store import gc_markers
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
-from toolkit.datasets.store.garbage_collection import sweep
+from toolkit.datasets.store.garbage_collection import collect_garbage
 from toolkit.datasets.store.open_store import open_store
 from toolkit.datasets.store.port import object_key
 from toolkit.datasets.store.s3_store import S3Store
 from toolkit.datasets.store.scan import scan
 from toolkit.datasets.store.transfer import LocalFile
-from toolkit.datasets.store.verify import damaged
+from toolkit.datasets.store.verify import find_damaged_content
 from toolkit.training.checkpoint.s3_tier import S3Tier
 
 pytestmark = pytest.mark.timeout(120)
@@ -116,7 +116,7 @@ def test_what_is_added_comes_out_as_it_was(store, root, tmp_path):
     catalog = Catalog(store)
     added = add(catalog, root, name="all")
     assert added.version == described(CONTENT).version
-    assert damaged(catalog, added.version) == []
+    assert find_damaged_content(catalog, added.version) == []
     assert add(catalog, root, name="all").sent_bytes == 0
     cache = Cache(tmp_path / "cache", limit=1 << 30)
     held = cache.hold(added.version, lambda: _opened(catalog, added.version))
@@ -154,7 +154,7 @@ def test_an_upload_that_was_cut_short_is_gone_on_with(store, root, monkeypatch):
         assert again.missing() == (spans[1],)
         again.abandon()
         add(Catalog(store), root)
-    assert damaged(Catalog(store), found.manifest.version) == []
+    assert find_damaged_content(Catalog(store), found.manifest.version) == []
 
 
 @pytest.mark.parametrize("path", ["small", "big"])
@@ -184,7 +184,7 @@ def test_damage_in_the_store_is_found_and_never_reaches_a_job(store, root, tmp_p
     else:
         data[CHUNK + 5] ^= 1
         overwrite(store, key, bytes(data))
-    assert damaged(catalog, version) == ["big"]
+    assert find_damaged_content(catalog, version) == ["big"]
     cache = Cache(tmp_path / "cache", limit=1 << 30)
     with pytest.raises(ContentCorrupt, match="big"):
         cache.hold(version, lambda: _opened(catalog, version))
@@ -197,17 +197,17 @@ def test_a_collection_leaves_what_has_a_name(store, root, tmp_path):
     kept = add(catalog, root, name="kept").version
     add(catalog, write_tree(tmp_path / "lost", {"own": b"lost", "small": b"1"}))
     clock[0] += 2 * DAY
-    doomed = sweep(catalog)
+    doomed = collect_garbage(catalog)
     assert (len(doomed.versions), doomed.size) == (1, 4)
-    assert damaged(catalog, kept) == []
+    assert find_damaged_content(catalog, kept) == []
 
 
 def test_adding_and_collecting_see_each_other(store):
     catalog = Catalog(store)
-    with gc_markers.adding(catalog), pytest.raises(StoreBusy), gc_markers.sweeping(catalog):
+    with gc_markers.adding(catalog), pytest.raises(StoreBusy), gc_markers.collecting(catalog):
         pytest.fail("both are at it")
     with (
-        gc_markers.sweeping(catalog),
+        gc_markers.collecting(catalog),
         pytest.raises(StoreBusy),
         gc_markers.adding(catalog, sleep=lambda _: None, patience=4),
     ):

@@ -21,7 +21,7 @@ from toolkit.datasets.errors import (
     StoreUnset,
 )
 from toolkit.datasets.filesystem import Disk
-from toolkit.datasets.settings import Places, places
+from toolkit.datasets.settings import DatasetSettings, read_settings
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
@@ -32,7 +32,9 @@ from toolkit.training.attempt.attempt import current
 @pytest.fixture
 def where(tmp_path, monkeypatch):
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
-    found = Places(store=str(tmp_path / "store"), cache=tmp_path / "cache", cache_limit=1 << 20)
+    found = DatasetSettings(
+        store=str(tmp_path / "store"), cache_folder=tmp_path / "cache", cache_limit=1 << 20
+    )
     catalog = Catalog(FolderStore(tmp_path / "store"))
     for word in ("one", "two"):
         add(catalog, write_tree(tmp_path / word, {"file": word.encode() * 100}), name=word)
@@ -190,13 +192,13 @@ def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, 
     path = toolkit.training.dataset("one")
     assert tree(path) == {"file": b"one" * 100}
     assert toolkit.training.dataset("one") == path
-    (version,) = dataset.used().values()
+    (version,) = dataset.used_versions().values()
     assert not where.node_cache().evict(version)
 
 
 def test_what_does_not_fit_on_the_node_is_read_from_the_shared_cache(where, tmp_path):
     both = replace(where, cache_limit=10, shared=tmp_path / "shared", shared_limit=1 << 20)
-    held = dataset.take("one", both)
+    held = dataset.hold_dataset("one", both)
     assert held.path.is_relative_to(tmp_path / "shared")
 
 
@@ -205,25 +207,29 @@ def test_the_shared_cache_asks_the_store_once_for_all_nodes(where, tmp_path):
         one = replace(
             where, cache=tmp_path / node, shared=tmp_path / "shared", shared_limit=1 << 20
         )
-        assert tree(dataset.take("one", one).path) == {"file": b"one" * 100}
+        assert tree(dataset.hold_dataset("one", one).path) == {"file": b"one" * 100}
     shared = one.shared_cache().stats()
     assert (shared.fills, shared.hits) == (1, 1)
 
 
 def test_a_version_that_is_cached_is_had_without_the_store(where):
-    held = dataset.take("one", where)
-    assert dataset.take(held.version, replace(where, store=None)).path == held.path
+    held = dataset.hold_dataset("one", where)
+    assert dataset.hold_dataset(held.version, replace(where, store=None)).path == held.path
     with pytest.raises(StoreUnset):
-        dataset.take("one", replace(where, store=None))
+        dataset.hold_dataset("one", replace(where, store=None))
 
 
 def test_the_cluster_says_where_things_are_and_the_environment_wins(tmp_path):
     site = tmp_path / "training.json"
     site.write_text('{"data_store": "s3://bucket/x", "data_cache": "/absent", "data_cache_gib": 3}')
-    found = places({"TOOLKIT_SITE_FILE": str(site), "TOOLKIT_DATA_CACHE": "/mine"})
-    assert (found.store, str(found.cache), found.cache_limit) == ("s3://bucket/x", "/mine", 3 << 30)
+    found = read_settings({"TOOLKIT_SITE_FILE": str(site), "TOOLKIT_DATA_CACHE": "/mine"})
+    assert (found.store, str(found.cache_folder), found.cache_limit) == (
+        "s3://bucket/x",
+        "/mine",
+        3 << 30,
+    )
     with pytest.raises(CacheUnusable):
-        places({"TOOLKIT_DATA_CACHE": "/x", "TOOLKIT_DATA_CACHE_GIB": "much"})
+        read_settings({"TOOLKIT_DATA_CACHE": "/x", "TOOLKIT_DATA_CACHE_GIB": "much"})
 
 
 def test_a_user_gets_a_cache_of_their_own_where_the_cluster_says(tmp_path):
@@ -232,9 +238,9 @@ def test_a_user_gets_a_cache_of_their_own_where_the_cluster_says(tmp_path):
     site.write_text(json.dumps({"data_cache": str(scratch)}))
     own = f"toolkit-data-{os.getuid()}"
     said = {"TOOLKIT_SITE_FILE": str(site)}
-    assert places(said).cache == Path("/var/tmp") / own
+    assert read_settings(said).cache_folder == Path("/var/tmp") / own
     scratch.mkdir()
-    assert places(said).cache == scratch / own
+    assert read_settings(said).cache_folder == scratch / own
     assert stat.S_IMODE((scratch / own).stat().st_mode) == 0o700
 
 
@@ -244,7 +250,7 @@ def test_a_cache_that_somebody_else_prepared_is_not_believed(tmp_path, monkeypat
     (tmp_path / "real").mkdir()
     (tmp_path / f"toolkit-data-{os.getuid()}").symlink_to(tmp_path / "real")
     with pytest.raises(CacheUnusable):
-        places({"TOOLKIT_SITE_FILE": str(site)})
+        read_settings({"TOOLKIT_SITE_FILE": str(site)})
 
 
 def test_a_user_of_the_cluster_adds_a_folder_without_the_toolkit(

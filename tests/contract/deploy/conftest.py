@@ -17,8 +17,8 @@ from toolkit.config import parse
 from toolkit.deploy import names
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
-from toolkit.local.image_registry import MemoryShelf
-from toolkit.local.machines.driver import Completed
+from toolkit.local.image_registry import MemoryImageRegistry
+from toolkit.local.machines.driver import CommandResult
 from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
 from toolkit.local.sockets import Listeners, bind
@@ -39,15 +39,15 @@ class HeadDriver(NoneDriver):
         text = stdin.decode() + " ".join(argv)
         self.ran.append(text)
         if "is-active" in text:
-            return Completed(0, b"active\n" * 5, b"")
+            return CommandResult(0, b"active\n" * 5, b"")
         if "show nodes" in text:
-            return Completed(0, json.dumps({"nodes": [NODE]}).encode(), b"")
+            return CommandResult(0, json.dumps({"nodes": [NODE]}).encode(), b"")
         if "slurmplugins.head_report pass" in text:
-            return Completed(0, b'{"at": 1}', b"")
+            return CommandResult(0, b'{"at": 1}', b"")
         if text.startswith("sacctmgr"):
             words = shlex.split(stdin.decode())
-            return Completed(0, self.slurmdbd.run(words).encode(), b"")
-        return Completed(0, b"", b"")
+            return CommandResult(0, self.slurmdbd.run(words).encode(), b"")
+        return CommandResult(0, b"", b"")
 
 
 class Actor:
@@ -61,36 +61,36 @@ class Actor:
 
     def play(self):
         while not self.stopping.wait(0.05):
-            self.cloud.keeper.tick()
+            self.cloud.machine_controller.tick()
             for instance in self.running():
                 label = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
                 if label.get("toolkit:role") == "builder":
-                    self.builds(instance["InstanceId"], label["toolkit:image"])
+                    self.finish_build(instance["InstanceId"], label["toolkit:image"])
                 elif label.get("toolkit:role") == "head":
-                    self.boots()
+                    self.finish_boot()
 
     def running(self):
-        wanted = [{"Name": "instance-state-name", "Values": ["running"]}]
-        groups = self.clients.client("ec2").describe_instances(Filters=wanted)["Reservations"]
+        filters = [{"Name": "instance-state-name", "Values": ["running"]}]
+        groups = self.clients.client("ec2").describe_instances(Filters=filters)["Reservations"]
         return [instance for group in groups for instance in group["Instances"]]
 
-    def builds(self, instance, image):
+    def finish_build(self, instance, image):
         bucket = names.images_bucket(self.clients.config, self.clients.account)
         state = "failed" if self.failing_task else "ok"
-        self.says(bucket, names.image_status(image), state, "")
+        self.write_status(bucket, names.image_status(image), state, "")
         if state == "ok":
             self.clients.client("ec2").stop_instances(InstanceIds=[instance])
 
-    def boots(self):
+    def finish_boot(self):
         s3 = self.clients.client("s3")
         bucket = names.bucket(self.clients.config, self.clients.account)
-        found = s3.list_objects_v2(Bucket=bucket).get("Contents", ())
-        keys = {item["Key"] for item in found}
+        objects = s3.list_objects_v2(Bucket=bucket).get("Contents", ())
+        keys = {item["Key"] for item in objects}
         if names.BUNDLE_CURRENT in keys and names.HEAD_STATUS not in keys:
             body = s3.get_object(Bucket=bucket, Key=names.BUNDLE_CURRENT)["Body"]
-            self.says(bucket, names.HEAD_STATUS, "ok", body.read().decode())
+            self.write_status(bucket, names.HEAD_STATUS, "ok", body.read().decode())
 
-    def says(self, bucket, key, state, bundle):
+    def write_status(self, bucket, key, state, bundle):
         body = {"state": state, "task": self.failing_task, "bundle": bundle, "at": time.time()}
         self.clients.client("s3").put_object(Bucket=bucket, Key=key, Body=json.dumps(body))
 
@@ -135,9 +135,9 @@ class serving:  # noqa: N801  # reads as a word in a with statement
     def __enter__(self) -> Actor:
         self.driver, self.listeners = HeadDriver(), Listeners()
         self.workers = ThreadPoolExecutor(2)
-        self.cloud = Cloud(self.options, self.driver, MemoryShelf(), workers=self.workers)
+        self.cloud = Cloud(self.options, self.driver, MemoryImageRegistry(), workers=self.workers)
         self.cloud.__enter__()
-        self.listeners.add("host", self.bound, self.cloud.front)
+        self.listeners.add("host", self.bound, self.cloud.router)
         self.thread = threading.Thread(target=self.listeners.run, daemon=True)
         self.thread.start()
         self.actor = Actor(self.cloud, Clients(self.config), self.driver)

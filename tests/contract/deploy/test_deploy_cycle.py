@@ -6,7 +6,7 @@ import pytest
 
 from toolkit import cli
 from toolkit.deploy import build, changes, destroy, head_setup
-from toolkit.deploy.tagged_resources import leftovers
+from toolkit.deploy.tagged_resources import find_resources
 
 # moto complains of objects that are still there when it is thrown away, as a whole cloud is here.
 pytestmark = [
@@ -76,7 +76,7 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
     assert toolkit(config, "destroy", "--dry-run") == 0
     assert "images that stay: toolkit-" in capsys.readouterr().out
     assert toolkit(config, "destroy", "--yes", "--images") == 0, capsys.readouterr().err
-    assert leftovers(config.actor.clients, config.config) == ()
+    assert find_resources(config.actor.clients, config.config) == ()
     assert toolkit(config, "destroy", "--yes") == 0
     assert "nothing to destroy" in capsys.readouterr().out
 
@@ -84,9 +84,9 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
 def test_a_preview_of_a_first_deploy_leaves_nothing(config, capsys):
     """--dry-run makes a change set to show it, and takes it away again."""
     assert toolkit(config, "deploy", "--dry-run") == 0
-    shown = capsys.readouterr().out
-    assert "image toolkit-head-" in shown
-    assert "+ Head  AWS::EC2::Instance" in shown
+    output = capsys.readouterr().out
+    assert "image toolkit-head-" in output
+    assert "+ Head  AWS::EC2::Instance" in output
     stacks = config.actor.clients.client("cloudformation").list_stacks(
         StackStatusFilter=["REVIEW_IN_PROGRESS", "CREATE_COMPLETE"]
     )

@@ -28,7 +28,7 @@ def test_of_what_is_named_there_is_told_that_and_no_more(slurm: ScontrolSlurm):
     assert [node.name for node in slurm.nodes(["gpu-2"])] == ["gpu-2"]
     assert [job.id for job in slurm.jobs()] == [1000, 1001]
     assert [job.id for job in slurm.jobs(["gpu-3"])] == [1001]
-    assert [job.id for job in slurm.ended()] == [1000, 1001]
+    assert [job.id for job in slurm.ended_jobs()] == [1000, 1001]
 
 
 def test_a_job_is_held_and_what_there_is_not_is_refused(slurm: ScontrolSlurm):

@@ -18,11 +18,11 @@ import pytest
 from slurmplugins.cloud import describe_instances, ec2_messages
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import (
-    Capacity,
+    AlreadyTerminated,
     CloudError,
     CloudUnreachable,
-    Ended,
     InvalidRequest,
+    NoCapacity,
     NotFound,
     StateError,
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from slurmplugins.cloud.port import Cloud
-    from slurmplugins.model.launch import Launched
+    from slurmplugins.model.launch import LaunchResult
 
 NODES = hostlist.expand("gpu-[001-003]")
 
@@ -103,7 +103,7 @@ class Offered:
     give_notice: Callable[[str], None] = lambda _: None
     now: Callable[[], float] = time.time
 
-    def launch(self, request: LaunchRequest) -> Launched:
+    def launch(self, request: LaunchRequest) -> LaunchResult:
         return self.cloud.launch(request, lambda: None)
 
 
@@ -213,7 +213,7 @@ def fleet(offered: Offered, attempt: str = "f1", **more: Any) -> LaunchRequest:
 
 
 def test_a_launch_returns_one_machine_a_node_in_order(offered: Offered):
-    machines = offered.launch(ask(offered)).machines
+    machines = offered.launch(ask(offered)).instances
     assert [item.node for item in machines] == list(NODES)
     assert len({item.id for item in machines}) == 3
     assert all(item.address for item in machines)
@@ -232,15 +232,15 @@ def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
 
 def test_the_offering_decides_between_spot_and_on_demand(offered: Offered):
     request = ask(offered)
-    spot = offered.launch(request).machines
+    spot = offered.launch(request).instances
     other = replace(request.offering, lifecycle=Lifecycle.ON_DEMAND)
-    demand = offered.launch(ask(offered, "a2", offering=other)).machines
+    demand = offered.launch(ask(offered, "a2", offering=other)).instances
     assert {item.lifecycle for item in spot} == {Lifecycle.SPOT}
     assert {item.lifecycle for item in demand} == {Lifecycle.ON_DEMAND}
 
 
 def test_launched_machines_are_listed_as_live(offered: Offered):
-    launched = offered.launch(ask(offered)).machines
+    launched = offered.launch(ask(offered)).instances
     offered.settle()
     listed = offered.cloud.instances()
     assert {item.id for item in listed} == {item.id for item in launched}
@@ -259,29 +259,29 @@ def test_what_can_not_be_intended_is_not_asked(offered: Offered):
 
 
 def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
-    first = offered.launch(ask(offered)).machines
-    again = offered.launch(ask(offered)).machines
+    first = offered.launch(ask(offered)).instances
+    again = offered.launch(ask(offered)).instances
     assert [item.id for item in first] == [item.id for item in again]
 
 
 def test_a_token_whose_machines_have_ended_is_refused(offered: Offered):
-    ids = [item.id for item in offered.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     offered.cloud.terminate(ids)
     offered.settle()
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(AlreadyTerminated) as caught:
         offered.launch(ask(offered))
     assert caught.value.code == "IdempotentInstanceTerminated"
 
 
 def test_another_attempt_starts_other_machines(offered: Offered):
-    first = offered.launch(ask(offered)).machines
-    second = offered.launch(ask(offered, "a2")).machines
+    first = offered.launch(ask(offered)).instances
+    second = offered.launch(ask(offered, "a2")).instances
     assert not {item.id for item in first} & {item.id for item in second}
 
 
 def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
-    machines = offered.launch(ask(offered)).machines
+    machines = offered.launch(ask(offered)).instances
     offered.settle()
     ids = [item.id for item in machines]
     assert offered.cloud.terminate(ids) == set(ids)
@@ -292,21 +292,21 @@ def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
 
 
 def test_terminating_twice_is_no_error(offered: Offered):
-    ids = [item.id for item in offered.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     offered.cloud.terminate(ids)
     assert offered.cloud.terminate(ids) == set(ids)
 
 
 def test_an_unknown_id_does_not_keep_others_from_ending(offered: Offered):
-    ids = [item.id for item in offered.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     over = offered.cloud.terminate([*ids, "i-0123456789abcdef0"])
     assert over == set(ids)
 
 
 def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
-    ids = [item.id for item in offered.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     assert offered.other_cluster.instances() == ()
     assert offered.other_cluster.terminate(ids) == frozenset()
@@ -408,7 +408,7 @@ def test_a_tag_that_is_too_long_is_refused(offered: Offered):
 def test_what_is_not_to_be_had_is_refused(offered: Offered):
     request = ask(offered)
     offered.limit(request.offering, 0)
-    with pytest.raises(Capacity):
+    with pytest.raises(NoCapacity):
         offered.launch(request)
 
 
@@ -416,13 +416,13 @@ def test_a_partial_answer_is_the_first_nodes(offered: Offered):
     request = ask(offered, least=1)
     offered.limit(request.offering, 2)
     launched = offered.launch(request)
-    assert [item.node for item in launched.machines] == list(NODES[:2])
+    assert [item.node for item in launched.instances] == list(NODES[:2])
 
 
 def test_less_than_the_least_is_nothing_at_all(offered: Offered):
     request = ask(offered, least=3)
     offered.limit(request.offering, 2)
-    with pytest.raises(Capacity):
+    with pytest.raises(NoCapacity):
         offered.launch(request)
     offered.settle()
     assert offered.cloud.instances() == ()
@@ -432,27 +432,27 @@ def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
     """Their hostlist is longer than one tag."""
     nodes = tuple(reversed(hostlist.expand("gpu-[001-150]")))[::2]
     launched = offered.launch(ask(offered, nodes=nodes))
-    assert [item.node for item in launched.machines] == list(nodes)
+    assert [item.node for item in launched.instances] == list(nodes)
     offered.settle()
     known = {item.id: item.node for item in offered.cloud.instances()}
-    assert known == {item.id: item.node for item in launched.machines}
+    assert known == {item.id: item.node for item in launched.instances}
 
 
 def test_each_machine_of_a_fleet_is_another_node_and_listed_as_it(offered: Offered):
     launched = offered.launch(fleet(offered))
-    assert [item.node for item in launched.machines] == list(NODES)
-    assert all(item.address for item in launched.machines)
+    assert [item.node for item in launched.instances] == list(NODES)
+    assert all(item.address for item in launched.instances)
     offered.settle()
     listed = {item.id: item for item in offered.cloud.instances()}
     assert {key: item.node for key, item in listed.items()} == {
-        item.id: item.node for item in launched.machines
+        item.id: item.node for item in launched.instances
     }
     assert {item.attempt for item in listed.values()} == {"f1"}
 
 
 def test_a_machine_of_a_fleet_costs_what_its_type_costs(offered: Offered):
     price = {"g5.xlarge": "0.4024", "g5.2xlarge": "0.5"}
-    for machine in offered.launch(fleet(offered)).machines:
+    for machine in offered.launch(fleet(offered)).instances:
         assert machine.price == price[machine.type]
         assert machine.lifecycle is Lifecycle.SPOT
 
@@ -461,12 +461,12 @@ def test_a_fleet_can_be_on_demand(offered: Offered):
     request = fleet(offered)
     first, second = (replace(item, lifecycle=Lifecycle.ON_DEMAND) for item in request.offerings)
     launched = offered.launch(replace(request, offering=first, others=(second,)))
-    assert {item.lifecycle for item in launched.machines} == {Lifecycle.ON_DEMAND}
+    assert {item.lifecycle for item in launched.instances} == {Lifecycle.ON_DEMAND}
 
 
 def test_repeating_a_fleet_returns_the_same_machines(offered: Offered):
-    first = offered.launch(fleet(offered)).machines
-    again = offered.launch(fleet(offered)).machines
+    first = offered.launch(fleet(offered)).instances
+    again = offered.launch(fleet(offered)).instances
     assert [(item.id, item.node) for item in first] == [(item.id, item.node) for item in again]
 
 
@@ -475,12 +475,12 @@ def test_a_fleet_takes_what_one_offering_lacks_from_the_next(offered: Offered):
     offered.limit(request.offering, 1)
     offered.limit(request.others[0], 2)
     launched = offered.launch(request)
-    assert sorted(item.type for item in launched.machines) == [
+    assert sorted(item.type for item in launched.instances) == [
         "g5.2xlarge",
         "g5.2xlarge",
         "g5.xlarge",
     ]
-    assert [item.node for item in launched.machines] == list(NODES)
+    assert [item.node for item in launched.instances] == list(NODES)
 
 
 def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
@@ -488,15 +488,15 @@ def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
     for item in request.offerings:
         offered.limit(item, 1)
     launched = offered.launch(request)
-    assert launched.machines == ()
+    assert launched.instances == ()
     assert {item.offering.type for item in launched.refusals} == {"g5.xlarge", "g5.2xlarge"}
-    assert all(isinstance(item.error, Capacity) for item in launched.refusals)
+    assert all(isinstance(item.error, NoCapacity) for item in launched.refusals)
 
 
 def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
-    machine = offered.launch(ask(offered)).machines[0]
+    machine = offered.launch(ask(offered)).instances[0]
     (other,) = hostlist.expand("gpu-009")
-    assert offered.cloud.give({machine.id: other}, lambda _: True)
+    assert offered.cloud.retag_nodes({machine.id: other}, lambda _: True)
     offered.settle()
     listed = {item.id: item.node for item in offered.cloud.instances()}
     assert listed[machine.id] == other
@@ -505,21 +505,21 @@ def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
 def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
     (other,) = hostlist.expand("gpu-009")
     with pytest.raises(NotFound):
-        offered.cloud.give({"i-0123456789abcdef0": other}, lambda _: True)
+        offered.cloud.retag_nodes({"i-0123456789abcdef0": other}, lambda _: True)
 
 
 def test_machines_are_given_only_up_to_the_first_that_may_not(offered: Offered):
-    first, second, third = offered.launch(ask(offered)).machines
+    first, second, third = offered.launch(ask(offered)).instances
     seven, eight, nine = hostlist.expand("gpu-[007-009]")
     wanted = {first.id: seven, second.id: eight, third.id: nine}
-    assert not offered.cloud.give(wanted, lambda key: key != second.id)
+    assert not offered.cloud.retag_nodes(wanted, lambda key: key != second.id)
     offered.settle()
     listed = {item.id: item.node for item in offered.cloud.instances()}
     assert listed == {first.id: seven, second.id: second.node, third.id: third.node}
 
 
 def one_machine(offered: Offered) -> str:
-    ids = [item.id for item in offered.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     return ids[0]
 
@@ -559,7 +559,7 @@ def test_a_machine_that_is_being_taken_back_is_listed(offered: Offered):
 
 def test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed(offered: Offered):
     """Its spot request has none of our tags: a fleet can't give it any."""
-    machine = offered.launch(fleet(offered)).machines[0]
+    machine = offered.launch(fleet(offered)).instances[0]
     offered.settle()
     offered.give_notice(machine.id)
     (found,) = offered.cloud.health()

@@ -186,7 +186,7 @@ def journaled(bench: Bench, place: str) -> None:
 
 
 def no_doubles(bench: Bench, place: str) -> None:
-    ended = bench.engine.journal.claims().ended
+    ended = bench.engine.journal.view().termination_causes
     nodes = [item.node for item in bench.cloud.live() if item.id not in ended]
     assert len(nodes) == len(set(nodes)), f"two machines for a node after {place}"
 

@@ -41,5 +41,5 @@ def test_the_instances_of_a_job_live_and_their_slurmds_are_asked_to_register(
     world.skip(100)
     assert world.reconcile() == 0
     assert {item.id for item in world.live()} == before
-    assert all(agent_requests.requested_registration(place(world), node) for node in NODES)
+    assert all(agent_requests.read_registration_request(place(world), node) for node in NODES)
     assert world.slurm.queue[7].restarts == 0

@@ -9,7 +9,7 @@ import pytest
 
 from slurmplugins.model import hostlist
 from tests.contract.engine.world import Reply, World, opened
-from toolkit.local.instance_events import Interruptions
+from toolkit.local.instance_events import InstanceEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +154,7 @@ def test_a_running_job_whose_spot_instances_are_taken_for_days_is_never_held(wor
         world.boot()
         world.reconcile()
         for item in world.live():
-            Interruptions(world.local.cloud.tables).interrupt(item.id, 0.0)
+            InstanceEvents(world.local.cloud.tables).interrupt(item.id, 0.0)
         goes_on(world, 3600)
         for _ in range(ROUNDS):  # on a busy machine a pass may find its view too old to act on
             goes_on(world, 3600)

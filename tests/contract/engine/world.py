@@ -310,7 +310,7 @@ class Controller:
                     "return_code": {"set": True, "infinite": False, "number": job.code or 0},
                 },
             }
-            for job in self.slurm.ended()
+            for job in self.slurm.ended_jobs()
         ]
 
     def _update(self, said: dict[str, str]) -> None:
@@ -466,7 +466,7 @@ class World:
         """Let instances reach the states that are due."""
         ahead = self.clock.now() - time.time()
         self.local.clock.offset = self.local.wall.offset = ahead
-        self.local.cloud.keeper.tick()
+        self.local.cloud.machine_controller.tick()
 
     def boot(self) -> None:
         """Have slurmd register from each live instance that is a node."""

@@ -13,8 +13,8 @@ import boto3
 from botocore.config import Config
 
 from toolkit.local.cloud import Cloud
-from toolkit.local.image_registry import MEMORY_BASE, MemoryShelf
-from toolkit.local.machines.driver import Completed
+from toolkit.local.image_registry import MEMORY_BASE, MemoryImageRegistry
+from toolkit.local.machines.driver import CommandResult
 from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
 from toolkit.local.sockets import Listeners, bind
@@ -52,7 +52,7 @@ class TalkingDriver(NoneDriver):
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
         self.ran.append((instance_id, stdin))
-        return Completed(3 if b"fail" in stdin else 0, b"out\n", b"err\n" * (b"fail" in stdin))
+        return CommandResult(3 if b"fail" in stdin else 0, b"out\n", b"err\n" * (b"fail" in stdin))
 
     def console(self, instance_id):
         return f"console of {instance_id}\n".encode()
@@ -87,20 +87,20 @@ class Local:
         self.until(lambda: all(life.state in SETTLED for life in self.lives()))
 
     def lives(self) -> list[Any]:
-        return list(self.cloud.tables.lives.values())
+        return list(self.cloud.tables.instances.values())
 
     def pass_time(self, seconds: float) -> None:
         """Move both clocks forward, and let happen what is due."""
         self.clock.offset += seconds
         self.wall.offset += seconds
-        self.cloud.keeper.tick()
+        self.cloud.machine_controller.tick()
         self.settle()
 
     def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
         """Return the condition's value once it is true, looking after machines meanwhile."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            self.cloud.keeper.tick()
+            self.cloud.machine_controller.tick()
             value = condition()
             if value:
                 return value
@@ -123,8 +123,10 @@ def started(state: Path, **options: Any) -> Iterator[Local]:
     clock, wall = Clock(time.monotonic), Clock(time.time)
     listeners = Listeners()
     workers = ThreadPoolExecutor(2)
-    with Cloud(chosen, driver, MemoryShelf(), clock=clock, wall=wall, workers=workers) as cloud:
-        listeners.add("host", bound, cloud.front)
+    with Cloud(
+        chosen, driver, MemoryImageRegistry(), clock=clock, wall=wall, workers=workers
+    ) as cloud:
+        listeners.add("host", bound, cloud.router)
         thread = threading.Thread(target=listeners.run, daemon=True)
         thread.start()
         try:

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from toolkit.config import load
-from toolkit.deploy.stack import Facts, template
+from toolkit.deploy.stack import TemplateFacts, stack_template
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 NODES = {"Key": "toolkit:nodes", "Value": "gpu-[001-002]"}
@@ -48,7 +48,9 @@ def create(local, cfn, body, name="demo"):
 @pytest.fixture
 def cluster_template(local):
     config = load(EXAMPLE)
-    return template(config, Facts("123456789012", local.image, local.image, "/dev/xvda", "0.1"))
+    return stack_template(
+        config, TemplateFacts("123456789012", local.image, local.image, "/dev/xvda", "0.1")
+    )
 
 
 def test_the_clusters_own_template_becomes_a_stack_and_goes_again(

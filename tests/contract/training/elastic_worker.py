@@ -34,7 +34,7 @@ from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.checkpoint import block_reader
 from toolkit.training.checkpoint.dcp_codec import DcpCodec
-from toolkit.training.distributed.process_group import TorchWorld, World, join
+from toolkit.training.distributed.process_group import ProcessGroup, TorchProcessGroup, join
 from toolkit.training.run import Stopped
 from toolkit.training.tracking.tracker import NoTracker
 
@@ -47,7 +47,7 @@ KILLED_AT = 6  # steps: two after a save
 class Shared:
     """The world of this process, for one run after the other."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ProcessGroup) -> None:
         self._world = world
 
     def __getattr__(self, name: str) -> Any:
@@ -84,7 +84,7 @@ def attempt(folder: Path, restart: int) -> Attempt:
     )
 
 
-def plain(kind: str, world: World) -> tuple[Any, dict[str, Any], Any]:
+def plain(kind: str, world: ProcessGroup) -> tuple[Any, dict[str, Any], Any]:
     """A step to make, the parts of a checkpoint and their codec."""
     model = network()
     if kind.startswith("fsdp2"):
@@ -170,7 +170,13 @@ def killed(folder: Path) -> None:
 
 
 def train(
-    kind: str, folder: Path, world: World, *, restart: int, stop_at: int = 0, kill_at: int = 0
+    kind: str,
+    folder: Path,
+    world: ProcessGroup,
+    *,
+    restart: int,
+    stop_at: int = 0,
+    kill_at: int = 0,
 ) -> None:
     if kind.startswith("zero"):
         step, parts, codec = zero(int(kind[4]))
@@ -229,7 +235,7 @@ def rank_to_kill(root: Path, kind: str) -> None:
 def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     torch.set_num_threads(1)
     world = join(timeout=timedelta(seconds=60))
-    assert isinstance(world, TorchWorld)
+    assert isinstance(world, TorchProcessGroup)
     for kind in kinds:
         runs = [(root / kind, stop_at)]
         if attempts(root / f"{kind}.killed"):
@@ -264,7 +270,7 @@ def forked(ranks: int, work: Callable[[], None]) -> list[int]:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            block_reader.threads.cache_clear()  # they did not come along
+            block_reader.thread_pool.cache_clear()  # they did not come along
             ended = 1
             try:
                 work()

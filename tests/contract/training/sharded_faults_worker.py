@@ -20,7 +20,7 @@ from elastic_worker import forked, network, on, plain, weights  # its folder com
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.dcp_codec import DcpCodec
-from toolkit.training.distributed.process_group import Solo, World, join
+from toolkit.training.distributed.process_group import ProcessGroup, Solo, join
 
 RANKS = 2
 MOST = 200  # operations; a save has far fewer
@@ -32,7 +32,7 @@ def train(step: Any) -> None:
     step(lambda model: model(inputs).square().sum())
 
 
-def quick_join() -> World:
+def quick_join() -> ProcessGroup:
     torch.set_num_threads(1)
     os.fsync = lambda _: None  # faults are put where one is; waiting for it proves nothing
     return join(timeout=timedelta(seconds=20))

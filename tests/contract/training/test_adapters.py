@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from toolkit.training.adapters.errors import Unsupported
-from toolkit.training.adapters.trainer_state import plain
+from toolkit.training.adapters.trainer_state import plain_data
 from toolkit.training.attempt import verdict
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import Solo
@@ -124,8 +124,8 @@ def test_a_state_that_is_not_only_data_is_named_before_it_is_saved():
         rate: float
 
     held = {"hyper_parameters": {"rate": np.float64(0.5), "sizes": (1, 2), "w": torch.ones(2)}}
-    found = plain(held, "checkpoint")
+    found = plain_data(held, "checkpoint")
     assert type(found["hyper_parameters"]["rate"]) is float
     assert found["hyper_parameters"]["sizes"] == (1, 2)
     with pytest.raises(Unsupported, match=r"checkpoint\.hyper_parameters\.odd .* Odd"):
-        plain({"hyper_parameters": {"odd": Odd(0.1)}}, "checkpoint")
+        plain_data({"hyper_parameters": {"odd": Odd(0.1)}}, "checkpoint")

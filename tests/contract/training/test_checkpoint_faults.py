@@ -14,7 +14,7 @@ import torch
 
 from tests.fakes import checkpoint_disk as disk, generators
 from tests.fakes.training import JsonCodec, Part
-from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.attempt.fencing import Fence, Superseded
 from toolkit.training.checkpoint import hashed_file, manifest
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.collective import CheckpointUnreadable
@@ -179,8 +179,8 @@ class Third:
             return Checkpointer(copy, Solo(), codec=used).save(self.found, step=3, facts={})
         used = ViaLocalDisk(used, self.scratch / "local", Solo())
         behind = Checkpointer(copy, Solo(), codec=used, background=True)
-        behind.begin(self.found, step=3, facts={})
-        return behind.settle()
+        behind.start_save(self.found, step=3, facts={})
+        return behind.wait_for_save()
 
     def load(self, copy):
         """The step that is there, which then has its own numbers."""
@@ -246,7 +246,7 @@ def test_an_error_of_any_one_system_call_costs_a_periodic_save_at_most(tmp_path,
         place = tmp_path / str(number) / "owner" / "12.0.first.ab"
         place.mkdir(parents=True)
         checkpoints = Checkpointer(
-            place.parents[1], Solo(), codec=JsonCodec(), owner=Owner(place), background=background
+            place.parents[1], Solo(), codec=JsonCodec(), fence=Fence(place), background=background
         )
         saver = Saver(
             checkpoints,
@@ -254,16 +254,16 @@ def test_an_error_of_any_one_system_call_costs_a_periodic_save_at_most(tmp_path,
             background=background,
             bounds=(30.0, 3600.0),
             clock=lambda: 0.0,
-            say=lambda _: None,
+            log_line=lambda _: None,
             sync=lambda: None,
-            done=lambda saved, _: saves.append(saved.step),
+            on_saved=lambda saved, _: saves.append(saved.step),
         )
         save = partial(saver.save, {"model": Part()}, facts={}, last=False)
         saves.clear()
-        save(step=1), save(step=2), saver.settle(2)
+        save(step=1), save(step=2), saver.wait_for_save(2)
         with disk.strike(number, disk.fail, disk.CALLS) as met:
             save(step=3)
-            saver.settle(3)
+            saver.wait_for_save(3)
         assert save(step=4, last=True) == ""
         assert saves in ([1, 2, 4], [1, 2, 3, 4])
         if len(met) < number:
@@ -325,7 +325,7 @@ def save_and_lose_the_run(root, number, *, reads_fail):
     """
     place = root / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
-    old = Checkpointer(root, Solo(), codec=JsonCodec(), owner=Owner(place))
+    old = Checkpointer(root, Solo(), codec=JsonCodec(), fence=Fence(place))
     found, there = {"model": Part()}, set()
     for step in (1, 2, 3):
         old.save(found, step=step, facts={})
@@ -418,9 +418,9 @@ def test_a_copy_in_memory_is_used_again_and_is_always_the_newest_state(tmp_path,
     checkpoints = Checkpointer(tmp_path, Solo(), codec=codec(kind), background=True)
     for step in (1, 2, 3):
         truth = numbers(found)
-        checkpoints.begin(found, step=step, facts={})
+        checkpoints.start_save(found, step=step, facts={})
         train(found)
-        checkpoints.settle()
+        checkpoints.wait_for_save()
         assert load(tmp_path, kind) == (step, truth)
 
 
@@ -443,7 +443,7 @@ def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path
                 writer.write(content[start : start + size])
         entries.append(writer.entry())
         assert hashed_file.read_file(tmp_path, entries[-1]) == content
-        assert b"".join(map(bytes, hashed_file.blocks(tmp_path, entries[-1]))) == content
+        assert b"".join(map(bytes, hashed_file.iter_blocks(tmp_path, entries[-1]))) == content
     assert len({entry.digest for entry in entries}) == 1
     assert len(entries[0].blocks) == 13
 

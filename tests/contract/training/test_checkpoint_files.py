@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.checkpoint_disk import Killed
-from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.tier import FolderTier
@@ -106,9 +106,9 @@ class Flow:
     def __init__(self, root, codec, part, *, behind, tier, owned) -> None:
         self.root, self.codec, self.part, self.behind = root, codec, part, behind
         self.tiers = (FolderTier(root / "far"),) if tier else ()
-        self.owner = Owner(root / "near" / "owner" / "7.0.first.ab") if owned else UNCLAIMED
-        if self.owner.place:
-            self.owner.place.mkdir(parents=True)
+        self.owner = Fence(root / "near" / "owner" / "7.0.first.ab") if owned else UNCLAIMED
+        if self.owner.folder:
+            self.owner.folder.mkdir(parents=True)
 
     def checkpoints(self):
         return Checkpointer(
@@ -117,14 +117,14 @@ class Flow:
             codec=self.codec,
             tiers=self.tiers,
             background=self.behind,
-            owner=self.owner,
+            fence=self.owner,
         )
 
     def save(self, step):
         checkpoints, parts = self.checkpoints(), {"model": self.part({"step": step})}
         if self.behind:
-            checkpoints.begin(parts, step=step, facts={})
-            return checkpoints.settle()
+            checkpoints.start_save(parts, step=step, facts={})
+            return checkpoints.wait_for_save()
         return checkpoints.save(parts, step=step, facts={})
 
     def load(self):

@@ -10,7 +10,7 @@ from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFai
 from toolkit.training.checkpoint.collective import CheckpointUnreadable
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
-from toolkit.training.run_folder.checkpoint_names import number
+from toolkit.training.run_folder.checkpoint_names import save_number
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ def test_a_stop_that_asks_no_tier_gives_no_number_twice_either(
     else:
         shutil.rmtree(near)
         checkpoints.load({"model": part()})
-    known = max(number(path.name) for path in far.iterdir())
+    known = max(save_number(path.name) for path in far.iterdir())
     shutil.rmtree(near)
     found = checkpoints.save({"model": part()}, step=3, facts={}, urgent=True)
-    assert number(found.name) == known + 1
+    assert save_number(found.name) == known + 1
 
 
 def test_a_near_copy_that_went_bad_is_mended_from_the_far_one(near, checkpointer, part, saved):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from toolkit.training.recording.audit import audit
-from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.attempts import AttemptsFile
 
 pytestmark = pytest.mark.timeout(600)
 KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "zero3")
@@ -38,7 +38,7 @@ def test_from_two_ranks_to_one_to_three_every_sample_is_taken_once_an_epoch(root
 def test_killed_on_two_ranks_it_goes_on_from_its_last_save_on_one_and_on_three(root, kind):
     found = audit(root / f"{kind}.killed")
     assert (found.ok, found.steps, found.samples) == (True, 16, 160), found.problems
-    began = Ledger(root / f"{kind}.killed" / "attempts.jsonl").attempts()
+    began = AttemptsFile(root / f"{kind}.killed" / "attempts.jsonl").attempts()
     assert [(attempt.world_size, attempt.step_start) for attempt in began[:2]] == [(2, 0), (1, 4)]
     assert (len(began), began[2].world_size) == (3, 3)
     assert (found.resumed_at[0], set(found.repeated) <= {4, 5}) == (4, True), found

@@ -18,7 +18,7 @@ import pytest
 
 from toolkit.submit import checks
 from toolkit.submit.plan import plan
-from toolkit.submit.slurm_client import SlurmSide
+from toolkit.submit.slurm_client import SlurmClient
 
 pytestmark = pytest.mark.timeout(120)
 JOB = "312"  # its port is not that of a job in another file, which may run at the same time
@@ -254,5 +254,5 @@ def test_a_job_runs_in_its_container_or_not_at_all_and_submit_knows_which(node, 
     assert inside or "env -u TOOLKIT_CONTAINER sbatch" in said
     text = path.read_text()
     wanted = plan([], path.name, ["train.py"], text=text, environment={}, container=image)
-    found = checks.findings(wanted, text, SlurmSide(Silent()), user="ada", stop=None)
+    found = checks.findings(wanted, text, SlurmClient(Silent()), user="ada", stop=None)
     assert [one.slug for one in found] == ([] if inside else ["container-unheard"])

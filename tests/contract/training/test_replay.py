@@ -14,7 +14,7 @@ from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.training.recording import summary
 from toolkit.training.reproduce import git_commit, installed_packages, replay, submission
 from toolkit.training.run_folder import datasets_used
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 
 
 def git(folder, *words):
@@ -37,7 +37,7 @@ class Case:
         git(self.code, "commit", "-qm", "Begin")
         (self.code / "model.py").write_text("WIDTH = 2\n")
         (self.code / "helper.py").write_text("HELP = 1\n")  # which git does not know
-        RunDir(self.run_dir).create()
+        RunFolder(self.run_dir).create()
         parts = self.run_dir / "submission"
         (parts / "job.sbatch").write_text("#!/bin/bash\n#SBATCH --requeue\n")
         (parts / "arguments").write_bytes(b"train.py\0--name\0two words\0")
@@ -72,7 +72,7 @@ class Case:
 @pytest.fixture
 def case(tmp_path, monkeypatch):
     made = Case(tmp_path)
-    monkeypatch.setattr(replay.run, "__defaults__", (made.sbatch,))
+    monkeypatch.setattr(replay.run_replay, "__defaults__", (made.sbatch,))
     return made
 
 
@@ -99,7 +99,7 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
     )
     assert environment["NCCL_DEBUG"] == "INFO"
     assert environment["SBATCH_EXPORT"] == "ALL,WIDTH=2"  # which submission.json leaves out
-    assert environment["TOOLKIT_REPLAY_OF"] == RunDir(case.run_dir).key
+    assert environment["TOOLKIT_REPLAY_OF"] == RunFolder(case.run_dir).key
     assert not any(name.startswith("SLURM_") for name in environment)
     assert folder == str(case.code)
 
@@ -284,7 +284,7 @@ def test_sbatchs_refusal_is_passed_on(case, capsys, monkeypatch):
     def refuse(argv, environment, folder):
         raise subprocess.CalledProcessError(1, argv, stderr="Invalid account")
 
-    monkeypatch.setattr(replay.run, "__defaults__", (refuse,))
+    monkeypatch.setattr(replay.run_replay, "__defaults__", (refuse,))
     assert case.replay() == 1
     assert "sbatch: exit code 1: Invalid account" in answer(capsys)["missing"][0]
 

@@ -19,8 +19,8 @@ from toolkit.training.attempt.attempt import current
 from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording.audit import audit
-from toolkit.training.requeue.retry_budget import dollars
-from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.requeue.retry_budget import parse_dollars
+from toolkit.training.run_folder.attempts import AttemptsFile
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -377,7 +377,7 @@ NO_CAPS = ["1,000", "200,50", "two hundred", "NaN", "$", "1 000", "€5"]
 def test_a_cap_that_is_no_number_of_dollars_is_refused_before_it_costs_any(cluster, cap):
     cluster.program("job.sh", PREFLIGHT.replace("prepare", "preflight job.sh"))
     assert cluster.claim(7, TOOLKIT_MAX_USD=cap)[1] == (0 if cap in CAPS else 93)
-    assert (dollars(cap) is None) == (cap in NO_CAPS)
+    assert (parse_dollars(cap) is None) == (cap in NO_CAPS)
     assert cluster.claim(7, 1, TOOLKIT_MAX_USD=cap)[1] == 0, "it has trained without one"
 
 
@@ -548,7 +548,7 @@ def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_
     assert added == {"verdict.7.0.json"}
     found = audit(place)
     assert (found.ok, found.steps) == (True, 12), found.problems
-    causes = [attempt.cause for attempt in Ledger(place / "attempts.jsonl").attempts()]
+    causes = [attempt.cause for attempt in AttemptsFile(place / "attempts.jsonl").attempts()]
     assert causes == ["lost", "finished"]
     changed = {path.name for path, content in kept.items() if path.read_bytes() != content}
     assert changed <= {"steps.jsonl"}

@@ -112,7 +112,7 @@ def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
 
     study = optuna.load_study(study_name="digits", storage=study_storage.connect(array.storage))
     later = time.time() + trials.GRACE_SECONDS + 1
-    found = status.of(study, frozenset(), later, count=1, settle=True, dry_run=False)
+    found = status.sweep_state(study, frozenset(), later, count=1, fail_gone=True, dry_run=False)
     ended = {one.task: one.state for one in trials.states(study)}
     assert found["trials"] == len(ended) == TASKS
     assert ended.pop("9_2") == "failed"

@@ -25,7 +25,7 @@ from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording.audit import audit
-from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.attempts import AttemptsFile
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -245,7 +245,7 @@ def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster
         (cluster.root / "stop" / "11.0.json").write_text('{"cause": "spot-interruption"}')
         job = cluster.submit(11, 0, script="data.py", WANTED=version, **places)
         assert job.wait(timeout=100) == 85, cluster.log(11)
-    attempts = Ledger(cluster.run_dir(11) / "attempts.jsonl").attempts()
+    attempts = AttemptsFile(cluster.run_dir(11) / "attempts.jsonl").attempts()
     assert [(one.cause, one.rule.split("@")[0]) for one in attempts] == [
         ("spot-interruption", "stopped-spot")
     ]

@@ -17,9 +17,9 @@ import torch
 from elastic_worker import on, prepare_deepspeed, zero  # its folder comes first on the path
 
 from tests.fakes import checkpoint_disk as disk, generators
-from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.attempt.fencing import Fence, Superseded
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 
 STAGES = (1, 2, 3)
 NEWER = "step-00000002.000002"
@@ -45,12 +45,12 @@ def numbers(parts: dict[str, Any]) -> list[float | str | None]:
     return flat + generators.states()
 
 
-def load(root: Path, world: World, parts: dict[str, Any], codec: Any) -> int:
+def load(root: Path, world: ProcessGroup, parts: dict[str, Any], codec: Any) -> int:
     found = Checkpointer(root, world, codec=codec).load(parts)
     return int(found.facts["step"])
 
 
-def save(root: Path, world: World, parts: dict[str, Any], codec: Any, step: int) -> None:
+def save(root: Path, world: ProcessGroup, parts: dict[str, Any], codec: Any, step: int) -> None:
     Checkpointer(root, world, codec=codec).save(parts, step=step, facts={})
 
 
@@ -74,7 +74,7 @@ def copies(root: Path, into: Path, damages: tuple[str, ...]) -> Any:
             shutil.rmtree(copy)
 
 
-def alone(root: Path, world: World) -> dict[str, Any]:
+def alone(root: Path, world: ProcessGroup) -> dict[str, Any]:
     met = {}
     for stage in STAGES:
         step, parts, codec = zero(stage)
@@ -94,7 +94,9 @@ def alone(root: Path, world: World) -> dict[str, Any]:
     return met
 
 
-def kills(root: Path, here: Path, world: World, stage: int, truth: dict[int, Any]) -> list[int]:
+def kills(
+    root: Path, here: Path, world: ProcessGroup, stage: int, truth: dict[int, Any]
+) -> list[int]:
     """The steps that came back after a kill at each file operation of a third save."""
     step, parts, codec = zero(stage)
     steps = []
@@ -118,7 +120,9 @@ def kills(root: Path, here: Path, world: World, stage: int, truth: dict[int, Any
     return steps
 
 
-def reshaped(root: Path, world: World, parts: dict[str, Any], codec: Any, stage: int) -> list[int]:
+def reshaped(
+    root: Path, world: ProcessGroup, parts: dict[str, Any], codec: Any, stage: int
+) -> list[int]:
     """What two ranks saved, one file of it damaged at a time, on one rank."""
     of_two = root / f"two{stage}"
     assert load(of_two, world, parts, codec) == 2
@@ -137,14 +141,14 @@ def reshaped(root: Path, world: World, parts: dict[str, Any], codec: Any, stage:
     return found
 
 
-def beside(root: Path, world: World, stage: int) -> list[str]:
+def beside(root: Path, world: ProcessGroup, stage: int) -> list[str]:
     """An attempt and its successor rewrite one checkpoint, each while the other is at it."""
     (root / ".universal.left").mkdir()
     truth, ends = None, []
     for first in (True, False):
         places = [root / "owner" / name for name in ("7.0.-.ab", "7.1.-.cd")]
         places[0].mkdir(parents=True)
-        (_, parts, old), (_, others, new) = (zero(stage, owner=Owner(one)) for one in places)
+        (_, parts, old), (_, others, new) = (zero(stage, owner=Fence(one)) for one in places)
         truth = truth or (load(root, world, parts, old), numbers(parts))[1]
 
         def successor(places=places, others=others, new=new) -> None:
@@ -186,7 +190,7 @@ def during_conversion(work: Any) -> Any:
     yield
 
 
-def two(root: Path, world: World) -> None:
+def two(root: Path, world: ProcessGroup) -> None:
     for stage in STAGES:
         step, parts, codec = zero(stage)
         for number in (1, 2):

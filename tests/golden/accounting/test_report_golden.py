@@ -22,7 +22,7 @@ KEYS = [Key.ACCOUNT, Key.USER]
 def the_demo():
     """A run over two nodes that loses one, comes back on a new one; a neighbour that fails."""
     head = {"pool": "head", "node": "head", "instance_type": "m7i.large", "spot": False}
-    machines = [
+    instances = [
         an_instance("i-head", **head, launched=T0 - 300, ended=None, end_cause="", believed=None),
         an_instance("i-1", launched=T0 + 100, ended=T0 + 300, end_cause="interruption"),
         an_instance("i-2", node="gpu-002", launched=T0 + 100, ended=T0 + 500),
@@ -32,12 +32,12 @@ def the_demo():
         ),
         an_instance("i-5", node="gpu-004", launched=T0 + 320, ended=None, zone="us-east-1b"),
     ]
-    both = {"nodes": ("gpu-001", "gpu-002"), "given": Tres(8, 30_000, 2)}
+    two_nodes = {"nodes": ("gpu-001", "gpu-002"), "given": Tres(8, 30_000, 2)}
     attempts = [
         an_attempt(
-            1, started=T0 + 130, ended=T0 + 290, state="REQUEUED", exit_codes=(85, 0), **both
+            1, started=T0 + 130, ended=T0 + 290, state="REQUEUED", exit_codes=(85, 0), **two_nodes
         ),
-        an_attempt(2, started=T0 + 350, ended=T0 + 460, **both),
+        an_attempt(2, started=T0 + 350, ended=T0 + 460, **two_nodes),
         an_attempt(
             3,
             user="grace",
@@ -55,8 +55,8 @@ def the_demo():
     return build(
         cluster="demo",
         attempts=attempts,
-        instances=machines,
-        shapes={machine.instance_id: G5 for machine in machines},
+        instances=instances,
+        shapes={instance.instance_id: G5 for instance in instances},
         book=a_book(),
         window=Window(T0 - 300, T0 + 600),
         now=T0 + 600,

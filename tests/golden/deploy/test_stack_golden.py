@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from toolkit.config import load
-from toolkit.deploy.stack import Facts, builder_script, images_template, template
+from toolkit.deploy.stack import TemplateFacts, builder_script, images_template, stack_template
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "expected"
 ACCOUNT = "123456789012"
-FACTS = Facts(
+FACTS = TemplateFacts(
     account=ACCOUNT,
     head_image="ami-0aaaaaaaaaaaaaaaa",
     compute_image="ami-0cccccccccccccccc",
@@ -24,7 +24,7 @@ def rendered(example: str) -> dict[str, str]:
     """Everything the deploy path renders for one example."""
     config = load(ROOT / "examples" / f"{example}.yaml")
     return {
-        f"{example}-stack.yaml": template(config, FACTS),
+        f"{example}-stack.yaml": stack_template(config, FACTS),
         f"{example}-images.yaml": images_template(config, ACCOUNT),
         f"{example}-builder.sh": builder_script(
             config, bucket="images-bucket", image="toolkit-head-0123456789ab", sha="0" * 64

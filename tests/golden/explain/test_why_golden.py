@@ -30,7 +30,7 @@ from toolkit.output import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurmplugins.model.job_id import JobName
+    from slurmplugins.model.job_id import JobId
 
 HERE = Path(__file__).parent / "expected"
 G = hostlist.expand("gpu-[001-008]")
@@ -64,7 +64,7 @@ class Jobs:
             for number, item in self._bench.slurm.queue.items()
         )
 
-    def attempts(self, name: JobName) -> tuple[AttemptReport, ...]:
+    def attempts(self, name: JobId) -> tuple[AttemptReport, ...]:
         """All over the golden cases' nodes, for as long as anything happened."""
         restarts = self._bench.slurm.queue[name.number].restarts
         now = self._bench.clock.now()
@@ -85,7 +85,7 @@ def bench(tmp_path: Path) -> Bench:
 def asked(bench: Bench, *question: str) -> HeadReport:
     """The facts as they arrive at the person's end, through the real decision log and JSON."""
     path = bench.engine.state / "decisions.jsonl"
-    keep = decision_log.recorder(path, lambda _line: None)
+    keep = decision_log.copying_writer(path, lambda _line: None)
     for line in bench.lines:
         keep(line)
     jobs: job_history.JobReader = Jobs(bench)  # type: ignore[assignment]

@@ -24,7 +24,7 @@ from slurmplugins.power_save.resume import resume
 from tests.fakes.engine import Bench
 from tests.golden.deploy.test_stack_golden import FACTS
 from toolkit.config.model import ClusterConfig
-from toolkit.deploy.stack import template
+from toolkit.deploy.stack import stack_template
 from toolkit.render import PriceTable, StackFacts
 from toolkit.render.burst import burst_json
 
@@ -75,14 +75,16 @@ def burst(config: ClusterConfig) -> dict[str, Any]:
         shared_dns="fs-01.fsx.us-east-1.amazonaws.com",
         shared_mount="shared",
     )
-    found: dict[str, Any] = json.loads(burst_json(config, stack, PriceTable(on_demand={}, spot={})))
-    return found
+    document: dict[str, Any] = json.loads(
+        burst_json(config, stack, PriceTable(on_demand={}, spot={}))
+    )
+    return document
 
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """The arguments of every call, by job."""
-    found = {}
+    calls_by_case = {}
     for name, (hostlist, partition) in JOBS.items():
         bench = Bench(tmp_path_factory.mktemp("launch"), **burst(cluster()))
         offerings = [item for pool in bench.config.pools.values() for item in pool.offerings]
@@ -92,8 +94,8 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, A
         bench.slurm.start(7, nodes)
         bench.slurm.queue[7].submitted_at = bench.clock.now() - 900
         resume(bench.engine, [JobRequest(7, nodes, partition)])
-        found[name] = bench.cloud.sent
-    return found
+        calls_by_case[name] = bench.cloud.sent
+    return calls_by_case
 
 
 class Intrinsics(yaml.SafeLoader):
@@ -106,15 +108,15 @@ Intrinsics.add_multi_constructor("!", lambda _loader, suffix, node: f"!{suffix} 
 @pytest.fixture(scope="module")
 def templates() -> dict[str, dict[str, Any]]:
     """The launch templates of the stack, by name, without their user data."""
-    stack = yaml.load(template(cluster(), FACTS), Intrinsics)  # noqa: S506 - a SafeLoader
-    found = [
+    stack = yaml.load(stack_template(cluster(), FACTS), Intrinsics)  # noqa: S506 - a SafeLoader
+    launch_templates = [
         item["Properties"]
         for item in stack["Resources"].values()
         if item["Type"] == "AWS::EC2::LaunchTemplate"
     ]
-    for item in found:
+    for item in launch_templates:
         item["LaunchTemplateData"].pop("UserData")
-    return {item["LaunchTemplateName"]: item["LaunchTemplateData"] for item in found}
+    return {item["LaunchTemplateName"]: item["LaunchTemplateData"] for item in launch_templates}
 
 
 def is_fleet(call: Mapping[str, Any]) -> bool:
@@ -126,8 +128,8 @@ def launches(
 ) -> list[dict[str, Any]]:
     """The arguments of RunInstances that the call comes to, one for each instance type."""
     if not is_fleet(call):
-        given = {key: value for key, value in call.items() if key != "LaunchTemplate"}
-        return [merged(given, templates[call["LaunchTemplate"]["LaunchTemplateName"]])]
+        launch_arguments = {key: value for key, value in call.items() if key != "LaunchTemplate"}
+        return [merged(launch_arguments, templates[call["LaunchTemplate"]["LaunchTemplateName"]])]
     (config,) = call["LaunchTemplateConfigs"]
     data = templates[config["LaunchTemplateSpecification"]["LaunchTemplateName"]]
     tags = [item for item in call["TagSpecifications"] if item["ResourceType"] != "fleet"]
@@ -163,25 +165,25 @@ def readable(call: Mapping[str, Any]) -> dict[str, Any]:
     text = (
         json.dumps(call).replace(call["ClientToken"], "THE TOKEN").replace(attempt, "THE ATTEMPT")
     )
-    found: dict[str, Any] = json.loads(text)
-    return found
+    arguments: dict[str, Any] = json.loads(text)
+    return arguments
 
 
 def test_launches_are_as_they_were_when_someone_last_read_them(sent, templates):
     """A change of what EC2 is asked shows in review as a change of a file."""
-    calls = {name: [readable(call) for call in made] for name, made in sent.items()}
-    whole = {
+    calls = {name: [readable(call) for call in case_calls] for name, case_calls in sent.items()}
+    merged_launches = {
         # All zones look the same.
         name: list(
             {
-                one["InstanceType"] + str(one.get("InstanceMarketOptions")): one
-                for call in reversed(made)
-                for one in launches(call, templates)
+                launch["InstanceType"] + str(launch.get("InstanceMarketOptions")): launch
+                for call in reversed(case_calls)
+                for launch in launches(call, templates)
             }.values()
         )
-        for name, made in calls.items()
+        for name, case_calls in calls.items()
     }
-    for name, value in {"calls.json": calls, "with-templates.json": whole}.items():
+    for name, value in {"calls.json": calls, "with-templates.json": merged_launches}.items():
         text = json.dumps(value, indent=1, sort_keys=True) + "\n"
         path = GOLDEN / name
         if os.environ.get("TOOLKIT_GOLDEN") == "write":
@@ -191,7 +193,7 @@ def test_launches_are_as_they_were_when_someone_last_read_them(sent, templates):
 
 
 def test_every_kind_of_launch_is_among_them(sent):
-    calls = [call for made in sent.values() for call in made]
+    calls = [call for case_calls in sent.values() for call in case_calls]
     markets = {call.get("InstanceMarketOptions", {}).get("MarketType", "") for call in calls}
     fleets = {
         call["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
@@ -233,7 +235,7 @@ def problems(value: Any, shape: Shape) -> str:
 def test_every_call_and_every_template_is_in_the_words_of_ec2s_service_model(
     sent, templates, service
 ):
-    for call in (call for made in sent.values() for call in made):
+    for call in (call for case_calls in sent.values() for call in case_calls):
         shape = service.operation_model(OPERATIONS[is_fleet(call)]).input_shape
         assert problems(call, shape) == ""
     data = service.shape_for("RequestLaunchTemplateData")
@@ -258,8 +260,8 @@ def interface_problems(launch: Mapping[str, Any]) -> Iterator[str]:
 
 
 def test_no_launch_is_one_that_ec2_refuses_for_its_network_or_its_place(sent, templates):
-    for name, made in sent.items():
-        for launch in (launch for call in made for launch in launches(call, templates)):
+    for name, case_calls in sent.items():
+        for launch in (launch for call in case_calls for launch in launches(call, templates)):
             assert list(interface_problems(launch)) == [], name
             assert launch.get("NetworkInterfaces") or launch["SubnetId"], name
             market = launch.get("InstanceMarketOptions", {}).get("MarketType", "")

@@ -11,7 +11,7 @@ from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.build import build
 from toolkit.accounting.charges import Component
 from toolkit.accounting.instances import Instance
-from toolkit.accounting.money import amount, apportion, whole
+from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.report import Key
 from toolkit.accounting.tres import Tres
 from toolkit.prices import Catalogue, PriceBook, Shape, SpotHistory
@@ -35,10 +35,10 @@ prices = st.decimals(Decimal("0.000001"), Decimal(150), places=6)
 
 @st.composite
 def instances(draw):
-    found = []
+    drawn_instances = []
     for number in range(draw(st.integers(0, 6))):
         launched = draw(moments)
-        found.append(
+        drawn_instances.append(
             Instance(
                 instance_id=f"i-{number}",
                 node=draw(st.sampled_from(NODES)),
@@ -51,20 +51,20 @@ def instances(draw):
                 end_cause=draw(
                     st.sampled_from(("", "suspend", "interruption", "resume-failed", "orphan"))
                 ),
-                believed=draw(st.none() | prices),
+                tag_price=draw(st.none() | prices),
                 end_seen=draw(st.booleans()),
             )
         )
-    return found
+    return drawn_instances
 
 
 @st.composite
 def attempts(draw):
-    found = []
+    drawn_attempts = []
     for key in range(draw(st.integers(0, 8))):
         started = draw(st.none() | moments)
         ended = draw(st.none() | st.integers(started or 0, (started or 0) + 6000))
-        found.append(
+        drawn_attempts.append(
             Attempt(
                 key=key,
                 job_id=str(key // 2),
@@ -81,13 +81,13 @@ def attempts(draw):
                 started=started,
                 ended=ended,
                 nodes=tuple(draw(st.lists(st.sampled_from(NODES), max_size=3, unique=True))),
-                given=Tres(
+                tres=Tres(
                     draw(st.integers(0, 12)), draw(st.integers(0, 40_000)), draw(st.integers(0, 3))
                 ),
-                remarks=f"toolkit:checkpoint={draw(moments)}",
+                comments=f"toolkit:checkpoint={draw(moments)}",
             )
         )
-    return found
+    return drawn_attempts
 
 
 @st.composite
@@ -95,7 +95,7 @@ def books(draw):
     points = draw(
         st.lists(st.tuples(st.sampled_from(TYPES), st.sampled_from(ZONES), moments, prices))
     )
-    return PriceBook("us-east-1", CATALOGUE, SpotHistory.of(points))
+    return PriceBook("us-east-1", CATALOGUE, SpotHistory.from_points(points))
 
 
 @st.composite
@@ -104,12 +104,12 @@ def windows(draw):
     return Window(since, draw(st.integers(since + 1, END + 6000)))
 
 
-def report(machines, tries, book, window, policy=None):
+def report(all_instances, all_attempts, book, window, policy=None):
     return build(
         cluster="demo",
-        attempts=tries,
-        instances=machines,
-        shapes={machine.instance_id: SHAPE for machine in machines},
+        attempts=all_attempts,
+        instances=all_instances,
+        shapes={instance.instance_id: SHAPE for instance in all_instances},
         book=book,
         window=window,
         now=END + 6000,
@@ -117,28 +117,28 @@ def report(machines, tries, book, window, policy=None):
     )
 
 
-def by_hand(machine, book, window, policy):
+def by_hand(instance, book, window, policy):
     """The cost of one instance from its lifetime and its prices alone, second by second."""
-    end = window.until if machine.ended is None else machine.ended
-    if machine.ended is not None:
-        end = max(end, machine.launched + policy.minimum_seconds)
-    low, high = max(machine.launched, window.since), min(end, window.until)
-    spans = book.spans(machine.ask(), low, high)
+    end = window.until if instance.ended is None else instance.ended
+    if instance.ended is not None:
+        end = max(end, instance.launched + policy.minimum_seconds)
+    low, high = max(instance.launched, window.since), min(end, window.until)
+    spans = book.spans(instance.ask(), low, high)
     assert sum(span.end - span.start for span in spans) == max(high - low, 0)
-    exact = (amount(span.price.usd_per_hour, span.end - span.start) for span in spans)
-    return whole(sum(exact, Fraction(0)))
+    exact = (exact_amount(span.price.usd_per_hour, span.end - span.start) for span in spans)
+    return round_to_micro(sum(exact, Fraction(0)))
 
 
 @given(instances(), attempts(), books(), windows())
 @settings(max_examples=150, deadline=None)
 def test_lines_and_rows_sum_to_the_instances_cost_exactly(machines, tries, book, window):
     policy = Policy()
-    made = report(machines, tries, book, window, policy)
-    assert made.gross == sum(by_hand(machine, book, window, policy) for machine in machines)
-    assert sum(made.components().values()) == made.net == made.gross + made.refund
+    result = report(machines, tries, book, window, policy)
+    assert result.gross == sum(by_hand(instance, book, window, policy) for instance in machines)
+    assert sum(result.components().values()) == result.net == result.gross + result.refund
     for keys in ([Key.ACCOUNT, Key.USER], [Key.JOB]):
-        assert sum(group.total for group in made.groups(keys)) == made.net
-    for cost in made.costs:
+        assert sum(group.total for group in result.groups(keys)) == result.net
+    for cost in result.costs:
         positive = [c for c in cost.charges if c.component is not Component.REFUND]
         assert sum(charge.micro for charge in positive) == cost.gross
         assert all(charge.micro >= 0 for charge in positive)
@@ -161,7 +161,7 @@ def test_two_windows_cost_what_the_one_over_both_costs(machines, tries, book, wi
     """To the micro-dollar an instance and window: each rounds once."""
     if not window.since < cut < window.until:
         return
-    closed = [machine for machine in machines if machine.ended is not None]
+    closed = [instance for instance in machines if instance.ended is not None]
     whole_window = report(closed, tries, book, window).gross
     halves = (Window(window.since, cut), Window(cut, window.until))
     parts = sum(report(closed, tries, book, half).gross for half in halves)

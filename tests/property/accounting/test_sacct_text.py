@@ -21,11 +21,11 @@ def test_what_was_written_is_what_is_read(rows, stripped):
         values |= dict(zip(sacct._FREE_TEXT, free, strict=True))
         lines.append(sacct.delimiter(TOKEN).join(values.values()) + "\n")
     text = "".join(lines)
-    found = sacct.rows(text[:-1] if stripped and text else text, NAMES, TOKEN)
+    parsed_rows = sacct.rows(text[:-1] if stripped and text else text, NAMES, TOKEN)
     # Without the last line break a name that ends with one is shorter by it: no money is in that.
-    last = rows[-1][2] if rows else ""
+    last_text = rows[-1][2] if rows else ""
     expected = [list(free) for free in rows]
-    if rows and stripped and last.endswith("\n"):
-        expected[-1][2] = last[:-1]
-    assert [[row[name] for name in sacct._FREE_TEXT] for row in found] == expected
-    assert [row["DBIndex"] for row in found] == [str(key) for key in range(len(rows))]
+    if rows and stripped and last_text.endswith("\n"):
+        expected[-1][2] = last_text[:-1]
+    assert [[row[name] for name in sacct._FREE_TEXT] for row in parsed_rows] == expected
+    assert [row["DBIndex"] for row in parsed_rows] == [str(key) for key in range(len(rows))]

@@ -17,7 +17,7 @@ from tests.fakes.datasets import MemorySource, described, tree
 from tests.fakes.disk import WHEN, FullDisk, Killed, MortalDisk, QuickDisk
 from toolkit.datasets import chunks
 from toolkit.datasets.cache.cache import Cache
-from toolkit.datasets.errors import CacheFull, ContentCorrupt, Stopped
+from toolkit.datasets.errors import CacheFull, ContentCorrupt, DataStopped
 from toolkit.datasets.store.manifest import BLOCK
 
 CONTENTS = [
@@ -94,8 +94,10 @@ class CacheMachine(RuleBasedStateMachine):
 
         try:
             source = MemorySource(CONTENTS[number])
-            held = self.cache().hold(self.manifests[number].version, source.opened, stop=stop)
-        except (Stopped, CacheFull):
+            held = self.cache().hold(
+                self.manifests[number].version, source.opened, should_stop=stop
+            )
+        except (DataStopped, CacheFull):
             return
         held.release()
 
@@ -142,9 +144,9 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def it_stays_within_its_limit(self) -> None:
         cache = self.cache()
-        assert cache.used <= LIMIT
+        assert cache.used_bytes <= LIMIT
         there = [*tree(self.root / "entries").values(), *tree(self.root / "filling").values()]
-        assert sum(len(content) for content in there) <= cache.used
+        assert sum(len(content) for content in there) <= cache.used_bytes
 
     def release_all(self) -> None:
         while self.held:

@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 
 from toolkit.datasets import chunks
 from toolkit.datasets.errors import DataError, ManifestInvalid, NameRefused
-from toolkit.datasets.store.manifest import File, check_path, manifest, parse, version_of
+from toolkit.datasets.store.manifest import File, check_path, make_manifest, parse, version_of
 
 REFUSED = ("Cc", "Cs", "Zl", "Zp")
 PARTS = st.text(st.characters(exclude_categories=REFUSED, exclude_characters="/"), min_size=1)
@@ -28,7 +28,7 @@ def manifests(draw):
     sizes = st.sampled_from([0, 1, chunks.CHUNK, chunks.CHUNK + 1, 5 * chunks.CHUNK])
     paths = draw(st.lists(PATHS.map("/".join), unique=True, max_size=5))
     folders = {path[:at] for path in paths for at, one in enumerate(path) if one == "/"}
-    return manifest(file(path, draw(sizes)) for path in paths if path not in folders)
+    return make_manifest(file(path, draw(sizes)) for path in paths if path not in folders)
 
 
 def passes(path):
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_again_as_it_was(made):
 def test_the_order_of_the_files_makes_no_difference(made, order: random.Random):
     shuffled = list(made.files)
     order.shuffle(shuffled)
-    assert manifest(shuffled).encoded == made.encoded
+    assert make_manifest(shuffled).encoded == made.encoded
 
 
 @given(manifests(), st.sampled_from(["indent", "unsorted", "space"]))

@@ -108,16 +108,16 @@ def worlds(draw: st.DrawFn) -> snapshot.Snapshot:
         config=replace(CONFIG, static=frozenset(draw(some_nodes))),
         instances=tuple(draw(lists)),
         nodes={name: node(draw, name) for name in NODES[:-1] if not draw(unlisted)},
-        claims=JournalView(
-            busy=frozenset(draw(two_nodes)),
-            launched={key: Assignment(NODES[0], key, "", "") for key in draw(subsets)},
-            ended=draw(ends),
-            let_go=frozenset(draw(subsets)),
+        journal=JournalView(
+            claimed_nodes=frozenset(draw(two_nodes)),
+            recent_launches={key: Assignment(NODES[0], key, "", "") for key in draw(subsets)},
+            termination_causes=draw(ends),
+            powered_down_ids=frozenset(draw(subsets)),
         ),
         now=NOW,
-        unbacked_since=dict.fromkeys(draw(some_nodes), NOW - 100),
+        without_instance_since=dict.fromkeys(draw(some_nodes), NOW - 100),
         health={item.id: item for item in draw(healths)},
-        known=frozenset(draw(subsets)),
+        known_instances=frozenset(draw(subsets)),
         doubted_since=draw(doubted),
     )
 
@@ -147,13 +147,13 @@ def nodes_of_others_and_nodes_a_run_works_on_are_never_touched(
         if isinstance(action, Terminate):
             continue
         assert action.node in CONFIG.pool_by_node
-        assert action.node not in world.claims.busy
+        assert action.node not in world.journal.claimed_nodes
 
 
 def only_compute_machines_end_and_only_once(world: snapshot.Snapshot, plan: snapshot.Plan):
     ends = [item for item in plan.actions if isinstance(item, Terminate)]
     assert all(item.instance.role == "compute" for item in ends)
-    assert not any(item.instance.state.over for item in ends)
+    assert not any(item.instance.state.terminated for item in ends)
     counts = Counter((item.instance.id, item.cause) for item in ends)
     assert all(count == 1 for count in counts.values()), counts
 
@@ -162,7 +162,10 @@ def a_machine_that_a_working_node_runs_on_is_never_ended(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     for action in plan.actions:
-        if not isinstance(action, Terminate) or action.instance.id in world.claims.ended:
+        if (
+            not isinstance(action, Terminate)
+            or action.instance.id in world.journal.termination_causes
+        ):
             continue
         machine = action.instance
         found = world.nodes.get(machine.node or "")
@@ -174,27 +177,27 @@ def that_slurm_let_go_of_a_machine_ends_it_under_no_job_and_no_slurmd(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     """Nor does it end what else is there: without that, the same or more stays."""
-    known = replace(world, claims=replace(world.claims, let_go=frozenset()))
+    known = replace(world, claims=replace(world.journal, let_go=frozenset()))
     before = {item.instance.id for item in rules.plan(known).actions if is_end(item)}
     for action in plan.actions:
         if not isinstance(action, Terminate) or action.instance.id in before:
             continue
         found, machine = world.nodes[action.instance.node or ""], action.instance
-        assert machine.id in world.claims.let_go, action
+        assert machine.id in world.journal.powered_down_ids, action
         assert found.powering_up, action
-        assert found.silent, action
+        assert found.not_responding, action
         others = [i for i in world.instances if i.node == machine.node and i.id != machine.id]
         assert not found.busy or any(item.state.live for item in others), action
 
 
 def a_plan_with_a_note_does_nothing(world: snapshot.Snapshot, plan: snapshot.Plan):
-    assert not (plan.note and plan.actions)
+    assert not (plan.blocked_by and plan.actions)
 
 
 def power_is_never_asked_down_where_it_would_stick(world: snapshot.Snapshot, plan: snapshot.Plan):
     for action in plan.actions:
         if not isinstance(action, Terminate | ReturnToService | PowerUp | Register):
-            assert not world.nodes[action.node].off, action
+            assert not world.nodes[action.node].powering_off, action
 
 
 def a_plan_says_each_thing_of_a_node_once(world: snapshot.Snapshot, plan: snapshot.Plan):
@@ -281,7 +284,9 @@ def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
             in_use = found is not None and found.up and not found.invalid
             machine = action.instance
             ours = found is not None and found.instance_id == machine.id and machine.state.live
-            assert not (in_use and ours and machine.id not in world.claims.ended), action
+            assert not (in_use and ours and machine.id not in world.journal.termination_causes), (
+                action
+            )
         elif isinstance(action, MarkDown):
             answering = world.nodes[action.node]
             assert not answering.up or answering.instance_id in over or answering.invalid, action
@@ -294,6 +299,6 @@ def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
     """Until it has done so for ten minutes."""
     known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
     since = data.draw(st.sampled_from([None, NOW, NOW - plausibility.BELIEVED_AFTER + 1]))
-    found = rules.plan(replace(world, known=world.known | known, doubted_since=since))
+    found = rules.plan(replace(world, known=world.known_instances | known, doubted_since=since))
     assert found.actions == ()
-    assert not found.cloud_believed or "Slurm lists" in found.note
+    assert not found.cloud_believed or "Slurm lists" in found.blocked_by

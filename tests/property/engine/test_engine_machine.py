@@ -30,7 +30,7 @@ from slurmplugins.model.instance import IMPAIRED_SECONDS, EndCause, Instance, In
 from slurmplugins.model.launch import JobRequest
 from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import resume as resume_program, suspend as suspend_program
-from slurmplugins.power_save.resume import _rate
+from slurmplugins.power_save.resume import _launch_rate
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import resume_file
 from slurmplugins.state import launch_budget, unavailable_offerings
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
     from slurmplugins.model.node import Node
 
 GPU = hostlist.expand("gpu-[001-006]")
@@ -116,7 +116,7 @@ class Trouble(RuleBasedStateMachine):
         finally:
             self._files.close()
 
-    def _launched(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def _launched(self, request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         """Nothing is launched, or asked about again, for a node that Slurm does not wait for."""
         if not self.bench.slurm.unreachable:
             waiting = [n for n in request.nodes if "POWERING_UP" in self.bench.slurm.flags(n)]
@@ -141,7 +141,7 @@ class Trouble(RuleBasedStateMachine):
 
     def _comes_back(self, requests: AbstractSet[int | None]) -> None:
         """One that comes back later than a loop does has worked or waited meanwhile."""
-        loop = _rate(self.bench.engine).loop_seconds - SLOW_START
+        loop = _launch_rate(self.bench.engine).loop_seconds - SLOW_START
         late = {item for item in requests if self.began - self.last.get(item, self.began) > loop}
         started = self._started() if late else Counter()
         self.before |= {item: started[item] for item in late}
@@ -292,7 +292,7 @@ class Trouble(RuleBasedStateMachine):
             allocated = woken.intersection(job.nodes) if job else set()
             nodes = hostlist.compress(sorted(allocated.union(ask.nodes)))
             jobs.append({"job_id": ask.job, "nodes_resume": nodes, "partition": ask.partition})
-        return resume_file.asks(json.dumps({"jobs": jobs}).encode(), "")
+        return resume_file.job_requests(json.dumps({"jobs": jobs}).encode(), "")
 
     @rule(fuse=FUSES)
     def resume(self, fuse: int | None) -> None:
@@ -410,7 +410,7 @@ class Trouble(RuleBasedStateMachine):
         if scene == "nobody came":
             self.submit(2, 0)
             self.reconcile(None)
-            self.bench.clock.advance(self.bench.config.unbacked_grace)
+            self.bench.clock.advance(self.bench.config.missing_instance_grace)
         elif scene == "impaired":
             self._machines_boot_badly()
         elif scene == "interrupted":
@@ -507,15 +507,15 @@ class Trouble(RuleBasedStateMachine):
             if place == ANSWERED:
                 looks.append({node.name: node for node in self.bench.slurm.nodes()})
             elif place.startswith("journal.condemn_idle:"):
-                known.append(self.bench.engine.journal.claims().ended.keys())
+                known.append(self.bench.engine.journal.view().termination_causes.keys())
             elif place == "cloud.terminate: about to":
                 for then, since in zip(known[::2], known[1::2], strict=True):
                     for instance_id in since - then:
                         name = self.bench.cloud.machines[instance_id].instance.node or ""
                         before, now = looks[0][name], looks[-1][name]
                         assert not (now.up and now.instance_id == instance_id), now
-                        theirs = not now.ours and now.reason != before.reason
-                        assert before.off or now.off or not theirs, now
+                        theirs = not now.reason_is_ours and now.reason != before.reason
+                        assert before.powering_off or now.powering_off or not theirs, now
 
         return step
 
@@ -624,13 +624,14 @@ class Trouble(RuleBasedStateMachine):
         the next run's to have, or reconcile's to end. So is an instance that EC2 refused to end:
         the journal has it as ended.
         """
-        claims = self.bench.engine.journal.claims()
+        claims = self.bench.engine.journal.view()
         fresh = {
             item.node
             for item in self._counting()
-            if item.id not in before | claims.ended.keys() and item.attempt not in settled
+            if item.id not in before | claims.termination_causes.keys()
+            and item.attempt not in settled
         }
-        fresh -= claims.busy | claims.doubtful
+        fresh -= claims.claimed_nodes | claims.unresolved_nodes
         assert fresh & wanted <= self._wanted(), sorted(fresh & wanted - self._wanted())
 
     def _no_job_is_half_launched(
@@ -646,13 +647,15 @@ class Trouble(RuleBasedStateMachine):
         that run's to bring, or to give back with its job. One whose instance is to end, and may not
         be listed yet, is given back with its job, as a doubt is.
         """
-        claims = self.bench.engine.journal.claims()
-        unsure = claims.doubtful.union(item.node for item in claims.ending.values())
+        claims = self.bench.engine.journal.view()
+        unsure = claims.unresolved_nodes.union(
+            item.node for item in claims.recent_terminations.values()
+        )
         counting = self._counting()
         fresh = {item.node for item in counting if item.id not in before}
-        could_see = {seen[machine] for machine in seen.keys() - claims.ended.keys()}
+        could_see = {seen[machine] for machine in seen.keys() - claims.termination_causes.keys()}
         could_see.update(self.bench.cloud.seen_live().values())
-        there = {item.node for item in counting} | could_see | claims.busy
+        there = {item.node for item in counting} | could_see | claims.claimed_nodes
         queue = self.bench.slurm.queue
         running = {number: job.nodes for number, job in queue.items() if job.state == "RUNNING"}
         for ask in asks:
@@ -745,7 +748,7 @@ class Trouble(RuleBasedStateMachine):
 
     def _counting(self) -> list[Instance]:
         """Our machines that run and whose end is not decided."""
-        ended = self.bench.engine.journal.claims().ended
+        ended = self.bench.engine.journal.view().termination_causes
         return [
             item for item in self.bench.cloud.live() if item.id != STRANGER and item.id not in ended
         ]
@@ -780,7 +783,8 @@ class Trouble(RuleBasedStateMachine):
             if request is not None:
                 asked = self.asked_by[request].values()
                 budget = sum(
-                    max(launch_budget.LEAST, launch_budget.MULTIPLE * size) for size in asked
+                    max(launch_budget.SMALLEST_BUDGET, launch_budget.BUDGET_PER_NODE * size)
+                    for size in asked
                 )
                 assert started <= budget + sum(asked), (request, started, asked)
 

@@ -16,16 +16,16 @@ from slurmplugins.model import hostlist, json_input
 from slurmplugins.model.launch import JobLaunch
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler import instance_ledger
-from slurmplugins.reconciler.pass_state import LastPass, Memory
-from slurmplugins.reconciler.requeue import Loss, due
+from slurmplugins.reconciler.pass_state import LastPass, PassState
+from slurmplugins.reconciler.requeue import InstanceLoss, jobs_to_requeue
 from slurmplugins.slurm import resume_file
-from slurmplugins.slurm.node_queries import known
+from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.state.journal import Journal
-from slurmplugins.state.persistent_clock import Steady
-from slurmplugins.state.queue_time import Waits
-from slurmplugins.state.unavailable_offerings import OfferingMemory
-from slurmplugins.system.command import Completed
+from slurmplugins.state.persistent_clock import PersistentClock
+from slurmplugins.state.queue_time import QueueTimes
+from slurmplugins.state.unavailable_offerings import UnavailableOfferings
+from slurmplugins.system.command import CommandResult
 from tests.fakes.clock import START, FakeClock
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Said:
     def __init__(self, data: object) -> None:
         self._text = json.dumps(data)
 
-    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
-        return Completed(0, self._text, "")
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
+        return CommandResult(0, self._text, "")
 
 
 def only_engine_errors(*calls: Callable[[], object]) -> None:
@@ -88,9 +88,11 @@ def test_odd_nodes_raise_nothing_but_what_all_expect(found: object):
     slurm = ScontrolSlurm(Said({"nodes": found}), "/usr/bin")
     only_engine_errors(
         slurm.nodes,
-        lambda: known(slurm, G),
+        lambda: known_nodes(slurm, G),
         lambda: slurm.down(G, "toolkit: x"),
-        lambda: [(node.up, node.busy, node.off, node.ours) for node in slurm.nodes()],
+        lambda: [
+            (node.up, node.busy, node.powering_off, node.reason_is_ours) for node in slurm.nodes()
+        ],
     )
 
 
@@ -100,17 +102,17 @@ def test_an_odd_node_is_neither_up_nor_off_nor_waited_for(found: list[object]):
     assert len(listed) == len(found)
     for node in listed:
         if not node.readable:
-            assert not any((node.up, node.off, node.powering_up, node.down, node.busy))
+            assert not any((node.up, node.powering_off, node.powering_up, node.down, node.busy))
 
 
 @given(st.lists(JOB, max_size=3) | ODD)
 def test_odd_jobs_raise_nothing_but_what_all_expect(found: object):
     slurm = ScontrolSlurm(Said({"jobs": found}), "/usr/bin")
-    lost = [Loss(node, MACHINE, START) for node in G]
+    lost = [InstanceLoss(node, MACHINE, START) for node in G]
     only_engine_errors(
         slurm.jobs,
         lambda: slurm.jobs(G),
-        lambda: due(slurm.ended(), lost),
+        lambda: jobs_to_requeue(slurm.ended_jobs(), lost),
         lambda: slurm.comment(7, "x"),
         lambda: slurm.requeue(7),
         lambda: slurm.hold(7),
@@ -126,13 +128,16 @@ def test_an_odd_job_hides_no_other(odd: object):
     }  # fmt: skip
     slurm = ScontrolSlurm(Said({"jobs": [odd, fine, odd]}), "/usr/bin")
     assert 7 in {job.id for job in slurm.jobs()}
-    assert 7 in {item.job for item in due(slurm.ended(), [Loss(G[0], MACHINE, START)])}
+    assert 7 in {
+        item.job
+        for item in jobs_to_requeue(slurm.ended_jobs(), [InstanceLoss(G[0], MACHINE, START)])
+    }
 
 
 @given(st.lists(records("job_id", "nodes_resume", "nodes", "partition"), max_size=3) | ODD)
 def test_every_node_of_the_argument_is_asked_for_once_whatever_the_file_says(found: object):
     content = json.dumps({"jobs": found}).encode()
-    asks = resume_file.asks(content, "gpu-[001-003]")
+    asks = resume_file.job_requests(content, "gpu-[001-003]")
     assert sorted(node for ask in asks for node in ask.nodes) == list(G)
 
 
@@ -153,14 +158,14 @@ def test_odd_lines_of_a_journal_raise_nothing_and_hide_no_other(lines: list[tupl
         text = "".join(json.dumps(line) + "\n" for line in found)
         (folder / "journal.jsonl").write_text(text)
         journal = Journal(folder, FakeClock())
-        journal.claims()
-        with journal.run() as run:
+        journal.view()
+        with journal.resume_process() as run:
             journal.claim(run, lambda _: G[1:2])
-            seen = Journal(folder, FakeClock()).claims()
-            assert G[1] in seen.busy
-            hostlist.compress(seen.busy | seen.doubtful)
-        journal.condemn([MACHINE], "unknown")  # type: ignore[arg-type]
-        assert MACHINE in Journal(folder, FakeClock()).claims().ended
+            seen = Journal(folder, FakeClock()).view()
+            assert G[1] in seen.claimed_nodes
+            hostlist.compress(seen.claimed_nodes | seen.unresolved_nodes)
+        journal.mark_terminating([MACHINE], "unknown")  # type: ignore[arg-type]
+        assert MACHINE in Journal(folder, FakeClock()).view().termination_causes
 
 
 @given(ODD, records("until", "code"), ODD, ODD)
@@ -185,19 +190,19 @@ def test_odd_state_files_raise_nothing(one: object, setback: object, two: object
             "pass.json": {"at": one, "note": two, "remarks": three},
         }.items():  # fmt: skip
             (folder / file).write_text(json.dumps(value))
-        steady = Steady(folder, clock)
+        steady = PersistentClock(folder, clock)
         assert abs(steady.now()) < 1e12
-        OfferingMemory(folder / "offerings.json", clock).setbacks()
-        circuit_breaker.gate(folder, [JobLaunch(7, (), G)], steady, 180.0)
+        UnavailableOfferings(folder / "offerings.json", clock).entries()
+        circuit_breaker.admit_launches(folder, [JobLaunch(7, (), G)], steady, 180.0)
         record = circuit_breaker.load(folder)
         for pool in record.pools.values():
             assert pool.shut_until(steady.now(), 180.0) <= steady.now() + 3600.0
-        memory = Memory.load(folder)
+        memory = PassState.load(folder)
         instance_ledger.update(memory.ledger, (), {}, START)
-        instance_ledger.worth_keeping(memory.ledger, START)
+        instance_ledger.without_forgotten(memory.ledger, START)
         memory.save(folder)
         LastPass.load(folder)
-        waited = Waits(folder / "waits.json", clock).of([7], {})
+        waited = QueueTimes(folder / "waits.json", clock).seconds_of([7], {})
         assert waited[7] >= 0
 
 
@@ -210,7 +215,7 @@ STEPS = st.lists(
 def test_time_never_goes_back_and_never_runs_ahead_within_a_boot(steps: list[tuple[str, float]]):
     with tempfile.TemporaryDirectory() as name:
         clock: FakeClock = FakeClock()
-        before = Steady(Path(name), clock).now()
+        before = PersistentClock(Path(name), clock).now()
         for number, (what, seconds) in enumerate(steps):
             passed = 0.0
             if what == "pass":
@@ -219,11 +224,11 @@ def test_time_never_goes_back_and_never_runs_ahead_within_a_boot(steps: list[tup
             elif what == "set":
                 clock.jump(seconds)
             elif what == "boot":
-                Steady(Path(name), clock).keep()
+                PersistentClock(Path(name), clock).save_if_due()
                 wall = clock.now() + seconds
                 clock = FakeClock(100.0, boot=f"boot-{number}")
                 clock.jump(wall - 100.0)
-            now = Steady(Path(name), clock).now()
+            now = PersistentClock(Path(name), clock).now()
             if what != "boot":
                 assert abs(now - before - passed) < 1e-3
             else:  # what the last minute kept may be lost, and no more

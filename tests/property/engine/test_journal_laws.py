@@ -53,14 +53,16 @@ class Writer:
     def __init__(self, place: Path, stack: contextlib.ExitStack) -> None:
         self.path, self.clock = place, FakeClock()
         self.journal = Journal(place, self.clock)
-        self.runs = {name: stack.enter_context(self.journal.run()) for name in ("one", "two")}
+        self.runs = {
+            name: stack.enter_context(self.journal.resume_process()) for name in ("one", "two")
+        }
         self.runs["killed"] = "c0ffee"
 
     def anew(self) -> Journal:
         return Journal(self.path, self.clock)
 
     def claim(self, run: str, nodes: list[hostlist.NodeName], settling: bool) -> None:
-        self.journal.claim(self.runs[run], lambda _: nodes, settling=settling)
+        self.journal.claim(self.runs[run], lambda _: nodes, to_resolve=settling)
 
     def release(self, run: str, nodes: list[hostlist.NodeName]) -> None:
         self.journal.release(self.runs[run], nodes)
@@ -69,20 +71,22 @@ class Writer:
         request = LaunchRequest(
             attempt, "demo", "gpu", "spot", "demo-gpu", "subnet-a", OFFERING, tuple(nodes)
         )
-        self.journal.intend(request, self.runs[run], [7])
+        self.journal.record_call(request, self.runs[run], [7])
 
     def failed(self, attempt: str, code: str) -> None:
-        self.journal.failed(attempt, error_codes.error(code, "no"))
+        self.journal.record_failed(attempt, error_codes.error(code, "no"))
 
     def launched(self, attempt: str, nodes: list[hostlist.NodeName], ids: list[str]) -> None:
         machines = zip(nodes, ids, strict=False)
-        self.journal.launched(attempt, [Assignment(n, i, "10.0.0.1", "g5") for n, i in machines])
+        self.journal.record_launched(
+            attempt, [Assignment(n, i, "10.0.0.1", "g5") for n, i in machines]
+        )
 
     def let_go(self, nodes: list[hostlist.NodeName], ago: float) -> None:
-        self.journal.let_go(nodes, self.clock.monotonic() - ago)
+        self.journal.record_powered_down(nodes, self.clock.monotonic() - ago)
 
     def condemn(self, ids: list[str]) -> None:
-        self.journal.condemn(ids, EndCause.SUSPEND)
+        self.journal.mark_terminating(ids, EndCause.SUSPEND)
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -107,7 +111,9 @@ def writer() -> Iterator[Writer]:
 
 
 def of_what_lives(claims: JournalView) -> JournalView:
-    return dataclasses.replace(claims, let_go=claims.let_go - claims.ended.keys())
+    return dataclasses.replace(
+        claims, let_go=claims.powered_down_ids - claims.termination_causes.keys()
+    )
 
 
 @given(st.lists(steps, max_size=30))
@@ -116,7 +122,7 @@ def test_who_reads_on_knows_what_one_knows_that_reads_it_all(taken: list[tuple])
         reader = world.anew()
         for name, *arguments in taken:
             getattr(world, name)(*arguments)
-            assert reader.claims() == world.anew().claims(), name
+            assert reader.view() == world.anew().view(), name
 
 
 @given(st.lists(steps, max_size=30), st.sampled_from(["", "one", "two"]))
@@ -124,7 +130,7 @@ def test_what_compaction_drops_says_nothing_of_a_machine_that_lives(taken: list[
     with writer() as world:
         for name, *arguments in taken:
             getattr(world, name)(*arguments)
-        before = world.journal.claims(but=world.runs.get(but, ""))
+        before = world.journal.view(excluded=world.runs.get(but, ""))
         world.compact()
-        after = world.journal.claims(but=world.runs.get(but, ""))
+        after = world.journal.view(excluded=world.runs.get(but, ""))
         assert of_what_lives(after) == of_what_lives(before)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, strategies as st
 
 from slurmplugins.cloud import ec2_messages
-from slurmplugins.launch.fallback import ladder
+from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import hostlist
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering, Policy, Pool, Preference
+from slurmplugins.model.offering import Lifecycle, Offering, Policy, PolicyName, Pool
 from tests.fakes import launch_call
 
 ZONES = ("us-east-1a", "us-east-1b")
@@ -41,7 +41,7 @@ pools = st.builds(
     offerings=st.lists(offerings(), max_size=6, unique=True).map(tuple),
     one_by_one=st.booleans(),
 )
-policies = st.builds(Policy, st.sampled_from(Preference), st.sampled_from([0.0, 600.0]))
+policies = st.builds(Policy, st.sampled_from(PolicyName), st.sampled_from([0.0, 600.0]))
 waits = st.sampled_from([0.0, 600.0])
 
 
@@ -49,14 +49,14 @@ waits = st.sampled_from([0.0, 600.0])
 def test_a_rung_is_of_one_lifecycle_in_one_zone_and_a_reservation_is_alone(
     pool: Pool, given_policy: Policy, waited: float
 ):
-    for rung in ladder(pool, given_policy, waited):
+    for rung in fallback_order(pool, given_policy, waited):
         assert len({(item.lifecycle, item.zone) for item in rung}) == 1
         assert len(rung) == 1 or not any(item.reservation for item in rung)
 
 
 @given(pools, policies, waits)
 def test_no_offering_is_tried_twice_or_made_up(pool: Pool, given_policy: Policy, waited: float):
-    tried = [item for rung in ladder(pool, given_policy, waited) for item in rung]
+    tried = [item for rung in fallback_order(pool, given_policy, waited) for item in rung]
     assert len({item.key for item in tried}) == len(tried)
     assert set(tried) <= set(pool.offerings)
 
@@ -65,9 +65,9 @@ def test_no_offering_is_tried_twice_or_made_up(pool: Pool, given_policy: Policy,
 def test_reservations_are_left_out_by_spot_only_and_by_no_other_policy(
     pool: Pool, given_policy: Policy, waited: float
 ):
-    tried = {item.key for rung in ladder(pool, given_policy, waited) for item in rung}
+    tried = {item.key for rung in fallback_order(pool, given_policy, waited) for item in rung}
     reserved = {item.key for item in pool.offerings if item.reservation}
-    if given_policy.preference is not Preference.SPOT_ONLY:
+    if given_policy.name is not PolicyName.SPOT_ONLY:
         assert reserved <= tried
 
 
@@ -76,7 +76,7 @@ def test_ec2_refuses_no_call_that_a_ladder_comes_to(
     pool: Pool, given_policy: Policy, waited: float, subnet: str, least: int
 ):
     """What is asked for is what arrives: the types, the market, the count, the reservation."""
-    for rung in ladder(pool, given_policy, waited):
+    for rung in fallback_order(pool, given_policy, waited):
         request = LaunchRequest(
             "a1", "demo", "gpu", "spot", "demo-gpu", subnet, rung[0], NODES, rung[1:], least
         )

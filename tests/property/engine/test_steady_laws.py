@@ -14,8 +14,8 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Assignment
 from slurmplugins.model.launch import LaunchRequest
 from slurmplugins.model.offering import Lifecycle, Offering
-from slurmplugins.state.journal import SETTLE_SECONDS, Journal
-from slurmplugins.state.persistent_clock import KEEP_EVERY, Steady
+from slurmplugins.state.journal import LISTING_DELAY_SECONDS, Journal
+from slurmplugins.state.persistent_clock import SAVE_EVERY, PersistentClock
 from tests.fakes.clock import START, FakeClock
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Head:
         self.journal = Journal(self.place, self.clock)
 
     def keep(self) -> None:
-        Steady(self.place, self.clock).keep()
+        PersistentClock(self.place, self.clock).save_if_due()
 
     def advance(self, seconds: float) -> None:
         self.truth += seconds
@@ -76,21 +76,21 @@ class Head:
         request = LaunchRequest(
             f"lost{number}", "demo", "gpu", "spot", "demo-gpu", "subnet-a", OFFERING, (node,)
         )
-        self.journal.intend(request, "c0ffee", [7])
+        self.journal.record_call(request, "c0ffee", [7])
         known = Assignment(hostlist.parse(f"cpu-{number}"), f"i-{number}", "10.0.0.1", "g5.xlarge")
-        self.journal.launched(f"known{number}", [known])
+        self.journal.record_launched(f"known{number}", [known])
         self.lines[f"{number}"] = self.truth, self.boots, self.clock.monotonic()
 
     def check(self) -> None:
-        claims = Journal(self.place, self.clock).claims()
+        claims = Journal(self.place, self.clock).view()
         for number, (written, boot, up) in self.lines.items():
-            most = self.truth - written + KEEP_EVERY * (self.boots - boot)
+            most = self.truth - written + SAVE_EVERY * (self.boots - boot)
             least = self.clock.monotonic() - (up if boot == self.boots else BOOTED)
-            age = claims.at - claims.born[f"i-{number}"]
+            age = claims.time - claims.launch_times[f"i-{number}"]
             assert least - ROUNDING <= age <= most + ROUNDING
-            doubted = f"gpu-{number}" in claims.doubtful
-            assert doubted or most > SETTLE_SECONDS - ROUNDING
-            assert not doubted or least <= SETTLE_SECONDS + ROUNDING
+            doubted = f"gpu-{number}" in claims.unresolved_nodes
+            assert doubted or most > LISTING_DELAY_SECONDS - ROUNDING
+            assert not doubted or least <= LISTING_DELAY_SECONDS + ROUNDING
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from toolkit.training.slurm.job_comment import LONGEST, marked, noted
+from toolkit.training.slurm.job_comment import MAX_LENGTH, with_checkpoint_mark, with_line
 
 users = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="|:"))
 lines = st.lists(st.text(max_size=700).map("toolkit: held {}".format), max_size=6)
@@ -12,8 +12,8 @@ lines = st.lists(st.text(max_size=700).map("toolkit: held {}".format), max_size=
 def test_what_others_wrote_stays_and_the_newest_line_is_there(user, texts, at):
     comment = user
     for text in texts:
-        comment = noted(marked(comment, at), text)
-        assert len(comment) <= LONGEST
+        comment = with_line(with_checkpoint_mark(comment, at), text)
+        assert len(comment) <= MAX_LENGTH
         assert comment.startswith(user)
         assert comment.endswith(f"toolkit:checkpoint={at}")
         assert comment.count("toolkit:checkpoint=") == 1
@@ -22,7 +22,7 @@ def test_what_others_wrote_stays_and_the_newest_line_is_there(user, texts, at):
 
 @given(st.text(max_size=3000))
 def test_a_note_is_plain_and_bounded(text):
-    comment = noted("", text)
-    assert len(comment) <= LONGEST
+    comment = with_line("", text)
+    assert len(comment) <= MAX_LENGTH
     assert comment.isascii()
     assert not set(comment) & set("\"'`|\n")

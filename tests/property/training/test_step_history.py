@@ -6,12 +6,12 @@ from pathlib import Path
 from hypothesis import given, settings, strategies as st
 
 from toolkit.training.recording.audit import audit
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import Resumption, StepLog, StepRecord
 from toolkit.training.sample_order import SampleOrder, fingerprint
 
 ORDER = SampleOrder(size=20, global_batch=6, seed=5)
-BATCHES = list(ORDER.batches(step=0, position=0, epochs=3, rank=0, world=1))
+BATCHES = list(ORDER.batches(step=0, position=0, epochs=3, rank=0, world_size=1))
 
 
 @settings(deadline=None, max_examples=50)
@@ -19,7 +19,7 @@ BATCHES = list(ORDER.batches(step=0, position=0, epochs=3, rank=0, world=1))
 def test_any_sequence_of_attempts_audits_clean_with_the_lost_work_counted(attempts):
     """An attempt trains some steps, loses the last few (none on a notice), and may tear a line."""
     with tempfile.TemporaryDirectory() as folder:
-        run = RunDir(Path(folder))
+        run = RunFolder(Path(folder))
         run.create()
         run.agree_order(ORDER, 3)
         start, lost_work = 0, 0

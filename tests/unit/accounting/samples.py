@@ -56,5 +56,7 @@ def an_attempt(key: int = 1, **changes: Any) -> Attempt:
 def a_book(*points: tuple[str, str, int, str]) -> PriceBook:
     """Spot prices as given; (g5.xlarge, us-east-1a) costs 0.36 from before T0 by default."""
     points = points or (("g5.xlarge", "us-east-1a", T0 - 1000, "0.36"),)
-    history = SpotHistory.of((kind, zone, at, Decimal(usd)) for kind, zone, at, usd in points)
+    history = SpotHistory.from_points(
+        (kind, zone, at, Decimal(usd)) for kind, zone, at, usd in points
+    )
     return PriceBook("us-east-1", Catalogue.bundled(), history)

@@ -18,8 +18,8 @@ RATE = 100
 
 
 def use(start, end, attempt=1, share=WHOLE, lost_from=None):
-    lost = None if lost_from is None else T0 + lost_from
-    return Usage(attempt, T0 + start, T0 + end, share, lost)
+    lost_second = None if lost_from is None else T0 + lost_from
+    return Usage(attempt, T0 + start, T0 + end, share, lost_second)
 
 
 def lines(instance, *usages, window=EVER, policy=None, book=None):
@@ -84,10 +84,10 @@ def test_after_two_that_end_together_the_idle_tail_is_the_later_ones():
 
 def test_each_charge_says_the_seconds_that_it_had_of_the_machine():
     """A refund has none: the time was used."""
-    taken = an_instance(ended=T0 + 1000, end_cause="interruption")
+    interrupted_instance = an_instance(ended=T0 + 1000, end_cause="interruption")
     part = Fraction(1, 4)
     usages = [use(100, 300, 1, part), use(300, 500, 1, part)]
-    cost = allocate(taken, usages, a_book(), Window(T0 + 50, T0 + 900), Policy())
+    cost = allocate(interrupted_instance, usages, a_book(), Window(T0 + 50, T0 + 900), Policy())
     assert cost is not None
     assert cost.seconds == 850
     assert {(item.component, item.attempt): item.seconds for item in cost.charges} == {
@@ -193,9 +193,9 @@ def test_a_window_takes_its_part_and_says_what_the_whole_life_says():
 
 
 def test_a_machine_outside_the_window_costs_nothing_there():
-    gone = an_instance(ended=T0 + 1000)
+    earlier_instance = an_instance(ended=T0 + 1000)
     for window in (Window(T0 + 1000, T0 + 2000), Window(0, T0)):
-        assert allocate(gone, [], a_book(), window, Policy()) is None
+        assert allocate(earlier_instance, [], a_book(), window, Policy()) is None
 
 
 def test_an_unknown_price_is_zero_and_tagged():

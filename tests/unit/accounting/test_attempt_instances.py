@@ -5,68 +5,68 @@ from fractions import Fraction
 import pytest
 
 from tests.unit.accounting.samples import G5, T0, an_attempt, an_instance
-from toolkit.accounting.attempt_instances import bind, share
+from toolkit.accounting.attempt_instances import match_instances, node_share
 from toolkit.accounting.tres import Tres
 from toolkit.prices import Shape
 
 NOW = T0 + 10_000
 
 
-def bound(attempts, instances):
+def match_all(attempts, instances):
     shapes = {instance.instance_id: G5 for instance in instances}
-    return bind(attempts, instances, shapes, NOW)
+    return match_instances(attempts, instances, shapes, NOW)
 
 
 def test_an_attempt_is_on_the_instance_that_was_its_node_when_it_started():
     first = an_instance("i-1", ended=T0 + 1000)
     second = an_instance("i-2", launched=T0 + 1100)
     attempt = an_attempt(started=T0 + 1200, ended=T0 + 1300)
-    assert list(bound([attempt], [first, second]).usages) == ["i-2"]
+    assert list(match_all([attempt], [first, second]).usages) == ["i-2"]
 
 
 def test_a_dead_nodes_late_end_does_not_reach_into_the_next_machine_of_that_name():
     first = an_instance("i-1", ended=T0 + 700)
     second = an_instance("i-2", launched=T0 + 750)
     attempt = an_attempt(started=T0 + 600, ended=T0 + 5000, state="NODE_FAIL")
-    usages = bound([attempt], [first, second]).usages
+    usages = match_all([attempt], [first, second]).usages
     assert list(usages) == ["i-1"]
     assert (usages["i-1"][0].start, usages["i-1"][0].end) == (T0 + 600, T0 + 700)
 
 
 def test_a_runaway_attempt_ends_with_its_machine():
-    usages = bound([an_attempt(ended=None)], [an_instance(ended=T0 + 900)]).usages
+    usages = match_all([an_attempt(ended=None)], [an_instance(ended=T0 + 900)]).usages
     assert usages["i-1"][0].end == T0 + 900
 
 
 def test_a_running_attempt_counts_up_to_now():
-    usages = bound([an_attempt(ended=None)], [an_instance(ended=None)]).usages
+    usages = match_all([an_attempt(ended=None)], [an_instance(ended=None)]).usages
     assert usages["i-1"][0].end == NOW
 
 
 def test_an_attempt_that_still_waits_for_its_machine_does_not_use_it():
-    waiting = an_attempt(started=T0 - 5, ended=None, state="RUNNING")
-    assert bound([waiting], [an_instance(ended=None)]).usages == {}
-    gave_up = an_attempt(started=T0 - 5, ended=T0 + 50, state="CANCELLED")
-    assert bound([gave_up], [an_instance()]) == bound([], [])
+    waiting_attempt = an_attempt(started=T0 - 5, ended=None, state="RUNNING")
+    assert match_all([waiting_attempt], [an_instance(ended=None)]).usages == {}
+    cancelled_attempt = an_attempt(started=T0 - 5, ended=T0 + 50, state="CANCELLED")
+    assert match_all([cancelled_attempt], [an_instance()]) == match_all([], [])
 
 
 def test_an_attempt_that_got_no_machine_is_no_news():
     for state in ("NODE_FAIL", "REQUEUED", "BOOT_FAIL", "CANCELLED"):
-        assert bound([an_attempt(state=state)], []).unbacked == ()
+        assert match_all([an_attempt(state=state)], []).without_instance == ()
 
 
 def test_a_machine_that_failed_to_resume_ran_nothing():
-    result = bound([an_attempt()], [an_instance(end_cause="resume-failed")])
+    result = match_all([an_attempt()], [an_instance(end_cause="resume-failed")])
     assert result.usages == {}
-    assert result.unbacked == (1,)
+    assert result.without_instance == (1,)
 
 
 def test_an_attempt_without_a_machine_is_reported():
-    assert bound([an_attempt(nodes=("gpu-009",))], [an_instance()]).unbacked == (1,)
+    assert match_all([an_attempt(nodes=("gpu-009",))], [an_instance()]).without_instance == (1,)
 
 
 def test_the_head_runs_no_jobs_even_if_a_node_has_its_name():
-    assert bound([an_attempt()], [an_instance(pool="head")]).usages == {}
+    assert match_all([an_attempt()], [an_instance(pool="head")]).usages == {}
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_the_head_runs_no_jobs_even_if_a_node_has_its_name():
 )
 def test_a_share_is_the_largest_of_gpu_core_and_memory_share(given, nodes, expected):
     names = tuple(f"gpu-{number:03}" for number in range(1, nodes + 1))
-    assert share(an_attempt(given=given, nodes=names), G5) == expected
+    assert node_share(an_attempt(given=given, nodes=names), G5) == expected
 
 
 def test_a_machine_of_unknown_size_belongs_to_its_job_as_a_whole():
-    assert share(an_attempt(given=Tres(1, 1, 0)), None) == 1
-    assert share(an_attempt(given=Tres(1, 1, 0)), Shape(0, 0, 0)) == 1
+    assert node_share(an_attempt(given=Tres(1, 1, 0)), None) == 1
+    assert node_share(an_attempt(given=Tres(1, 1, 0)), Shape(0, 0, 0)) == 1

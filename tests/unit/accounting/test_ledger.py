@@ -67,7 +67,7 @@ class FakeEc2:
         yield {"Reservations": [{"Instances": [item]} for item in self.items]}
 
 
-def described(instance_id="i-1", state="running", **changes):
+def describe_instance(instance_id="i-1", state="running", **changes):
     tags = {
         "toolkit:cluster": "demo",
         "toolkit:pool": "gpu",
@@ -99,47 +99,47 @@ def test_a_record_becomes_an_instance_whose_life_is_rounded_outwards():
     (instance,) = read([RECORD])
     assert (instance.launched, instance.ended) == (T0, T0 + 100)
     assert instance.spot
-    assert instance.believed == Decimal("0.4024")
+    assert instance.tag_price == Decimal("0.4024")
     assert instance.end_cause == "suspend"
 
 
 def test_a_machine_that_reconcile_has_not_seen_yet_counts_too():
-    (instance,) = read([], described())
+    (instance,) = read([], describe_instance())
     assert (instance.node, instance.pool, instance.ended) == ("gpu-002", "gpu", None)
 
 
 def test_a_tag_with_the_node_beats_the_launch_index():
-    item = described()
+    item = describe_instance()
     item["Tags"].append({"Key": "toolkit:node", "Value": "gpu-009"})
     assert read([], item)[0].node == "gpu-009"
 
 
 def test_the_head_is_known_by_its_role():
-    item = described(Tags=[{"Key": "toolkit:role", "Value": "head"}])
+    item = describe_instance(Tags=[{"Key": "toolkit:role", "Value": "head"}])
     assert read([], item)[0].is_head
 
 
 def test_every_instance_is_there_once():
-    assert len(read([RECORD], described("i-1"), described("i-2"))) == 2
+    assert len(read([RECORD], describe_instance("i-1"), describe_instance("i-2"))) == 2
 
 
 def test_ec2_names_the_node_of_a_machine_recorded_before_it_was_one():
-    assert read([RECORD | {"node": ""}], described())[0].node == "gpu-002"
-    assert read([RECORD], described())[0].node == "gpu-001"
+    assert read([RECORD | {"node": ""}], describe_instance())[0].node == "gpu-002"
+    assert read([RECORD], describe_instance())[0].node == "gpu-001"
 
 
 def test_ec2_knows_the_end_that_the_record_lacks():
     open_record = RECORD | {"ended_at": None, "end_cause": None}
-    ended = described(
+    ended_instance = describe_instance(
         state="terminated",
         StateTransitionReason="User initiated (2026-11-21 10:05:00 GMT)",
     )
-    (instance,) = read([open_record], ended)
+    (instance,) = read([open_record], ended_instance)
     assert (instance.ended, instance.end_seen) == (T0 + 300, True)
 
 
 def test_a_reclaim_is_ec2s_own_word():
-    reclaimed = described(
+    reclaimed = describe_instance(
         state="terminated", StateReason={"Code": "Server.SpotInstanceTermination"}
     )
     (instance,) = read([RECORD], reclaimed)
@@ -150,13 +150,13 @@ def test_a_machine_that_is_gone_without_a_trace_ends_with_its_last_sign_of_life(
     (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}])
     assert (instance.ended, instance.end_seen) == (T0 + 500, False)
     (instance,) = read(
-        [RECORD | {"ended_at": None, "end_cause": None}], described(state="terminated")
+        [RECORD | {"ended_at": None, "end_cause": None}], describe_instance(state="terminated")
     )
     assert (instance.ended, instance.end_seen) == (T0 + 500, False)
 
 
 def test_a_running_machine_has_no_end():
-    (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}], described())
+    (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}], describe_instance())
     assert (instance.ended, instance.end_seen) == (None, True)
 
 
@@ -169,8 +169,8 @@ def test_a_record_that_can_not_be_read_is_an_error_that_names_it(text):
 
 
 def test_a_price_that_is_no_number_is_no_price():
-    assert ledger.parse(json.dumps(RECORD | {"price": ""}), "k").believed is None
-    assert ledger.parse(json.dumps(RECORD | {"price": "cheap"}), "k").believed is None
+    assert ledger.parse(json.dumps(RECORD | {"price": ""}), "k").tag_price is None
+    assert ledger.parse(json.dumps(RECORD | {"price": "cheap"}), "k").tag_price is None
 
 
 def test_what_the_engine_writes_is_what_is_read_here():

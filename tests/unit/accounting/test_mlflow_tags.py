@@ -43,8 +43,8 @@ def test_the_head_is_given_the_tags_of_each_job():
 
     head = Head()
     assert mlflow.record(head, a_report([an_attempt()])) == 1
-    program, what, tags = head.argv
-    assert (program, what) == (queries.PROGRAM, "tag")
+    program, subcommand, tags = head.argv
+    assert (program, subcommand) == (queries.PROGRAM, "tag")
     assert json.loads(tags)["7"]["cost_usd"] == "0.720000"
 
 

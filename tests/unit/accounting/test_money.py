@@ -5,17 +5,17 @@ from fractions import Fraction
 
 import pytest
 
-from toolkit.accounting.money import amount, apportion, usd, whole
+from toolkit.accounting.money import apportion, exact_amount, round_to_micro, usd
 
 
 def test_an_hour_costs_the_hourly_price():
-    assert whole(amount(Decimal("1.006"), 3600)) == 1_006_000
+    assert round_to_micro(exact_amount(Decimal("1.006"), 3600)) == 1_006_000
 
 
 def test_a_second_is_not_rounded_before_it_is_added_up():
-    second = amount(Decimal("0.1008"), 1)
+    second = exact_amount(Decimal("0.1008"), 1)
     assert second == 28
-    assert amount(Decimal("0.1"), 1) == Fraction(250, 9)
+    assert exact_amount(Decimal("0.1"), 1) == Fraction(250, 9)
 
 
 def test_parts_sum_to_the_total_and_the_largest_remainder_gets_the_residue():

@@ -59,13 +59,17 @@ def test_rows_and_lines_both_sum_to_the_instance_cost(keys):
 
 def test_who_caused_it_is_charged_and_nobody_comes_last():
     groups = two_people().groups(KEYS)
-    assert [group.who for group in groups] == [("vision", "ada"), ("speech", "bob"), ("", "")]
+    assert [group.key_values for group in groups] == [
+        ("vision", "ada"),
+        ("speech", "bob"),
+        ("", ""),
+    ]
     assert [len(group.attempts) for group in groups] == [2, 1, 0]
 
 
 def test_a_job_without_a_user_is_not_taken_for_the_cluster():
     groups = a_report([an_attempt(user="", account="")], [an_instance()]).groups(KEYS)
-    assert groups[0].who == ("(no account)", "(no user)")
+    assert groups[0].key_values == ("(no account)", "(no user)")
 
 
 def test_csv_sums_to_the_total_exactly():

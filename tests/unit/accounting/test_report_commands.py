@@ -46,9 +46,9 @@ class FakeCloud:
         self.listing = name
         return self
 
-    def paginate(self, **asked):
+    def paginate(self, **arguments):
         if self.listing == "list_objects_v2":
-            assert asked["Bucket"] == "demo-123456789012-us-east-1"
+            assert arguments["Bucket"] == "demo-123456789012-us-east-1"
             yield {
                 "Contents": [
                     {
@@ -62,7 +62,7 @@ class FakeCloud:
         else:
             yield {"SpotPriceHistory": []}
 
-    def get_object(self, **asked):
+    def get_object(self, **arguments):
         return {"Body": io.BytesIO(json.dumps(RECORD).encode())}
 
 
@@ -76,8 +76,8 @@ class FakeHead:
         if "--helpformat" in argv:
             return HELP
         if "sacct" in argv:
-            given = next(part for part in argv if part.startswith("--delimiter="))
-            token = given.removeprefix("--delimiter=").strip("\x1f")
+            delimiter_option = next(part for part in argv if part.startswith("--delimiter="))
+            token = delimiter_option.removeprefix("--delimiter=").strip("\x1f")
             assert len(token) == 32
             line = row(
                 Start=str(T0 + 100), End=str(T0 + 900), NodeList="gpu-001", AllocTRES="cpu=4"
@@ -165,9 +165,9 @@ def test_html_is_written_beside_what_is_printed(cluster, tmp_path):
 
 
 def test_costs_are_recorded_in_mlflow_when_asked(cluster):
-    said = report("--record-mlflow").stderr
-    assert "cost recorded on 1 run\n" in said
-    assert "ended as their jobs did: 1\n" in said
+    messages = report("--record-mlflow").stderr
+    assert "cost recorded on 1 run\n" in messages
+    assert "ended as their jobs did: 1\n" in messages
 
 
 def test_a_page_that_can_not_be_written_does_not_cost_the_report(cluster, tmp_path):
@@ -215,10 +215,10 @@ def test_a_dry_run_changes_nothing(slurmdbd):
 def test_removing_needs_a_yes(slurmdbd):
     accounts("apply")
     slurmdbd.accounts["old"] = {"parent": "root", "fairshare": "1", "organization": "toolkit"}
-    done = len(slurmdbd.changes)
+    change_count = len(slurmdbd.changes)
     refused = accounts("apply", "--prune")
     assert refused.exit_code == 1
     assert "would remove account old" in str(refused.exception)
-    assert len(slurmdbd.changes) == done
+    assert len(slurmdbd.changes) == change_count
     assert accounts("apply", "--prune", "--yes").exit_code == 0
     assert "old" not in slurmdbd.accounts

@@ -44,10 +44,10 @@ class FakeHead:
 
     def __init__(self, answer) -> None:
         self.answer = answer
-        self.asked = []
+        self.calls = []
 
     def run(self, argv, *, timeout=60):
-        self.asked.append(list(argv))
+        self.calls.append(list(argv))
         return HELP if "--helpformat" in argv else self.answer
 
 
@@ -56,7 +56,7 @@ def test_a_row_becomes_an_attempt():
     assert attempt.key == 41
     assert attempt.nodes == ("gpu-001", "gpu-002")
     assert (attempt.started, attempt.ended) == (1795255260, 1795255320)
-    assert attempt.given.gpus == 2
+    assert attempt.tres.gpus == 2
     assert attempt.restarts == 0
 
 
@@ -92,7 +92,7 @@ def test_every_attempt_of_a_requeued_job_counts_and_the_same_row_twice_counts_on
         row(DBIndex="2", Restarts="1"),
     ]
     attempts = sacct.parse(text(*rows), NAMES, TOKEN)
-    assert [(one.key, one.job_id, one.asked_to_come_back) for one in attempts] == [
+    assert [(attempt.key, attempt.job_id, attempt.requeue_requested) for attempt in attempts] == [
         (1, "7", True),
         (2, "7", False),
     ]
@@ -140,7 +140,7 @@ def test_an_older_sacct_without_restarts_is_good_enough():
 def test_the_call_asks_for_every_attempt_in_utc_and_probes_the_fields_first():
     head = FakeHead(text(row()))
     sacct.read(head, 1795255200, 1795258800, TOKEN)
-    probe, call = head.asked
+    probe, call = head.calls
     assert probe[-2:] == ["sacct", "--helpformat"]
     assert {"--duplicates", "--allocations", "--allusers", "--noconvert"} <= set(call)
     assert {"TZ=UTC", "SLURM_TIME_FORMAT=%s"} <= set(call)

@@ -3,18 +3,18 @@
 import pytest
 
 from tests.fakes.sacctmgr import FakeSacctmgr, RefusedError
-from toolkit.accounts import Account, Book, Membership, apply, plan, read
+from toolkit.accounts import Account, AccountTree, Association, apply, plan, read
 from toolkit.accounts.current import parse
 from toolkit.head_runner import SlurmAnswerError
 
 
 def book(accounts, members, defaults):
-    return Book(
+    return AccountTree(
         accounts={
             name: Account(name, parent, share, owned=True) for name, parent, share in accounts
         },
-        memberships=frozenset(Membership(*member) for member in members),
-        defaults=defaults,
+        associations=frozenset(Association(*member) for member in members),
+        default_accounts=defaults,
     )
 
 
@@ -25,10 +25,10 @@ SMALL = book(
 )
 
 
-def make(slurm, wanted, *, prune=False):
-    done = plan(wanted, read(slurm, "demo"), "demo", prune=prune)
-    apply(slurm, done, lambda change: None)
-    return done
+def make(slurm, target, *, prune=False):
+    account_plan = plan(target, read(slurm, "demo"), "demo", prune=prune)
+    apply(slurm, account_plan, lambda change: None)
+    return account_plan
 
 
 def whats(changes):
@@ -49,23 +49,23 @@ def test_a_new_cluster_gets_everything_and_a_second_run_changes_nothing():
 
 
 def test_parents_are_made_before_their_children_whatever_their_names():
-    wanted = book([("a", "b", 1), ("b", "c", 1), ("c", "root", 1)], [], {})
-    assert [change.what.split()[1] for change in make(FakeSacctmgr(), wanted).changes] == list(
-        "cba"
-    )
+    target = book([("a", "b", 1), ("b", "c", 1), ("c", "root", 1)], [], {})
+    assert [
+        change.description.split()[1] for change in make(FakeSacctmgr(), target).changes
+    ] == list("cba")
 
 
 def test_a_changed_share_is_one_change_that_touches_nothing_else():
     slurm = FakeSacctmgr()
     make(slurm, SMALL)
-    wanted = book(
+    target = book(
         [("vision", "root", 70), ("speech", "vision", 40)],
         [("vision", "ada"), ("speech", "bob"), ("vision", "bob")],
         {"ada": "vision", "bob": "vision"},
     )
-    (share, parent, default) = make(slurm, wanted).changes
+    (share, parent, default) = make(slurm, target).changes
     assert share.argv[-2:] == ("set", "fairshare=70")
-    assert parent.what == "account speech: parent root → vision"
+    assert parent.description == "account speech: parent root → vision"
     assert default.argv[-1] == "defaultaccount=vision"
 
 
@@ -75,9 +75,9 @@ def test_what_an_admin_made_is_left_alone_even_when_pruning():
     slurm.accounts["handmade"] = {"parent": "root", "fairshare": "9", "organization": "x"}
     slurm.members["handmade", "carl"] = {}
     slurm.defaults["carl"] = "handmade"
-    done = make(slurm, SMALL, prune=True)
-    assert done.changes == ()
-    assert done.left_alone == ("account handmade", "user carl in account handmade")
+    account_plan = make(slurm, SMALL, prune=True)
+    assert account_plan.changes == ()
+    assert account_plan.left_alone == ("account handmade", "user carl in account handmade")
 
 
 def test_root_is_never_touched():
@@ -109,17 +109,17 @@ def test_a_refusal_stops_and_the_next_run_goes_on_from_there():
     slurm = FakeSacctmgr()
     refuse = plan(SMALL, read(slurm, "demo"), "demo")
     slurm.accounts["vision"] = {"parent": "root", "fairshare": "60", "organization": "toolkit"}
-    told = []
+    changes = []
     with pytest.raises(RefusedError):
-        apply(slurm, refuse, told.append)
-    assert whats(told) == ["add account speech under root, fairshare 40"]
+        apply(slurm, refuse, changes.append)
+    assert whats(changes) == ["add account speech under root, fairshare 40"]
     make(slurm, SMALL)
     assert make(slurm, SMALL).changes == ()
 
 
 def test_accounts_in_a_circle_do_not_hang_the_plan():
     circle = book([("a", "b", 1), ("b", "a", 1)], [], {})
-    assert len(plan(circle, Book(), "demo").changes) == 2
+    assert len(plan(circle, AccountTree(), "demo").changes) == 2
 
 
 def test_partition_associations_and_the_share_called_parent_are_understood():
@@ -128,7 +128,7 @@ def test_partition_associations_and_the_share_called_parent_are_understood():
         "root||||1\nroot|root|||1\nvision|||root|parent\nvision|ada|spot||5\n",
         "ada|vision\nroot|root\n",
     )
-    assert current.memberships == {Membership("root", "root")}
+    assert current.associations == {Association("root", "root")}
     assert current.accounts["vision"].fairshare == 2**31 - 1
 
 

@@ -47,8 +47,8 @@ def test_the_kernel_that_runs_stays_where_it_has_a_client(chooser):
 
 def test_else_the_newest_comes_first_by_number_not_by_letters(chooser):
     releases = ["6.8.0-1009-aws", "6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-999-aws"]
-    found = chooser.candidates([CLIENT + release for release in releases], "7.0.0-1018-aws")
-    assert found == ["6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-1009-aws", "6.8.0-999-aws"]
+    kernels = chooser.candidates([CLIENT + release for release in releases], "7.0.0-1018-aws")
+    assert kernels == ["6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-1009-aws", "6.8.0-999-aws"]
 
 
 def test_packages_that_are_for_no_kernel_of_aws_are_no_candidates(chooser):
@@ -63,13 +63,13 @@ def test_a_kernel_whose_image_ubuntu_no_longer_has_is_passed_over(chooser):
 
 
 def test_an_older_kernel_with_prebuilt_modules_is_better_than_compiling(chooser):
-    both = ["6.8.0-1063-aws", "6.8.0-1057-aws"]
+    releases = ["6.8.0-1063-aws", "6.8.0-1057-aws"]
     prebuilt = "linux-modules-nvidia-580-server-open-6.8.0-1057-aws"
-    headers = [f"linux-headers-{kernel}" for kernel in both]
-    archive = Archive(*kernels_of(*both), *headers, "nvidia-headless-580-server-open", prebuilt)
-    assert chooser.choose([PREBUILT, COMPILED], both, archive.can)[0] == "6.8.0-1057-aws"
+    headers = [f"linux-headers-{kernel}" for kernel in releases]
+    archive = Archive(*kernels_of(*releases), *headers, "nvidia-headless-580-server-open", prebuilt)
+    assert chooser.choose([PREBUILT, COMPILED], releases, archive.can)[0] == "6.8.0-1057-aws"
     archive.packages.discard(prebuilt)
-    kernel, packages = chooser.choose([PREBUILT, COMPILED], both, archive.can)
+    kernel, packages = chooser.choose([PREBUILT, COMPILED], releases, archive.can)
     assert kernel == "6.8.0-1063-aws"
     assert "linux-headers-6.8.0-1063-aws" in packages
 
@@ -91,12 +91,12 @@ def test_where_there_is_no_kernel_the_build_ends_and_says_what_to_do(
     monkeypatch.setattr(chooser, "_apt", apt)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps([LUSTRE])))
     assert chooser.main(["--running", "7.0.0-1018-aws"]) == 1
-    told = capsys.readouterr()
-    assert says in told.err
-    assert not told.out
+    output = capsys.readouterr()
+    assert says in output.err
+    assert not output.out
 
 
-def defaults(**given):
+def defaults(**options):
     """The role's defaults, as Ansible reads them."""
     values = YAML(typ="safe").load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
     environment = NativeEnvironment()
@@ -108,7 +108,7 @@ def defaults(**given):
             return value
         names = re.findall(r"\bec2_\w+", value)
         return environment.from_string(value).render(
-            given | {name: read(values[name]) for name in names}
+            options | {name: read(values[name]) for name in names}
         )
 
     return read(values["ec2_driver_choices"])

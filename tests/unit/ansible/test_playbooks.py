@@ -14,7 +14,7 @@ ANSIBLE = ROOT / "ansible"
 FILES = sorted(ANSIBLE.rglob("*.yml"))
 
 
-def loaded(path):
+def load_yaml(path):
     return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
 
 
@@ -31,7 +31,7 @@ def test_only_builtin_modules_and_no_shell(path):
     """No collection has to be there, and nothing passes through a shell."""
     if path.name in {"inventory.yml", "all.yml"} or "defaults" in path.parts:
         return
-    for task in tasks(loaded(path)):
+    for task in tasks(load_yaml(path)):
         modules = {key for key in task if "." in key}
         assert all(name.startswith("ansible.builtin.") for name in modules)
         assert not modules & {"ansible.builtin.shell", "ansible.builtin.raw"}
@@ -40,32 +40,34 @@ def test_only_builtin_modules_and_no_shell(path):
 
 
 def test_every_role_of_an_image_has_an_install_half():
-    for kind, roles in loaded(ANSIBLE / "group_vars/all.yml")["toolkit_roles"].items():
+    for kind, roles in load_yaml(ANSIBLE / "group_vars/all.yml")["toolkit_roles"].items():
         for role in roles:
             assert (ANSIBLE / f"roles/{role}/tasks/install.yml").exists(), f"{kind}: {role}"
 
 
 def test_accounting_is_configured_before_the_controller_and_both_after_the_database():
     """A slurmctld that starts without slurmdbd takes a cluster id that slurmdbd then refuses."""
-    plays = loaded(ANSIBLE / "site.yml")
+    plays = load_yaml(ANSIBLE / "site.yml")
     roles = [role["role"] for role in plays[1]["roles"]]
-    wanted = ["mariadb", "slurm_auth", "slurmdbd", "slurmctld"]
-    assert [role for role in roles if role in wanted] == wanted
+    services = ["mariadb", "slurm_auth", "slurmdbd", "slurmctld"]
+    assert [role for role in roles if role in services] == services
 
 
 def test_the_identity_of_slurms_state_is_kept_with_it_and_told_before_a_job_can_run():
     """It must be lost when the numbers of the jobs are, and never made again while they are not."""
-    steps = loaded(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
+    steps = load_yaml(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
     copies = [step.get("ansible.builtin.copy", {}) for step in steps]
     (minted,) = (at for at, copy in enumerate(copies) if "password" in copy.get("content", ""))
-    (told,) = (at for at, copy in enumerate(copies) if copy.get("dest", "").endswith("/slurm-id"))
+    (slurm_id_copy,) = (
+        at for at, copy in enumerate(copies) if copy.get("dest", "").endswith("/slurm-id")
+    )
     assert copies[minted]["force"] is False
     state = re.search(
         r'"StateSaveLocation": "(.+)"', (ROOT / "toolkit/render/settings.py").read_text()
     )
-    assert copies[minted]["dest"] == copies[told]["src"] == f"{state[1]}/toolkit-id"
+    assert copies[minted]["dest"] == copies[slurm_id_copy]["src"] == f"{state[1]}/toolkit-id"
     first_flush = next(at for at, step in enumerate(steps) if "ansible.builtin.meta" in step)
-    assert minted < told < first_flush
+    assert minted < slurm_id_copy < first_flush
     assert "/shared/.toolkit/slurm-id" in (ROOT / "jobscripts/lib/preflight.sh").read_text()
 
 
@@ -79,13 +81,13 @@ def test_every_program_the_configuration_names_has_a_wrapper_of_an_existing_modu
     """slurm.conf and the units name programs; each must lead to a main in slurmplugins."""
     files = ANSIBLE / "roles/burst/files"
     wrappers = {path.name: path.read_text() for path in (files / "bin").iterdir()}
-    named = {
+    programs = {
         match
         for path in [ROOT / "toolkit/render/settings.py", *files.glob("*/*.service")]
         for match in re.findall(r"/(slurm-[a-z-]+)\b", path.read_text())
         if match != "slurm-toolkit"
     }
-    assert named <= set(wrappers)
+    assert programs <= set(wrappers)
     for text in wrappers.values():
         assert text.startswith("#!/usr/bin/python3 -I\n")
         (module,) = re.findall(r"from slurmplugins\.(\w+) import main", text)
@@ -102,15 +104,15 @@ def test_no_configuration_file_holds_a_password():
 
 def test_every_side_has_the_same_port_for_sweeps():
     """The service, what jobs are told, and the security group."""
-    service = loaded(ANSIBLE / "roles/optuna/defaults/main.yml")["optuna_port"]
-    told = loaded(ANSIBLE / "roles/mlflow/defaults/main.yml")["mlflow_sweep_port"]
-    assert service == told == SWEEPS_PORT
+    service = load_yaml(ANSIBLE / "roles/optuna/defaults/main.yml")["optuna_port"]
+    sweep_port = load_yaml(ANSIBLE / "roles/mlflow/defaults/main.yml")["mlflow_sweep_port"]
+    assert service == sweep_port == SWEEPS_PORT
     assert f"port: {service}\n" in (ANSIBLE / "verify.yml").read_text()
 
 
 def test_every_service_with_a_database_has_one():
     """MariaDB lets a system user into the database that is its own."""
-    databases = loaded(ANSIBLE / "roles/mariadb/defaults/main.yml")["mariadb_databases"]
+    databases = load_yaml(ANSIBLE / "roles/mariadb/defaults/main.yml")["mariadb_databases"]
     for role in ("mlflow", "optuna"):
-        named = loaded(ANSIBLE / f"roles/{role}/defaults/main.yml")[f"{role}_database"]
-        assert databases[role] == named
+        database = load_yaml(ANSIBLE / f"roles/{role}/defaults/main.yml")[f"{role}_database"]
+        assert databases[role] == database

@@ -148,8 +148,8 @@ def test_a_short_secret_is_refused_and_never_printed(fetcher, tmp_path, monkeypa
     dest = tmp_path / "slurm.key"
     arguments = ["--secret-id=x", "--region=r", f"--dest={dest}", "--owner=root"]
     assert fetcher.main(arguments) == 1
-    said = capsys.readouterr()
-    assert "tooshort" not in said.out + said.err
+    output = capsys.readouterr()
+    assert "tooshort" not in output.out + output.err
     assert not dest.exists()
 
 
@@ -171,7 +171,7 @@ def fake_python(tmp_path, *, pip):
     return python
 
 
-def built(builder, capsys, tmp_path, python, *requirements):
+def build(builder, capsys, tmp_path, python, *requirements):
     arguments = ["--python", python, "--path", tmp_path / "env", "--seed", tmp_path / "seed/env"]
     status = builder.main([str(argument) for argument in [*arguments, "--", *requirements]])
     return status, capsys.readouterr().out.strip()
@@ -181,10 +181,10 @@ def built(builder, capsys, tmp_path, python, *requirements):
 def test_the_environment_is_built_once_and_kept_as_the_seed(builder, capsys, tmp_path, pip):
     """With or without a pip of its own in the Python that it is made from."""
     python = fake_python(tmp_path, pip=pip)
-    assert built(builder, capsys, tmp_path, python, "numpy") == (0, "changed")
+    assert build(builder, capsys, tmp_path, python, "numpy") == (0, "changed")
     assert (tmp_path / "seed/env/.stamp.json").exists()
     assert not (tmp_path / "env").exists()
-    assert built(builder, capsys, tmp_path, python, "numpy") == (0, "unchanged")
+    assert build(builder, capsys, tmp_path, python, "numpy") == (0, "unchanged")
     log = (tmp_path / "log").read_text()
     assert ("--without-pip" in log) is pip
     assert log.count("numpy") == 1
@@ -192,8 +192,8 @@ def test_the_environment_is_built_once_and_kept_as_the_seed(builder, capsys, tmp
 
 def test_other_requirements_build_another_environment(builder, capsys, tmp_path):
     python = fake_python(tmp_path, pip=True)
-    built(builder, capsys, tmp_path, python, "numpy")
-    assert built(builder, capsys, tmp_path, python, "numpy", "scipy") == (0, "changed")
+    build(builder, capsys, tmp_path, python, "numpy")
+    assert build(builder, capsys, tmp_path, python, "numpy", "scipy") == (0, "changed")
 
 
 def test_a_python_that_is_not_there_is_said_to_be(builder, capsys, tmp_path):
@@ -214,8 +214,8 @@ global.no-index='false'
 
 
 def test_uv_is_told_what_pip_is_configured_with(builder):
-    told = builder.uv_settings(builder.pip_settings(LISTED))
-    assert told == {
+    settings = builder.uv_settings(builder.pip_settings(LISTED))
+    assert settings == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_DEFAULT_INDEX": "https://user:it%27s@mirror.example/simple",
         "UV_INDEX": "file:///opt/a https://b.example/simple",

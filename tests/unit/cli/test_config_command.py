@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolkit import cli
-from toolkit.commands.options import find
+from toolkit.commands.options import find_config_file
 from toolkit.errors import ConfigNotFound
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
@@ -21,12 +21,12 @@ def _elsewhere(tmp_path, monkeypatch):
 def test_the_option_wins_over_the_environment_over_the_directory(tmp_path, monkeypatch):
     """--config, then TOOLKIT_CONFIG, then ./cluster.yaml."""
     with pytest.raises(ConfigNotFound):
-        find(None)
+        find_config_file(None)
     Path("cluster.yaml").touch()
-    assert find(None) == Path("cluster.yaml")
+    assert find_config_file(None) == Path("cluster.yaml")
     monkeypatch.setenv("TOOLKIT_CONFIG", "other.yaml")
-    assert find(None) == Path("other.yaml")
-    assert find(Path("given.yaml")) == Path("given.yaml")
+    assert find_config_file(None) == Path("other.yaml")
+    assert find_config_file(Path("given.yaml")) == Path("given.yaml")
 
 
 @pytest.mark.parametrize("kind", [[], ["local"], ["aws"]])

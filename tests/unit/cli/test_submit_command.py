@@ -11,7 +11,7 @@ import toolkit
 from toolkit.cli import run
 from toolkit.config.training import Data
 from toolkit.submit import checks, plan, slurm_client
-from toolkit.submit.slurm_client import SlurmSide
+from toolkit.submit.slurm_client import SlurmClient
 from toolkit.training.reproduce import submission
 from toolkit.training.reproduce.git_commit import Code
 from toolkit.training.run_folder import stop_forecast
@@ -242,7 +242,7 @@ def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, ca
     out = capsys.readouterr().out
     assert "a stop would take 411 s and a spot notice gives 120" in out
     assert "write at 1991 MiB/s, not 512" in out
-    assert checks.Stop.of_size(98, 2.4).forecast.problem() is None
+    assert checks.StopEstimate.from_size(98, 2.4).forecast.problem() is None
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def earlier_run(cluster, monkeypatch):
             save_seconds=save_seconds,
             saved_bytes=2**36,
         )
-        stop_forecast.keep(folder, found, job, 8)
+        stop_forecast.write_measured(folder, found, job, 8)
         os.utime(folder / stop_forecast.FILE, (int(job), int(job)))
 
     return make
@@ -327,4 +327,4 @@ def test_without_accounting_no_account_is_wrong():
             return ""
 
     wanted = plan.plan(["--account=any"], "x", [], text=GOOD, environment={})
-    assert checks.findings(wanted, GOOD, SlurmSide(Runner()), user="ada", stop=None) == ()
+    assert checks.findings(wanted, GOOD, SlurmClient(Runner()), user="ada", stop=None) == ()

@@ -28,11 +28,11 @@ def test_a_documented_call_gets_its_machines_on_the_example_of_aws(options):
     config = load(ROOT / "examples" / "aws.yaml")
     default = next(name for name, part in config.partitions.items() if part.default)
     kind, _, count = options.get("gpus-per-node", "1").rpartition(":")
-    wanted = {kind, options.get("constraint", "")} - {""}
+    features = {kind, options.get("constraint", "")} - {""}
     assert any(
         pool.shape.gpus >= int(count)
         and pool.count >= int(options.get("nodes", "1"))
-        and wanted <= {name, pool.shape.gpu}
+        and features <= {name, pool.shape.gpu}
         for name, pool in config.pools.items()
         if name in config.partitions[options.get("partition", default)].pools
     )

@@ -93,13 +93,13 @@ def test_every_error_is_reported_at_once_with_its_line():
         .replace("account: vision", "account: visoin")
         .replace("us-east-1b: 10.42.2.0/24", "us-east-1b: 10.99.2.0/24")
     )
-    found = problems(text)
-    assert found["network.zones.us-east-1b"][0] == 7
-    assert found["pools.gpu.count"] == (10, "expected greater than or equal to 1, found 0")
-    assert found["partitions.spot.pools[0]"] == (15, "unknown pool 'gpux'; did you mean 'gpu'?")
-    assert found["partitions.spot.defualt"] == (15, "unknown key; did you mean 'default'?")
-    assert found["users[0].uid"][0] == 19
-    assert found["users[0].account"] == (19, "unknown account 'visoin'; did you mean 'vision'?")
+    messages = problems(text)
+    assert messages["network.zones.us-east-1b"][0] == 7
+    assert messages["pools.gpu.count"] == (10, "expected greater than or equal to 1, found 0")
+    assert messages["partitions.spot.pools[0]"] == (15, "unknown pool 'gpux'; did you mean 'gpu'?")
+    assert messages["partitions.spot.defualt"] == (15, "unknown key; did you mean 'default'?")
+    assert messages["users[0].uid"][0] == 19
+    assert messages["users[0].account"] == (19, "unknown account 'visoin'; did you mean 'vision'?")
 
 
 def test_problems_are_in_line_order():
@@ -147,9 +147,9 @@ def test_problems_are_in_line_order():
 )
 def test_a_mistake_is_told_where_it_is_and_what_was_expected(old, new, path, said):
     """The message names the key and what would be right there."""
-    found = problems(changed(old, new))
-    assert path in found, found
-    assert said in found[path][1]
+    messages = problems(changed(old, new))
+    assert path in messages, messages
+    assert said in messages[path][1]
 
 
 @pytest.mark.parametrize(
@@ -302,6 +302,8 @@ def test_a_place_for_datasets_that_can_not_be_is_refused(said, path):
 
 def test_checkpoints_have_a_place_in_s3_where_one_is_named_and_nowhere_else():
     assert parse(GOOD).training.checkpoints is None
-    for place in ("bucket", "s3://lab-runs/ours"):
-        assert parse(GOOD + f"training: {{checkpoints: {place}}}\n").training.checkpoints == place
+    for setting in ("bucket", "s3://lab-runs/ours"):
+        assert (
+            parse(GOOD + f"training: {{checkpoints: {setting}}}\n").training.checkpoints == setting
+        )
     assert "training.checkpoints" in problems(GOOD + "training: {checkpoints: shared}\n")

@@ -11,11 +11,13 @@ from types import SimpleNamespace
 from botocore.exceptions import ClientError
 
 from toolkit.config import load
-from toolkit.deploy.stack import Facts
+from toolkit.deploy.stack import TemplateFacts
 
 ROOT = Path(__file__).parents[3]
 ACCOUNT = "123456789012"
-FACTS = Facts(ACCOUNT, "ami-0aaaaaaaaaaaaaaaa", "ami-0cccccccccccccccc", "/dev/xvda", "0.1008")
+FACTS = TemplateFacts(
+    ACCOUNT, "ami-0aaaaaaaaaaaaaaaa", "ami-0cccccccccccccccc", "/dev/xvda", "0.1008"
+)
 
 
 @cache

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.deploy.samples import FakeClients, Report, example
 from toolkit.deploy import abandoned_builders, image_build_stack
-from toolkit.deploy.images import BaseImage, wanted
+from toolkit.deploy.images import BaseImage, required_images
 from toolkit.deploy.stack import builder_script
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -17,7 +17,7 @@ class Ec2:
     """Builders by id, images by name; filters by tag and by state, as EC2 does."""
 
     def __init__(self) -> None:
-        self.instances, self.images, self.asked = {}, {}, ""
+        self.instances, self.images, self.operation = {}, {}, ""
 
     def builder(self, key, image, *, minutes=5, state="running"):
         label = [
@@ -32,22 +32,24 @@ class Ec2:
         }
 
     def get_paginator(self, operation):
-        self.asked = operation
+        self.operation = operation
         return self
 
     def paginate(self, *, Filters, Owners=None):  # noqa: N803  # boto3's names
         del Owners
         wishes = {wish["Name"]: wish["Values"] for wish in Filters}
-        if self.asked == "describe_images":
-            shown = [
+        if self.operation == "describe_images":
+            images = [
                 {"ImageId": f"ami-{name}", "Name": name, "State": state, "CreationDate": ""}
                 for name, state in self.images.items()
                 if name in wishes["name"]
             ]
-            return [{"Images": shown}]
+            return [{"Images": images}]
         assert wishes["tag:toolkit:role"] == ["builder"]
         states = wishes["instance-state-name"]
-        items = [one for one in self.instances.values() if one["State"]["Name"] in states]
+        items = [
+            instance for instance in self.instances.values() if instance["State"]["Name"] in states
+        ]
         return [{"Reservations": [{"Instances": items}]}]
 
     def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
@@ -66,7 +68,7 @@ def test_a_builder_whose_image_is_there_is_forgotten_and_one_at_work_is_not(ec2)
     ec2.builder("i-left", "done", state="stopped")
     ec2.builder("i-work", "other")
     ec2.builder("i-copy", "copied", state="stopped")
-    assert abandoned_builders.forgotten(ec2, NOW) == ("i-left",)
+    assert abandoned_builders.find_abandoned(ec2, NOW) == ("i-left",)
 
 
 def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
@@ -75,17 +77,17 @@ def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
     ec2.builder("i-nameless", "", minutes=91, state="stopped")
     ec2.builder("i-gone", "never", minutes=91, state="terminated")
     ec2.builder("i-new", "never", minutes=89)
-    assert abandoned_builders.forgotten(ec2, NOW) == ("i-old", "i-nameless")
+    assert abandoned_builders.find_abandoned(ec2, NOW) == ("i-old", "i-nameless")
 
 
 def test_the_next_deploy_ends_the_builder_that_a_killed_one_left(ec2, monkeypatch):
     """Also when it finds every image and has nothing to build."""
     monkeypatch.setattr(abandoned_builders, "now", lambda: NOW)
-    specs = wanted(example(), BASE)
+    specs = required_images(example(), BASE)
     ec2.images = {spec.name: "available" for spec in specs}
     ec2.builder("i-left", specs[0].name, state="stopped")
-    found = image_build_stack.ensure(example(), FakeClients(ec2=ec2), BASE, Report())
-    assert found == {spec.kind: f"ami-{spec.name}" for spec in specs}
+    image_ids = image_build_stack.ensure_images(example(), FakeClients(ec2=ec2), BASE, Report())
+    assert image_ids == {spec.kind: f"ami-{spec.name}" for spec in specs}
     assert ec2.instances["i-left"]["State"] == {"Name": "terminated"}
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example, refusal
-from toolkit.deploy.boot_progress import Shared
-from toolkit.deploy.build import BUILD_SECONDS, Builder, Workplace
+from toolkit.deploy.boot_progress import SharedPhase
+from toolkit.deploy.build import BUILD_SECONDS, Builder, BuildResources
 from toolkit.deploy.bundle import Bundle
 from toolkit.deploy.images import BaseImage, ImageSpec
 from toolkit.deploy.storage import Bucket
@@ -20,7 +20,7 @@ class FakeEc2:
     """Instances with states, images with states, and one list of what was done."""
 
     def __init__(self) -> None:
-        self.instances, self.images, self.done = {}, {}, []
+        self.instances, self.images, self.actions = {}, {}, []
         self.requests, self.profile_unknown = [], 0
 
     def run_instances(self, **request):
@@ -42,14 +42,14 @@ class FakeEc2:
     def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
         for key in InstanceIds:
             self.instances[key] = "terminated"
-            self.done.append(f"terminated {key}")
+            self.actions.append(f"terminated {key}")
 
     def create_image(self, *, InstanceId, Name, **_):  # noqa: N803  # boto3's names
         assert self.instances[InstanceId] == "stopped"
         if self.images:
             raise refusal("InvalidAMIName.Duplicate", f"AMI name {Name} is already in use")
         self.images["ami-1"] = "pending"
-        self.done.append(f"image {Name}")
+        self.actions.append(f"image {Name}")
         return {"ImageId": "ami-1"}
 
     def describe_images(self, *, ImageIds):  # noqa: N803  # boto3's names
@@ -75,23 +75,23 @@ class FakeEc2:
 class World:
     def __init__(self) -> None:
         self.ec2, self.s3, self.clock, self.phase = FakeEc2(), FakeS3(), Clock(), Report()
-        place = Workplace(Bucket(self.s3, "images"), "builder-profile", "subnet-1")
+        resources = BuildResources(Bucket(self.s3, "images"), "builder-profile", "subnet-1")
         self.builder = Builder(
             FakeClients(ec2=self.ec2),
             example(),
-            place,
+            resources,
             BaseImage("ami-base", "debian", "/dev/xvda"),
             sleep=self.clock.sleep,
             clock=self.clock,
         )
 
-    def says(self, state, **more):
-        self.s3.objects[STATUS] = json.dumps({"state": state, **more}).encode()
+    def write_status(self, state, **fields):
+        self.s3.objects[STATUS] = json.dumps({"state": state, **fields}).encode()
 
-    def later(self, seconds, state, machine="running", **more):
+    def write_status_later(self, seconds, state, instance_state="running", **fields):
         def act():
-            self.says(state, **more)
-            self.ec2.instances["i-new"] = machine
+            self.write_status(state, **fields)
+            self.ec2.instances["i-new"] = instance_state
 
         self.clock.at(seconds, act)
 
@@ -102,18 +102,18 @@ class World:
 def test_a_builder_that_turns_itself_off_becomes_the_image():
     """Launch, wait, copy, wait, end: the image is available when its id is returned."""
     world = World()
-    world.later(3, "running", task="Install slurmd", done=2, total=9)
-    world.later(9, "ok", "stopped")
+    world.write_status_later(3, "running", task="Install slurmd", done=2, total=9)
+    world.write_status_later(9, "ok", "stopped")
     assert world.build() == "ami-1"
     assert world.ec2.images["ami-1"] == "available"
     assert "Install slurmd" in world.phase.updates
-    assert world.ec2.done == [f"image {SPEC.name}", "terminated i-new"]
+    assert world.ec2.actions == [f"image {SPEC.name}", "terminated i-new"]
 
 
 def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
     """A terminated machine has no disk to copy; and it has a public address for packages."""
     world = World()
-    world.later(3, "ok", "stopped")
+    world.write_status_later(3, "ok", "stopped")
     world.build()
     (request,) = world.ec2.requests
     assert request["InstanceInitiatedShutdownBehavior"] == "stop"
@@ -132,7 +132,7 @@ def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
 def test_a_failed_build_says_why_and_ends_its_builder(state, machine, said):
     """From the status object, or from the console when the machine couldn't write it."""
     world = World()
-    world.later(3, state, machine, error="no such package", task="Install")
+    world.write_status_later(3, state, machine, error="no such package", task="Install")
     with pytest.raises(ImageBuildFailed, match=said):
         world.build()
     assert world.ec2.instances["i-new"] == "terminated"
@@ -152,10 +152,10 @@ def test_a_builder_of_a_killed_run_is_used_again():
     """What it has done so far isn't lost, and there are not two."""
     world = World()
     world.ec2.instances["i-old"] = "running"
-    world.says("running")
+    world.write_status("running")
 
     def off():
-        world.says("ok")
+        world.write_status("ok")
         world.ec2.instances["i-old"] = "stopped"
 
     world.clock.at(3, off)
@@ -167,8 +167,8 @@ def test_a_builder_that_failed_is_replaced():
     """The same cause would make it fail again, on a disk in an unknown state."""
     world = World()
     world.ec2.instances["i-old"] = "running"
-    world.says("failed")
-    world.later(3, "ok", "stopped")
+    world.write_status("failed")
+    world.write_status_later(3, "ok", "stopped")
     world.build()
     assert world.ec2.instances["i-old"] == "terminated"
 
@@ -177,16 +177,16 @@ def test_a_profile_that_ec2_does_not_know_yet_is_waited_for():
     """IAM takes some seconds to tell EC2."""
     world = World()
     world.ec2.profile_unknown = 2
-    world.later(8, "ok", "stopped")
+    world.write_status_later(8, "ok", "stopped")
     assert world.build() == "ami-1"
 
 
 def test_builds_side_by_side_share_one_line():
     """Two builders report, one phase shows both."""
     report = Report()
-    shared = Shared(report)
-    shared.part("head").update("apt", done=1, total=3)
-    shared.part("compute").update("pip")
+    shared = SharedPhase(report)
+    shared.operation("head").update("apt", done=1, total=3)
+    shared.operation("compute").update("pip")
     assert report.updates[-1] == "head: [1/3] apt  ·  compute: pip"
 
 
@@ -195,11 +195,11 @@ def test_an_image_that_another_deploy_took_of_the_same_builder_is_the_image(mach
     """Two deploys wait for one builder; the second finds it ended, or the name taken."""
     world = World()
 
-    def taken():
-        world.says("ok")
+    def create_image():
+        world.write_status("ok")
         world.ec2.instances["i-new"] = machine
         world.ec2.images["ami-theirs"] = "pending"
 
-    world.clock.at(3, taken)
+    world.clock.at(3, create_image)
     assert world.build() == "ami-theirs"
     assert world.ec2.images == {"ami-theirs": "available"}

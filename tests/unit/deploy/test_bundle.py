@@ -7,7 +7,7 @@ import zipfile
 from tests.unit.deploy.samples import example
 from toolkit.deploy import bundle as bundle_module, names
 from toolkit.deploy.bundle import cluster_bundle, image_bundle, pack
-from toolkit.deploy.images import BaseImage, wanted
+from toolkit.deploy.images import BaseImage, required_images
 
 BASE = BaseImage("ami-0b", "debian", "/dev/xvda")
 FILES = {"b": (0o644, b"2"), "a": (0o755, b"1")}
@@ -45,7 +45,7 @@ def test_programs_stay_programs():
 
 def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
     """Playbooks, runtime, training package, job scripts, rendered files; no caches."""
-    found = archive(cluster_bundle({"vars.json": "{}"})).namelist()
+    paths = archive(cluster_bundle({"vars.json": "{}"})).namelist()
     for path in (
         "ansible/site.yml",
         "slurmplugins/__init__.py",
@@ -57,9 +57,9 @@ def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
         "templates/slurm/slurm.conf.j2",
         "rendered/vars.json",
     ):
-        assert path in found
-    assert not [path for path in found if "__pycache__" in path or path.endswith(".pyc")]
-    assert not [path for path in found if path.startswith(("toolkit/deploy", "toolkit/cli"))]
+        assert path in paths
+    assert not [path for path in paths if "__pycache__" in path or path.endswith(".pyc")]
+    assert not [path for path in paths if path.startswith(("toolkit/deploy", "toolkit/cli"))]
 
 
 def test_the_bundle_says_which_commit_the_jobs_code_is_of():
@@ -71,41 +71,43 @@ def test_the_bundle_says_which_commit_the_jobs_code_is_of():
 def test_without_git_the_bundle_is_whole_all_the_same(monkeypatch):
     """An installed wheel has no history."""
     monkeypatch.setattr(bundle_module, "_git", lambda *_: "")
-    found = archive(cluster_bundle({})).namelist()
-    assert "jobscripts/GIT_SHA" not in found
-    assert "ansible/site.yml" in found
+    paths = archive(cluster_bundle({})).namelist()
+    assert "jobscripts/GIT_SHA" not in paths
+    assert "ansible/site.yml" in paths
 
 
 def test_a_change_of_a_job_script_needs_no_new_image():
     """What isn't baked isn't hashed."""
-    found = archive(image_bundle({})).namelist()
-    assert not [path for path in found if path.startswith(("jobscripts", "toolkit"))]
+    paths = archive(image_bundle({})).namelist()
+    assert not [path for path in paths if path.startswith(("jobscripts", "toolkit"))]
 
 
 def test_an_image_is_named_by_what_goes_into_it():
     """Base image, requirements, Slurm version: each change is another image, by itself."""
     config = example()
     training = config.training.model_copy(update={"requirements": ("numpy",)})
-    first = [spec.name for spec in wanted(config, BASE)]
-    assert first == [spec.name for spec in wanted(config, BASE)]
-    assert first[0].startswith("toolkit-head-")
-    assert first[1].startswith("toolkit-compute-")
-    others = (
-        wanted(config, BaseImage("ami-0c", "debian", "/dev/xvda")),
-        wanted(config.model_copy(update={"training": training}), BASE),
+    image_names = [spec.name for spec in required_images(config, BASE)]
+    assert image_names == [spec.name for spec in required_images(config, BASE)]
+    assert image_names[0].startswith("toolkit-head-")
+    assert image_names[1].startswith("toolkit-compute-")
+    changed_configs = (
+        required_images(config, BaseImage("ami-0c", "debian", "/dev/xvda")),
+        required_images(config.model_copy(update={"training": training}), BASE),
     )
-    for other in others:
-        assert first[0] != other[0].name
+    for changed_config in changed_configs:
+        assert image_names[0] != changed_config[0].name
 
 
 def test_clusters_that_need_the_same_share_their_images():
     """The cluster's name and sizes are not in the image."""
     config = example()
-    other = config.model_copy(update={"cluster": "other"})
-    assert [s.name for s in wanted(config, BASE)] == [s.name for s in wanted(other, BASE)]
+    other_config = config.model_copy(update={"cluster": "other"})
+    assert [s.name for s in required_images(config, BASE)] == [
+        s.name for s in required_images(other_config, BASE)
+    ]
 
 
 def test_logical_ids_are_letters_and_digits():
     """CloudFormation takes nothing else."""
-    assert names.logical("us-east-1a") == "UsEast1a"
-    assert names.logical("a10g") == "A10g"
+    assert names.logical_id("us-east-1a") == "UsEast1a"
+    assert names.logical_id("a10g") == "A10g"

@@ -16,7 +16,7 @@ class FakeCloudFormation:
 
     def __init__(self, clock) -> None:
         self.clock = clock
-        self.status, self.template, self.events, self.sets = "", "", [], {}
+        self.status, self.template, self.events, self.change_sets = "", "", [], {}
         self.outcome, self.changes, self.discarded = "COMPLETE", [], []
 
     def describe_stacks(self, *, StackName):  # noqa: N803  # boto3's names
@@ -28,13 +28,13 @@ class FakeCloudFormation:
         return {"TemplateBody": self.template}
 
     def create_change_set(self, **request):
-        self.sets["arn"] = request
+        self.change_sets["arn"] = request
         if not self.status:
             self.status = "REVIEW_IN_PROGRESS"
         return {"Id": "arn"}
 
     def describe_change_set(self, **_):
-        if self.sets["arn"]["TemplateBody"] == self.template:
+        if self.change_sets["arn"]["TemplateBody"] == self.template:
             reason = "The submitted information didn't contain changes."
             return {"Status": "FAILED", "StatusReason": reason, "Changes": []}
         return {
@@ -43,15 +43,15 @@ class FakeCloudFormation:
         }
 
     def delete_change_set(self, **_):
-        self.discarded.append(self.sets.pop("arn"))
+        self.discarded.append(self.change_sets.pop("arn"))
 
     def delete_stack(self, **_):
         self.status = ""
 
     def execute_change_set(self, **_):
-        verb = self.sets["arn"]["ChangeSetType"]
+        verb = self.change_sets["arn"]["ChangeSetType"]
         self.status = f"{verb}_IN_PROGRESS"
-        self.template = self.sets["arn"]["TemplateBody"]
+        self.template = self.change_sets["arn"]["TemplateBody"]
         self.clock.at(4, lambda: self.finish(verb))
 
     def finish(self, verb):
@@ -97,11 +97,11 @@ def test_a_first_plan_creates_and_a_second_updates(cloud):
     cloud.changes = [{"Action": "Add", "LogicalResourceId": "A", "ResourceType": "T"}]
     stack = changes(cloud)
     plan = stack.plan(ONE)
-    assert plan.creates
+    assert plan.creates_stack
     assert cloud.sets["arn"]["ChangeSetType"] == "CREATE"
     stack.execute(plan, Report())
     assert cloud.status == "CREATE_COMPLETE"
-    assert not stack.plan(TWO).creates
+    assert not stack.plan(TWO).creates_stack
     assert cloud.sets["arn"]["ChangeSetType"] == "UPDATE"
 
 
@@ -130,7 +130,7 @@ def test_replacing_and_removing_lose_something(cloud):
         {"Action": "Add", "LogicalResourceId": "C"},
     ]
     plan = changes(cloud).plan(TWO)
-    assert [change.logical_id for change in plan.loses] == ["A", "B"]
+    assert [change.logical_id for change in plan.destructive_changes] == ["A", "B"]
 
 
 def test_what_may_be_replaced_counts_as_lost_where_it_holds_data(cloud):
@@ -142,7 +142,7 @@ def test_what_may_be_replaced_counts_as_lost_where_it_holds_data(cloud):
         {**modified, "LogicalResourceId": "Net", "ResourceType": "AWS::EC2::Subnet"},
     ]
     plan = changes(cloud).plan(TWO)
-    assert [change.logical_id for change in plan.loses] == ["Head"]
+    assert [change.logical_id for change in plan.destructive_changes] == ["Head"]
     assert str(plan.changes[0]) == "~ Head  AWS::EC2::Instance  (may be replaced)"
 
 
@@ -157,7 +157,7 @@ def test_a_plan_that_is_thrown_away_leaves_nothing(cloud):
 def test_a_stack_that_failed_to_be_made_is_made_anew(cloud):
     """CloudFormation can't update it, so it is deleted first."""
     cloud.status = "ROLLBACK_COMPLETE"
-    assert changes(cloud).plan(ONE).creates
+    assert changes(cloud).plan(ONE).creates_stack
 
 
 def test_a_failure_names_the_resource_and_the_cause(cloud):

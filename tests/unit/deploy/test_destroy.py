@@ -7,7 +7,7 @@ import pytest
 from tests.unit.deploy.samples import Clock, FakeClients, Report, example, refusal
 from toolkit.deploy import destroy as module
 from toolkit.deploy.destroy import Destroyer
-from toolkit.deploy.tagged_resources import Leftover
+from toolkit.deploy.tagged_resources import TaggedResource
 from toolkit.errors import DestroyIncomplete
 
 
@@ -17,7 +17,7 @@ class Cloud:
     def __init__(self, clock) -> None:
         self.clock = clock
         self.instances = {"i-node": "compute", "i-head": "head"}
-        self.status, self.done, self.late = "CREATE_COMPLETE", [], ["i-late"]
+        self.status, self.actions, self.late = "CREATE_COMPLETE", [], ["i-late"]
         self.deletes, self.images_stack = True, ""
         self.builders, self.images = {}, {}
 
@@ -39,7 +39,7 @@ class Cloud:
         return [{"Reservations": [{"Instances": items}]}]
 
     def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
-        self.done += InstanceIds
+        self.actions += InstanceIds
         for key in InstanceIds:
             self.builders.pop(key, None)
             self.instances.pop(key, None)
@@ -75,10 +75,10 @@ class Cloud:
 
     def delete_stack(self, *, StackName):  # noqa: N803  # boto3's names
         if "toolkit-images" in StackName:
-            self.done.append("images stack")
+            self.actions.append("images stack")
             self.images_stack = ""
             return
-        self.done.append("stack")
+        self.actions.append("stack")
         self.status = "DELETE_IN_PROGRESS"
         final = "" if self.deletes else "DELETE_FAILED"
         self.clock.at(4, lambda: setattr(self, "status", final))
@@ -93,7 +93,9 @@ def world(monkeypatch):
     cloud = Cloud(clock)
     cloud.left = []
     monkeypatch.setattr(module, "leftovers", lambda *_: tuple(cloud.left))
-    monkeypatch.setattr(module, "remove", lambda _, item: cloud.done.append(f"removed {item.id}"))
+    monkeypatch.setattr(
+        module, "remove", lambda _, item: cloud.actions.append(f"removed {item.id}")
+    )
     clients = FakeClients(ec2=cloud, cloudformation=cloud, s3=cloud)
     cloud.destroyer = Destroyer(example(), clients, Report(), sleep=clock.sleep, clock=clock)
     return cloud
@@ -122,7 +124,7 @@ def test_a_stack_that_does_not_go_is_an_error(world):
 
 def test_what_is_left_is_removed_or_named(world):
     """Disks that lost their machine are deleted; what stays is listed for a person."""
-    world.left = [Leftover("volume", "vol-1")]
+    world.left = [TaggedResource("volume", "vol-1")]
     with pytest.raises(DestroyIncomplete, match="volume vol-1"):
         world.destroyer.destroy(with_images=False)
     assert "removed vol-1" in world.done
@@ -140,9 +142,9 @@ def test_destroying_ends_the_builders_that_nobody_waits_for(world):
     world.instances, world.status, world.late = {}, "", []
     world.take_image("toolkit-head-1", "i-left")
     world.build("toolkit-head-2", "i-work")
-    found = world.destroyer.inventory(with_images=False)
-    assert "image builder i-left" in found.text()
-    assert not found.nothing
+    inventory = world.destroyer.inventory(with_images=False)
+    assert "image builder i-left" in inventory.text()
+    assert not inventory.nothing
     world.destroyer.destroy(with_images=False)
     assert (world.done, list(world.builders)) == (["i-left"], ["i-work"])
 
@@ -160,9 +162,9 @@ def test_the_images_stack_goes_with_the_images_also_when_it_is_all_there_is(worl
     world.instances, world.status, world.late = {}, "", []
     world.images_stack = "DELETE_FAILED"
     assert world.destroyer.inventory(with_images=False).nothing
-    found = world.destroyer.inventory(with_images=True)
-    assert found.text() == "- stack toolkit-images (DELETE_FAILED)"
-    assert not found.nothing
+    inventory = world.destroyer.inventory(with_images=True)
+    assert inventory.text() == "- stack toolkit-images (DELETE_FAILED)"
+    assert not inventory.nothing
     world.destroyer.destroy(with_images=True)
     assert world.done == ["images stack"]
     assert world.destroyer.inventory(with_images=True).nothing
@@ -173,8 +175,8 @@ def test_images_that_stay_are_named_with_how_to_delete_them(world):
     world.instances, world.status, world.late = {}, "", []
     world.take_image("toolkit-head-1", "i-left")
     world.builders = {}
-    kept = world.destroyer.inventory(with_images=False)
-    assert kept.nothing
-    assert "toolkit-head-1" in kept.stays
-    assert "destroy --images" in kept.stays
+    inventory = world.destroyer.inventory(with_images=False)
+    assert inventory.nothing
+    assert "toolkit-head-1" in inventory.stays
+    assert "destroy --images" in inventory.stays
     assert world.destroyer.inventory(with_images=True).stays == ""

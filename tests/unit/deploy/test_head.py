@@ -35,7 +35,7 @@ class FakeSsm:
 
     def __init__(self, program, s3) -> None:
         self.program, self.s3 = program, s3
-        self.sent, self.asked, self.refuses = [], 0, ""
+        self.sent, self.polls, self.refuses = [], 0, ""
 
     def send_command(self, **request):
         if self.refuses:
@@ -44,10 +44,10 @@ class FakeSsm:
         return {"Command": {"CommandId": "c-1"}}
 
     def get_command_invocation(self, **_):
-        self.asked += 1
-        if self.asked == 1:
+        self.polls += 1
+        if self.polls == 1:
             raise refusal("InvocationDoesNotExist")
-        if self.asked == 2:
+        if self.polls == 2:
             return {"Status": "InProgress"}
         argv = shlex.split(self.sent[-1]["Parameters"]["commands"][0])
         code, out, err = self.program(argv)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example
-from toolkit.deploy.head_setup import BOOT, SILENT_SECONDS, STALE_SECONDS, HeadBoot
+from toolkit.deploy.head_setup import BOOT_PROGRAM, SILENT_SECONDS, STALE_SECONDS, HeadSetup
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadNotReady
 
@@ -18,17 +18,17 @@ class World:
     """A head node that says what it is told to say, when it is told to."""
 
     def __init__(self) -> None:
-        self.clock, self.s3, self.told = Clock(1000.0), FakeS3(), []
+        self.clock, self.s3, self.commands = Clock(1000.0), FakeS3(), []
         clients = FakeClients(ec2=self, ssm=self, s3=self.s3)
         bucket = Bucket(self.s3, KEY[0])
-        self.boot = HeadBoot(
+        self.boot = HeadSetup(
             clients, example(), bucket, sleep=self.clock.sleep, clock=self.clock, now=self.clock
         )
         self.phase = Report()
-        self.on_tell = lambda: None
+        self.on_command = lambda: None
 
-    def says(self, state, bundle="new", at=None, **more):
-        body = {"state": state, "bundle": bundle, "at": at or self.clock.now, "total": 9, **more}
+    def write_status(self, state, bundle="new", at=None, **fields):
+        body = {"state": state, "bundle": bundle, "at": at or self.clock.now, "total": 9, **fields}
         self.s3.objects[KEY] = json.dumps(body).encode()
 
     def get_paginator(self, _):
@@ -40,9 +40,9 @@ class World:
         return [{"Reservations": [{"Instances": [instance]}]}]
 
     def send_command(self, **request):
-        self.told.append(request["Parameters"]["commands"][0])
+        self.commands.append(request["Parameters"]["commands"][0])
         assert KEY not in self.s3.objects, "what an older run said is still there"
-        self.on_tell()
+        self.on_command()
         return {"Command": {"CommandId": "c-1"}}
 
     def get_console_output(self, **_):
@@ -52,72 +52,72 @@ class World:
 def test_a_head_that_boots_is_waited_for_and_not_told():
     """Its user data fetches the bundle; a second run beside it would only be in the way."""
     world = World()
-    world.clock.at(5, lambda: world.says("running", task="Install", done=3))
-    world.clock.at(9, lambda: world.says("ok"))
-    world.boot.bring_to("new", world.phase)
-    assert world.told == []
+    world.clock.at(5, lambda: world.write_status("running", task="Install", done=3))
+    world.clock.at(9, lambda: world.write_status("ok"))
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == []
     assert "Install" in world.phase.updates
 
 
 def test_a_head_that_is_up_is_told():
     """A new bundle on a running head is one command through SSM."""
     world = World()
-    world.says("ok", bundle="old")
-    world.on_tell = lambda: world.says("ok")
-    world.boot.bring_to("new", world.phase)
-    assert world.told == [BOOT]
+    world.write_status("ok", bundle="old")
+    world.on_command = lambda: world.write_status("ok")
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == [BOOT_PROGRAM]
 
 
 def test_a_head_that_is_there_is_left_alone():
     """Nothing differs, so nothing is done."""
     world = World()
-    world.says("ok")
-    world.boot.bring_to("new", world.phase)
-    assert world.told == []
+    world.write_status("ok")
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == []
 
 
 def test_what_an_earlier_head_said_does_not_count():
     """The bucket outlives the machine; a status older than the instance is of another."""
     world = World()
-    world.says("ok", at=LAUNCHED - 1)
-    assert not world.boot.is_at("new")
+    world.write_status("ok", at=LAUNCHED - 1)
+    assert not world.boot.is_set_up_from("new")
     assert world.boot.status() is None
 
 
 def test_a_failed_set_up_is_tried_again_by_the_next_deploy():
     """The cause was mended; the same command goes on."""
     world = World()
-    world.says("failed", error="disk full")
-    world.on_tell = lambda: world.says("ok")
-    world.boot.bring_to("new", world.phase)
-    assert world.told == [BOOT]
+    world.write_status("failed", error="disk full")
+    world.on_command = lambda: world.write_status("ok")
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == [BOOT_PROGRAM]
 
 
 def test_a_run_that_stopped_half_way_is_started_again():
     """A status that says running and never changes is of a run that was killed."""
     world = World()
     world.clock.now += STALE_SECONDS * 2
-    world.says("running", at=world.clock.now - STALE_SECONDS - 1)
-    world.on_tell = lambda: world.says("ok")
-    world.boot.bring_to("new", world.phase)
-    assert world.told == [BOOT]
+    world.write_status("running", at=world.clock.now - STALE_SECONDS - 1)
+    world.on_command = lambda: world.write_status("ok")
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == [BOOT_PROGRAM]
 
 
 def test_a_run_that_is_under_way_is_joined():
     """Two people may deploy; one playbook runs."""
     world = World()
-    world.says("running")
-    world.clock.at(3, lambda: world.says("ok"))
-    world.boot.bring_to("new", world.phase)
-    assert world.told == []
+    world.write_status("running")
+    world.clock.at(3, lambda: world.write_status("ok"))
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == []
 
 
 def test_a_head_that_says_nothing_is_told_once():
     """Its first boot gave up waiting for the bundle; SSM reaches it all the same."""
     world = World()
-    world.on_tell = lambda: world.says("ok")
-    world.boot.bring_to("new", world.phase)
-    assert world.told == [BOOT]
+    world.on_command = lambda: world.write_status("ok")
+    world.boot.set_up_from("new", world.phase)
+    assert world.commands == [BOOT_PROGRAM]
     assert world.clock.now > 1000 + SILENT_SECONDS
 
 
@@ -125,10 +125,13 @@ def test_a_failed_playbook_is_told_with_its_task_and_the_end_of_its_log():
     """What failed, where, and where the rest of the log is."""
     world = World()
     world.clock.at(
-        2, lambda: world.says("failed", task="Install", error="no space", log_tail="a\nb\nlast")
+        2,
+        lambda: world.write_status(
+            "failed", task="Install", error="no space", log_tail="a\nb\nlast"
+        ),
     )
     with pytest.raises(HeadNotReady, match="Install") as caught:
-        world.boot.bring_to("new", world.phase)
+        world.boot.set_up_from("new", world.phase)
     assert "no space" in caught.value.message
     assert "last" in caught.value.message
     assert "status/head.log" in caught.value.next_step

@@ -17,7 +17,7 @@ from slurmplugins.model.launch import LaunchRequest
 from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes.iam import Request, allowed
 from tests.unit.deploy.samples import ACCOUNT, FACTS, example
-from toolkit.deploy.stack import images_template, template
+from toolkit.deploy.stack import images_template, stack_template
 
 OURS = "i-0123456789abcdef0"
 
@@ -29,27 +29,27 @@ class Loader(yaml.CSafeLoader):
 Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
 
 
-def filled(text):
+def fill_in(text):
     """Put the partition and the account in; every other reference stays its own name."""
-    known = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}
-    return re.sub(r"\$\{([^}]*)\}", lambda found: known.get(found[1], found[1]), text)
+    values = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}
+    return re.sub(r"\$\{([^}]*)\}", lambda match: values.get(match[1], match[1]), text)
 
 
 @cache
 def statements(text, role):
     """Everything that a role's policies state, Amazon's own among them."""
-    found = []
+    all_statements = []
     properties = yaml.load(text, Loader)["Resources"][role]["Properties"]  # noqa: S506 - a safe loader
     for policy in properties["Policies"]:
-        found += policy["PolicyDocument"]["Statement"]
-    for item in found:
+        all_statements += policy["PolicyDocument"]["Statement"]
+    for item in all_statements:
         resources = item["Resource"]
-        listed = resources if isinstance(resources, list) else [resources]
-        item["Resource"] = [filled(resource) for resource in listed]
+        resource_list = resources if isinstance(resources, list) else [resources]
+        item["Resource"] = [fill_in(resource) for resource in resource_list]
     amazons = json.loads(aws_managed_policies_data)
     for arn in properties.get("ManagedPolicyArns", ()):
-        found += amazons[arn.rsplit("/", 1)[1]]["Document"]["Statement"]
-    return found
+        all_statements += amazons[arn.rsplit("/", 1)[1]]["Document"]["Statement"]
+    return all_statements
 
 
 class Roles:
@@ -58,7 +58,7 @@ class Roles:
     def __init__(self, name) -> None:
         self.config = example(name)
         self.cluster, self.region = self.config.cluster, str(self.config.aws.region)
-        self.text = template(self.config, FACTS)
+        self.text = stack_template(self.config, FACTS)
 
     def head(self, action, resource, context=None):
         request = Request(action, resource, context or {})
@@ -134,12 +134,12 @@ def test_a_launch_tags_what_it_makes_with_this_clusters_name_and_no_other(roles,
         said = {"aws:TagKeys": ("toolkit:cluster",), **context}
         return roles.head("ec2:CreateTags", roles.arn(kind), said)
 
-    ours, name = {"aws:RequestTag/toolkit:cluster": roles.cluster}, {"ec2:CreateAction": call}
-    assert tags(**ours, **name)
+    own_tag, name = {"aws:RequestTag/toolkit:cluster": roles.cluster}, {"ec2:CreateAction": call}
+    assert tags(**own_tag, **name)
     assert not tags(**{"aws:RequestTag/toolkit:cluster": "another"}, **name)
     assert not tags(**name), "a launch without the cluster's tag"
-    assert not tags(**ours), "not while launching"
-    assert not tags(**ours, **{"ec2:CreateAction": "CreateVolume"})
+    assert not tags(**own_tag), "not while launching"
+    assert not tags(**own_tag, **{"ec2:CreateAction": "CreateVolume"})
 
 
 def resources_of(roles, arguments, template_tags):
@@ -148,14 +148,14 @@ def resources_of(roles, arguments, template_tags):
     `template_tags`: by kind, what the launch template adds to the request.
     """
     subnet = roles.arn("subnet", next(iter(subnets(roles))))
-    asked = {
+    named_resources = {
         item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]}
         for item in arguments["TagSpecifications"]
     }
     fleet = "LaunchTemplateConfigs" in arguments
-    made = {"instance", "volume", "network-interface", *asked}
-    for kind in made:
-        tags = template_tags.get(kind, {}) | asked.get(kind, {})
+    tagged_resources = {"instance", "volume", "network-interface", *named_resources}
+    for kind in tagged_resources:
+        tags = template_tags.get(kind, {}) | named_resources.get(kind, {})
         yield kind, roles.arn(kind), {f"aws:RequestTag/{key}": value for key, value in tags.items()}
     if fleet and "SpotOptions" in arguments:
         yield "spot", roles.arn("spot-instances-request"), {}
@@ -166,15 +166,15 @@ def resources_of(roles, arguments, template_tags):
 
 
 def subnets(roles):
-    found = yaml.load(roles.text, Loader)["Resources"]  # noqa: S506 - a safe loader
-    return [name for name, item in found.items() if item["Type"] == "AWS::EC2::Subnet"]
+    stack_resources = yaml.load(roles.text, Loader)["Resources"]  # noqa: S506 - a safe loader
+    return [name for name, item in stack_resources.items() if item["Type"] == "AWS::EC2::Subnet"]
 
 
 def template_tags(roles):
-    found = yaml.load(roles.text, Loader)["Resources"]  # noqa: S506 - a safe loader
+    stack_resources = yaml.load(roles.text, Loader)["Resources"]  # noqa: S506 - a safe loader
     data = next(
         item["Properties"]["LaunchTemplateData"]
-        for item in found.values()
+        for item in stack_resources.values()
         if item["Type"] == "AWS::EC2::LaunchTemplate"
     )
     return {
@@ -185,13 +185,21 @@ def template_tags(roles):
 
 def launch_request(cluster, lifecycle):
     """Two nodes of a pool with two types, as resume asks for them."""
-    first, second = (
+    first_offering, second_offering = (
         Offering(kind, lifecycle, "us-east-1a", "1.0") for kind in ("g5.xlarge", "g6.xlarge")
     )
     nodes = hostlist.expand("gpu-[001-002]")
     template = f"{cluster}-gpu"
     return LaunchRequest(
-        "a1", cluster, "gpu", "spot", template, "subnet-a", first, nodes, others=(second,)
+        "a1",
+        cluster,
+        "gpu",
+        "spot",
+        template,
+        "subnet-a",
+        first_offering,
+        nodes,
+        others=(second_offering,),
     )
 
 
@@ -206,15 +214,15 @@ def test_what_resume_asks_for_is_allowed_for_this_cluster_and_refused_for_anothe
     def refused(cluster):
         arguments = build(launch_request(cluster=cluster, lifecycle=lifecycle))
         tags = template_tags(roles) if cluster == roles.cluster else {}
-        found = []
+        refusals = []
         for name, resource, context in resources_of(roles, arguments, tags):
             if not roles.head(f"ec2:{call}", resource, context):
-                found.append(name)
+                refusals.append(name)
             tagged = {key for key in context if key.startswith("aws:RequestTag/")}
-            said = context | {"ec2:CreateAction": call}
-            if tagged and not roles.head("ec2:CreateTags", resource, said):
-                found.append(f"tags of {name}")
-        return set(found)
+            call_context = context | {"ec2:CreateAction": call}
+            if tagged and not roles.head("ec2:CreateTags", resource, call_context):
+                refusals.append(f"tags of {name}")
+        return set(refusals)
 
     assert refused(roles.cluster) == set()
     assert {"instance", "tags of instance"} <= refused("another")
@@ -222,19 +230,19 @@ def test_what_resume_asks_for_is_allowed_for_this_cluster_and_refused_for_anothe
 
 @pytest.mark.parametrize("call", ["ec2:RunInstances", "ec2:CreateFleet"])
 def test_a_launch_uses_this_clusters_network_image_and_templates_alone(roles, call):
-    ours = roles.tagged()
-    assert roles.head(call, roles.arn("launch-template", "lt-1"), ours)
+    own_tags = roles.tagged()
+    assert roles.head(call, roles.arn("launch-template", "lt-1"), own_tags)
     assert not roles.head(
         call, roles.arn("launch-template", "lt-1"), roles.tagged(**{CLUSTER: "b"})
     )
     assert not roles.head(call, roles.arn("launch-template", "lt-1"))
     for kind in ("subnet", "security-group", "image", "capacity-reservation", "placement-group"):
-        assert not roles.head(call, roles.arn(kind, "another"), ours), kind
-    assert not roles.head(call, roles.arn("image", FACTS.head_image, account=""), ours)
+        assert not roles.head(call, roles.arn(kind, "another"), own_tags), kind
+    assert not roles.head(call, roles.arn("image", FACTS.head_image, account=""), own_tags)
     for kind in ("instance", "volume", "network-interface", "fleet"):
         assert not roles.head(call, roles.arn(kind)), "without a tag"
-        other = roles.arn(kind, region="eu-north-1")
-        assert not roles.head(call, other, {"aws:RequestTag/toolkit:cluster": roles.cluster})
+        foreign_arn = roles.arn(kind, region="eu-north-1")
+        assert not roles.head(call, foreign_arn, {"aws:RequestTag/toolkit:cluster": roles.cluster})
 
 
 def test_the_head_gives_instances_the_compute_role_alone_and_to_ec2_alone(roles):
@@ -266,7 +274,7 @@ def operations(service):
 
 def rights(roles, role, service):
     """Every operation of a service that a role may do to something, in the friendliest context."""
-    found = set()
+    allowed_pairs = set()
     kind = {"iam": "role"}.get(service, "instance")
     context = roles.tagged() | {
         "aws:RequestTag/toolkit:cluster": roles.cluster,
@@ -275,11 +283,11 @@ def rights(roles, role, service):
         "iam:PassedToService": "ec2.amazonaws.com",
     }
     places = ["*", roles.arn(kind, service=service), "ComputeRole.Arn", "SlurmKey", "Bucket.Arn"]
-    ask = roles.head if role == "head" else roles.compute
+    is_allowed = roles.head if role == "head" else roles.compute
     for operation in (*operations(service), *(["PassRole"] if service == "iam" else [])):
-        if any(ask(f"{service}:{operation}", place, context) for place in places):
-            found.add(operation)
-    return found
+        if any(is_allowed(f"{service}:{operation}", resource, context) for resource in places):
+            allowed_pairs.add(operation)
+    return allowed_pairs
 
 
 def test_a_compute_node_has_no_right_in_ec2_nor_in_iam(roles):
@@ -323,10 +331,10 @@ def test_the_head_deletes_no_record_and_writes_no_bundle(roles):
 @pytest.mark.parametrize("name", ["local", "aws"])
 def test_an_image_builder_reads_bundles_and_writes_its_words_and_nothing_else(name):
     """It runs for minutes with whatever a recipe downloads."""
-    found = statements(images_template(example(name), ACCOUNT), "BuilderRole")
+    builder_statements = statements(images_template(example(name), ACCOUNT), "BuilderRole")
 
     def may(action, resource):
-        return allowed(found, Request(action, resource))
+        return allowed(builder_statements, Request(action, resource))
 
     assert may("s3:GetObject", "Bucket.Arn/bundle/x")
     assert may("s3:PutObject", "Bucket.Arn/status/x")

@@ -8,11 +8,11 @@ class Slurmdbd:
     """Answers every question with nothing, and remembers what it is told."""
 
     def __init__(self) -> None:
-        self.told = []
+        self.calls = []
 
     def run(self, argv, *, timeout=60):
         if "show" not in argv:
-            self.told.append(" ".join(argv))
+            self.calls.append(" ".join(argv))
         return ""
 
 
@@ -20,8 +20,8 @@ def test_a_deploy_adds_what_is_declared():
     """Accounts before the users in them; the phase says how much it was."""
     runner, report = Slurmdbd(), Report()
     assert apply_accounts(example(), runner, report) >= 4
-    first_user = next(at for at, text in enumerate(runner.told) if "ada" in text)
-    assert any("vision" in text for text in runner.told[:first_user])
+    first_user = next(at for at, text in enumerate(runner.calls) if "ada" in text)
+    assert any("vision" in text for text in runner.calls[:first_user])
     assert report.lines[0] == "Setting up accounts and users"
 
 
@@ -30,4 +30,4 @@ def test_a_deploy_removes_nobody():
     runner = Slurmdbd()
     config = example().model_copy(update={"accounts": (), "users": ()})
     apply_accounts(config, runner, Report())
-    assert not [text for text in runner.told if "delete" in text or "remove" in text]
+    assert not [text for text in runner.calls if "delete" in text or "remove" in text]

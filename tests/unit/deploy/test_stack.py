@@ -17,8 +17,8 @@ from toolkit.deploy.stack import (
     compute_script,
     head_script,
     images_template,
-    ingress,
-    template,
+    ingress_rules,
+    stack_template,
 )
 from toolkit.errors import DeployError
 
@@ -38,11 +38,13 @@ def parsed(text):
 
 
 def resources(config=None):
-    return parsed(template(config or example(), FACTS))
+    return parsed(stack_template(config or example(), FACTS))
 
 
-def of_type(found, kind):
-    return {name: item["Properties"] for name, item in found.items() if item["Type"] == kind}
+def of_type(resources_by_id, kind):
+    return {
+        name: item["Properties"] for name, item in resources_by_id.items() if item["Type"] == kind
+    }
 
 
 @pytest.fixture(params=["local", "aws"])
@@ -70,15 +72,15 @@ def test_no_machine_has_a_public_address(stack):
 
 def test_compute_nodes_talk_to_each_other_without_limit():
     """MPI and EFA need every protocol within the group."""
-    rule = next(rule for rule in ingress() if rule.id == "ComputeFromCompute")
+    rule = next(rule for rule in ingress_rules() if rule.id == "ComputeFromCompute")
     assert (rule.protocol, rule.to, rule.source) == ("-1", "ComputeGroup", "ComputeGroup")
 
 
 def test_instance_metadata_takes_sessions_only(stack):
     """IMDSv2, one hop, tags served: in every launch template and on the head."""
-    machines = [item["LaunchTemplateData"] for item in _templates(stack).values()]
-    for machine in [*machines, stack["Head"]["Properties"]]:
-        options = machine["MetadataOptions"]
+    launch_data = [item["LaunchTemplateData"] for item in _templates(stack).values()]
+    for properties in [*launch_data, stack["Head"]["Properties"]]:
+        options = properties["MetadataOptions"]
         assert options["HttpTokens"] == "required"
         assert options["HttpPutResponseHopLimit"] == 1
         assert options["InstanceMetadataTags"] == "enabled"
@@ -90,8 +92,8 @@ def _templates(stack):
 
 def test_every_pool_has_a_launch_template_of_a_known_name():
     """slurm-resume finds it by name: cluster, dash, pool, and the zone where place matters."""
-    found = _templates(resources(example("aws")))
-    assert {item["LaunchTemplateName"] for item in found.values()} == {
+    launch_templates = _templates(resources(example("aws")))
+    assert {item["LaunchTemplateName"] for item in launch_templates.values()} == {
         "research-a10g",
         "research-cpu",
         "research-h100-us-east-1a",
@@ -121,7 +123,7 @@ def test_the_head_may_launch_into_the_reservations_and_groups_that_pools_name():
         resource
         for item in statements(resources(example("aws")), "HeadRole")
         if item["Sid"] == "LaunchFromOurNetwork"
-        for resource in listed(item["Resource"])
+        for resource in as_list(item["Resource"])
     ]
     assert any("capacity-reservation/cr-0a1b2c3d4e5f60718" in str(item) for item in allowed)
     assert any("placement-group/" in str(item) for item in allowed)
@@ -136,9 +138,9 @@ def test_a_compute_node_that_turns_itself_off_is_gone(stack):
 
 def test_every_disk_and_bucket_is_encrypted(stack):
     """At rest: volumes and bucket; the filesystem is by nature."""
-    machines = [item["LaunchTemplateData"] for item in _templates(stack).values()]
-    for machine in [*machines, stack["Head"]["Properties"]]:
-        assert all(disk["Ebs"]["Encrypted"] for disk in machine["BlockDeviceMappings"])
+    launch_data = [item["LaunchTemplateData"] for item in _templates(stack).values()]
+    for properties in [*launch_data, stack["Head"]["Properties"]]:
+        assert all(disk["Ebs"]["Encrypted"] for disk in properties["BlockDeviceMappings"])
     assert stack["Bucket"]["Properties"]["BucketEncryption"]
     assert all(stack["Bucket"]["Properties"]["PublicAccessBlockConfiguration"].values())
 
@@ -155,7 +157,7 @@ def statements(stack, role):
     return [item for policy in policies for item in policy["PolicyDocument"]["Statement"]]
 
 
-def listed(value):
+def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
@@ -164,17 +166,25 @@ def test_a_launch_is_allowed_in_three_statements_none_of_them_on_everything(stac
 
     Whose network, templates and tags those are is in test_rights.
     """
-    found = {
+    statements_by_sid = {
         item["Sid"]: item
         for item in statements(stack, "HeadRole")
-        if "ec2:RunInstances" in listed(item["Action"])
+        if "ec2:RunInstances" in as_list(item["Action"])
     }
-    assert set(found) == {"LaunchFromOurNetwork", "LaunchFromOurTemplates", "LaunchWithOurTag"}
-    network = listed(found["LaunchFromOurNetwork"]["Resource"])
+    assert set(statements_by_sid) == {
+        "LaunchFromOurNetwork",
+        "LaunchFromOurTemplates",
+        "LaunchWithOurTag",
+    }
+    network = as_list(statements_by_sid["LaunchFromOurNetwork"]["Resource"])
     for kind in ("image", "security-group", "subnet"):
         assert not [arn for arn in network if arn.endswith(f":{kind}/*")]
     requests = [arn for arn in network if arn.endswith(":spot-instances-request/*")]
-    tagged = [arn for arn in listed(found["LaunchWithOurTag"]["Resource"]) if "spot-inst" in arn]
+    tagged = [
+        arn
+        for arn in as_list(statements_by_sid["LaunchWithOurTag"]["Resource"])
+        if "spot-inst" in arn
+    ]
     assert (len(requests), tagged) == (1, []), "a fleet can't tag the spot requests it makes"
 
 
@@ -183,13 +193,13 @@ def test_wildcard_resources_are_for_describing_only(stack):
     for role in ("HeadRole", "ComputeRole"):
         for item in statements(stack, role):
             assert "NotAction" not in item
-            if "*" in listed(item["Resource"]):
-                assert all(action.startswith("ec2:Describe") for action in listed(item["Action"]))
+            if "*" in as_list(item["Resource"]):
+                assert all(action.startswith("ec2:Describe") for action in as_list(item["Action"]))
 
 
 def test_a_compute_node_may_read_one_secret_and_nothing_of_ec2(stack):
     """A user who gets root on a node gets no more than that."""
-    actions = [a for item in statements(stack, "ComputeRole") for a in listed(item["Action"])]
+    actions = [a for item in statements(stack, "ComputeRole") for a in as_list(item["Action"])]
     assert actions == ["secretsmanager:GetSecretValue"]
 
 
@@ -245,16 +255,22 @@ def test_user_data_that_is_too_large_is_refused_here():
     url = "http://" + "a" * MAX_USER_DATA
     large = config.model_copy(update={"aws": config.aws.model_copy(update={"endpoint_url": url})})
     with pytest.raises(DeployError, match="user data of head"):
-        template(large, FACTS)
+        stack_template(large, FACTS)
 
 
 def test_a_pool_keeps_its_logical_id_when_others_come_and_go():
     """Else CloudFormation would make a second launch template of the same name."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     before = _templates(resources(parse(text)))
-    cpu, rest = text.index("  cpu:\n"), text.index("partitions:")
+    cpu, partitions_at = text.index("  cpu:\n"), text.index("partitions:")
     turned = text.index("  a10g:\n")
-    swapped = text[:turned] + text[cpu:rest].rstrip() + "\n" + text[turned:cpu] + text[rest:]
+    swapped = (
+        text[:turned]
+        + text[cpu:partitions_at].rstrip()
+        + "\n"
+        + text[turned:cpu]
+        + text[partitions_at:]
+    )
     assert _templates(resources(parse(swapped))) == before
 
 
@@ -315,9 +331,9 @@ def test_machines_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, o
     """With a store on the filesystem nodes have no S3 at all."""
     config = example("aws").model_copy(update={"data": Data(store=store)})
     for role in ("HeadRole", "ComputeRole"):
-        found = {item["Sid"]: item for item in statements(resources(config), role)}
-        assert found["FindDatasets"]["Resource"] == bucket
-        assert found["KeepDatasets"]["Resource"] == objects
+        statements_by_sid = {item["Sid"]: item for item in statements(resources(config), role)}
+        assert statements_by_sid["FindDatasets"]["Resource"] == bucket
+        assert statements_by_sid["KeepDatasets"]["Resource"] == objects
         assert "KeepDatasets" not in {s["Sid"] for s in statements(resources(example("aws")), role)}
 
 
@@ -334,11 +350,11 @@ def test_nodes_may_do_with_checkpoints_in_s3_what_a_tier_asks_for_and_only_where
     config = example("aws")
     changed = config.training.model_copy(update={"checkpoints": place})
     stack = resources(config.model_copy(update={"training": changed}))
-    found = {item["Sid"]: item for item in statements(stack, "ComputeRole")}
-    assert found["FindCheckpoints"]["Resource"] + "/" in objects
-    assert found["KeepCheckpoints"]["Resource"] == objects
+    statements_by_sid = {item["Sid"]: item for item in statements(stack, "ComputeRole")}
+    assert statements_by_sid["FindCheckpoints"]["Resource"] + "/" in objects
+    assert statements_by_sid["KeepCheckpoints"]["Resource"] == objects
     assert {"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"} <= set(
-        found["KeepCheckpoints"]["Action"]
+        statements_by_sid["KeepCheckpoints"]["Action"]
     )
-    others = statements(stack, "HeadRole") + statements(resources(config), "ComputeRole")
-    assert "KeepCheckpoints" not in {item["Sid"] for item in others}
+    other_statements = statements(stack, "HeadRole") + statements(resources(config), "ComputeRole")
+    assert "KeepCheckpoints" not in {item["Sid"] for item in other_statements}

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from slurmplugins.head.report import HeadReport, PassReport, StandingReport
+from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
 from toolkit.deploy.slurm_accounts import apply_accounts
-from toolkit.deploy.status import Down, Status, engine_trouble, missing_accounts
+from toolkit.deploy.status import Down, Status, engine_problems, missing_accounts
 
 GOOD = Status(
     cluster="demo",
@@ -63,21 +63,29 @@ def test_each_trouble_is_a_reason(change, reason):
 
 def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     """What the engine says of itself reaches the person who asks for the status."""
-    assert engine_trouble(HeadReport(at=100, last_pass=PassReport(90))) == []
-    held = HeadReport(at=100, last_pass=PassReport(90, "EC2 lists none of 4: not believed"))
-    assert engine_trouble(held) == ["reconcile holds back: EC2 lists none of 4: not believed"]
-    remarked = HeadReport(at=100, last_pass=PassReport(90, remarks=("i-1 is not ended: no",)))
-    assert engine_trouble(remarked) == ["reconcile remarks: i-1 is not ended: no"]
-    many = HeadReport(at=100, last_pass=PassReport(90, remarks=tuple("abcdefg")))
-    assert [line.split(":")[0] for line in engine_trouble(many)] == [
+    assert engine_problems(HeadReport(at=100, last_pass=PassReport(90))) == []
+    holding_report = HeadReport(
+        at=100, last_pass=PassReport(90, "EC2 lists none of 4: not believed")
+    )
+    assert engine_problems(holding_report) == [
+        "reconcile holds back: EC2 lists none of 4: not believed"
+    ]
+    remarking_report = HeadReport(
+        at=100, last_pass=PassReport(90, remarks=("i-1 is not ended: no",))
+    )
+    assert engine_problems(remarking_report) == ["reconcile remarks: i-1 is not ended: no"]
+    report_of_many = HeadReport(at=100, last_pass=PassReport(90, remarks=tuple("abcdefg")))
+    assert [line.split(":")[0] for line in engine_problems(report_of_many)] == [
         *["reconcile remarks"] * 5, "reconcile remarks 2 more",
     ]  # fmt: skip
-    stale = HeadReport(at=1000, last_pass=PassReport(90))
-    assert engine_trouble(stale) == ["reconcile has not looked for 910 s"]
-    shut = HeadReport(at=100, standings=(StandingReport("gpu", 5, 50), StandingReport("cpu", 2)))
-    (line,) = engine_trouble(shut)
+    stale_report = HeadReport(at=1000, last_pass=PassReport(90))
+    assert engine_problems(stale_report) == ["reconcile has not looked for 910 s"]
+    protecting_report = HeadReport(
+        at=100, standings=(BreakerReport("gpu", 5, 50), BreakerReport("cpu", 2))
+    )
+    (line,) = engine_problems(protecting_report)
     assert line.startswith("pool gpu is protected: 5 machines in a row")
-    assert engine_trouble(HeadReport(at=100, unended="EC2 has ended nothing")) == [
+    assert engine_problems(HeadReport(at=100, unended="EC2 has ended nothing")) == [
         "EC2 has ended nothing"
     ]
 
@@ -85,8 +93,8 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
 def test_accounts_and_users_that_slurmdbd_lacks_are_told_until_they_are_applied():
     """Nobody can submit without one. An admin's own accounts and shares are as they should be."""
     slurm, config = FakeSacctmgr(), example("local")
-    missing = missing_accounts(config, slurm)
-    assert [what.split(" under ")[0] for what in missing] == [
+    names = missing_accounts(config, slurm)
+    assert [name.split(" under ")[0] for name in names] == [
         "account language", "account vision",
         "user ada to account vision", "user grace to account language",
     ]  # fmt: skip

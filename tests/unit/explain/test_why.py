@@ -9,17 +9,17 @@ import pytest
 from slurmplugins import errors
 from slurmplugins.head.report import (
     AttemptReport,
+    BreakerReport,
     HeadReport,
     InstanceReport,
     JobReport,
     NodeReport,
-    SetbackReport,
-    StandingReport,
+    UnavailabilityReport,
 )
-from slurmplugins.model.launch import IN_DOUBT
+from slurmplugins.model.launch import UNRESOLVED_LAUNCH
 from slurmplugins.power_save import circuit_breaker, planner
 from toolkit.explain import job, node, reasons, tables
-from toolkit.explain.answer import span
+from toolkit.explain.answer import format_duration
 
 NOW = 1_795_000_000.0
 ICE = "InsufficientInstanceCapacity"
@@ -64,7 +64,7 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
         sheet(
             pending("BeginTime"),
             decisions=(FAILED, BACK),
-            setbacks=(SetbackReport(SPOT, ICE, NOW + 90),),
+            setbacks=(UnavailabilityReport(SPOT, ICE, NOW + 90),),
         ),
         7,
     )
@@ -212,7 +212,7 @@ def test_an_arrays_tasks_stand_together_under_squeues_names():
 
 def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
     refused = {**BACK, "slug": "pool-protected", "code": ""}
-    shut = StandingReport("gpu", 5, NOW - 60, NOW + 540)
+    shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540)
     found = job.explain(sheet(pending(), decisions=(refused,), standings=(shut,)), 7)
     assert "in 9 m: pool gpu lets a probe through" in found.next
 
@@ -220,8 +220,8 @@ def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
 def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other():
     refused = {**BACK, "slug": "pool-protected", "code": "", "nodes": "gpu-[001-002]"}
     standings = (
-        StandingReport("gpu", 5, NOW - 60, NOW + 60),
-        StandingReport("cpu", 5, NOW - 60, NOW + 3000),
+        BreakerReport("gpu", 5, NOW - 60, NOW + 60),
+        BreakerReport("cpu", 5, NOW - 60, NOW + 3000),
     )
     found = job.explain(sheet(pending(), decisions=(refused,), standings=standings), 7)
     assert "in 1 m: pool gpu lets a probe through" in found.next
@@ -310,7 +310,7 @@ def test_a_node_of_somebody_else_is_left_alone():
 
 
 def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
-    shut = StandingReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it did not come up",))
+    shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it did not come up",))
     answer = node.explain(
         HeadReport(
             at=NOW,
@@ -335,10 +335,10 @@ def test_our_reasons_are_put_in_words():
 def test_every_reason_that_resume_gives_a_node_has_its_words():
     """A word of the error tree that is added without them would leave a person with a slug."""
     kinds = [
-        errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.Late
+        errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.TooLate
     ]  # fmt: skip
-    slugs = {planner.UNKNOWN_NODE, IN_DOUBT, planner.NO_OFFERING, planner.NOT_AWAITED}
-    slugs |= {circuit_breaker.SLUG, planner.UNCLEAR}
+    slugs = {planner.UNKNOWN_NODE, UNRESOLVED_LAUNCH, planner.NO_OFFERING, planner.NOT_AWAITED}
+    slugs |= {circuit_breaker.POOL_PROTECTED, planner.UNCLEAR_INSTANCE}
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
@@ -355,7 +355,7 @@ def test_nodes_at_rest_are_left_out_unless_asked_for():
     found = HeadReport(at=NOW, nodes=nodes, machines=(MACHINE,))
     rows = tables.node_rows(found)
     assert [row.node for row in rows] == ["gpu-001", "gpu-003"]
-    assert len(tables.node_rows(found, everything=True)) == 3
+    assert len(tables.node_rows(found, include_resting=True)) == 3
     assert tables.node_cells(rows)[0] == (
         "gpu-001", "idle", "i-1", "g5.xlarge", "us-east-1a", "spot", "0.4024", "1 h 1 m", "",
     )  # fmt: skip
@@ -383,4 +383,4 @@ def test_a_price_nobody_knows_is_not_zero():
     [(-3, "0 s"), (59, "59 s"), (60, "1 m"), (3661, "1 h 1 m"), (90_000, "1 d 1 h")],
 )
 def test_spans_have_two_units_at_most(seconds: float, text: str):
-    assert span(seconds) == text
+    assert format_duration(seconds) == text

@@ -32,7 +32,7 @@ def test_every_dataset_of_a_warm_up_is_a_reference(tmp_path):
     assert len(named) == 4
     for _, word in named:
         with pytest.raises(DatasetUnknown):  # and not NameRefused
-            catalog.meant(word)
+            catalog.matching_versions(word)
 
 
 @pytest.mark.parametrize("script", ["torchrun", "fsdp", "deepspeed", "pipeline", "sweep"])

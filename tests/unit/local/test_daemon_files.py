@@ -32,18 +32,18 @@ def test_the_state_directory_is_as_given_else_from_the_environment(monkeypatch, 
 def test_a_directory_has_one_daemon_and_tells_who_it_is(tmp_path):
     files, options = StateFiles(tmp_path), Options(state=tmp_path, port=4999)
     assert files.running() is None
-    with files.owned(options):
+    with files.hold(options):
         running = files.running()
         assert running is not None
         assert running.options == options
-        with pytest.raises(AlreadyRunning), files.owned(options):
+        with pytest.raises(AlreadyRunning), files.hold(options):
             pass
     assert files.running() is None
 
 
 def test_a_record_without_its_lock_is_of_a_daemon_that_is_gone(tmp_path):
     files = StateFiles(tmp_path)
-    with files.owned(Options(state=tmp_path)):
+    with files.hold(Options(state=tmp_path)):
         left = files.record.read_text()
     files.record.write_text(left)
     assert files.running() is None

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.local.aws.instance_tables import SPOT_RECLAIMED, Life, Notice, Reason
+from toolkit.local.aws.instance_tables import SPOT_TERMINATION, LocalInstance, Notice, Reason
 from toolkit.local.faults import Pool
-from toolkit.local.machine_controller import Keeper
+from toolkit.local.machine_controller import MachineController
 from toolkit.local.machines.driver import MachineState
 from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
@@ -101,13 +101,13 @@ def world():
     def spec_of(life):
         return SimpleNamespace(instance_id=life.id)
 
-    keeper = Keeper(rows, states, driver, network, spec_of, options, AtOnce())
+    keeper = MachineController(rows, states, driver, network, spec_of, options, AtOnce())
     return SimpleNamespace(rows=rows, states=states, driver=driver, network=network, keeper=keeper)
 
 
 def add(world, name="i-1", state="pending", market="spot", behaviour="stop"):
     instance = SimpleNamespace(id=name, state=state, instance_initiated_shutdown_behavior=behaviour)
-    life = Life(instance, "r", Pool("t", "z", market), born=world.rows.now)
+    life = LocalInstance(instance, "r", Pool("t", "z", market), launched_at=world.rows.now)
     world.rows.lives[name] = life
     return life
 
@@ -181,10 +181,10 @@ def test_stopping_keeps_the_disk_and_starting_brings_it_back(world):
 def test_a_reboot_starts_the_machine_again(world):
     life = add(world)
     look(world)
-    life.reboot = True
+    life.reboot_requested = True
     look(world)
     assert life.state == "running"
-    assert not life.reboot
+    assert not life.reboot_requested
     assert world.driver.state("i-1") is MachineState.RUNNING
 
 
@@ -212,7 +212,7 @@ def test_a_notice_is_carried_out_at_its_deadline_and_not_before(world):
     assert life.state == "running"
     look(world, 10, step=1.0)
     assert life.state == "terminated"
-    assert life.reason is SPOT_RECLAIMED
+    assert life.reason is SPOT_TERMINATION
 
 
 def test_one_instances_trouble_does_not_keep_others_waiting(world):

@@ -6,10 +6,10 @@ from decimal import Decimal
 import pytest
 
 from tests.unit.accounting.samples import T0, a_book
-from toolkit.prices import Ask, Catalogue, PriceBook, PriceSource, SpotHistory, read_history
+from toolkit.prices import Catalogue, PriceBook, PriceQuery, PriceSource, SpotHistory, read_history
 
 
-def ask(**changes):
+def a_query(**changes):
     values = {
         "instance_type": "g5.xlarge",
         "zone": "us-east-1a",
@@ -17,7 +17,7 @@ def ask(**changes):
         "believed": Decimal("0.4024"),
         "launched_at": T0,
     }
-    return Ask(**(values | changes))
+    return PriceQuery(**(values | changes))
 
 
 def sources(spans):
@@ -60,13 +60,16 @@ def test_a_spot_price_holds_until_the_next_change():
 
 def test_time_before_the_first_known_change_is_priced_as_believed_and_tagged():
     book = a_book(("g5.xlarge", "us-east-1a", T0 + 60, "0.5"))
-    assert sources(book.spans(ask(), T0, T0 + 100)) == [(0, 60, "believed"), (60, 100, "history")]
+    assert sources(book.spans(a_query(), T0, T0 + 100)) == [
+        (0, 60, "believed"),
+        (60, 100, "history"),
+    ]
 
 
 def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
     book = PriceBook("us-east-1", Catalogue.bundled(), SpotHistory())
-    (span,) = book.spans(ask(believed=None), T0, T0 + 100)
-    assert span.price.source is PriceSource.LIST_FOR_SPOT
+    (span,) = book.spans(a_query(believed=None), T0, T0 + 100)
+    assert span.price.source is PriceSource.CATALOGUE_FOR_SPOT
     assert span.price.source.is_guess
     assert span.price.usd_per_hour == Decimal("1.006")
 
@@ -74,19 +77,19 @@ def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
 @pytest.mark.parametrize(
     ("changes", "source"),
     [
-        ({"spot": False}, PriceSource.LIST),
-        ({"spot": False, "instance_type": "x9.huge"}, PriceSource.BELIEVED),
+        ({"spot": False}, PriceSource.CATALOGUE),
+        ({"spot": False, "instance_type": "x9.huge"}, PriceSource.PRICE_TAG),
         ({"spot": False, "instance_type": "x9.huge", "believed": None}, PriceSource.UNKNOWN),
         ({"instance_type": "x9.huge", "believed": Decimal(0)}, PriceSource.UNKNOWN),
     ],
 )
 def test_the_best_source_there_is_is_used(changes, source):
-    (span,) = a_book().spans(ask(**changes), T0, T0 + 100)
+    (span,) = a_book().spans(a_query(**changes), T0, T0 + 100)
     assert span.price.source is source
 
 
 def test_no_time_needs_no_price():
-    assert a_book().spans(ask(), T0, T0) == []
+    assert a_book().spans(a_query(), T0, T0) == []
 
 
 class FakeEc2:
@@ -94,14 +97,14 @@ class FakeEc2:
 
     def __init__(self, points) -> None:
         self.points = points
-        self.asked = {}
+        self.arguments = {}
 
     def get_paginator(self, name):
         assert name == "describe_spot_price_history"
         return self
 
-    def paginate(self, **asked):
-        self.asked = asked
+    def paginate(self, **arguments):
+        self.arguments = arguments
         for point in self.points:
             yield {"SpotPriceHistory": [point]}
 
@@ -118,7 +121,7 @@ def test_history_is_read_by_page_for_linux_only():
 
     ec2 = FakeEc2([point(T0 + 5, "0.50"), point(T0 - 5, "0.40")])
     history = read_history(ec2, {"g5.xlarge"}, T0, T0 + 10)
-    assert ec2.asked["ProductDescriptions"] == ["Linux/UNIX"]
+    assert ec2.arguments["ProductDescriptions"] == ["Linux/UNIX"]
     assert history.changes == {
         ("g5.xlarge", "us-east-1a"): ((T0 - 5, Decimal("0.40")), (T0 + 5, Decimal("0.50")))
     }

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from slurmplugins.config import burst
-from slurmplugins.model.offering import Policy, Preference
+from slurmplugins.model.offering import Policy, PolicyName
 from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.errors import RenderError
 from toolkit.render.burst import burst_json
@@ -90,7 +90,7 @@ def test_policies_and_reservations_are_read_back_as_they_were_written():
     )
     read = burst.parse(json.loads(burst_json(config, FACTS, PRICES)))
     gpu = read.pools["gpu"]
-    assert read.policy_of("spot") == Policy(Preference.ON_DEMAND_AFTER, 600.0)
+    assert read.policy_of("spot") == Policy(PolicyName.ON_DEMAND_AFTER, 600.0)
     assert read.policy_of("plain") == read.policy_of("unheard-of") == Policy()
     assert read.instance_rate == (5000, 10)
     assert [item.key for item in gpu.offerings][:2] == [

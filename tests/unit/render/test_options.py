@@ -31,19 +31,21 @@ def test_no_option_is_in_the_table_twice():
 
 
 def test_what_was_gone_before_the_oldest_version_is_never_supported():
-    gone = [option for option in options.TABLE if option.removed == OLDEST]
-    assert gone
-    assert not any(option.supported_by(version) for option in gone for version in (OLDEST, NEWEST))
+    removed_options = [option for option in options.TABLE if option.removed == OLDEST]
+    assert removed_options
+    assert not any(
+        option.supported_by(version) for option in removed_options for version in (OLDEST, NEWEST)
+    )
 
 
 def test_an_option_of_no_row_is_supported_everywhere():
-    assert options.problem("KillWait", "30", OLDEST) is None
+    assert options.unsupported_reason("KillWait", "30", OLDEST) is None
 
 
 def test_a_parameter_is_found_without_its_value():
-    found = options.find("schedulerparameters", "requeue_delay=30")
-    assert found is not None
-    assert found.since == SlurmVersion(25, 11)
+    option = options.find("schedulerparameters", "requeue_delay=30")
+    assert option is not None
+    assert option.since == SlurmVersion(25, 11)
 
 
 @pytest.mark.parametrize("version", ["23.02", "26.11"])

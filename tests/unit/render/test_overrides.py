@@ -5,10 +5,10 @@ from hypothesis import given, strategies as st
 
 from toolkit.errors import RenderError
 from toolkit.render.overrides import apply_overrides
-from toolkit.render.section import Section
+from toolkit.render.section import SettingsSection
 from toolkit.render.versions import SlurmVersion
 
-OURS = (Section("Ours", (("KillWait", "60"), ("JobRequeue", "1"))),)
+OURS = (SettingsSection("Ours", (("KillWait", "60"), ("JobRequeue", "1"))),)
 NOW = SlurmVersion(24, 11)
 
 
@@ -19,7 +19,7 @@ def applied(*overrides, version=NOW):
 def test_an_override_takes_the_place_of_ours_whatever_its_case():
     """Slurm reads the last of two; a file with both would say one thing and mean another."""
     assert applied(("killwait", "90")) == (
-        Section("Ours", (("KillWait", "90"), ("JobRequeue", "1"))),
+        SettingsSection("Ours", (("KillWait", "90"), ("JobRequeue", "1"))),
     )
 
 

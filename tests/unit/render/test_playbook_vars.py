@@ -11,22 +11,22 @@ import pytest
 from slurmplugins.node import users
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit import datasets, training
-from toolkit.datasets.settings import places
+from toolkit.datasets.settings import read_settings
 from toolkit.render import image_vars
-from toolkit.render.playbook_vars import OF_TRAINING, site_vars
+from toolkit.render.playbook_vars import TRAINING_REQUIREMENTS, site_vars
 
 
 def test_training_changes_rebuild_the_head_image_only():
     """Image names hash their variables; compute images hold no training environment."""
-    other = a_config(training={"python": "/usr/bin/python3", "requirements": ["numpy"]})
-    assert image_vars(a_config(), "compute") == image_vars(other, "compute")
-    assert image_vars(a_config(), "head") != image_vars(other, "head")
+    other_config = a_config(training={"python": "/usr/bin/python3", "requirements": ["numpy"]})
+    assert image_vars(a_config(), "compute") == image_vars(other_config, "compute")
+    assert image_vars(a_config(), "head") != image_vars(other_config, "head")
 
 
 def test_clusters_with_the_same_needs_share_their_images():
-    other = a_config(cluster="other", users=[], aws={"region": "us-east-1"})
+    other_config = a_config(cluster="other", users=[], aws={"region": "us-east-1"})
     for kind in ("head", "compute"):
-        assert image_vars(a_config(), kind) == image_vars(other, kind)
+        assert image_vars(a_config(), kind) == image_vars(other_config, kind)
 
 
 def aws_vars(kind, **pool):
@@ -70,8 +70,8 @@ def test_the_mount_source_is_what_the_lustre_client_takes():
 
 def test_compute_nodes_take_the_users_as_they_are_written():
     """The role writes toolkit_users to users.json, which slurmplugins.node.users reads."""
-    listed = json.loads(site_vars(a_config(), FACTS))["toolkit_users"]
-    (ada,) = users.parse(json.dumps(listed))
+    user_vars = json.loads(site_vars(a_config(), FACTS))["toolkit_users"]
+    (ada,) = users.parse(json.dumps(user_vars))
     assert (ada.name, ada.uid, ada.gid, ada.home) == ("ada", 2001, 2001, "/shared/home/ada")
 
 
@@ -91,8 +91,8 @@ def test_prices_and_templates_do_not_reach_the_playbooks():
 )
 def test_jobs_are_told_where_datasets_are(store, url):
     config = a_config(data={"store": store, "cache_gib": 500})
-    told = json.loads(site_vars(config, FACTS))["toolkit_site_facts"]
-    assert (told["data_store"], told["data_cache"], told["data_cache_gib"]) == (
+    site_facts = json.loads(site_vars(config, FACTS))["toolkit_site_facts"]
+    assert (site_facts["data_store"], site_facts["data_cache"], site_facts["data_cache_gib"]) == (
         url,
         "/scratch",
         500,
@@ -133,11 +133,13 @@ def test_what_the_training_library_imports_is_in_every_environment_or_asked_for(
                 imported |= {item.name.partition(".")[0] for item in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.partition(".")[0])
-    ours = {"toolkit", "slurmplugins"}
-    needed = imported - asked_for - ours - set(sys.stdlib_module_names)
-    assert needed == {item.partition(">")[0] for item in OF_TRAINING}
+    own_packages = {"toolkit", "slurmplugins"}
+    needed = imported - asked_for - own_packages - set(sys.stdlib_module_names)
+    assert needed == {item.partition(">")[0] for item in TRAINING_REQUIREMENTS}
     for vars_json in (image_vars(a_config(), "head"), site_vars(a_config(), FACTS)):
-        assert set(OF_TRAINING) <= set(json.loads(vars_json)["toolkit_training_requirements"])
+        assert set(TRAINING_REQUIREMENTS) <= set(
+            json.loads(vars_json)["toolkit_training_requirements"]
+        )
 
 
 SERVICES = {"mlflow_tracking_uri", "sweep_storage"}  # the head's, by ansible/roles/jobscripts
@@ -152,13 +154,13 @@ def test_whatever_the_training_library_reads_of_the_site_cluster_yaml_can_say():
         for pair in READS.findall(path.read_text("utf-8"))
         for name in pair
     } - {""}
-    said = a_config(
+    config = a_config(
         data={"store": "bucket", "cache_gib": 2},
         training={"checkpoints": "bucket", "interruptions_per_machine_hour": 0.1},
     )
-    told = json.loads(site_vars(said, FACTS))["toolkit_site_facts"]
-    assert told["interruptions_per_machine_hour"] == 0.1
-    assert read == told.keys() | SERVICES
+    site_facts = json.loads(site_vars(config, FACTS))["toolkit_site_facts"]
+    assert site_facts["interruptions_per_machine_hour"] == 0.1
+    assert read == site_facts.keys() | SERVICES
 
 
 def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeypatch):
@@ -166,6 +168,6 @@ def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeyp
     site = tmp_path / "training.json"
     config = a_config(data={"store": "bucket", "cache": str(tmp_path), "cache_gib": 2})
     site.write_text(json.dumps(json.loads(site_vars(config, FACTS))["toolkit_site_facts"]))
-    found = places({"TOOLKIT_SITE_FILE": str(site)})
-    assert (found.store, found.cache_limit) == (f"s3://{FACTS.bucket}/data", 2 << 30)
-    assert found.cache.parent == tmp_path
+    settings = read_settings({"TOOLKIT_SITE_FILE": str(site)})
+    assert (settings.store, settings.cache_limit) == (f"s3://{FACTS.bucket}/data", 2 << 30)
+    assert settings.cache_folder.parent == tmp_path

@@ -12,8 +12,8 @@ from toolkit.render.versions import SlurmVersion
 def rendered(**partitions):
     config = a_config(
         partitions={
-            name: {"pools": ["gpu"], "default": name == "spot", **more}
-            for name, more in partitions.items()
+            name: {"pools": ["gpu"], "default": name == "spot", **changes}
+            for name, changes in partitions.items()
         },
     )
     text = slurm_files(slurm_context(config, PRICES), assets.directory("templates"))["slurm.conf"]
@@ -33,11 +33,11 @@ def test_a_higher_partition_takes_nodes_from_a_lower_which_has_its_grace():
     assert conf.words("PreemptParameters") == ("send_user_signal",)
     tiers = [(p.name, p.get("PriorityTier"), p.get("GraceTime")) for p in conf.partitions]
     assert tiers == [("spot", "", "120"), ("team", "5", "60"), ("urgent", "10", "")]
-    assert check.check(conf, SlurmVersion.parse("24.11")) == ()
+    assert check.check_slurm_conf(conf, SlurmVersion.parse("24.11")) == ()
 
 
 def test_a_grace_of_nothing_is_a_trap():
     conf = rendered(spot={"grace_seconds": 0}, urgent={"priority": 10})
-    assert {item.slug for item in check.check(conf, SlurmVersion.parse("24.11"))} == {
+    assert {item.slug for item in check.check_slurm_conf(conf, SlurmVersion.parse("24.11"))} == {
         "preempt-grace"
     }

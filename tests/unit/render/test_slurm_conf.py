@@ -36,9 +36,9 @@ def settings(text):
     """Global settings by name; a setting that is there twice fails."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     pairs = [line.split("=", 1) for line in lines]
-    found = [(name, value) for name, value in pairs if name not in {"NodeName", "PartitionName"}]
-    assert len({name.lower() for name, _ in found}) == len(found), "a setting is stated twice"
-    return dict(found)
+    rows = [(name, value) for name, value in pairs if name not in {"NodeName", "PartitionName"}]
+    assert len({name.lower() for name, _ in rows}) == len(rows), "a setting is stated twice"
+    return dict(rows)
 
 
 def on(version, **changes):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.slurm_nodes import gpus, node, number, words
+from toolkit.slurm_nodes import gpus, number, parse_node, words
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_gpus_are_counted_over_all_their_types(gres, count):
 
 
 def test_keys_that_are_missing_are_empty_values():
-    empty = node({"name": "gpu-001"})
+    empty = parse_node({"name": "gpu-001"})
     assert (empty.cpus, empty.gpus, empty.reason, empty.base_state) == (0, 0, "", "unknown")

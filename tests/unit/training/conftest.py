@@ -46,7 +46,7 @@ def attempt_of(tmp_path):
             user="ada",
             account="vision",
             started_at=None,
-            judged=judged,
+            judged_by_script=judged,
         )
 
     return make

@@ -14,7 +14,7 @@ from tests.fakes import checkpoint_disk as disk
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec, MemoryTracker
 from toolkit.training import SampleOrder
-from toolkit.training.attempt.fencing import Owner
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import read
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
@@ -24,12 +24,12 @@ from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording import goodput
 from toolkit.training.recording.audit import audit
 from toolkit.training.requeue import previous_attempts
-from toolkit.training.requeue.end_of_attempt import Ending, unattended
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt, record_without_workers
 from toolkit.training.requeue.failure_cause import Evidence
 from toolkit.training.requeue.failure_rules import classify
 from toolkit.training.run import Run, Stopped
 from toolkit.training.run_folder import stop_forecast
-from toolkit.training.run_folder.attempts import Cause, Ledger
+from toolkit.training.run_folder.attempts import AttemptsFile, Cause
 from toolkit.training.run_folder.steps import StepLog
 from toolkit.training.slurm.job import JobFacts, SlurmJob
 
@@ -37,7 +37,7 @@ ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps an epoch
 EPOCHS = 3
 WHOLE = sum(  # what an undisturbed run comes to
     int(i) * (b.step + 1)
-    for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world=1)
+    for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world_size=1)
     for i in b.ids
 )
 
@@ -224,7 +224,8 @@ def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.repeated, found.resumed_at) == (True, 12, (), (word.step,))
     causes = [
-        attempt.cause for attempt in Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
+        attempt.cause
+        for attempt in AttemptsFile(attempt_of().run_dir / "attempts.jsonl").attempts()
     ]
     assert causes == ["spot-interruption", "finished"]
 
@@ -310,8 +311,10 @@ def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
     training, attempt_of, memory_tracker
 ):
     die_three_times(training, memory_tracker)
-    books = Ledger(attempt_of().run_dir / "attempts.jsonl")
-    books.begin(replace(unattended(attempt_of(3), 3, JobFacts(), 0.0), cause="held", held=True))
+    books = AttemptsFile(attempt_of().run_dir / "attempts.jsonl")
+    books.append(
+        replace(record_without_workers(attempt_of(3), 3, JobFacts(), 0.0), cause="held", held=True)
+    )
     training.run(restart_count=4)
     assert read(attempt_of(4).verdict_file).verdict == "done"
 
@@ -336,9 +339,9 @@ def test_a_second_run_of_an_attempt_is_refused_on_every_rank_and_is_no_success(
 
     assert ranks(2, folds) == [0, 0]
     assert read(attempt_of().verdict_file).verdict == "failed"
-    assert len(Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()) == 1
+    assert len(AttemptsFile(attempt_of().run_dir / "attempts.jsonl").attempts()) == 1
     slurm = SlurmJob("12", FakeScontrol())
-    assert Ending(attempt_of(), slurm, {}, clock=lambda: 1000.0).settle(1).code == 1
+    assert EndOfAttempt(attempt_of(), slurm, {}, clock=lambda: 1000.0).judge(1).code == 1
 
 
 @pytest.mark.parametrize(
@@ -366,9 +369,9 @@ def test_a_run_that_has_saved_nothing_may_begin_again_with_another_global_batch(
 
 def test_the_workers_take_up_the_attempt_that_their_batch_script_began(training, attempt_of):
     attempt_of().run_dir.mkdir()
-    books = Ledger(attempt_of().run_dir / "attempts.jsonl")
+    books = AttemptsFile(attempt_of().run_dir / "attempts.jsonl")
     for restart in range(2):  # the first died before its workers came
-        books.begin(unattended(attempt_of(restart), restart, JobFacts(), 0.0))
+        books.append(record_without_workers(attempt_of(restart), restart, JobFacts(), 0.0))
         if restart == 0:
             books.close_lost(last_seen=0.0, step_end=0)
     training.run(restart_count=1)
@@ -443,7 +446,7 @@ def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_sav
 
     place = tmp_path / "run" / "checkpoints" / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
-    training.attempt_of = lambda number: replace(attempt_of(number), owner=Owner(place))
+    training.attempt_of = lambda number: replace(attempt_of(number), owner=Fence(place))
     training.run(events={4: [fails], 5: [works]})
     assert read(attempt_of().verdict_file).verdict == "done"
     assert capsys.readouterr().out.count(lost) == 1
@@ -495,7 +498,7 @@ def test_a_stop_tries_its_save_again_while_there_is_time(
 
 
 @pytest.mark.parametrize(
-    ("call", "cause"), [((Owner, "lost"), "running"), ((StepLog, "sync"), "error")]
+    ("call", "cause"), [((Fence, "lost"), "running"), ((StepLog, "sync"), "error")]
 )
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
     training, attempt_of, monkeypatch, call, cause
@@ -508,7 +511,7 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
     with pytest.raises(ValueError, match="bad shape"):
         training.run(events={6: [folder_goes, script_fails]})
     assert read(attempt_of().verdict_file).verdict == "failed"
-    (line,) = Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
+    (line,) = AttemptsFile(attempt_of().run_dir / "attempts.jsonl").attempts()
     assert line.cause == cause
 
 
@@ -547,8 +550,10 @@ def test_a_checkpoint_that_can_never_be_read_ends_with_a_held_job_and_is_left_as
         memory_tracker.closed = False
         with pytest.raises(CheckpointUnreadable):
             training.run(restart_count=restart)
-        ending = Ending(attempt_of(restart), SlurmJob("12", scontrol), {}, clock=lambda: 1000.0)
-        code = ending.settle(1).code
+        ending = EndOfAttempt(
+            attempt_of(restart), SlurmJob("12", scontrol), {}, clock=lambda: 1000.0
+        )
+        code = ending.judge(1).code
     assert (code, scontrol.done[-1], restart <= 6) == (93, "requeuehold 12", True)
     assert "transient (filesystem: " in scontrol.job["comment"]
     assert f"step-{saved:08d}" in scontrol.job["comment"]
@@ -733,7 +738,8 @@ def test_ranks_that_make_different_calls_are_told_so_at_once_and_have_failed(
     word = read(attempt_of().verdict_file)
     assert (word.verdict, word.exit_code) == ("failed", 1)
     said = Evidence(
-        verdict=previous_attempts.words(word), log=f"ValueError: {first}\nConnection reset by peer"
+        verdict=previous_attempts.verdict_text(word),
+        log=f"ValueError: {first}\nConnection reset by peer",
     )
     assert classify(said).cause is Cause.ERROR
 
@@ -799,7 +805,7 @@ def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
         training.run(
             events=events, background=background, clock=lambda: now[0], timer=lambda: now[0]
         )
-    found = goodput.of(attempt_of().run_dir, now[0]).seconds
+    found = goodput.split_of_run(attempt_of().run_dir, now[0]).seconds
     trained = 12 if end is None else found["useful"]
     assert (found["save"], found["useful"]) == (stood[0], trained)
     assert trained <= 12
@@ -835,7 +841,7 @@ def test_what_a_stop_takes_is_reckoned_with_steps_as_they_are_after_the_first(
                 clock=lambda: now[0],
                 timer=lambda: now[0],
             )
-        assert stop_forecast.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
+        assert stop_forecast.read_measured(attempt_of().run_dir).forecast.steps == 2 * 0.5
         said = capsys.readouterr().out
         assert (said.count("a stop would take"), "WARNING" in said) == (1, False)
 
@@ -845,7 +851,7 @@ def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submis
 ):
     training.run()
     said = capsys.readouterr().out
-    kept = stop_forecast.of(attempt_of().run_dir)
+    kept = stop_forecast.read_measured(attempt_of().run_dir)
     assert (kept.job_id, kept.world_size) == ("12", 1)
     assert kept.forecast.in_flight > 0
     assert said.count("a stop would take") == 1

@@ -24,7 +24,9 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 
 def test_the_last_batch_of_an_epoch_is_short_and_weighs_right():
-    batches = list(SampleOrder(10, 4, 0).batches(step=0, position=0, epochs=1, rank=1, world=2))
+    batches = list(
+        SampleOrder(10, 4, 0).batches(step=0, position=0, epochs=1, rank=1, world_size=2)
+    )
     assert [len(batch.ids) for batch in batches] == [4, 4, 2]
     assert [batch.weight for batch in batches] == [0.5, 0.5, 1.0]
 

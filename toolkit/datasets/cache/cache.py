@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.datasets import parallel
-from toolkit.datasets.cache.fill import Source, damaged, fill
+from toolkit.datasets.cache.fill import Source, fill, find_damaged_files
 from toolkit.datasets.cache.stats import Stats, StatsFile
 from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable
 from toolkit.datasets.filesystem import Disk
@@ -43,7 +43,7 @@ class Entry:
     in_use: bool
 
 
-class Held:
+class HeldDataset:
     """A dataset that is not evicted until `release`, or until the process ends."""
 
     def __init__(self, version: str, folder: Path, lock: Lock, *, filled: bool) -> None:
@@ -85,9 +85,9 @@ class Cache:
         version: str,
         open_source: OpenSource,
         *,
-        stop: Callable[[], bool] = parallel.never,
-        say: Callable[[str], None] | None = None,
-    ) -> Held:
+        should_stop: Callable[[], bool] = parallel.never_stop,
+        log: Callable[[str], None] | None = None,
+    ) -> HeldDataset:
         """Return the dataset's folder, filled from the source unless it is cached.
 
         Waits while another process fills it. Raises CacheFull, Stopped, and the errors
@@ -95,21 +95,25 @@ class Cache:
         except on a full disk.
         """
         lock = self._lock(version)
-        fetched, waited, began = -1, False, self._clock()
+        fetched_bytes, has_waited, fill_started_at = -1, False, self._clock()
         try:
             while True:
-                waited = lock.shared(stop) or waited
+                has_waited = lock.acquire_shared(should_stop) or has_waited
                 if self._entry(version).is_dir():
-                    lock.used()
-                    self._count(fetched, self._clock() - began, waited=waited)
-                    return Held(version, self._entry(version), lock, filled=fetched >= 0)
+                    lock.mark_used()
+                    self._count_request(
+                        fetched_bytes, self._clock() - fill_started_at, has_waited=has_waited
+                    )
+                    return HeldDataset(
+                        version, self._entry(version), lock, filled=fetched_bytes >= 0
+                    )
                 lock.unlock()
-                waited = lock.exclusive(stop) or waited
+                has_waited = lock.acquire_exclusive(should_stop) or has_waited
                 if not self._entry(version).is_dir():
-                    lock.used()
-                    began = self._clock()
+                    lock.mark_used()
+                    fill_started_at = self._clock()
                     with open_source() as (manifest, source):
-                        fetched = self._fill(manifest, source, stop, say)
+                        fetched_bytes = self._fill(manifest, source, should_stop, log)
                 # Turning the lock into a shared one leaves a gap: the loop looks again.
         except BaseException:
             lock.close()
@@ -117,20 +121,20 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """Return the complete entries, the least recently used first."""
-        found = []
+        cached_entries = []
         for folder in self._folders("entries"):
             version = f"sha256:{folder.name}"
             with self._lock(version) as lock:
                 used_at = lock.path.stat().st_mtime
                 in_use = not lock.try_exclusive()
-            found.append(Entry(version, _size(folder), used_at, in_use))
-        return sorted(found, key=lambda entry: (entry.used_at, entry.version))
+            cached_entries.append(Entry(version, _size(folder), used_at, in_use))
+        return sorted(cached_entries, key=lambda entry: (entry.used_at, entry.version))
 
     @property
-    def used(self) -> int:
+    def used_bytes(self) -> int:
         """Return the bytes reserved by entries and fills."""
         return sum(
-            _size(folder) for place in ("entries", "filling") for folder in self._folders(place)
+            _size(folder) for name in ("entries", "filling") for folder in self._folders(name)
         )
 
     def stats(self) -> Stats:
@@ -144,15 +148,15 @@ class Cache:
         holds stays: the job has read those bytes already.
         """
         with self._lock(version) as lock:
-            lock.shared()
+            lock.acquire_shared()
             folder = self._entry(version)
             if not folder.is_dir():
                 return None
             manifest = parse((folder / "manifest.json").read_bytes(), version)
-            found = damaged(manifest, folder / "data")
-            if found and lock.try_exclusive() and folder.is_dir():
+            damaged_paths = find_damaged_files(manifest, folder / "data")
+            if damaged_paths and lock.try_exclusive() and folder.is_dir():
                 self._evict(folder)
-            return found
+            return damaged_paths
 
     def evict(self, version: str) -> bool:
         """Evict an entry unless it is used; return whether it is gone."""
@@ -169,8 +173,8 @@ class Cache:
         self,
         manifest: Manifest,
         source: Source,
-        stop: Callable[[], bool],
-        say: Callable[[str], None] | None,
+        should_stop: Callable[[], bool],
+        log: Callable[[str], None] | None,
     ) -> int:
         """Fill the entry under the exclusive lock; return the bytes fetched.
 
@@ -178,8 +182,10 @@ class Cache:
         """
         folder = self.root / "filling" / hex_of(manifest.version)
         try:
-            self._reserve(folder, manifest.footprint, stop)
-            fetched = fill(manifest, folder / "data", source, disk=self._disk, stop=stop, say=say)
+            self._reserve(folder, manifest.footprint, should_stop)
+            fetched_bytes = fill(
+                manifest, folder / "data", source, disk=self._disk, should_stop=should_stop, log=log
+            )
             self._disk.write_file(folder / "manifest.json", manifest.encoded)
             self._disk.sync(folder)
         except OSError as error:
@@ -189,9 +195,9 @@ class Cache:
             self._disk.remove_tree(folder)
             raise CacheFull(f"the disk of the cache {self.root} is full") from error
         self._disk.rename(folder, self._entry(manifest.version))
-        return fetched
+        return fetched_bytes
 
-    def _reserve(self, folder: Path, size: int, stop: Callable[[], bool]) -> None:
+    def _reserve(self, folder: Path, size: int, should_stop: Callable[[], bool]) -> None:
         """Reserve space, evicting the least recently used folders. Raises CacheFull."""
         if size > self.limit:
             raise CacheTooSmall(
@@ -199,27 +205,27 @@ class Cache:
                 next_step="set TOOLKIT_DATA_CACHE_GIB, or TOOLKIT_DATA_CACHE to a larger disk",
             )
         with Lock(self.root / "budget", sleep=self._sleep) as budget:
-            budget.exclusive(stop)
-            for dead in self._folders("trash"):
-                self._disk.remove_tree(dead)
-            others = self.used - _size(folder)
-            for candidate in self._candidates(besides=folder):
-                if others + size <= self.limit:
+            budget.acquire_exclusive(should_stop)
+            for trash_folder in self._folders("trash"):
+                self._disk.remove_tree(trash_folder)
+            other_bytes = self.used_bytes - _size(folder)
+            for candidate in self._candidates(excluded_folder=folder):
+                if other_bytes + size <= self.limit:
                     break
-                others -= self._evict_unless_used(candidate)
-            if others + size > self.limit:
+                other_bytes -= self._evict_unless_used(candidate)
+            if other_bytes + size > self.limit:
                 raise CacheFull(
-                    f"the dataset takes {_gb(size)}; running jobs hold {_gb(others)}"
+                    f"the dataset takes {_gb(size)}; running jobs hold {_gb(other_bytes)}"
                     f" of the {_gb(self.limit)} that the cache may hold",
                     next_step="wait for them, or set TOOLKIT_DATA_CACHE_GIB",
                 )
             self._disk.make_folder(folder)
             self._disk.write_file(folder / "size", f"{size}\n".encode())
 
-    def _candidates(self, *, besides: Path) -> list[Path]:
+    def _candidates(self, *, excluded_folder: Path) -> list[Path]:
         """Return entries and abandoned fills, the least recently used first."""
         folders = [*self._folders("filling"), *self._folders("entries")]
-        return sorted((path for path in folders if path != besides), key=self._used_at)
+        return sorted((path for path in folders if path != excluded_folder), key=self._used_at)
 
     def _evict_unless_used(self, folder: Path) -> int:
         with self._lock(f"sha256:{folder.name}") as lock:
@@ -234,18 +240,18 @@ class Cache:
 
         One rename hides the whole folder, then it is deleted.
         """
-        size, whole = _size(folder), folder.parent.name == "entries"
-        gone = self.root / "trash" / f"{folder.name}.{uuid.uuid4().hex}"
-        self._disk.rename(folder, gone)
-        self._disk.remove_tree(gone)
-        if whole:
+        size, is_entry = _size(folder), folder.parent.name == "entries"
+        trash_folder = self.root / "trash" / f"{folder.name}.{uuid.uuid4().hex}"
+        self._disk.rename(folder, trash_folder)
+        self._disk.remove_tree(trash_folder)
+        if is_entry:
             self._stats.add(evictions=1, evicted_bytes=size)
 
-    def _count(self, fetched: int, seconds: float, *, waited: bool) -> None:
-        if fetched >= 0:
-            self._stats.add(fills=1, fetched_bytes=fetched, fill_seconds=seconds)
+    def _count_request(self, fetched_bytes: int, seconds: float, *, has_waited: bool) -> None:
+        if fetched_bytes >= 0:
+            self._stats.add(fills=1, fetched_bytes=fetched_bytes, fill_seconds=seconds)
         else:
-            self._stats.add(**{"joined" if waited else "hits": 1})
+            self._stats.add(**{"joined" if has_waited else "hits": 1})
 
     # -- places
 
@@ -261,8 +267,8 @@ class Cache:
         except FileNotFoundError:
             return 0.0
 
-    def _folders(self, place: str) -> list[Path]:
-        return sorted(path for path in (self.root / place).iterdir() if path.is_dir())
+    def _folders(self, name: str) -> list[Path]:
+        return sorted(path for path in (self.root / name).iterdir() if path.is_dir())
 
 
 def _size(folder: Path) -> int:

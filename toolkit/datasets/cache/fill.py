@@ -16,7 +16,7 @@ from toolkit.datasets.errors import ContentCorrupt
 from toolkit.datasets.filesystem import WRITABLE, Disk
 from toolkit.datasets.parallel import Progress
 from toolkit.datasets.store.manifest import File, Manifest
-from toolkit.datasets.store.transfer import LocalFile, place
+from toolkit.datasets.store.transfer import LocalFile, write_chunk
 
 
 class Source(Protocol):
@@ -44,15 +44,15 @@ def fill(
     source: Source,
     *,
     disk: Disk,
-    stop: Callable[[], bool] = parallel.never,
-    say: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] = parallel.never_stop,
+    log: Callable[[str], None] | None = None,
 ) -> int:
     """Write the missing files into the folder; return the bytes fetched.
 
     The files are not yet synced to disk on return. Raises Stopped, and ContentCorrupt
     when the source's bytes differ from the manifest.
     """
-    progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, say=say)
+    progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, log=log)
     for name in sorted({file.path.rpartition("/")[0] for file in manifest.files} | {""}):
         disk.make_folder(folder / name)
     filling = _Filling(folder, source, disk, progress)
@@ -60,24 +60,24 @@ def fill(
         filling.tasks(manifest),
         filling.work,
         workers=source.workers,
-        stop=stop,
+        should_stop=should_stop,
         progress=progress,
     )
-    return filling.fetched.done_bytes
+    return filling.fetch_progress.done_bytes
 
 
-def damaged(manifest: Manifest, folder: Path) -> list[str]:
+def find_damaged_files(manifest: Manifest, folder: Path) -> list[str]:
     """Return the paths whose content differs from the manifest."""
-    found: list[str] = []
+    damaged_paths: list[str] = []
     progress = Progress("verifying", files=len(manifest.files), size=manifest.size)
 
     def work(file: File, buffer: memoryview) -> None:
         if not _matches(f"{folder}/{file.path}", file, buffer):
-            found.append(file.path)
+            damaged_paths.append(file.path)
         progress.add(file.size, files=1)
 
     parallel.run(iter(manifest.files), work, workers=parallel.local_workers(), progress=progress)
-    return sorted(found)
+    return sorted(damaged_paths)
 
 
 class _Filling:
@@ -85,9 +85,9 @@ class _Filling:
 
     def __init__(self, folder: Path, source: Source, disk: Disk, progress: Progress) -> None:
         self._folder, self._source, self._disk = str(folder), source, disk
-        self._progress, self.fetched = progress, Progress()
+        self._progress, self.fetch_progress = progress, Progress()
         self._lock = threading.Lock()
-        self._left: dict[str, int] = {}
+        self._missing_chunks: dict[str, int] = {}
 
     def tasks(self, manifest: Manifest) -> Iterator[tuple[File, Span]]:
         """Yield every chunk of every file.
@@ -96,19 +96,19 @@ class _Filling:
         """
         for file in manifest.files:
             if len(file.chunks) > 1:
-                self._prepare(file)
+                self._create_large_file(file)
             for span in chunks.spans(file.size):
                 yield file, span
 
     def work(self, task: tuple[File, Span], buffer: memoryview) -> None:
         file, span = task
         if len(file.chunks) == 1:
-            self._small(file, span, buffer)
+            self._fill_small_file(file, span, buffer)
         else:
-            self._part(file, span, buffer)
+            self._fill_chunk(file, span, buffer)
         self._progress.add(span.length, files=int(len(file.chunks) == 1))
 
-    def _small(self, file: File, span: Span, buffer: memoryview) -> None:
+    def _fill_small_file(self, file: File, span: Span, buffer: memoryview) -> None:
         path = f"{self._folder}/{file.path}"
         try:
             descriptor = self._disk.create(path)
@@ -118,14 +118,14 @@ class _Filling:
             self._disk.remove(path)
             descriptor = self._disk.create(path)
         try:
-            self._fetch(file, span, descriptor, buffer)
+            self._fetch_chunk(file, span, descriptor, buffer)
         finally:
             os.close(descriptor)
 
-    def _prepare(self, file: File) -> None:
+    def _create_large_file(self, file: File) -> None:
         """Create a large file at its full size for out-of-order parts."""
         path = f"{self._folder}/{file.path}"
-        self._left[file.path] = len(file.chunks)
+        self._missing_chunks[file.path] = len(file.chunks)
         try:
             descriptor = self._disk.create(path, mode=WRITABLE)
         except FileExistsError:
@@ -137,22 +137,22 @@ class _Filling:
         finally:
             os.close(descriptor)
 
-    def _part(self, file: File, span: Span, buffer: memoryview) -> None:
+    def _fill_chunk(self, file: File, span: Span, buffer: memoryview) -> None:
         path = f"{self._folder}/{file.path}"
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
-            if not self._is_there(path, descriptor, file, span, buffer):
-                self._fetch(file, span, descriptor, buffer)
+            if not self._has_chunk(path, descriptor, file, span, buffer):
+                self._fetch_chunk(file, span, descriptor, buffer)
         finally:
             os.close(descriptor)
         with self._lock:
-            self._left[file.path] -= 1
-            last = self._left[file.path] == 0
-        if last:
+            self._missing_chunks[file.path] -= 1
+            is_last = self._missing_chunks[file.path] == 0
+        if is_last:
             self._disk.protect(path)
             self._progress.add(0, files=1)
 
-    def _is_there(
+    def _has_chunk(
         self, path: str, descriptor: int, file: File, span: Span, buffer: memoryview
     ) -> bool:
         """Return whether an earlier try wrote this part, judged by its hash.
@@ -160,23 +160,23 @@ class _Filling:
         A hole in the file is not read.
         """
         try:
-            written = os.lseek(descriptor, span.offset, os.SEEK_DATA)
+            data_offset = os.lseek(descriptor, span.offset, os.SEEK_DATA)
         except OSError:  # the rest of the file is a hole
             return False
-        if written >= span.offset + span.length:
+        if data_offset >= span.offset + span.length:
             return False
-        expected = file.chunks[span.offset // chunks.CHUNK]
-        return chunks.digest(LocalFile(path).pieces(span, buffer)) == expected
+        expected_hash = file.chunks[span.offset // chunks.CHUNK]
+        return chunks.digest(LocalFile(path).pieces(span, buffer)) == expected_hash
 
-    def _fetch(self, file: File, span: Span, descriptor: int, buffer: memoryview) -> None:
-        expected = file.chunks[span.offset // chunks.CHUNK]
+    def _fetch_chunk(self, file: File, span: Span, descriptor: int, buffer: memoryview) -> None:
+        expected_hash = file.chunks[span.offset // chunks.CHUNK]
         pieces = self._source.open(file).pieces(span, buffer)
-        if not place(pieces, descriptor, span, expected, self._disk):
+        if not write_chunk(pieces, descriptor, span, expected_hash, self._disk):
             raise ContentCorrupt(
                 f"the stored content of {file.path} is not what was added",
                 next_step="toolkit data verify finds all that is damaged; add the dataset again",
             )
-        self.fetched.add(span.length)
+        self.fetch_progress.add(span.length)
 
 
 def _matches(path: str, file: File, buffer: memoryview) -> bool:
@@ -185,8 +185,8 @@ def _matches(path: str, file: File, buffer: memoryview) -> bool:
             return False
         content = LocalFile(path)
         return all(
-            chunks.digest(content.pieces(span, buffer)) == expected
-            for span, expected in zip(chunks.spans(file.size), file.chunks, strict=True)
+            chunks.digest(content.pieces(span, buffer)) == expected_hash
+            for span, expected_hash in zip(chunks.spans(file.size), file.chunks, strict=True)
         )
     except OSError:
         return False

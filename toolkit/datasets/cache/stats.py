@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolkit.datasets.filesystem import Disk
 from toolkit.datasets.locks import Lock
-from toolkit.training.io.durable_files import encode, read_json
+from toolkit.training.io.durable_files import encode_line, read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,10 @@ class Stats:
         """Return the share of requests that fetched nothing; None without any."""
         return (self.hits + self.joined) / self.requests if self.requests else None
 
-    def plus(self, **more: float) -> "Stats":
-        return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
+    def plus(self, **counts: float) -> "Stats":
+        return replace(
+            self, **{name: getattr(self, name) + count for name, count in counts.items()}
+        )
 
 
 class StatsFile:
@@ -43,13 +45,13 @@ class StatsFile:
 
     def read(self) -> Stats:
         """Return the counts so far; zeros when the file can't be read."""
-        said = read_json(self._path) or {}
+        record = read_json(self._path) or {}
         try:
-            return Stats(**{field.name: said[field.name] for field in fields(Stats)})
+            return Stats(**{field.name: record[field.name] for field in fields(Stats)})
         except (KeyError, TypeError):
             return Stats()
 
-    def add(self, **more: float) -> None:
+    def add(self, **counts: float) -> None:
         with Lock(self._lock, sleep=self._sleep) as lock:
-            lock.exclusive()
-            self._disk.write_file(self._path, encode(asdict(self.read().plus(**more))))
+            lock.acquire_exclusive()
+            self._disk.write_file(self._path, encode_line(asdict(self.read().plus(**counts))))

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkit.datasets.cache.cache import Held
-from toolkit.datasets.dataset import take
+from toolkit.datasets.cache.cache import HeldDataset
+from toolkit.datasets.dataset import hold_dataset
 from toolkit.datasets.errors import BuildFailed, DataError, DatasetUnknown
 from toolkit.datasets.filesystem import Disk
 from toolkit.datasets.locks import Lock
-from toolkit.datasets.settings import Places, places
-from toolkit.datasets.stop import leaving_when_asked
+from toolkit.datasets.settings import DatasetSettings, read_settings
+from toolkit.datasets.stop import exit_on_stop_request
 from toolkit.datasets.store.add import add
-from toolkit.datasets.store.catalog import Catalog, Derivation, Tier, check_name
+from toolkit.datasets.store.catalog import Catalog, DatasetTier, Derivation, check_name
 from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.gc_markers import adding
 from toolkit.datasets.store.open_store import open_store
@@ -34,7 +34,7 @@ Build = Callable[[Sequence[Path], Path, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedDataset:
     """A derived dataset: its version, its derivation, and whether it existed already."""
 
     version: str
@@ -43,7 +43,7 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class BuildPlan:
     """A build that could be made, and its earlier result if there is one."""
 
     key: str
@@ -52,14 +52,14 @@ class Planned:
     params: Mapping[str, Any]
     found: Derivation | None  # None if the key was never built
 
-    def made(self, output: str, tier: Tier, at: float) -> Derivation:
+    def to_derivation(self, output: str, tier: DatasetTier, at: float) -> Derivation:
         """Return the derivation that records `output` as the result."""
         return Derivation(self.key, output, self.inputs, self.code, self.params, tier, at)
 
 
-def planned(
+def plan_build(
     catalog: Catalog, inputs: Sequence[str], code: Sequence[Path], params: Mapping[str, Any]
-) -> Planned:
+) -> BuildPlan:
     """Look up the inputs and an earlier result; changes nothing.
 
     Raises DatasetUnknown, DataError.
@@ -68,9 +68,9 @@ def planned(
     for version in versions:
         if not catalog.has(version):
             raise DatasetUnknown(f"{catalog.store.url} has no {version}")
-    hashed = code_hash(code)
-    key = key_of(versions, hashed, params)
-    return Planned(key, versions, hashed, dict(params), catalog.derivation(key))
+    code_digest = code_hash(code)
+    key = key_of(versions, code_digest, params)
+    return BuildPlan(key, versions, code_digest, dict(params), catalog.derivation(key))
 
 
 def derived(
@@ -79,10 +79,10 @@ def derived(
     *,
     params: Mapping[str, Any] | None = None,
     code: Sequence[Path] | None = None,
-    tier: Tier | None = None,
+    tier: DatasetTier | None = None,
     name: str | None = None,
-    where: Places | None = None,
-) -> Derived:
+    where: DatasetSettings | None = None,
+) -> DerivedDataset:
     """Return `build(input_folders, output_folder, params)`'s dataset, building it if necessary.
 
     `code` is the code that the result depends on: files and folders. The default is the
@@ -95,21 +95,34 @@ def derived(
     """
     if name:
         check_name(name)
-    where = where or places()
+    where = where or read_settings()
     catalog = Catalog(open_store(where.store_url()))
-    wanted = planned(catalog, inputs, [_source_of(build)] if code is None else code, params or {})
-    root = _lock_root(catalog, where)
-    with leaving_when_asked() as stop, Lock(root / wanted.key, everybody=True) as lock:
-        lock.exclusive(stop)
-        found, reused = catalog.derivation(wanted.key), True
-        if found is None:
-            work = root / f"{wanted.key}.{os.getuid()}.work"
-            held = [take(version, where, stop=stop) for version in wanted.inputs]
-            output = _output(catalog, wanted, build, work, held)
-            graded = tier or _grade(catalog, wanted.inputs)
-            found, reused = wanted.made(output, graded, catalog.clock()), False
-        _keep(catalog, found, name, new=not reused)
-    return Derived(found.output, found, reused)
+    build_plan = plan_build(
+        catalog, inputs, [_source_of(build)] if code is None else code, params or {}
+    )
+    lock_root = _lock_root(catalog, where)
+    with (
+        exit_on_stop_request() as should_stop,
+        Lock(lock_root / build_plan.key, all_users=True) as lock,
+    ):
+        lock.acquire_exclusive(should_stop)
+        derivation, is_reused = catalog.derivation(build_plan.key), True
+        if derivation is None:
+            work_folder = lock_root / f"{build_plan.key}.{os.getuid()}.work"
+            held_inputs = [
+                hold_dataset(version, where, should_stop=should_stop)
+                for version in build_plan.inputs
+            ]
+            output_version = _build_and_release(
+                catalog, build_plan, build, work_folder, held_inputs
+            )
+            result_tier = tier or _default_tier(catalog, build_plan.inputs)
+            derivation, is_reused = (
+                build_plan.to_derivation(output_version, result_tier, catalog.clock()),
+                False,
+            )
+        _record(catalog, derivation, name, is_new=not is_reused)
+    return DerivedDataset(derivation.output, derivation, is_reused)
 
 
 def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
@@ -144,71 +157,79 @@ def code_hash(code: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def tier_of(version: str, derivations: Sequence[Derivation]) -> Tier:
+def tier_of(version: str, derivations: Sequence[Derivation]) -> DatasetTier:
     """Return the tier of the latest derivation; bronze if not derived."""
-    made = [one.tier for one in derivations if one.output == version]
-    return made[-1] if made else "bronze"
+    tiers = [derivation.tier for derivation in derivations if derivation.output == version]
+    return tiers[-1] if tiers else "bronze"
 
 
-def _output(
-    catalog: Catalog, wanted: Planned, build: Build, work: Path, held: Sequence[Held]
+def _build_and_release(
+    catalog: Catalog,
+    build_plan: BuildPlan,
+    build: Build,
+    work_folder: Path,
+    held_inputs: Sequence[HeldDataset],
 ) -> str:
     try:
-        return _build(catalog, work, build, held, wanted.params)
+        return _build(catalog, work_folder, build, held_inputs, build_plan.params)
     finally:
-        for one in held:
-            one.release()
+        for held_input in held_inputs:
+            held_input.release()
 
 
 def _build(
-    catalog: Catalog, work: Path, build: Build, held: Sequence[Held], params: Mapping[str, Any]
+    catalog: Catalog,
+    work_folder: Path,
+    build: Build,
+    held_inputs: Sequence[HeldDataset],
+    params: Mapping[str, Any],
 ) -> str:
     """Build in a folder of its own and add the result.
 
     The remains of a killed builder are deleted first.
     """
-    shutil.rmtree(work, ignore_errors=True)
-    output = work / uuid.uuid4().hex
-    output.mkdir(parents=True)
+    shutil.rmtree(work_folder, ignore_errors=True)
+    output_folder = work_folder / uuid.uuid4().hex
+    output_folder.mkdir(parents=True)
     try:
-        build([one.path for one in held], output, params)
-        _refuse_empty(output)
-        return add(catalog, output).version
+        build([held_input.path for held_input in held_inputs], output_folder, params)
+        _refuse_empty(output_folder)
+        return add(catalog, output_folder).version
     except DataError:
         raise
     except Exception as error:
         raise BuildFailed(f"the build failed: {type(error).__name__}: {error}") from error
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(work_folder, ignore_errors=True)
 
 
-def _refuse_empty(output: Path) -> None:
-    if not any(output.iterdir()):
+def _refuse_empty(output_folder: Path) -> None:
+    if not any(output_folder.iterdir()):
         raise BuildFailed("the build wrote nothing", next_step="write into the output folder")
 
 
-def _keep(catalog: Catalog, made: Derivation, name: str | None, *, new: bool) -> None:
+def _record(catalog: Catalog, derivation: Derivation, name: str | None, *, is_new: bool) -> None:
     """Record the derivation, refresh its manifest's age, and name it if asked."""
     with adding(catalog):
-        catalog.put_manifest(catalog.manifest(made.output))
-        if new:
-            catalog.put_derivation(made)
+        catalog.put_manifest(catalog.manifest(derivation.output))
+        if is_new:
+            catalog.put_derivation(derivation)
         if name:
-            catalog.name(name, made.output)
+            catalog.set_name(name, derivation.output)
 
 
-def _grade(catalog: Catalog, inputs: Sequence[str]) -> Tier:
+def _default_tier(catalog: Catalog, inputs: Sequence[str]) -> DatasetTier:
     derivations = catalog.derivations()
-    raw = all(tier_of(version, derivations) == "bronze" for version in inputs)
-    return "silver" if raw else "gold"
+    all_bronze = all(tier_of(version, derivations) == "bronze" for version in inputs)
+    return "silver" if all_bronze else "gold"
 
 
-def _lock_root(catalog: Catalog, where: Places) -> Path:
+def _lock_root(catalog: Catalog, settings: DatasetSettings) -> Path:
     """Return the widest folder with locks that builders share."""
     if isinstance(catalog.store, FolderStore):
         root = catalog.store.root / "building"
     else:
-        root = (where.shared or where.cache) / "building"
+        root = (settings.shared_cache_folder or settings.cache_folder) / "building"
     Disk().make_folder(root, within=root.parent)
     return root
 

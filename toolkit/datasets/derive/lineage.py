@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.datasets.derive.derive import tier_of
-from toolkit.datasets.store.catalog import Catalog, Derivation, Tier, manifest_versions
+from toolkit.datasets.store.catalog import Catalog, DatasetTier, Derivation, manifest_versions
 
-_DEEPEST = 50
+_MAX_VERSIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Description:
     """A version, its names, and its place among the others."""
 
     version: str
-    tier: Tier
+    tier: DatasetTier
     names: tuple[str, ...]
     files: int
     size: int
@@ -24,31 +24,40 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DatasetRow:
     """A line of a list."""
 
     name: str | None
     number: int | None
     version: str
-    tier: Tier
+    tier: DatasetTier
     made_from: tuple[str, ...]  # the inputs' names, or the first characters of their versions
 
 
-def listed(catalog: Catalog, *, unnamed: bool = False) -> list[Row]:
+def list_datasets(catalog: Catalog, *, include_unnamed: bool = False) -> list[DatasetRow]:
     """Return every name with its version, then unnamed versions if wanted."""
     derivations = catalog.derivations()
-    named = [(one, one.version) for one in catalog.named() if one.version]
-    names = {version: one.reference for one, version in named}
-    inputs = {one.output: one.inputs for one in derivations}
+    named_versions = [
+        (derivation, derivation.version)
+        for derivation in catalog.named_versions()
+        if derivation.version
+    ]
+    names = {version: derivation.reference for derivation, version in named_versions}
+    inputs = {derivation.output: derivation.inputs for derivation in derivations}
 
-    def row(version: str, name: str | None, number: int | None) -> Row:
-        made_from = tuple(names.get(each, f"{each[:19]}…") for each in inputs.get(version, ()))
-        return Row(name, number, version, tier_of(version, derivations), made_from)
+    def row(version: str, name: str | None, number: int | None) -> DatasetRow:
+        made_from = tuple(
+            names.get(input_version, f"{input_version[:19]}…")
+            for input_version in inputs.get(version, ())
+        )
+        return DatasetRow(name, number, version, tier_of(version, derivations), made_from)
 
-    rows = [row(version, one.name, one.number) for one, version in named]
-    if unnamed:
-        others = sorted(version for version, _ in manifest_versions(catalog.store))
-        rows += [row(version, None, None) for version in others if version not in names]
+    rows = [
+        row(version, derivation.name, derivation.number) for derivation, version in named_versions
+    ]
+    if include_unnamed:
+        unnamed_versions = sorted(version for version, _ in manifest_versions(catalog.store))
+        rows += [row(version, None, None) for version in unnamed_versions if version not in names]
     return rows
 
 
@@ -60,36 +69,44 @@ def describe(catalog: Catalog, reference: str) -> Description:
     return Description(
         version=version,
         tier=tier_of(version, derivations),
-        names=tuple(one.reference for one in catalog.named() if one.version == version),
+        names=tuple(
+            derivation.reference
+            for derivation in catalog.named_versions()
+            if derivation.version == version
+        ),
         files=len(manifest.files),
         size=manifest.size,
-        made=tuple(_made(version, derivations)),
-        used_by=tuple(one for one in derivations if version in one.inputs),
+        made=tuple(_derivation_chain(version, derivations)),
+        used_by=tuple(derivation for derivation in derivations if version in derivation.inputs),
     )
 
 
-def lines(found: Description) -> Iterator[str]:
+def description_lines(description: Description) -> Iterator[str]:
     """Yield the description as text."""
-    yield f"{found.version}  {found.tier}"
-    yield f"names: {', '.join(found.names) or 'none: garbage, unless something kept needs it'}"
-    yield f"files: {found.files}, {found.size:,} bytes"
-    for one in found.made:
-        yield f"{one.output[:19]}…  {one.tier}, made from"
-        for version in one.inputs:
+    yield f"{description.version}  {description.tier}"
+    yield f"names: {', '.join(description.names) or 'none: garbage, unless something kept needs it'}"
+    yield f"files: {description.files}, {description.size:,} bytes"
+    for derivation in description.made:
+        yield f"{derivation.output[:19]}…  {derivation.tier}, made from"
+        for version in derivation.inputs:
             yield f"  {version}"
-        params = json.dumps(dict(one.params), sort_keys=True)
-        yield f"  by code {one.code[:12]}…, parameters {params}"
-    for one in found.used_by:
-        yield f"used for {one.output}  {one.tier}"
+        params = json.dumps(dict(derivation.params), sort_keys=True)
+        yield f"  by code {derivation.code[:12]}…, parameters {params}"
+    for derivation in description.used_by:
+        yield f"used for {derivation.output}  {derivation.tier}"
 
 
-def _made(version: str, derivations: list[Derivation]) -> Iterator[Derivation]:
-    seen, todo = {version}, [version]
-    while todo and len(seen) < _DEEPEST:
-        output = todo.pop(0)
-        for one in derivations:
-            if one.output == output:
-                yield one
-                fresh = [each for each in one.inputs if each not in seen]
-                seen.update(fresh)
-                todo.extend(fresh)
+def _derivation_chain(version: str, derivations: list[Derivation]) -> Iterator[Derivation]:
+    seen_versions, pending_versions = {version}, [version]
+    while pending_versions and len(seen_versions) < _MAX_VERSIONS:
+        output = pending_versions.pop(0)
+        for derivation in derivations:
+            if derivation.output == output:
+                yield derivation
+                new_inputs = [
+                    input_version
+                    for input_version in derivation.inputs
+                    if input_version not in seen_versions
+                ]
+                seen_versions.update(new_inputs)
+                pending_versions.extend(new_inputs)

@@ -12,10 +12,10 @@ from toolkit.datasets.derive.derive import Build
 from toolkit.datasets.errors import BuildFailed, DataError
 
 _STDERR = 2
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def build_by(words: Sequence[str]) -> Build:
+def program_build(words: Sequence[str]) -> Build:
     """Return a build that runs these words as a program.
 
     `{input}`, `{input2}`, `{output}` and `{PARAMETER}` are replaced. The environment
@@ -24,48 +24,50 @@ def build_by(words: Sequence[str]) -> Build:
     """
 
     def build(inputs: Sequence[Path], output: Path, params: Mapping[str, Any]) -> None:
-        argv = [_filled(word, inputs, output, params) for word in words]
-        told = {
+        argv = [_expand_placeholders(word, inputs, output, params) for word in words]
+        variables = {
             "TOOLKIT_INPUTS": "\n".join(map(str, inputs)),
             "TOOLKIT_OUTPUT": str(output),
             "TOOLKIT_PARAMS": json.dumps(dict(params)),
         }
         try:
-            code = subprocess.run(
-                argv, env={**os.environ, **told}, stdout=_STDERR, check=False
+            exit_code = subprocess.run(
+                argv, env={**os.environ, **variables}, stdout=_STDERR, check=False
             ).returncode
         except OSError as error:
             raise BuildFailed(f"{argv[0]} can't be run: {error.strerror}") from error
-        if code:
-            raise BuildFailed(f"{argv[0]} ended with {code}; nothing of it was kept")
+        if exit_code:
+            raise BuildFailed(f"{argv[0]} ended with {exit_code}; nothing of it was kept")
 
     return build
 
 
-def code_in(words: Sequence[str]) -> list[Path]:
+def code_files(words: Sequence[str]) -> list[Path]:
     """Return the files among a program's words. Raises DataError.
 
     An interpreter found by PATH is not one of them.
     """
-    found = [path for word in words if (path := Path(word)).is_file()]
-    if not found:
+    paths = [path for word in words if (path := Path(word)).is_file()]
+    if not paths:
         raise DataError(
             "no word of the command is a file, so the code is not known",
             next_step="name it: --code FILE, or --code FOLDER",
         )
-    return found
+    return paths
 
 
-def recorded(words: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
+def key_params(words: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that the key is made of. Raises DataError."""
-    taken = {"command", "output"} | {name for name in params if name.startswith("input")}
-    if clash := sorted(taken & params.keys()):
+    reserved_names = {"command", "output"} | {name for name in params if name.startswith("input")}
+    if clash := sorted(reserved_names & params.keys()):
         raise DataError(f"{clash[0]} can't be the name of a parameter")
     return {"command": list(words), **params}
 
 
-def _filled(word: str, inputs: Sequence[Path], output: Path, params: Mapping[str, Any]) -> str:
+def _expand_placeholders(
+    word: str, inputs: Sequence[Path], output: Path, params: Mapping[str, Any]
+) -> str:
     values = {"output": str(output), "input": str(inputs[0]) if inputs else ""}
     values |= {f"input{number}": str(path) for number, path in enumerate(inputs, start=1)}
     values |= {name: str(value) for name, value in params.items() if name != "command"}
-    return _PLACE.sub(lambda found: values.get(found[1], found[0]), word)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), word)

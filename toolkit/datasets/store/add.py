@@ -9,11 +9,11 @@ from typing import TypeVar
 from toolkit.datasets import parallel
 from toolkit.datasets.chunks import Span
 from toolkit.datasets.parallel import Progress
-from toolkit.datasets.store.catalog import Catalog, Named, check_name
+from toolkit.datasets.store.catalog import Catalog, NamedVersion, check_name
 from toolkit.datasets.store.gc_markers import Marker, adding
 from toolkit.datasets.store.manifest import File
 from toolkit.datasets.store.port import Store, Upload
-from toolkit.datasets.store.scan import Memory, Scanned, scan
+from toolkit.datasets.store.scan import ScanMemory, ScanResult, scan
 from toolkit.datasets.store.transfer import LocalFile
 
 T = TypeVar("T")
@@ -23,11 +23,11 @@ _BATCH_FILES, _BATCH_BYTES = 1024, 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddResult:
     """The result of an addition."""
 
     version: str
-    named: Named | None
+    named: NamedVersion | None
     files: int
     size: int
     hashed_files: int
@@ -39,81 +39,96 @@ def add(
     root: Path,
     *,
     name: str | None = None,
-    memory: Memory | None = None,
-    stop: Callable[[], bool] = parallel.never,
-    say: Callable[[str], None] | None = None,
+    memory: ScanMemory | None = None,
+    should_stop: Callable[[], bool] = parallel.never_stop,
+    log: Callable[[str], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Added:
+) -> AddResult:
     """Add a folder, under a name if one is given.
 
     May be repeated after a kill: it continues where it was.
     """
     if name:
         check_name(name)
-    scanned = scan(root, memory=memory, stop=stop, say=say, clock=catalog.clock)
-    made = scanned.manifest
+    scan_result = scan(root, memory=memory, should_stop=should_stop, log=log, clock=catalog.clock)
+    manifest = scan_result.manifest
     with adding(catalog, sleep=sleep) as marker:
-        sent = _Sending(catalog.store, scanned, stop, say).run(marker)
+        sent_bytes = _ContentUpload(catalog.store, scan_result, should_stop, log).run(marker)
         marker.refresh()
-        catalog.put_manifest(made)
-        named = catalog.name(name, made.version) if name else None
-    return Added(made.version, named, len(made.files), made.size, scanned.hashed, sent)
+        catalog.put_manifest(manifest)
+        named = catalog.set_name(name, manifest.version) if name else None
+    return AddResult(
+        manifest.version,
+        named,
+        len(manifest.files),
+        manifest.size,
+        scan_result.hashed_files,
+        sent_bytes,
+    )
 
 
-class _Sending:
+class _ContentUpload:
     """The transfer of one dataset's content to the store."""
 
     def __init__(
         self,
         store: Store,
-        scanned: Scanned,
-        stop: Callable[[], bool],
-        say: Callable[[str], None] | None,
+        scan_result: ScanResult,
+        should_stop: Callable[[], bool],
+        log: Callable[[str], None] | None,
     ) -> None:
-        self._store, self._places, self._stop = store, scanned.places, stop
-        self._files = list({file.object: file for file in scanned.manifest.files}.values())
+        self._store, self._content_paths, self._should_stop = (
+            store,
+            scan_result.content_paths,
+            should_stop,
+        )
+        self._files = list({file.object: file for file in scan_result.manifest.files}.values())
         self._progress = Progress(
             f"adding to {store.url}",
             files=len(self._files),
             size=sum(file.size for file in self._files),
-            say=say,
+            log=log,
         )
-        self._sent = Progress()
+        self._sent_progress = Progress()
         self._uploads: list[Upload] = []
-        self._missing: list[tuple[Upload, File, Span]] = []
+        self._missing_spans: list[tuple[Upload, File, Span]] = []
 
     def run(self, marker: Marker) -> int:
         """Send the content that the store lacks; return the bytes sent."""
         for batch in _batches(self._files):
             marker.refresh()
-            self._uploads, self._missing = [], []
+            self._uploads, self._missing_spans = [], []
             try:
-                self._spread(iter(batch), self._begin)
-                self._spread(iter(self._missing), self._send)
+                self._run_parallel(iter(batch), self._begin_upload)
+                self._run_parallel(iter(self._missing_spans), self._send_span)
                 self._store.finish(self._uploads)
             finally:
                 for upload in self._uploads:
                     upload.abandon()
-        return self._sent.done_bytes
+        return self._sent_progress.done_bytes
 
-    def _begin(self, file: File, _: memoryview) -> None:
+    def _begin_upload(self, file: File, _: memoryview) -> None:
         upload = self._store.upload(file)
-        missing: Sequence[Span] = ()
+        missing_spans: Sequence[Span] = ()
         if upload is not None:
             self._uploads.append(upload)
-            missing = upload.missing()
-            self._missing.extend((upload, file, span) for span in missing)
-        self._progress.add(file.size - sum(span.length for span in missing), files=1)
+            missing_spans = upload.missing()
+            self._missing_spans.extend((upload, file, span) for span in missing_spans)
+        self._progress.add(file.size - sum(span.length for span in missing_spans), files=1)
 
-    def _send(self, task: tuple[Upload, File, Span], buffer: memoryview) -> None:
+    def _send_span(self, task: tuple[Upload, File, Span], buffer: memoryview) -> None:
         upload, file, span = task
-        upload.send(LocalFile(self._places[file.path]), span, buffer)
+        upload.send(LocalFile(self._content_paths[file.path]), span, buffer)
         self._progress.add(span.length)
-        self._sent.add(span.length)
+        self._sent_progress.add(span.length)
 
-    def _spread(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
+    def _run_parallel(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
         parallel.run(
-            tasks, work, workers=self._store.workers, stop=self._stop, progress=self._progress
+            tasks,
+            work,
+            workers=self._store.workers,
+            should_stop=self._should_stop,
+            progress=self._progress,
         )
 
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from toolkit.datasets.errors import DatasetUnknown, NameRefused, StoreFailed
 from toolkit.datasets.store.manifest import Manifest, hex_of, is_version, parse
 from toolkit.datasets.store.port import Store
-from toolkit.training.io.durable_files import encode
+from toolkit.training.io.durable_files import encode_line
 
-Tier = Literal["bronze", "silver", "gold"]
+DatasetTier = Literal["bronze", "silver", "gold"]
 
 MANIFESTS, NAMES, DERIVATIONS = "manifests/", "names/", "derivations/"
 
@@ -23,7 +23,7 @@ _DERIVATION_KEY = re.compile(rf"{DERIVATIONS}([0-9a-f]{{64}})\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedVersion:
     """A version that a name stands for: `name@number` for ever, `name` while it is the newest."""
 
     name: str
@@ -45,7 +45,7 @@ class Derivation:
     inputs: tuple[str, ...]
     code: str
     params: Mapping[str, Any]
-    tier: Tier
+    tier: DatasetTier
     at: float  # epoch seconds
 
 
@@ -86,66 +86,72 @@ class Catalog:
         """
         if is_version(reference):
             return reference
-        return self.meant(reference)[-1].version or ""
+        return self.matching_versions(reference)[-1].version or ""
 
-    def named(self, name: str | None = None) -> list[Named]:
+    def named_versions(self, name: str | None = None) -> list[NamedVersion]:
         """Return all versions of a name, or of every name.
 
         Ordered by name and number; forgotten ones are included.
         """
-        found = []
+        named_versions = []
         for item in self.store.list(f"{NAMES}{check_name(name)}/" if name else NAMES):
             if match := _NAME_KEY.fullmatch(item.key):
-                said = self._record(item.key)
-                found.append(
-                    Named(match[1], int(match[2]), said.get("version"), float(said.get("at", 0)))
+                record = self._read_record(item.key)
+                named_versions.append(
+                    NamedVersion(
+                        match[1], int(match[2]), record.get("version"), float(record.get("at", 0))
+                    )
                 )
-        return sorted(found, key=lambda one: (one.name, one.number))
+        return sorted(
+            named_versions, key=lambda named_version: (named_version.name, named_version.number)
+        )
 
-    def name(self, name: str, version: str) -> Named:
+    def set_name(self, name: str, version: str) -> NamedVersion:
         """Let the name stand for a version from now on.
 
         Returns the new entry, or the newest one if it has this version already.
         """
         check_name(name)
         while True:
-            known = self.named(name)
-            if known and known[-1].version == version:
-                return known[-1]
-            number = known[-1].number + 1 if known else 1
-            made = Named(name, number, version, self.clock())
-            record = encode({"version": version, "at": made.at})
+            named_versions = self.named_versions(name)
+            if named_versions and named_versions[-1].version == version:
+                return named_versions[-1]
+            number = named_versions[-1].number + 1 if named_versions else 1
+            named_version = NamedVersion(name, number, version, self.clock())
+            record = encode_line({"version": version, "at": named_version.at})
             if self.store.write_new(_name_key(name, number), record):
-                return made
+                return named_version
 
-    def forget(self, reference: str) -> list[Named]:
+    def forget(self, reference: str) -> list[NamedVersion]:
         """Forget `name@number`, or all numbers of `name`; return them.
 
         Garbage collection no longer keeps their versions.
         """
-        gone = self.meant(reference)
-        for one in gone:
-            record = encode({"version": None, "at": self.clock()})
-            self.store.write(_name_key(one.name, one.number), record)
-        return gone
+        forgotten_versions = self.matching_versions(reference)
+        for named_version in forgotten_versions:
+            record = encode_line({"version": None, "at": self.clock()})
+            self.store.write(_name_key(named_version.name, named_version.number), record)
+        return forgotten_versions
 
-    def meant(self, reference: str) -> list[Named]:
+    def matching_versions(self, reference: str) -> list[NamedVersion]:
         """Return the entries of `name@number`, or of `name`, but for forgotten ones."""
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             raise NameRefused(
                 f"{reference!a} is not a dataset's name", next_step="NAME or NAME@NUMBER"
             )
-        wanted = int(match[2]) if match[2] else None
-        found = [
-            one for one in self.named(match[1]) if one.version and wanted in (None, one.number)
+        number = int(match[2]) if match[2] else None
+        named_versions = [
+            named_version
+            for named_version in self.named_versions(match[1])
+            if named_version.version and number in (None, named_version.number)
         ]
-        if not found:
+        if not named_versions:
             raise DatasetUnknown(
                 f"{self.store.url} has no {reference}",
                 next_step="toolkit data list shows what it has",
             )
-        return found
+        return named_versions
 
     # -- lineage
 
@@ -154,24 +160,24 @@ class Catalog:
         content = self.store.read(f"{DERIVATIONS}{key}.json")
         if content is None:
             return None
-        found = _derivation(key, content)
-        return found if self.has(found.output) else None
+        known_derivation = _parse_derivation(key, content)
+        return known_derivation if self.has(known_derivation.output) else None
 
     def derivations(self) -> list[Derivation]:
         """Return every recorded derivation, the oldest first."""
         keys = [_DERIVATION_KEY.fullmatch(item.key) for item in self.store.list(DERIVATIONS)]
-        found = [
-            _derivation(match[1], content)
+        recorded_derivations = [
+            _parse_derivation(match[1], content)
             for match in keys
             if match and (content := self.store.read(match[0])) is not None
         ]
-        return sorted(found, key=lambda one: (one.at, one.key))
+        return sorted(recorded_derivations, key=lambda derivation: (derivation.at, derivation.key))
 
-    def put_derivation(self, made: Derivation) -> None:
-        record = {name: value for name, value in asdict(made).items() if name != "key"}
-        self.store.write(f"{DERIVATIONS}{made.key}.json", encode(record))
+    def put_derivation(self, derivation: Derivation) -> None:
+        record = {name: value for name, value in asdict(derivation).items() if name != "key"}
+        self.store.write(f"{DERIVATIONS}{derivation.key}.json", encode_line(record))
 
-    def _record(self, key: str) -> dict[str, Any]:
+    def _read_record(self, key: str) -> dict[str, Any]:
         content = self.store.read(key)
         try:
             value = json.loads(content or b"{}")
@@ -195,16 +201,16 @@ def manifest_versions(store: Store) -> Iterator[tuple[str, float]]:
 def ancestors(versions: Sequence[str], derivations: Sequence[Derivation]) -> set[str]:
     """Return the versions, their inputs, their inputs' inputs, and so on."""
     inputs: dict[str, set[str]] = {}
-    for one in derivations:
-        inputs.setdefault(one.output, set()).update(one.inputs)
-    found: set[str] = set()
-    todo = list(versions)
-    while todo:
-        version = todo.pop()
-        if version not in found:
-            found.add(version)
-            todo.extend(inputs.get(version, ()))
-    return found
+    for derivation in derivations:
+        inputs.setdefault(derivation.output, set()).update(derivation.inputs)
+    all_versions: set[str] = set()
+    pending_versions = list(versions)
+    while pending_versions:
+        version = pending_versions.pop()
+        if version not in all_versions:
+            all_versions.add(version)
+            pending_versions.extend(inputs.get(version, ()))
+    return all_versions
 
 
 def check_name(name: str) -> str:
@@ -221,17 +227,17 @@ def _name_key(name: str, number: int) -> str:
     return f"{NAMES}{name}/{number:08d}.json"
 
 
-def _derivation(key: str, content: bytes) -> Derivation:
+def _parse_derivation(key: str, content: bytes) -> Derivation:
     try:
-        said = json.loads(content)
+        record = json.loads(content)
         return Derivation(
             key=key,
-            output=str(said["output"]),
-            inputs=tuple(str(version) for version in said["inputs"]),
-            code=str(said["code"]),
-            params=dict(said["params"]),
-            tier=said["tier"],
-            at=float(said["at"]),
+            output=str(record["output"]),
+            inputs=tuple(str(version) for version in record["inputs"]),
+            code=str(record["code"]),
+            params=dict(record["params"]),
+            tier=record["tier"],
+            at=float(record["at"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StoreFailed(f"the derivation {key} can't be read: {error}") from error

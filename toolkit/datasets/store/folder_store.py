@@ -12,11 +12,11 @@ from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, 
 from toolkit.datasets.filesystem import Disk
 from toolkit.datasets.locks import Lock
 from toolkit.datasets.store.manifest import File
-from toolkit.datasets.store.port import Item, Store, Upload, object_key
-from toolkit.datasets.store.transfer import LocalFile, place
+from toolkit.datasets.store.port import Store, StoreItem, Upload, object_key
+from toolkit.datasets.store.transfer import LocalFile, write_chunk
 
 _INCOMING = "incoming"
-_REFUSED = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_PERMANENT_ERRORS = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class FolderStore(Store):
@@ -32,7 +32,7 @@ class FolderStore(Store):
         self.workers = parallel.STORE_WORKERS
 
     def read(self, key: str) -> bytes | None:
-        with _told(self.root):
+        with _store_errors(self.root):
             try:
                 return self._path(key).read_bytes()
             except FileNotFoundError:
@@ -40,9 +40,9 @@ class FolderStore(Store):
 
     def write(self, key: str, content: bytes) -> None:
         path = self._path(key)
-        with _told(self.root):
+        with _store_errors(self.root):
             self._disk.make_folder(path.parent, within=self.root)
-            if _anothers(path) and self.read(key) == content:
+            if _is_another_users(path) and self.read(key) == content:
                 # This user may not replace it, and need not.
                 with suppress(PermissionError):
                     self._disk.touch(path)
@@ -50,38 +50,38 @@ class FolderStore(Store):
                 self._disk.write_file(path, content)
 
     def write_new(self, key: str, content: bytes) -> bool:
-        temporary = self._path(f"{_INCOMING}/{uuid.uuid4().hex}")
-        with _told(self.root):
-            for folder in (temporary.parent, self._path(key).parent):
+        temporary_path = self._path(f"{_INCOMING}/{uuid.uuid4().hex}")
+        with _store_errors(self.root):
+            for folder in (temporary_path.parent, self._path(key).parent):
                 self._disk.make_folder(folder, within=self.root)
-            self._disk.write_file(temporary, content)
+            self._disk.write_file(temporary_path, content)
             try:
-                self._disk.link(temporary, self._path(key))
+                self._disk.link(temporary_path, self._path(key))
             except FileExistsError:
                 return False
             finally:
-                self._disk.remove(temporary)
+                self._disk.remove(temporary_path)
         return True
 
-    def list(self, prefix: str) -> Iterator[Item]:
+    def list(self, prefix: str) -> Iterator[StoreItem]:
         folder = self._path(prefix.rpartition("/")[0]) if "/" in prefix else self.root
-        with _told(self.root):
-            for path in _files(folder):
+        with _store_errors(self.root):
+            for path in _walk_files(folder):
                 key = path.relative_to(self.root).as_posix()
                 if not key.startswith(prefix) or path.name.startswith("."):
                     continue
                 with suppress(FileNotFoundError):  # gone since it was listed
-                    facts = path.stat()
-                    yield Item(key, facts.st_size, facts.st_mtime)
+                    status = path.stat()
+                    yield StoreItem(key, status.st_size, status.st_mtime)
 
     def delete(self, keys: Sequence[str]) -> None:
-        with _told(self.root):
+        with _store_errors(self.root):
             for key in keys:
                 self._disk.remove(self._path(key))
 
     def upload(self, file: File) -> Upload | None:
         target = self._path(object_key(file))
-        with _told(self.root):
+        with _store_errors(self.root):
             try:
                 if target.stat().st_size == file.size:
                     # Wanted again: make it young for garbage collection. It may be another user's.
@@ -92,63 +92,67 @@ class FolderStore(Store):
                 pass
             for folder in (self._path(_INCOMING), target.parent):
                 self._disk.make_folder(folder, within=self.root)
-            return _Incoming(file, self._path(f"{_INCOMING}/{file.object}"), target, self._disk)
+            return _IncomingFile(file, self._path(f"{_INCOMING}/{file.object}"), target, self._disk)
 
     def finish(self, uploads: Sequence[Upload]) -> None:
-        ours = [upload for upload in uploads if isinstance(upload, _Incoming)]
-        with _told(self.root):
-            if ours:
+        incoming_files = [upload for upload in uploads if isinstance(upload, _IncomingFile)]
+        with _store_errors(self.root):
+            if incoming_files:
                 self._disk.sync(self._path(_INCOMING))
-            for upload in ours:
+            for upload in incoming_files:
                 upload.publish()
 
     def open(self, file: File) -> Readable:
-        return _Object(f"{self.url}/{object_key(file)}", file)
+        return _StoredFile(f"{self.url}/{object_key(file)}", file)
 
-    def tidy(self, before: float) -> None:
-        with _told(self.root):
-            for path in _files(self._path(_INCOMING)):
+    def delete_stale_uploads(self, cutoff: float) -> None:
+        with _store_errors(self.root):
+            for path in _walk_files(self._path(_INCOMING)):
                 with suppress(FileNotFoundError):
-                    if path.stat().st_mtime < before:
+                    if path.stat().st_mtime < cutoff:
                         self._disk.remove(path)
 
     def _path(self, key: str) -> Path:
         return self.root / key
 
 
-class _Incoming(Upload):
+class _IncomingFile(Upload):
     """A file under `incoming/`, locked by its writer; a dead writer's file is continued."""
 
     def __init__(self, file: File, path: Path, target: Path, disk: Disk) -> None:
         self._file, self._target, self._disk = file, target, disk
-        self._lock = _lock(path) or Lock(path.with_name(f"{path.name}.{uuid.uuid4().hex}"))
+        self._lock = _lock_unfinished(path) or Lock(
+            path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        )
         self._path = self._lock.path
         descriptor = os.open(self._path, os.O_RDWR)
         try:
-            self._resumed = 0 < file.size == os.fstat(descriptor).st_size
+            self._is_resumed = 0 < file.size == os.fstat(descriptor).st_size
             self._disk.resize(descriptor, file.size)
         finally:
             os.close(descriptor)
 
     def missing(self) -> Sequence[Span]:
-        every = tuple(chunks.spans(self._file.size))
-        if not self._resumed:
-            return every
-        there, buffer = LocalFile(self._path), memoryview(bytearray(chunks.BUFFER))
+        all_spans = tuple(chunks.spans(self._file.size))
+        if not self._is_resumed:
+            return all_spans
+        incoming_file, buffer = LocalFile(self._path), memoryview(bytearray(chunks.BUFFER))
         return tuple(
             span
-            for span, expected in zip(every, self._file.chunks, strict=True)
-            if chunks.digest(there.pieces(span, buffer)) != expected
+            for span, expected_hash in zip(all_spans, self._file.chunks, strict=True)
+            if chunks.digest(incoming_file.pieces(span, buffer)) != expected_hash
         )
 
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
-        expected = self._file.chunks[span.offset // chunks.CHUNK]
+        expected_hash = self._file.chunks[span.offset // chunks.CHUNK]
         descriptor = os.open(self._path, os.O_RDWR)
         try:
-            good = place(source.pieces(span, buffer), descriptor, span, expected, self._disk)
+            is_expected = write_chunk(
+                source.pieces(span, buffer), descriptor, span, expected_hash, self._disk
+            )
         finally:
             os.close(descriptor)
-        if not good:
+        if not is_expected:
             raise SourceChanged(
                 f"{self._file.path} changed while it was added", next_step="run it again"
             )
@@ -162,7 +166,7 @@ class _Incoming(Upload):
         self._lock.close()
 
 
-class _Object(Readable):
+class _StoredFile(Readable):
     """Content in place; its errors are raised as the store's."""
 
     def __init__(self, path: str, file: File) -> None:
@@ -177,17 +181,17 @@ class _Object(Readable):
                 next_step="add the dataset again",
             ) from error
         except OSError as error:
-            raise _failed(error)(f"the store's {self._path}: {error.strerror}") from error
+            raise _error_class(error)(f"the store's {self._path}: {error.strerror}") from error
 
 
-def _anothers(path: Path) -> bool:
+def _is_another_users(path: Path) -> bool:
     try:
         return path.stat().st_uid != os.geteuid()
     except FileNotFoundError:
         return False
 
 
-def _lock(path: Path) -> Lock | None:
+def _lock_unfinished(path: Path) -> Lock | None:
     """Lock an unfinished file to continue it; None if that fails."""
     try:
         lock = Lock(path)
@@ -200,27 +204,27 @@ def _lock(path: Path) -> Lock | None:
     return None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _walk_files(folder: Path) -> Iterator[Path]:
     try:
         with os.scandir(folder) as entries:
-            found = list(entries)
+            items = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for entry in found:
+    for entry in items:
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry.path))
+            yield from _walk_files(Path(entry.path))
         elif entry.is_file(follow_symlinks=False):
             yield Path(entry.path)
 
 
 @contextmanager
-def _told(root: Path) -> Iterator[None]:
+def _store_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = f"the store {root}: {error.strerror}: {error.filename}"
-        raise _failed(error)(told) from error
+        message = f"the store {root}: {error.strerror}: {error.filename}"
+        raise _error_class(error)(message) from error
 
 
-def _failed(error: OSError) -> type[StoreFailed]:
-    return StoreFailed if isinstance(error, _REFUSED) else StoreUnreachable
+def _error_class(error: OSError) -> type[StoreFailed]:
+    return StoreFailed if isinstance(error, _PERMANENT_ERRORS) else StoreUnreachable

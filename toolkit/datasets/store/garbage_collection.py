@@ -17,20 +17,20 @@ from toolkit.datasets.store.catalog import (
     manifest_key,
     manifest_versions,
 )
-from toolkit.datasets.store.gc_markers import ADDING, STALE_SECONDS, SWEEP, Marker, sweeping
-from toolkit.datasets.store.port import OBJECTS, Item, object_key
+from toolkit.datasets.store.gc_markers import ADDING, COLLECTING, STALE_SECONDS, Marker, collecting
+from toolkit.datasets.store.port import OBJECTS, StoreItem, object_key
 
 GRACE_SECONDS = 24 * 3600.0
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class Garbage:
     """The objects that a collection deletes."""
 
     versions: tuple[str, ...]
     derivations: tuple[str, ...]  # keys; their output is deleted, or gone already
-    objects: tuple[Item, ...]
+    objects: tuple[StoreItem, ...]
     kept_versions: int
     kept_bytes: int
 
@@ -39,48 +39,57 @@ class Doomed:
         return sum(item.size for item in self.objects)
 
 
-def plan(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Doomed:
+def find_garbage(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Garbage:
     """Return what a collection would delete now; changes nothing.
 
     A manifest that can't be read is an error: nothing is deleted then.
     """
-    before = catalog.clock() - grace
+    cutoff = catalog.clock() - grace
     derivations = catalog.derivations()
-    roots = [one.version for one in catalog.named() if one.version]
-    kept = ancestors(roots, derivations)
+    roots = [derivation.version for derivation in catalog.named_versions() if derivation.version]
+    kept_versions = ancestors(roots, derivations)
     versions = dict(manifest_versions(catalog.store))
-    doomed = {version for version, at in versions.items() if version not in kept and at < before}
+    garbage_versions = {
+        version
+        for version, modified in versions.items()
+        if version not in kept_versions and modified < cutoff
+    }
     # The ancestors of a young version stay: its lineage is kept complete.
-    doomed -= ancestors([version for version in versions if version not in doomed], derivations)
-    wanted = _objects_of(catalog, versions.keys() - doomed)
+    garbage_versions -= ancestors(
+        [version for version in versions if version not in garbage_versions], derivations
+    )
+    kept_keys = _objects_of(catalog, versions.keys() - garbage_versions)
     items = list(catalog.store.list(OBJECTS))
-    loose = tuple(item for item in items if item.key not in wanted and item.modified < before)
-    return Doomed(
-        versions=tuple(sorted(doomed)),
+    garbage_objects = tuple(
+        item for item in items if item.key not in kept_keys and item.modified < cutoff
+    )
+    return Garbage(
+        versions=tuple(sorted(garbage_versions)),
         derivations=tuple(
-            one.key
-            for one in derivations
-            if one.at < before and (one.output in doomed or one.output not in versions)
+            derivation.key
+            for derivation in derivations
+            if derivation.at < cutoff
+            and (derivation.output in garbage_versions or derivation.output not in versions)
         ),
-        objects=loose,
-        kept_versions=len(versions) - len(doomed),
-        kept_bytes=sum(item.size for item in items) - sum(item.size for item in loose),
+        objects=garbage_objects,
+        kept_versions=len(versions) - len(garbage_versions),
+        kept_bytes=sum(item.size for item in items) - sum(item.size for item in garbage_objects),
     )
 
 
-def sweep(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Doomed:
+def collect_garbage(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Garbage:
     """Delete what no name leads to; return it.
 
     Raises StoreBusy, with nothing lost, while an addition runs.
     """
-    with sweeping(catalog) as marker:
-        doomed = plan(catalog, grace=grace)
-        _delete(catalog, marker, [f"{DERIVATIONS}{key}.json" for key in doomed.derivations])
-        _delete(catalog, marker, [manifest_key(version) for version in doomed.versions])
-        _delete(catalog, marker, [item.key for item in doomed.objects])
-        catalog.store.tidy(catalog.clock() - max(grace, STALE_SECONDS))
-        _delete(catalog, marker, _dead_markers(catalog))
-    return doomed
+    with collecting(catalog) as marker:
+        garbage = find_garbage(catalog, grace=grace)
+        _delete(catalog, marker, [f"{DERIVATIONS}{key}.json" for key in garbage.derivations])
+        _delete(catalog, marker, [manifest_key(version) for version in garbage.versions])
+        _delete(catalog, marker, [item.key for item in garbage.objects])
+        catalog.store.delete_stale_uploads(catalog.clock() - max(grace, STALE_SECONDS))
+        _delete(catalog, marker, _stale_markers(catalog))
+    return garbage
 
 
 def _objects_of(catalog: Catalog, versions: Iterable[str]) -> set[str]:
@@ -97,12 +106,12 @@ def _objects_of(catalog: Catalog, versions: Iterable[str]) -> set[str]:
 
 
 def _delete(catalog: Catalog, marker: Marker, keys: list[str]) -> None:
-    for first in range(0, len(keys), _AT_ONCE):
+    for start in range(0, len(keys), _BATCH_SIZE):
         marker.refresh()
-        catalog.store.delete(keys[first : first + _AT_ONCE])
+        catalog.store.delete(keys[start : start + _BATCH_SIZE])
 
 
-def _dead_markers(catalog: Catalog) -> list[str]:
-    before = catalog.clock() - 2 * STALE_SECONDS
-    items = [*catalog.store.list(ADDING), *catalog.store.list(SWEEP)]
-    return [item.key for item in items if item.modified < before]
+def _stale_markers(catalog: Catalog) -> list[str]:
+    cutoff = catalog.clock() - 2 * STALE_SECONDS
+    items = [*catalog.store.list(ADDING), *catalog.store.list(COLLECTING)]
+    return [item.key for item in items if item.modified < cutoff]

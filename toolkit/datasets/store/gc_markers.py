@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from toolkit.datasets.errors import StoreBusy
 from toolkit.datasets.store.catalog import Catalog
 
-ADDING, SWEEP = "adding/", "sweep/"
+ADDING, COLLECTING = "adding/", "sweep/"
 STALE_SECONDS = 3600.0
 REFRESH_SECONDS = 300.0
 PATIENCE_SECONDS = 600.0
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 
 
 class Marker:
@@ -27,12 +27,12 @@ class Marker:
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
         self._key = f"{prefix}{uuid.uuid4().hex}.json"
-        self._said = catalog.clock()
-        self.say()
+        self._written_at = catalog.clock()
+        self.write()
 
-    def say(self) -> None:
+    def write(self) -> None:
         self._catalog.store.write(self._key, b"{}\n")
-        self._said = self._catalog.clock()
+        self._written_at = self._catalog.clock()
 
     def refresh(self) -> None:
         """Write the marker again if it is getting old.
@@ -40,14 +40,14 @@ class Marker:
         Call it often, and before the work becomes visible. Raises StoreBusy after a
         long sleep: the other side may have taken this process for dead.
         """
-        silent = self._catalog.clock() - self._said
-        if silent > STALE_SECONDS / 2:
+        age = self._catalog.clock() - self._written_at
+        if age > STALE_SECONDS / 2:
             raise StoreBusy(
-                f"this process was asleep for {silent / 60:.0f} minutes",
+                f"this process was asleep for {age / 60:.0f} minutes",
                 next_step="run it again: it goes on where it was",
             )
-        if silent > REFRESH_SECONDS:
-            self.say()
+        if age > REFRESH_SECONDS:
+            self.write()
 
     def withdraw(self) -> None:
         self._catalog.store.delete([self._key])
@@ -65,16 +65,16 @@ def adding(
     Waits for a running collection; raises StoreBusy if it takes longer than `patience`
     seconds.
     """
-    waited = 0.0
+    waited_seconds = 0.0
     while True:
         marker = Marker(catalog, ADDING)
-        if not _at_it(catalog, SWEEP):
+        if not _has_fresh_marker(catalog, COLLECTING):
             break
         marker.withdraw()
-        if waited >= patience:
+        if waited_seconds >= patience:
             raise StoreBusy("garbage collection is running", next_step="try again later")
-        sleep(_LOOK_SECONDS)
-        waited += _LOOK_SECONDS
+        sleep(_POLL_SECONDS)
+        waited_seconds += _POLL_SECONDS
     try:
         yield marker
     finally:
@@ -82,20 +82,20 @@ def adding(
 
 
 @contextmanager
-def sweeping(catalog: Catalog) -> Iterator[Marker]:
+def collecting(catalog: Catalog) -> Iterator[Marker]:
     """Keep additions away while the block runs.
 
     Raises StoreBusy if one is running.
     """
-    marker = Marker(catalog, SWEEP)
+    marker = Marker(catalog, COLLECTING)
     try:
-        if _at_it(catalog, ADDING):
+        if _has_fresh_marker(catalog, ADDING):
             raise StoreBusy("somebody is adding a dataset", next_step="try again later")
         yield marker
     finally:
         marker.withdraw()
 
 
-def _at_it(catalog: Catalog, prefix: str) -> bool:
-    since = catalog.clock() - STALE_SECONDS
-    return any(item.modified >= since for item in catalog.store.list(prefix))
+def _has_fresh_marker(catalog: Catalog, prefix: str) -> bool:
+    cutoff = catalog.clock() - STALE_SECONDS
+    return any(item.modified >= cutoff for item in catalog.store.list(prefix))

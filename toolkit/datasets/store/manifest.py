@@ -79,7 +79,7 @@ class Manifest:
         return (blocks + -(-len(self.encoded) // BLOCK)) * BLOCK
 
 
-def manifest(files: Iterable[File]) -> Manifest:
+def make_manifest(files: Iterable[File]) -> Manifest:
     """Return the manifest of these files.
 
     Raises NameRefused or ManifestInvalid for files that can't be in one.
@@ -93,8 +93,8 @@ def manifest(files: Iterable[File]) -> Manifest:
     paths = {file.path for file in ordered}
     if len(paths) != len(ordered):
         raise ManifestInvalid("a path is listed twice")
-    if both := paths & folders:
-        raise ManifestInvalid(f"{min(both)!r} is a file and a folder")
+    if conflicting_paths := paths & folders:
+        raise ManifestInvalid(f"{min(conflicting_paths)!r} is a file and a folder")
     return Manifest(ordered)
 
 
@@ -107,12 +107,12 @@ def parse(encoded: bytes, version: str = "") -> Manifest:
         raise ManifestInvalid(f"the manifest stored as {version} is another one")
     try:
         value = json.loads(encoded)
-        found = manifest(_file(item) for item in value["files"])
+        parsed_manifest = make_manifest(_file(item) for item in value["files"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ManifestInvalid(f"not a manifest: {type(error).__name__}: {error}") from error
-    if found.encoded != encoded:
+    if parsed_manifest.encoded != encoded:
         raise ManifestInvalid("a manifest, but not in canonical form")
-    return found
+    return parsed_manifest
 
 
 def version_of(encoded: bytes) -> str:
@@ -143,8 +143,8 @@ def check_path(path: str) -> None:
     """
     if len(path.encode("utf-8", "surrogatepass")) > LONGEST_PATH:
         raise NameRefused(f"path too long: {path[:80]!a}…")
-    plain = path.isascii() and path.isprintable()
-    if not plain and any(unicodedata.category(letter) in _REFUSED_CATEGORIES for letter in path):
+    is_plain = path.isascii() and path.isprintable()
+    if not is_plain and any(unicodedata.category(letter) in _REFUSED_CATEGORIES for letter in path):
         raise NameRefused(
             f"control character, or not UTF-8, in {path!a}", next_step="rename the file"
         )
@@ -154,15 +154,15 @@ def check_path(path: str) -> None:
 
 
 def _parents(path: str) -> Iterable[str]:
-    at = path.find("/")
-    while at >= 0:
-        yield path[:at]
-        at = path.find("/", at + 1)
+    slash = path.find("/")
+    while slash >= 0:
+        yield path[:slash]
+        slash = path.find("/", slash + 1)
 
 
 def _check_content(file: File) -> None:
-    plain = isinstance(file.size, int) and not isinstance(file.size, bool)
-    if not plain or file.size < 0 or len(file.chunks) != chunks.count(file.size):
+    is_integer = isinstance(file.size, int) and not isinstance(file.size, bool)
+    if not is_integer or file.size < 0 or len(file.chunks) != chunks.count(file.size):
         raise ManifestInvalid(f"{file.path!r}: size and chunks don't fit")
     if not all(_HEX.fullmatch(chunk) for chunk in file.chunks):
         raise ManifestInvalid(f"{file.path!r}: a chunk's hash is none")

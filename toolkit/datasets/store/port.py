@@ -22,7 +22,7 @@ OBJECTS = "objects/"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StoreItem:
     """An object or record in a store."""
 
     key: str
@@ -67,7 +67,7 @@ class Store(Protocol):
         """Write a record unless it exists; return whether it was written."""
         ...
 
-    def list(self, prefix: str) -> Iterator[Item]:
+    def list(self, prefix: str) -> Iterator[StoreItem]:
         """Yield every item whose key begins with `prefix`, in no order."""
         ...
 
@@ -87,7 +87,7 @@ class Store(Protocol):
         """Return a file's content. Reading raises ContentCorrupt when there is none."""
         ...
 
-    def tidy(self, before: float) -> None:
+    def delete_stale_uploads(self, cutoff: float) -> None:
         """Delete unfinished uploads that were not touched since `before`."""
         ...
 

@@ -11,15 +11,15 @@ from toolkit.datasets import chunks
 from toolkit.datasets.chunks import BUFFER, Bytes, Readable, Span
 from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, StoreUnreachable
 from toolkit.datasets.store.manifest import File
-from toolkit.datasets.store.port import Item, Store, Upload, object_key
+from toolkit.datasets.store.port import Store, StoreItem, Upload, object_key
 from toolkit.training.io.s3_client import s3_client
 
 MOST_PARTS = 10_000  # S3's own limit
-_DELETE_AT_ONCE = 1000
-_ABSENT = ("NoSuchKey", "404", "NotFound")
-_LATER_STATUS = (429, *range(500, 600))
-_LATER = ("RequestTimeout", "ExpiredToken")  # both are 400
-_TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_DELETE_BATCH = 1000
+_ABSENT_CODES = ("NoSuchKey", "404", "NotFound")
+_TRANSIENT_STATUSES = (429, *range(500, 600))
+_TRANSIENT_CODES = ("RequestTimeout", "ExpiredToken")  # both are 400
+_EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class S3Store(Store):
@@ -36,59 +36,59 @@ class S3Store(Store):
         self._bucket = Bucket(bucket, client or _client(self.workers))
 
     def read(self, key: str) -> bytes | None:
-        answer = self._bucket.ask("get_object", absent=None, Key=self._prefix + key)
+        answer = self._bucket.call("get_object", if_absent=None, Key=self._prefix + key)
         if answer is None:
             return None
-        with _told(self.url):
+        with _store_errors(self.url):
             content: bytes = answer["Body"].read()
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        self._bucket.ask("put_object", Key=self._prefix + key, Body=content)
+        self._bucket.call("put_object", Key=self._prefix + key, Body=content)
 
     def write_new(self, key: str, content: bytes) -> bool:
-        asked = {"Key": self._prefix + key, "Body": content, "IfNoneMatch": "*"}
-        return self._bucket.ask("put_object", taken=False, **asked) is not False
+        parameters = {"Key": self._prefix + key, "Body": content, "IfNoneMatch": "*"}
+        return self._bucket.call("put_object", if_exists=False, **parameters) is not False
 
-    def list(self, prefix: str) -> Iterator[Item]:
+    def list(self, prefix: str) -> Iterator[StoreItem]:
         listing = self._bucket.pages("list_objects_v2", Prefix=self._prefix + prefix)
         for page in listing:
             for item in page.get("Contents", ()):
                 key = str(item["Key"]).removeprefix(self._prefix)
-                yield Item(key, int(item["Size"]), item["LastModified"].timestamp())
+                yield StoreItem(key, int(item["Size"]), item["LastModified"].timestamp())
 
     def delete(self, keys: Sequence[str]) -> None:
-        for first in range(0, len(keys), _DELETE_AT_ONCE):
-            names = [{"Key": self._prefix + key} for key in keys[first : first + _DELETE_AT_ONCE]]
-            answer = self._bucket.ask("delete_objects", Delete={"Objects": names, "Quiet": True})
+        for start in range(0, len(keys), _DELETE_BATCH):
+            names = [{"Key": self._prefix + key} for key in keys[start : start + _DELETE_BATCH]]
+            answer = self._bucket.call("delete_objects", Delete={"Objects": names, "Quiet": True})
             if errors := answer.get("Errors"):
                 raise StoreFailed(f"{self.url}: {errors[0].get('Code')} for {errors[0].get('Key')}")
 
     def upload(self, file: File) -> Upload | None:
         key = self._prefix + object_key(file)
-        if self._bucket.ask("head_object", absent=None, Key=key) is not None:
+        if self._bucket.call("head_object", if_absent=None, Key=key) is not None:
             return None
         if len(file.chunks) == 1:
-            return _Whole(self._bucket, key, file)
-        return _Parts(self._bucket, key, file)
+            return _SingleUpload(self._bucket, key, file)
+        return _MultipartUpload(self._bucket, key, file)
 
     def finish(self, uploads: Sequence[Upload]) -> None:
         for upload in uploads:
-            if isinstance(upload, _Parts):
+            if isinstance(upload, _MultipartUpload):
                 upload.complete()
 
     def open(self, file: File) -> Readable:
-        return _Content(self._bucket, self._prefix + object_key(file), file)
+        return _StoredContent(self._bucket, self._prefix + object_key(file), file)
 
-    def tidy(self, before: float) -> None:
+    def delete_stale_uploads(self, cutoff: float) -> None:
         for page in self._bucket.pages("list_multipart_uploads", Prefix=self._prefix):
-            for begun in page.get("Uploads", ()):
-                if begun["Initiated"].timestamp() < before:
-                    self._bucket.ask(
+            for upload in page.get("Uploads", ()):
+                if upload["Initiated"].timestamp() < cutoff:
+                    self._bucket.call(
                         "abort_multipart_upload",
-                        absent=None,
-                        Key=begun["Key"],
-                        UploadId=begun["UploadId"],
+                        if_absent=None,
+                        Key=upload["Key"],
+                        UploadId=upload["UploadId"],
                     )
 
 
@@ -98,30 +98,34 @@ class Bucket:
     def __init__(self, name: str, client: Any) -> None:
         self.name, self._client = name, client
 
-    def ask(self, operation: str, *, absent: Any = ..., taken: Any = ..., **asked: Any) -> Any:
+    def call(
+        self, operation: str, *, if_absent: Any = ..., if_exists: Any = ..., **parameters: Any
+    ) -> Any:
         """Call S3 and return the answer.
 
         `absent` or `taken`, if given, is returned in place of that refusal.
         """
         from botocore.exceptions import ClientError
 
-        with _told(f"s3://{self.name}"):
+        with _store_errors(f"s3://{self.name}"):
             try:
-                return getattr(self._client, operation)(Bucket=self.name, **asked)
+                return getattr(self._client, operation)(Bucket=self.name, **parameters)
             except ClientError as error:
                 code = str(error.response.get("Error", {}).get("Code"))
-                if code in _TAKEN and taken is not ...:
-                    return taken
-                if code in (*_ABSENT, "NoSuchUpload") and absent is not ...:
-                    return absent
+                if code in _EXISTS_CODES and if_exists is not ...:
+                    return if_exists
+                if code in (*_ABSENT_CODES, "NoSuchUpload") and if_absent is not ...:
+                    return if_absent
                 raise
 
-    def pages(self, operation: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
-        with _told(f"s3://{self.name}"):
-            yield from self._client.get_paginator(operation).paginate(Bucket=self.name, **asked)
+    def pages(self, operation: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:
+        with _store_errors(f"s3://{self.name}"):
+            yield from self._client.get_paginator(operation).paginate(
+                Bucket=self.name, **parameters
+            )
 
 
-class _Content(Readable):
+class _StoredContent(Readable):
     def __init__(self, bucket: Bucket, key: str, file: File) -> None:
         self._bucket, self._key, self._file = bucket, key, file
 
@@ -130,15 +134,15 @@ class _Content(Readable):
         if span.length == 0:
             return
         last = span.offset + span.length - 1
-        asked = {"Key": self._key, "Range": f"bytes={span.offset}-{last}"}
-        answer = self._bucket.ask("get_object", absent=None, **asked)
+        parameters = {"Key": self._key, "Range": f"bytes={span.offset}-{last}"}
+        answer = self._bucket.call("get_object", if_absent=None, **parameters)
         if answer is None:
             raise ContentCorrupt(f"the content of {self._file.path} is not in the store")
-        with _told(f"s3://{self._bucket.name}"):
+        with _store_errors(f"s3://{self._bucket.name}"):
             yield from answer["Body"].iter_chunks(BUFFER)
 
 
-class _Whole(Upload):
+class _SingleUpload(Upload):
     """A file of one chunk: one request, which S3 checks against the hash."""
 
     def __init__(self, bucket: Bucket, key: str, file: File) -> None:
@@ -148,8 +152,8 @@ class _Whole(Upload):
         return tuple(chunks.spans(self._file.size))
 
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
-        content = _checked(self._file, source, span, buffer)
-        self._bucket.ask(
+        content = _read_checked(self._file, source, span, buffer)
+        self._bucket.call(
             "put_object", Key=self._key, Body=content, ChecksumSHA256=_base64(self._file.chunks[0])
         )
 
@@ -157,40 +161,42 @@ class _Whole(Upload):
         return
 
 
-class _Parts(Upload):
+class _MultipartUpload(Upload):
     """A multipart upload; an interrupted one is continued."""
 
     def __init__(self, bucket: Bucket, key: str, file: File) -> None:
         self._bucket, self._key, self._file = bucket, key, file
         self._lock = threading.Lock()
         # A part is whole chunks, so that each can be checked: one chunk up to 160 GB, else more.
-        self._part = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
-        self._sent: dict[int, dict[str, Any]] = {}
-        self._arrived: dict[int, str] = {}
-        self._id = self._find() or self._begin()
+        self._part_size = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
+        self._sent_parts: dict[int, dict[str, Any]] = {}
+        self._arrived_etags: dict[int, str] = {}
+        self._upload_id = self._find_upload() or self._begin_upload()
 
     def missing(self) -> Sequence[Span]:
-        starts = range(0, self._file.size, self._part)
-        return tuple(Span(at, min(self._part, self._file.size - at)) for at in starts)
+        starts = range(0, self._file.size, self._part_size)
+        return tuple(
+            Span(offset, min(self._part_size, self._file.size - offset)) for offset in starts
+        )
 
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
-        content = _checked(self._file, source, span, buffer)
-        number = span.offset // self._part + 1
+        content = _read_checked(self._file, source, span, buffer)
+        number = span.offset // self._part_size + 1
         checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
         # S3's ETag of a part is its md5. With KMS it is not: the part is sent again.
-        if self._arrived.get(number) != etag:
-            answer = self._bucket.ask(
+        if self._arrived_etags.get(number) != etag:
+            answer = self._bucket.call(
                 "upload_part",
                 Key=self._key,
-                UploadId=self._id,
+                UploadId=self._upload_id,
                 PartNumber=number,
                 Body=content,
                 ChecksumSHA256=checksum,
             )
             etag = str(answer["ETag"]).strip('"')
         with self._lock:
-            self._sent[number] = {
+            self._sent_parts[number] = {
                 "PartNumber": number,
                 "ETag": f'"{etag}"',
                 "ChecksumSHA256": checksum,
@@ -200,37 +206,37 @@ class _Parts(Upload):
         return  # S3 keeps the parts; `tidy` deletes them in the end
 
     def complete(self) -> None:
-        parts = [self._sent[number] for number in sorted(self._sent)]
-        self._bucket.ask(
+        parts = [self._sent_parts[number] for number in sorted(self._sent_parts)]
+        self._bucket.call(
             "complete_multipart_upload",
             Key=self._key,
-            UploadId=self._id,
+            UploadId=self._upload_id,
             MultipartUpload={"Parts": parts},
         )
 
-    def _begin(self) -> str:
-        answer = self._bucket.ask(
+    def _begin_upload(self) -> str:
+        answer = self._bucket.call(
             "create_multipart_upload", Key=self._key, ChecksumAlgorithm="SHA256"
         )
         return str(answer["UploadId"])
 
-    def _find(self) -> str | None:
-        begun = [
+    def _find_upload(self) -> str | None:
+        uploads = [
             upload
             for page in self._bucket.pages("list_multipart_uploads", Prefix=self._key)
             for upload in page.get("Uploads", ())
             if upload["Key"] == self._key
         ]
-        if not begun:
+        if not uploads:
             return None
-        newest = max(begun, key=lambda upload: upload["Initiated"])["UploadId"]
-        for page in self._bucket.pages("list_parts", Key=self._key, UploadId=newest):
+        upload_id = max(uploads, key=lambda upload: upload["Initiated"])["UploadId"]
+        for page in self._bucket.pages("list_parts", Key=self._key, UploadId=upload_id):
             for part in page.get("Parts", ()):
-                self._arrived[int(part["PartNumber"])] = str(part["ETag"]).strip('"')
-        return str(newest)
+                self._arrived_etags[int(part["PartNumber"])] = str(part["ETag"]).strip('"')
+        return str(upload_id)
 
 
-def _checked(file: File, source: Readable, span: Span, buffer: memoryview) -> bytearray:
+def _read_checked(file: File, source: Readable, span: Span, buffer: memoryview) -> bytearray:
     """Read a span of whole chunks and check each against the manifest.
 
     Raises SourceChanged.
@@ -238,10 +244,10 @@ def _checked(file: File, source: Readable, span: Span, buffer: memoryview) -> by
     content = bytearray()
     for piece in source.pieces(span, buffer):
         content += piece
-    first = span.offset // chunks.CHUNK
-    for at in range(0, max(len(content), 1), chunks.CHUNK):
-        found = hashlib.sha256(memoryview(content)[at : at + chunks.CHUNK]).hexdigest()
-        if found != file.chunks[first + at // chunks.CHUNK]:
+    first_chunk = span.offset // chunks.CHUNK
+    for offset in range(0, max(len(content), 1), chunks.CHUNK):
+        digest = hashlib.sha256(memoryview(content)[offset : offset + chunks.CHUNK]).hexdigest()
+        if digest != file.chunks[first_chunk + offset // chunks.CHUNK]:
             break
     else:
         if len(content) == span.length:
@@ -264,16 +270,16 @@ def _client(connections: int) -> Any:
 
 
 @contextmanager
-def _told(where: str) -> Iterator[None]:
+def _store_errors(url: str) -> Iterator[None]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
-        said = error.response.get("Error", {})
+        details = error.response.get("Error", {})
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        later = status in _LATER_STATUS or said.get("Code") in _LATER
-        failed = StoreUnreachable if later else StoreFailed
-        raise failed(f"{where}: {said.get('Code')}: {said.get('Message')}") from error
+        is_transient = status in _TRANSIENT_STATUSES or details.get("Code") in _TRANSIENT_CODES
+        error_class = StoreUnreachable if is_transient else StoreFailed
+        raise error_class(f"{url}: {details.get('Code')}: {details.get('Message')}") from error
     except (BotoCoreError, OSError) as error:
-        raise StoreUnreachable(f"{where}: {error}") from error
+        raise StoreUnreachable(f"{url}: {error}") from error

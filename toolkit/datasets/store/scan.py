@@ -19,43 +19,43 @@ from pathlib import Path
 from toolkit.datasets import chunks, parallel
 from toolkit.datasets.errors import DatasetUnknown, NameRefused, SourceChanged
 from toolkit.datasets.parallel import Progress
-from toolkit.datasets.store.manifest import File, Manifest, check_path, manifest
+from toolkit.datasets.store.manifest import File, Manifest, check_path, make_manifest
 from toolkit.datasets.store.transfer import LocalFile
 from toolkit.training.io.durable_files import write_atomic
 
-Known = Mapping[str, tuple[int, int, int, tuple[str, ...]]]
+KnownHashes = Mapping[str, tuple[int, int, int, tuple[str, ...]]]
 
 RACY_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file found in the folder; size, mtime and inode reveal a change."""
 
     path: str  # in the dataset
-    place: Path  # where its bytes are; differs for a symbolic link
+    content_path: Path  # where its bytes are; differs for a symbolic link
     size: int
     mtime: int  # nanoseconds
     inode: int
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanResult:
     """A hashed folder."""
 
     manifest: Manifest
-    places: Mapping[str, Path]  # where each path's bytes are
-    hashed: int  # files that had to be read
+    content_paths: Mapping[str, Path]  # where each path's bytes are
+    hashed_files: int  # files that had to be read
 
 
 def scan(
     root: Path,
     *,
-    memory: "Memory | None" = None,
-    stop: Callable[[], bool] = parallel.never,
-    say: Callable[[str], None] | None = None,
+    memory: "ScanMemory | None" = None,
+    should_stop: Callable[[], bool] = parallel.never_stop,
+    log: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
-) -> Scanned:
+) -> ScanResult:
     """Hash the files below `root` and return their manifest.
 
     Raises NameRefused, SourceChanged, DatasetUnknown, Stopped.
@@ -64,115 +64,128 @@ def scan(
     if not root.is_dir():
         raise DatasetUnknown(f"{root} is not a folder")
     now = int(clock() * 1e9)
-    found = sorted(_walk(root), key=lambda one: one.path.encode())
-    known = memory.load() if memory else {}
-    hashes = {one.path: before for one in found if (before := _unchanged(one, known)) is not None}
-    fresh = [one for one in found if one.path not in hashes]
-    hashes.update(_hash(fresh, stop, say))
-    made = manifest(File(one.path, one.size, hashes[one.path]) for one in found)
-    if memory and (fresh or len(known) != len(found)):
-        settled = [one for one in found if now - one.mtime > RACY_NS]
+    files = sorted(_walk(root), key=lambda file: file.path.encode())
+    known_hashes = memory.load() if memory else {}
+    hashes = {
+        file.path: old_hashes
+        for file in files
+        if (old_hashes := _known_hashes(file, known_hashes)) is not None
+    }
+    changed_files = [file for file in files if file.path not in hashes]
+    hashes.update(_hash(changed_files, should_stop, log))
+    scanned_manifest = make_manifest(
+        File(file.path, file.size, hashes[file.path]) for file in files
+    )
+    if memory and (changed_files or len(known_hashes) != len(files)):
+        stable_files = [file for file in files if now - file.mtime > RACY_NS]
         memory.store(
-            {one.path: (one.size, one.mtime, one.inode, hashes[one.path]) for one in settled}
+            {
+                file.path: (file.size, file.mtime, file.inode, hashes[file.path])
+                for file in stable_files
+            }
         )
-    return Scanned(made, {one.path: one.place for one in found}, len(fresh))
+    return ScanResult(
+        scanned_manifest, {file.path: file.content_path for file in files}, len(changed_files)
+    )
 
 
-class Memory:
+class ScanMemory:
     """The hashes of earlier scans of a folder, in a file that may be lost at any time."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()
         self._path = folder / f"{name}.json"
 
-    def load(self) -> Known:
+    def load(self) -> KnownHashes:
         try:
-            said = json.loads(self._path.read_bytes())
+            record = json.loads(self._path.read_bytes())
             return {
                 str(path): (int(size), int(mtime), int(inode), tuple(map(str, hashes)))
-                for path, (size, mtime, inode, hashes) in said.items()
+                for path, (size, mtime, inode, hashes) in record.items()
             }
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def store(self, known: Known) -> None:
+    def store(self, known_hashes: KnownHashes) -> None:
         with suppress(OSError):  # without it the next scan reads more, that is all
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._path, json.dumps(known).encode())
+            write_atomic(self._path, json.dumps(known_hashes).encode())
 
 
-def default_memory(root: Path, environment: Mapping[str, str] = os.environ) -> Memory:
+def default_memory(root: Path, environment: Mapping[str, str] = os.environ) -> ScanMemory:
     """Return this user's memory of a folder."""
     cache = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Memory(Path(cache) / "toolkit" / "data", root)
+    return ScanMemory(Path(cache) / "toolkit" / "data", root)
 
 
-def _walk(root: Path) -> Iterator[Found]:
-    todo = [(root, "")]
-    while todo:
-        folder, prefix = todo.pop()
+def _walk(root: Path) -> Iterator[FoundFile]:
+    pending_folders = [(root, "")]
+    while pending_folders:
+        folder, prefix = pending_folders.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
                 check_path(path)
                 if entry.is_dir(follow_symlinks=False):
-                    todo.append((Path(entry.path), f"{path}/"))
+                    pending_folders.append((Path(entry.path), f"{path}/"))
                 else:
-                    yield _found(root, path, Path(entry.path))
+                    yield _regular_file(root, path, Path(entry.path))
 
 
-def _found(root: Path, path: str, place: Path) -> Found:
+def _regular_file(root: Path, path: str, content_path: Path) -> FoundFile:
     """Return a regular file, or a link's target inside the folder.
 
     Raises NameRefused for anything else.
     """
-    if place.is_symlink():
-        target = place.resolve()
+    if content_path.is_symlink():
+        target = content_path.resolve()
         if not target.is_relative_to(root) or not target.is_file():
             raise NameRefused(
                 f"{path} is a symbolic link that does not lead to a file in the dataset",
                 next_step="put the file in its place",
             )
-        place = target
-    facts = place.lstat()
-    if not stat.S_ISREG(facts.st_mode):
+        content_path = target
+    status = content_path.lstat()
+    if not stat.S_ISREG(status.st_mode):
         raise NameRefused(f"{path} is neither a file nor a folder", next_step="take it out")
-    return Found(path, place, facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    return FoundFile(path, content_path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _unchanged(one: Found, known: Known) -> tuple[str, ...] | None:
-    before = known.get(one.path)
-    if before and before[:3] == (one.size, one.mtime, one.inode):
-        return before[3] if len(before[3]) == chunks.count(one.size) else None
+def _known_hashes(file: FoundFile, known_hashes: KnownHashes) -> tuple[str, ...] | None:
+    entry = known_hashes.get(file.path)
+    if entry and entry[:3] == (file.size, file.mtime, file.inode):
+        return entry[3] if len(entry[3]) == chunks.count(file.size) else None
     return None
 
 
 def _hash(
-    found: list[Found], stop: Callable[[], bool], say: Callable[[str], None] | None
+    files: list[FoundFile], should_stop: Callable[[], bool], log: Callable[[str], None] | None
 ) -> dict[str, tuple[str, ...]]:
-    hashes = {one.path: [""] * chunks.count(one.size) for one in found}
-    total = sum(one.size for one in found)
-    progress = Progress("hashing", files=len(found), size=total, say=say)
-    left = {one.path: len(hashes[one.path]) for one in found}
+    hashes = {file.path: [""] * chunks.count(file.size) for file in files}
+    total = sum(file.size for file in files)
+    progress = Progress("hashing", files=len(files), size=total, log=log)
+    missing_chunks = {file.path: len(hashes[file.path]) for file in files}
     lock = threading.Lock()
 
-    def work(task: tuple[Found, chunks.Span], buffer: memoryview) -> None:
-        one, span = task
-        read = chunks.digest(LocalFile(one.place).pieces(span, buffer))
-        hashes[one.path][span.offset // chunks.CHUNK] = read
+    def work(task: tuple[FoundFile, chunks.Span], buffer: memoryview) -> None:
+        file, span = task
+        chunk_digest = chunks.digest(LocalFile(file.content_path).pieces(span, buffer))
+        hashes[file.path][span.offset // chunks.CHUNK] = chunk_digest
         with lock:
-            left[one.path] -= 1
-            last = left[one.path] == 0
-        if last:
-            _check_unchanged(one)
-        progress.add(span.length, files=int(last))
+            missing_chunks[file.path] -= 1
+            is_last = missing_chunks[file.path] == 0
+        if is_last:
+            _check_unchanged(file)
+        progress.add(span.length, files=int(is_last))
 
-    tasks = ((one, span) for one in found for span in chunks.spans(one.size))
-    parallel.run(tasks, work, workers=parallel.local_workers(), stop=stop, progress=progress)
-    return {path: tuple(parts) for path, parts in hashes.items()}
+    tasks = ((file, span) for file in files for span in chunks.spans(file.size))
+    parallel.run(
+        tasks, work, workers=parallel.local_workers(), should_stop=should_stop, progress=progress
+    )
+    return {path: tuple(chunk_hashes) for path, chunk_hashes in hashes.items()}
 
 
-def _check_unchanged(one: Found) -> None:
-    facts = one.place.lstat()
-    if (facts.st_size, facts.st_mtime_ns, facts.st_ino) != (one.size, one.mtime, one.inode):
-        raise SourceChanged(f"{one.path} changed while it was read", next_step="run it again")
+def _check_unchanged(file: FoundFile) -> None:
+    status = file.content_path.lstat()
+    if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime, file.inode):
+        raise SourceChanged(f"{file.path} changed while it was read", next_step="run it again")

@@ -18,24 +18,26 @@ class LocalFile:
     def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            at, end = span.offset, span.offset + span.length
-            while at < end:
-                read = os.preadv(descriptor, [buffer[: end - at]], at)
-                if read == 0:
+            offset, end = span.offset, span.offset + span.length
+            while offset < end:
+                byte_count = os.preadv(descriptor, [buffer[: end - offset]], offset)
+                if byte_count == 0:
                     return  # shorter than it should be: the hash will tell
-                yield buffer[:read]
-                at += read
+                yield buffer[:byte_count]
+                offset += byte_count
         finally:
             os.close(descriptor)
 
 
-def place(pieces: Iterable[Bytes], descriptor: int, span: Span, expected: str, disk: Disk) -> bool:
+def write_chunk(
+    pieces: Iterable[Bytes], descriptor: int, span: Span, expected_hash: str, disk: Disk
+) -> bool:
     """Write a chunk at its offset; return whether it was expected."""
-    digest, at = hashlib.sha256(), span.offset
+    digest, offset = hashlib.sha256(), span.offset
     for piece in pieces:
-        if at + len(piece) > span.offset + span.length:
+        if offset + len(piece) > span.offset + span.length:
             return False
         digest.update(piece)
-        disk.write(descriptor, piece, at)
-        at += len(piece)
-    return at == span.offset + span.length and digest.hexdigest() == expected
+        disk.write(descriptor, piece, offset)
+        offset += len(piece)
+    return offset == span.offset + span.length and digest.hexdigest() == expected_hash

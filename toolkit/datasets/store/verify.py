@@ -10,30 +10,30 @@ from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.manifest import File
 
 
-def damaged(
-    catalog: Catalog, version: str, *, say: Callable[[str], None] | None = None
+def find_damaged_content(
+    catalog: Catalog, version: str, *, log: Callable[[str], None] | None = None
 ) -> list[str]:
     """Return the paths whose stored content is missing or damaged, in order.
 
     Raises ManifestInvalid if the manifest itself is damaged.
     """
     manifest, store = catalog.manifest(version), catalog.store
-    found: set[str] = set()
+    damaged_paths: set[str] = set()
     lock = threading.Lock()
-    progress = Progress("verifying", files=len(manifest.files), size=manifest.size, say=say)
+    progress = Progress("verifying", files=len(manifest.files), size=manifest.size, log=log)
 
     def work(task: tuple[File, chunks.Span], buffer: memoryview) -> None:
         file, span = task
-        expected = file.chunks[span.offset // chunks.CHUNK]
+        expected_hash = file.chunks[span.offset // chunks.CHUNK]
         try:
-            good = chunks.digest(store.open(file).pieces(span, buffer)) == expected
+            is_intact = chunks.digest(store.open(file).pieces(span, buffer)) == expected_hash
         except ContentCorrupt:
-            good = False
+            is_intact = False
         with lock:
-            if not good:
-                found.add(file.path)
+            if not is_intact:
+                damaged_paths.add(file.path)
         progress.add(span.length, files=int(span.offset == 0))
 
     tasks = ((file, span) for file in manifest.files for span in chunks.spans(file.size))
     parallel.run(tasks, work, workers=store.workers, progress=progress)
-    return sorted(found)
+    return sorted(damaged_paths)

@@ -18,10 +18,10 @@ RULES: Final = (*directive_rules.RULES, *command_rules.RULES)
 _IGNORE: Final = re.compile(r"#\s*toolkit-lint:\s*ignore=([\w,\s-]+)")
 
 
-def check(
+def check_script(
     text: str,
     stop_seconds: float | None = None,
-    outside: Iterable[Directive] = (),
+    outside_options: Iterable[Directive] = (),
     node_disks: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return the findings, errors first, then by line.
@@ -33,15 +33,21 @@ def check(
     - `outside`: sbatch's options from outside the script.
     - `node_disks`: folders on a node's own disk, in addition to those of every cluster.
     """
-    silenced = {word for found in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", found[1])}
-    read = script.parse(text, stop_seconds or script.A_STOP, outside, node_disks)
-    found = [
+    silenced_slugs = {
+        word for findings in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", findings[1])
+    }
+    parsed_script = script.parse(
+        text, stop_seconds or script.DEFAULT_STOP_SECONDS, outside_options, node_disks
+    )
+    findings = [
         Finding(rule.slug, rule.severity, hit.line, hit.message, hit.fix)
         for rule in RULES
-        if rule.slug not in silenced
-        for hit in rule.find(read)
+        if rule.slug not in silenced_slugs
+        for hit in rule.find(parsed_script)
     ]
-    return tuple(sorted(found, key=lambda one: (one.severity is not Severity.ERROR, one.line)))
+    return tuple(
+        sorted(findings, key=lambda finding: (finding.severity is not Severity.ERROR, finding.line))
+    )
 
 
 def is_batch_script(text: str) -> bool:

@@ -13,7 +13,7 @@ from toolkit.lint.finding import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolkit.lint.batch_script.script import Launch, Script
+    from toolkit.lint.batch_script.script import RankLaunch, Script
 
 TORCHRUN_PATIENCE: Final = 30
 """Seconds torchrun gives its workers after SIGTERM unless told otherwise."""
@@ -31,14 +31,14 @@ _HOSTNAME: Final = re.compile(
 _SHUTDOWN: Final = re.compile(
     r"(?:--shutdown[-_]timeout[= ]|TORCH_ELASTIC_SHUTDOWN_TIMEOUT=)\s*[\"']?(\d+)"
 )
-_KEPT_IN: Final = re.compile(
+_SAVE_PATH: Final = re.compile(
     r"--(?:\w+[-_])?(?:checkpoint|ckpt|save|output)[-_](?:dir|path|folder)[= ]\s*[\"']?"
     r"(?P<path>/[^\s\"']*)"
 )
-_ON_NODE: Final = re.compile(
+_NODE_DISK_PATH: Final = re.compile(
     r"/(?:tmp|var/tmp|scratch/local|local_scratch|dev/shm|mnt/nvme|local_?disk|opt/dlami/nvme)"
 )
-_LOOP: Final = re.compile(r"\|\|\s*(?:\(|\{)?\s*scontrol\s+requeue\b")
+_REQUEUE_ON_FAILURE: Final = re.compile(r"\|\|\s*(?:\(|\{)?\s*scontrol\s+requeue\b")
 _BARE_WAIT: Final = re.compile(r"^\s*wait\s*;?\s*$")
 _KEEPS_CODE: Final = re.compile(r"\$\?|PIPESTATUS|\bexit\b|\bwait\s+[\"$%-]|\bexit_with_verdict\b")
 _PIPE: Final = re.compile(r"(?<!\|)\|(?!\|)\s*(?:tee|grep|cat|sed|awk)\b")
@@ -53,24 +53,24 @@ _HARMLESS: Final = re.compile(
 def _fixed_port(script: Script) -> Iterator[Hit]:
     if "exclusive" in script.directives:
         return  # no other job is on its nodes
-    seen: set[str] = set()
+    seen_ports: set[str] = set()
     for command in script.commands:
-        text = shell.expanded(command.text, script.values)
-        for found in _PORT.finditer(text):
-            if found["port"] not in seen:
-                seen.add(found["port"])
-                yield _port_hit(command.line, f"port {found['port']} is the same for every job")
+        text = shell.expand(command.text, script.variables)
+        for match in _PORT.finditer(text):
+            if match["port"] not in seen_ports:
+                seen_ports.add(match["port"])
+                yield _port_hit(command.line, f"port {match['port']} is the same for every job")
     for launch in script.launches:
-        at = _ENDPOINT.search(launch.text)
-        if at and ":" not in at["at"].rpartition(")")[2] and not seen:
-            seen.add("default")
+        endpoint = _ENDPOINT.search(launch.text)
+        if endpoint and ":" not in endpoint["at"].rpartition(")")[2] and not seen_ports:
+            seen_ports.add("default")
             yield _port_hit(launch.line, "no port is given: torchrun takes 29400 for every job")
 
 
-def _port_hit(line: int, what: str) -> Hit:
+def _port_hit(line: int, problem: str) -> Hit:
     return Hit(
         line,
-        f"{what}: two jobs on a node, or one and what is left of its last attempt, collide",
+        f"{problem}: two jobs on a node, or one and what is left of its last attempt, collide",
         "derive it from the job and test it: jobscripts/lib/rendezvous.sh",
     )
 
@@ -79,7 +79,7 @@ def _hostname(script: Script) -> Iterator[Hit]:
     if not script.several_nodes:
         return
     for command in script.commands:
-        if _HOSTNAME.search(shell.expanded(command.text, script.values)):
+        if _HOSTNAME.search(shell.expand(command.text, script.variables)):
             yield Hit(
                 command.line,
                 "the ranks meet at $(hostname): a name that other nodes may not resolve, and each"
@@ -90,11 +90,11 @@ def _hostname(script: Script) -> Iterator[Hit]:
 
 
 def _bad_exit(script: Script) -> Iterator[Hit]:
-    if not script.several_nodes or "SLURM_KILL_BAD_EXIT" in script.values:
+    if not script.several_nodes or "SLURM_KILL_BAD_EXIT" in script.variables:
         return
     for launch in script.launches:
-        found = re.search(r"\bsrun\b(.*)", launch.text, re.DOTALL)
-        if found and not re.search(r"--kill-on-bad-exit|(?:^|\s)-K\d?\b", found[1]):
+        match = re.search(r"\bsrun\b(.*)", launch.text, re.DOTALL)
+        if match and not re.search(r"--kill-on-bad-exit|(?:^|\s)-K\d?\b", match[1]):
             yield Hit(
                 launch.line,
                 "when one task fails the others wait for it, on paid machines, until the"
@@ -106,15 +106,15 @@ def _bad_exit(script: Script) -> Iterator[Hit]:
 
 def _shutdown(script: Script) -> Iterator[Hit]:
     for launch in script.launches:
-        if not launch.agent:
+        if not launch.has_agent:
             continue
-        told = _SHUTDOWN.search(launch.text) or _SHUTDOWN.search(script.text)
-        seconds = int(told[1]) if told else TORCHRUN_PATIENCE
+        match = _SHUTDOWN.search(launch.text) or _SHUTDOWN.search(script.text)
+        seconds = int(match[1]) if match else TORCHRUN_PATIENCE
         if seconds < script.stop_seconds:
-            said = "" if told else ", its default"
+            default_note = "" if match else ", its default"
             yield Hit(
                 launch.line,
-                f"torchrun kills its workers {seconds} s{said} after SIGTERM, save or no save",
+                f"torchrun kills its workers {seconds} s{default_note} after SIGTERM, save or no save",
                 f"torchrun --shutdown-timeout={script.stop_seconds:.0f}, and no more than KillWait"
                 " (torch 2.13; before that, stop the workers by a file and not by a signal)",
             )
@@ -133,22 +133,22 @@ def _deepspeed(script: Script) -> Iterator[Hit]:
             return
 
 
-def _swallowed(script: Script) -> Iterator[Hit]:
+def _exit_code_lost(script: Script) -> Iterator[Hit]:
     """Find a launch whose exit code is not the job's.
 
     Slurm takes the last command's exit code for the job's.
     """
-    outer = [launch for launch in script.launches if not launch.inner]
-    piped = [launch for launch in outer if _hidden(script, launch)]
-    yield from (_swallow_hit(launch, _hidden(script, launch)) for launch in piped)
-    if not outer or piped:
+    outer_launches = [launch for launch in script.launches if not launch.inner]
+    hidden_launches = [launch for launch in outer_launches if _hiding_text(script, launch)]
+    yield from (_exit_code_hit(launch, _hiding_text(script, launch)) for launch in hidden_launches)
+    if not outer_launches or hidden_launches:
         return
-    last = max(outer, key=lambda launch: launch.line)
-    after = [c for c in script.commands if c.line > last.line and not c.inner]
-    if any(_KEEPS_CODE.search(command.text) for command in after):
+    last_launch = max(outer_launches, key=lambda launch: launch.line)
+    later_commands = [c for c in script.commands if c.line > last_launch.line and not c.inner]
+    if any(_KEEPS_CODE.search(command.text) for command in later_commands):
         return
-    if last.background:
-        for command in after:
+    if last_launch.in_background:
+        for command in later_commands:
             if _BARE_WAIT.match(command.text):
                 yield Hit(
                     command.line,
@@ -158,39 +158,41 @@ def _swallowed(script: Script) -> Iterator[Hit]:
                 )
                 return
     elif not _ERREXIT.search(script.text):
-        rest = [command for command in after if not _HARMLESS.match(command.text)]
-        if rest:
+        other_commands = [
+            command for command in later_commands if not _HARMLESS.match(command.text)
+        ]
+        if other_commands:
             yield Hit(
-                rest[-1].line,
-                f"the job ends with this command's exit code, not with that of line {last.line}",
+                other_commands[-1].line,
+                f"the job ends with this command's exit code, not with that of line {last_launch.line}",
                 "code=$? after the launch, exit $code at the end",
             )
 
 
-def _hidden(script: Script, launch: Launch) -> str:
+def _hiding_text(script: Script, launch: RankLaunch) -> str:
     """Return the text that hides the launch's exit code on its line.
 
     Empty if nothing does.
     """
     if re.search(r"\|\|\s*(?:true|:)\s*$", launch.text):
         return "|| true"
-    pipes = "pipefail" in script.text or "PIPESTATUS" in script.text
-    if not pipes and _PIPE.search(shell.without_substitutions(launch.text)):
+    keeps_pipe_code = "pipefail" in script.text or "PIPESTATUS" in script.text
+    if not keeps_pipe_code and _PIPE.search(shell.without_substitutions(launch.text)):
         return "the pipe's last command, without pipefail,"
     return ""
 
 
-def _swallow_hit(launch: Launch, what: str) -> Hit:
+def _exit_code_hit(launch: RankLaunch, hiding_text: str) -> Hit:
     return Hit(
         launch.line,
-        f"{what} hides the exit code: Slurm takes a failed or interrupted job for a finished one",
+        f"{hiding_text} hides the exit code: Slurm takes a failed or interrupted job for a finished one",
         "keep it: set -o pipefail, exit with the launch's own code",
     )
 
 
 def _requeue_loop(script: Script) -> Iterator[Hit]:
     for command in script.commands:
-        if _LOOP.search(command.text):
+        if _REQUEUE_ON_FAILURE.search(command.text):
             yield Hit(
                 command.line,
                 "requeues on any failure: a bug runs for ever, and a machine that is gone runs"
@@ -211,11 +213,11 @@ def _auto_resume(script: Script) -> Iterator[Hit]:
             return
 
 
-def _kept_here(script: Script) -> Iterator[Hit]:
+def _saved_on_node(script: Script) -> Iterator[Hit]:
     for launch in script.launches:
-        for found in _KEPT_IN.finditer(launch.text):
-            path = PurePosixPath(found["path"])
-            if _ON_NODE.match(str(path)) or any(map(path.is_relative_to, script.node_disks)):
+        for match in _SAVE_PATH.finditer(launch.text):
+            path = PurePosixPath(match["path"])
+            if _NODE_DISK_PATH.match(str(path)) or any(map(path.is_relative_to, script.node_disks)):
                 yield Hit(
                     launch.line,
                     f"what is saved in {path} is gone with the machine",
@@ -226,9 +228,9 @@ def _kept_here(script: Script) -> Iterator[Hit]:
 
 _E, _W = Severity.ERROR, Severity.WARNING
 RULES: Final = (
-    Rule("exit-code-lost", _E, _swallowed),
+    Rule("exit-code-lost", _E, _exit_code_lost),
     Rule("requeue-loop", _E, _requeue_loop),
-    Rule("saved-on-node", _E, _kept_here),
+    Rule("saved-on-node", _E, _saved_on_node),
     Rule("hostname-rendezvous", _E, _hostname),
     Rule("auto-resume-container", _W, _auto_resume),
     Rule("fixed-port", _W, _fixed_port),

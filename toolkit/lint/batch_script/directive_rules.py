@@ -17,10 +17,10 @@ _SIGNAL: Final = re.compile(
     r"^(?P<flags>[RB]{1,2}:)?(?P<name>[A-Za-z0-9]+)(?:@(?P<seconds>\d+))?$", re.IGNORECASE
 )
 
-_LEAD: Final = 60
+_DEFAULT_LEAD: Final = 60
 """Seconds before the time limit at which sbatch sends a signal, by default."""
 
-_RUNS: Final = re.compile(
+_PROGRAM: Final = re.compile(
     r"^(?:\w+=\S*\s+)*(?:exec\s+|uv\s+run\s+|\S*/)?"
     r"(?:python[\d.]*|torchrun|accelerate|deepspeed|composer)\s"
 )
@@ -31,17 +31,17 @@ def _hit(script: Script, option: str, message: str, fix: str) -> Hit:
 
     An option from outside wins over the script's lines, and must be corrected outside.
     """
-    said = script.directives.get(option)
-    if said and said.source:
-        return Hit(0, f"{said.source}: {message}", fix.removeprefix("#SBATCH "))
-    return Hit(said.line if said else 0, message, fix)
+    directive = script.directives.get(option)
+    if directive and directive.source:
+        return Hit(0, f"{directive.source}: {message}", fix.removeprefix("#SBATCH "))
+    return Hit(directive.line if directive else 0, message, fix)
 
 
 def _ignored(script: Script) -> Iterator[Hit]:
-    for one in script.ignored:
+    for directive in script.ignored_directives:
         yield Hit(
-            one.line,
-            f"--{one.name} comes after the first command, where sbatch no longer reads options",
+            directive.line,
+            f"--{directive.name} comes after the first command, where sbatch no longer reads options",
             "move it above the first command",
         )
 
@@ -91,7 +91,7 @@ def _signal_to_all(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
     if signal is None or "B" in (signal["flags"] or "").upper():
         return
-    if any(launch.agent or launch.kind == "deepspeed" for launch in script.launches):
+    if any(launch.has_agent or launch.kind == "deepspeed" for launch in script.launches):
         yield _hit(
             script,
             "signal",
@@ -103,10 +103,12 @@ def _signal_to_all(script: Script) -> Iterator[Hit]:
 
 def _signal_unheard(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
-    if signal is None or "B" in (signal["flags"] or "").upper() or script.sources:
+    if signal is None or "B" in (signal["flags"] or "").upper() or script.sources_files:
         return
     # Sourced files may start steps, but can't be seen; only the script's own commands are judged.
-    if not script.steps and any(_RUNS.search(command.text) for command in script.commands):
+    if not script.starts_steps and any(
+        _PROGRAM.search(command.text) for command in script.commands
+    ):
         yield _hit(
             script,
             "signal",
@@ -118,7 +120,7 @@ def _signal_unheard(script: Script) -> Iterator[Hit]:
 
 def _signal_untrapped(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
-    if signal is None or "B" not in (signal["flags"] or "").upper() or script.sources:
+    if signal is None or "B" not in (signal["flags"] or "").upper() or script.sources_files:
         return
     name = signal["name"].upper().removeprefix("SIG")
     traps = [command.text for command in script.commands if command.text.startswith("trap ")]
@@ -137,12 +139,12 @@ def _trap_waits(script: Script) -> Iterator[Hit]:
     if signal is None or "B" not in (signal["flags"] or "").upper():
         return
     name = signal["name"].upper().removeprefix("SIG")
-    trapped = any(
+    has_trap = any(
         command.text.startswith("trap ") and name in command.text.upper()
         for command in script.commands
     )
     for launch in script.launches:
-        if trapped and not launch.background and not launch.inner:
+        if has_trap and not launch.in_background and not launch.inner:
             yield Hit(
                 launch.line,
                 f"bash runs the trap for {name} only when this command has ended",
@@ -152,7 +154,7 @@ def _trap_waits(script: Script) -> Iterator[Hit]:
 
 def _signal_late(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
-    seconds = int((signal and signal["seconds"]) or _LEAD)
+    seconds = int((signal and signal["seconds"]) or _DEFAULT_LEAD)
     if signal and script.launches and seconds < script.stop_seconds:
         yield _hit(
             script,

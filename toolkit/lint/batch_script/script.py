@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from toolkit.lint.batch_script.shell import Command
 
-A_STOP: Final = 60.0
+DEFAULT_STOP_SECONDS: Final = 60.0
 """Assumed seconds for ending a step and saving, if nobody has measured them."""
 
 _TORCHRUN: Final = re.compile(
@@ -27,7 +27,7 @@ _ACCELERATE: Final = re.compile(
 )
 _COMPOSER: Final = re.compile(r"(?:^|[\s/;(\"'])composer\s+[-\w\"'$./]")
 _PYTHON: Final = re.compile(r"\bsrun\b.*?\bpython[\d.]*\s(?P<rest>.*)", re.DOTALL)
-_TRAINS: Final = re.compile(
+_TRAINING_SCRIPT: Final = re.compile(
     r"(?:^|[\s/\"'])(?:\w*(?:train|finetun|fine_tun|_tune|sft|grpo|dpo)\w*|main|run_\w+)\.py\b",
     re.IGNORECASE,
 )
@@ -37,7 +37,7 @@ _ENVIRONMENT: Final = re.compile(
     r"(?:conda\.sh|mamba\.sh|/activate|bashrc|profile|modules?(?:\.sh)?|\.env)$"
     r"|^activate$|bin/activate"
 )
-_TALK: Final = re.compile(
+_NO_LAUNCH: Final = re.compile(
     r"^\s*(?:echo|printf|cat|which|command|pip|uv|apt\S*|conda|mkdir|cp|mv|rm|ls|cd|source|\.|alias"
     r"|git|wget|curl|enroot|docker\s+(?:build|pull)|module|if|elif|while|for|function|trap|kill)\b"
 )
@@ -56,7 +56,7 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class RankLaunch:
     """A command that starts ranks."""
 
     line: int
@@ -65,15 +65,15 @@ class Launch:
     inner: bool  # in a here-document
 
     @property
-    def srun(self) -> bool:
+    def uses_srun(self) -> bool:
         return bool(re.search(r"(?:^|[\s;&|(])srun\b", self.text))
 
     @property
-    def background(self) -> bool:
+    def in_background(self) -> bool:
         return self.text.rstrip().endswith("&") and not self.text.rstrip().endswith("&&")
 
     @property
-    def agent(self) -> bool:
+    def has_agent(self) -> bool:
         """Return whether an elastic agent stands between Slurm and the workers."""
         return self.kind in ("torchrun", "accelerate")
 
@@ -84,45 +84,45 @@ class Script:
 
     text: str
     directives: Mapping[str, Directive]  # by name, without ignored ones
-    ignored: tuple[Directive, ...]
+    ignored_directives: tuple[Directive, ...]
     commands: tuple[Command, ...]
-    values: Mapping[str, str]  # the script's own variables
-    launches: tuple[Launch, ...]
+    variables: Mapping[str, str]  # the script's own variables
+    launches: tuple[RankLaunch, ...]
     stop_seconds: float  # seconds that its training needs to end a step and save
     node_disks: tuple[str, ...]  # folders on a node's own disk
 
     def value(self, name: str) -> str:
-        found = self.directives.get(name)
-        return found.value if found else ""
+        directive = self.directives.get(name)
+        return directive.value if directive else ""
 
     @property
     def several_nodes(self) -> bool:
-        first = re.match(r"\d+(?:-(\d+))?", self.value("nodes"))
-        if first:
-            return int(first[1] or first[0]) > 1
+        node_count = re.match(r"\d+(?:-(\d+))?", self.value("nodes"))
+        if node_count:
+            return int(node_count[1] or node_count[0]) > 1
         if self.value("ntasks") == "1":
             return False
         return bool(re.search(r"SLURM_(?:JOB_NUM_NODES|NNODES|JOB_NODELIST|NODEID)", self.text))
 
     @property
-    def sources(self) -> bool:
+    def sources_files(self) -> bool:
         """Return whether it reads in code that can't be seen here."""
         return any(
-            (found := _SOURCED.match(command.text)) and not _ENVIRONMENT.search(found["file"])
+            (match := _SOURCED.match(command.text)) and not _ENVIRONMENT.search(match["file"])
             for command in self.commands
         )
 
     @property
-    def steps(self) -> bool:
+    def starts_steps(self) -> bool:
         """Return whether it starts a step, which Slurm sends signals to."""
-        text = "\n".join(self.expanded(command) for command in self.commands)
+        text = "\n".join(self.expand(command) for command in self.commands)
         return bool(re.search(r"(?:^|[\s;&|(\"'])(?:srun|mpirun|mpiexec)\b", text))
 
-    def expanded(self, command: Command) -> str:
-        return shell.expanded(command.text, self.values)
+    def expand(self, command: Command) -> str:
+        return shell.expand(command.text, self.variables)
 
 
-def said(words: Sequence[str], source: str) -> tuple[Directive, ...]:
+def outside_directives(words: Sequence[str], source: str) -> tuple[Directive, ...]:
     """Return the options among words given to sbatch outside the script."""
     return tuple(
         Directive(name, value, 0, source=source) for name, value in sbatch_options.options(words)
@@ -131,52 +131,61 @@ def said(words: Sequence[str], source: str) -> tuple[Directive, ...]:
 
 def parse(
     text: str,
-    stop_seconds: float = A_STOP,
-    outside: Iterable[Directive] = (),
+    stop_seconds: float = DEFAULT_STOP_SECONDS,
+    outside_options: Iterable[Directive] = (),
     node_disks: tuple[str, ...] = (),
 ) -> Script:
     """Parse a batch script. Never raises: unclear text gives no findings.
 
     Options in `outside` win over the script's own, and later ones over earlier ones.
     """
-    found, documents = shell.commands(text)
-    values = shell.assignments(found)
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if n not in documents]
-    directives, ignored = _directives(lines, found[0].line if found else 0)
-    for one in outside:
-        _say(directives, one)
+    commands, heredoc_lines = shell.split_commands(text)
+    variables = shell.assigned_values(commands)
+    lines = [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if number not in heredoc_lines
+    ]
+    directives, ignored = _directives(lines, commands[0].line if commands else 0)
+    for directive in outside_options:
+        _set_directive(directives, directive)
     return Script(
         text=text,
         directives=directives,
-        ignored=ignored,
-        commands=found,
-        values=values,
-        launches=tuple(_launches(found, values)),
+        ignored_directives=ignored,
+        commands=commands,
+        variables=variables,
+        launches=tuple(_launches(commands, variables)),
         stop_seconds=stop_seconds,
         node_disks=node_disks,
     )
 
 
 def _directives(
-    lines: Iterable[tuple[int, str]], first: int
+    lines: Iterable[tuple[int, str]], first_command_line: int
 ) -> tuple[dict[str, Directive], tuple[Directive, ...]]:
-    counted: dict[str, Directive] = {}
+    directives: dict[str, Directive] = {}
     ignored = []
     for number, line in lines:
         if not line.startswith("#SBATCH"):
             continue
         for name, value in _options(line.removeprefix("#SBATCH")):
-            one = Directive(name, value, number, ignored=bool(first) and number > first)
-            if one.ignored:
-                ignored.append(one)
+            directive = Directive(
+                name,
+                value,
+                number,
+                ignored=bool(first_command_line) and number > first_command_line,
+            )
+            if directive.ignored:
+                ignored.append(directive)
             else:
-                _say(counted, one)
-    return counted, tuple(ignored)
+                _set_directive(directives, directive)
+    return directives, tuple(ignored)
 
 
-def _say(counted: dict[str, Directive], one: Directive) -> None:
-    counted.pop(_OPPOSITE.get(one.name, ""), None)
-    counted[one.name] = one
+def _set_directive(directives: dict[str, Directive], directive: Directive) -> None:
+    directives.pop(_OPPOSITE.get(directive.name, ""), None)
+    directives[directive.name] = directive
 
 
 def _options(rest: str) -> Iterator[tuple[str, str]]:
@@ -187,17 +196,17 @@ def _options(rest: str) -> Iterator[tuple[str, str]]:
     return sbatch_options.options(words)
 
 
-def _launches(found: tuple[Command, ...], values: Mapping[str, str]) -> Iterator[Launch]:
-    for command in found:
-        if _TALK.match(command.text) or shell.is_assignment(command.text):
+def _launches(commands: tuple[Command, ...], variables: Mapping[str, str]) -> Iterator[RankLaunch]:
+    for command in commands:
+        if _NO_LAUNCH.match(command.text) or shell.is_assignment(command.text):
             continue
-        text = shell.expanded(command.text, values)
-        if kind := _kind(text):
-            yield Launch(command.line, kind, text, command.inner)
+        text = shell.expand(command.text, variables)
+        if kind := _launch_kind(text):
+            yield RankLaunch(command.line, kind, text, command.inner)
 
 
-def _kind(text: str) -> str:
-    if _TALK.match(text):
+def _launch_kind(text: str) -> str:
+    if _NO_LAUNCH.match(text):
         return ""
     if _TORCHRUN.search(text + " "):
         return "torchrun"
@@ -208,4 +217,4 @@ def _kind(text: str) -> str:
     if _COMPOSER.search(text):
         return "composer"
     python = _PYTHON.search(text)
-    return "python" if python and _TRAINS.search(python["rest"]) else ""
+    return "python" if python and _TRAINING_SCRIPT.search(python["rest"]) else ""

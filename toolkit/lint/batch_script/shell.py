@@ -22,8 +22,8 @@ _VARIABLE: Final = re.compile(
     r"\"?\$\{(\w+)(?:\[[@*]\])?(?::?[-=+][^{}]*)?\}\"?|\$(\w+)|\$\{(\w+):?[-=]([^{}]*)\}"
 )
 _SUBSTITUTION: Final = re.compile(r"\$\((?!\()[^()]*\)|`[^`]*`")
-_DEPTH: Final = 4
-_LONGEST: Final = 20_000
+_MAX_DEPTH: Final = 4
+_MAX_LENGTH: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,97 +35,99 @@ class Command:
     inner: bool = False  # in a here-document, for another program, if it is run at all
 
 
-class _Reader:
+class _CommandReader:
     """A reader of characters. A command ends at a newline outside quotes and parentheses."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._position = 0
         self._line = 1
         self._quote = ""
         self._depth = 0
-        self.documents: set[int] = set()
+        self.heredoc_lines: set[int] = set()
 
     def commands(self) -> Iterator[Command]:
-        held: list[str] = []
-        began = 1
-        while self._at < len(self._text):
-            char = self._text[self._at]
+        characters: list[str] = []
+        first_line = 1
+        while self._position < len(self._text):
+            char = self._text[self._position]
             if char == "\n" and not (self._quote or self._depth):
-                text = "".join(held).strip()
-                self._step()
+                text = "".join(characters).strip()
+                self._advance()
                 if text:
-                    yield Command(began, text)
+                    yield Command(first_line, text)
                     yield from self._heredocs(text)
-                held, began = [], self._line
-            elif char == "#" and self._starts_comment(held):
+                characters, first_line = [], self._line
+            elif char == "#" and self._starts_comment(characters):
                 self._skip_comment()
             else:
-                if not "".join(held).strip():
-                    began = self._line
-                held.append(self._take(char))
-        if text := "".join(held).strip():
-            yield Command(began, text)
+                if not "".join(characters).strip():
+                    first_line = self._line
+                characters.append(self._read_char(char))
+        if text := "".join(characters).strip():
+            yield Command(first_line, text)
 
-    def _step(self) -> None:
-        self._line += self._text[self._at] == "\n"
-        self._at += 1
+    def _advance(self) -> None:
+        self._line += self._text[self._position] == "\n"
+        self._position += 1
 
-    def _take(self, char: str) -> str:
-        following = self._text[self._at + 1 : self._at + 2]
+    def _read_char(self, char: str) -> str:
+        next_char = self._text[self._position + 1 : self._position + 2]
         if char == "\\" and self._quote != "'":
-            self._step()
-            if following:
-                self._step()
-            return " " if following == "\n" else char + following
+            self._advance()
+            if next_char:
+                self._advance()
+            return " " if next_char == "\n" else char + next_char
         if self._quote:
             self._quote = "" if char == self._quote else self._quote
         elif char in "\"'`":
             self._quote = char
         elif char == "(":
-            before = self._text[self._at - 1 : self._at]
-            self._depth += bool(self._depth) or before in ("$", "=", "(")
+            previous_char = self._text[self._position - 1 : self._position]
+            self._depth += bool(self._depth) or previous_char in ("$", "=", "(")
         elif char == ")" and self._depth:
             self._depth -= 1
-        self._step()
+        self._advance()
         return " " if char == "\n" and self._depth else char
 
-    def _starts_comment(self, held: list[str]) -> bool:
-        return not self._quote and (not held or held[-1][-1:].isspace() or held[-1] in ";(")
+    def _starts_comment(self, characters: list[str]) -> bool:
+        return not self._quote and (
+            not characters or characters[-1][-1:].isspace() or characters[-1] in ";("
+        )
 
     def _skip_comment(self) -> None:
-        while self._at < len(self._text) and self._text[self._at] != "\n":
-            self._at += 1
+        while self._position < len(self._text) and self._text[self._position] != "\n":
+            self._position += 1
 
     def _heredocs(self, text: str) -> Iterator[Command]:
-        for found in _HEREDOC.finditer(text):
-            while self._at < len(self._text):
-                end = self._text.find("\n", self._at)
+        for match in _HEREDOC.finditer(text):
+            while self._position < len(self._text):
+                end = self._text.find("\n", self._position)
                 end = len(self._text) if end < 0 else end
-                body, line = self._text[self._at : end], self._line
-                self._at, self._line = end + 1, line + 1
-                self.documents.add(line)
-                if body.strip() == found[2]:
+                body, line = self._text[self._position : end], self._line
+                self._position, self._line = end + 1, line + 1
+                self.heredoc_lines.add(line)
+                if body.strip() == match[2]:
                     break
                 if body.strip() and not body.lstrip().startswith("#"):
                     yield Command(line, body.strip(), inner=True)
 
 
-def commands(text: str) -> tuple[tuple[Command, ...], frozenset[int]]:
+def split_commands(text: str) -> tuple[tuple[Command, ...], frozenset[int]]:
     """Return the commands in order, and the lines of here-documents.
 
     Comments are left out.
     """
-    reader = _Reader(text)
-    return tuple(reader.commands()), frozenset(reader.documents)
+    reader = _CommandReader(text)
+    return tuple(reader.commands()), frozenset(reader.heredoc_lines)
 
 
-def assignments(found: Iterable[Command]) -> dict[str, str]:
+def assigned_values(command_list: Iterable[Command]) -> dict[str, str]:
     """Return each variable's value, or all its values joined."""
     values: dict[str, list[str]] = {}
-    for command in found:
+    for command in command_list:
         if match := _ASSIGNMENT.match(command.text):
-            values.setdefault(match[1], []).append(_bare(match[2]))
+            values.setdefault(match[1], []).append(_unquoted(match[2]))
     return {name: " ".join(parts) for name, parts in values.items()}
 
 
@@ -143,34 +145,34 @@ def is_assignment(text: str) -> bool:
     return len(value.split()) <= 1 or text.lstrip().startswith(("export", "declare", "readonly"))
 
 
-def expanded(text: str, values: Mapping[str, str]) -> str:
+def expand(text: str, values: Mapping[str, str]) -> str:
     """Return the text with the script's own variables replaced."""
 
-    def put_in(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         name = match[1] or match[2] or match[3]
         if name not in values:
             return match[0]
         return f" {values[name]} " if match[0].startswith('"') else values[name]
 
-    for _ in range(_DEPTH):
-        after = _VARIABLE.sub(put_in, text)
-        if after == text or len(after) > _LONGEST:
+    for _ in range(_MAX_DEPTH):
+        result = _VARIABLE.sub(value_of, text)
+        if result == text or len(result) > _MAX_LENGTH:
             break
-        text = after
+        text = result
     return text
 
 
 def without_substitutions(text: str) -> str:
     """Return the text without `$(...)` and `` `...` ``, other commands."""
-    for _ in range(_DEPTH):
-        after = _SUBSTITUTION.sub("", text)
-        if after == text:
+    for _ in range(_MAX_DEPTH):
+        result = _SUBSTITUTION.sub("", text)
+        if result == text:
             break
-        text = after
+        text = result
     return text
 
 
-def _bare(value: str) -> str:
+def _unquoted(value: str) -> str:
     value = value.strip()
     if value[:1] == "(" and value[-1:] == ")":
         return value[1:-1]

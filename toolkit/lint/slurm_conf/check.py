@@ -10,22 +10,22 @@ from toolkit.lint.slurm_conf.rule import SettingFinding
 
 if TYPE_CHECKING:
     from toolkit.lint.slurm_conf.parser import SlurmConf
-    from toolkit.lint.slurm_conf.rule import Trap
+    from toolkit.lint.slurm_conf.rule import ConfRule
     from toolkit.render.versions import SlurmVersion
 
-ALWAYS: Final[tuple[Trap, ...]] = rules_jobs.TRAPS
-WITH_CLOUD_NODES: Final[tuple[Trap, ...]] = rules_power.TRAPS
+ALWAYS: Final[tuple[ConfRule, ...]] = rules_jobs.RULES
+WITH_CLOUD_NODES: Final[tuple[ConfRule, ...]] = rules_power.RULES
 """These do not apply to a cluster whose nodes are always up."""
 
 
-def check(conf: SlurmConf, version: SlurmVersion) -> tuple[SettingFinding, ...]:
+def check_slurm_conf(conf: SlurmConf, version: SlurmVersion) -> tuple[SettingFinding, ...]:
     """Return the findings for this Slurm version, errors first, then by line."""
     rules = (*ALWAYS, *(WITH_CLOUD_NODES if conf.cloud_nodes else ()))
-    found = [
+    findings = [
         SettingFinding(
             rule.slug, rule.severity, hit.line, hit.message, hit.fix, hit.setting, rule.source
         )
         for rule in rules
         for hit in rule.find(conf, version)
     ]
-    return tuple(sorted(found, key=lambda item: (item.severity != Severity.ERROR, item.line)))
+    return tuple(sorted(findings, key=lambda item: (item.severity != Severity.ERROR, item.line)))

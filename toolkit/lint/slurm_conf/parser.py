@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _PAIR: Final = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\+?=(\S*)")
 _SETTING: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
-_TIMES: Final = {"infinite": -1, "-1": -1, "unlimited": -1}
+_INFINITE: Final = {"infinite": -1, "-1": -1, "unlimited": -1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Setting:
     def number(self) -> int | None:
         """Return a whole number, -1 for infinite, None for anything else."""
         text = self.value.lower()
-        if text in _TIMES:
-            return _TIMES[text]
+        if text in _INFINITE:
+            return _INFINITE[text]
         return int(text) if text.isascii() and text.isdecimal() else None
 
 
@@ -65,21 +65,21 @@ class SlurmConf:
 
     def number(self, name: str, default: int) -> int:
         """Return a setting's number, `default` if unset or no number."""
-        found = self.get(name)
-        value = None if found is None else found.number
+        setting = self.get(name)
+        value = None if setting is None else setting.number
         return default if value is None else value
 
     def words(self, name: str) -> tuple[str, ...]:
-        found = self.get(name)
-        return () if found is None else found.words
+        setting = self.get(name)
+        return () if setting is None else setting.words
 
     def parameter(self, name: str, word: str) -> str | None:
         """Return the value of a word in a list.
 
         `10` for `requeue_delay=10`, empty for a bare word, None without the word.
         """
-        for each in self.words(name):
-            key, _, value = each.partition("=")
+        for member in self.words(name):
+            key, _, value = member.partition("=")
             if key.lower() == word.lower():
                 return value
         return None
@@ -88,13 +88,13 @@ class SlurmConf:
     def cloud_nodes(self) -> tuple[Line, ...]:
         return tuple(node for node in self.nodes if node.get("state").upper() == "CLOUD")
 
-    def expanded(self, hostlist: str) -> tuple[str, ...]:
+    def expand_hostlist(self, hostlist: str) -> tuple[str, ...]:
         """Return the names in a hostlist.
 
         A hostlist in another syntax is returned as it is.
         """
         if hostlist.upper() == "ALL":
-            return tuple(name for line in self.nodes for name in self.expanded(line.name))
+            return tuple(name for line in self.nodes for name in self.expand_hostlist(line.name))
         try:
             return expand(hostlist)
         except BadName:
@@ -106,35 +106,35 @@ def parse(text: str) -> SlurmConf:
     settings: dict[str, Setting] = {}
     lines: dict[str, list[Line]] = {"nodename": [], "partitionname": [], "include": []}
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
-    for number, line in _logical(text):
-        first = line.split("=", 1)[0].strip().lower()
-        if first.split()[:1] == ["include"]:
+    for number, line in _logical_lines(text):
+        first_word = line.split("=", 1)[0].strip().lower()
+        if first_word.split()[:1] == ["include"]:
             lines["include"].append(Line(line.split(None, 1)[-1], {}, number))
-        elif first in defaults:
+        elif first_word in defaults:
             values = {key.lower(): value for key, value in _PAIR.findall(line)}
-            name = values.pop(first, "")
+            name = values.pop(first_word, "")
             if name.upper() == "DEFAULT":
-                defaults[first] |= values
+                defaults[first_word] |= values
             else:
-                lines[first].append(Line(name, defaults[first] | values, number))
-        elif found := _SETTING.match(line):
-            settings[found[1].lower()] = Setting(found[1], found[2], number)
+                lines[first_word].append(Line(name, defaults[first_word] | values, number))
+        elif match := _SETTING.match(line):
+            settings[match[1].lower()] = Setting(match[1], match[2], number)
     return SlurmConf(
         settings, tuple(lines["nodename"]), tuple(lines["partitionname"]), tuple(lines["include"])
     )
 
 
-def _logical(text: str) -> Iterator[tuple[int, str]]:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield lines with their number, without comments, continued ones joined."""
-    held, began = "", 0
+    continued_text, first_number = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         part = re.split(r"(?<!\\)#", raw, maxsplit=1)[0].rstrip()
-        began = began or number
+        first_number = first_number or number
         if part.endswith("\\"):
-            held += part[:-1] + " "
+            continued_text += part[:-1] + " "
             continue
-        if line := (held + part).strip():
-            yield began, line
-        held, began = "", 0
-    if held.strip():
-        yield began, held.strip()
+        if line := (continued_text + part).strip():
+            yield first_number, line
+        continued_text, first_number = "", 0
+    if continued_text.strip():
+        yield first_number, continued_text.strip()

@@ -29,7 +29,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Trap:
+class ConfRule:
     """A rule about a slurm.conf."""
 
     slug: str  # stable
@@ -46,14 +46,14 @@ class SettingFinding(Finding):
     source: str
 
 
-def missing(conf: SlurmConf, name: str, word: str, message: str) -> Iterable[Hit]:
+def missing_word(conf: SlurmConf, name: str, word: str, message: str) -> Iterable[Hit]:
     """Yield a hit unless the list has the word."""
     if conf.parameter(name, word) is None:
-        found = conf.get(name)
-        yield Hit(name, message, f"add {word} to {name}", 0 if found is None else found.line)
+        setting = conf.get(name)
+        yield Hit(name, message, f"add {word} to {name}", 0 if setting is None else setting.line)
 
 
 def line_of(conf: SlurmConf, name: str) -> int:
     """Return the setting's line; 0 if it is not in the file."""
-    found = conf.get(name)
-    return 0 if found is None else found.line
+    setting = conf.get(name)
+    return 0 if setting is None else setting.line

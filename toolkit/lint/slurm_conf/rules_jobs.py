@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf.rule import MAN, Hit, Trap, line_of, missing
+from toolkit.lint.slurm_conf.rule import MAN, ConfRule, Hit, line_of, missing_word
 from toolkit.render import options
 from toolkit.render.settings import REQUEUE_EXIT
 from toolkit.render.versions import SlurmVersion
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolkit.lint.slurm_conf.parser import SlurmConf
 
 SPOT_NOTICE: Final = 120
-DRAIN: Final = 10
+SIGNAL_DELAY: Final = 10
 """Seconds of a spot notice that pass before the job's processes get their signal."""
 SHORTEST_KILL_WAIT: Final = 30
 FEWEST_REQUEUES: Final = 20
@@ -48,25 +48,25 @@ _WORDS: Final = {
         "sbatch_wait_nodes",
     ),
 }
-_LIKE: Final = 0.85
+_SIMILARITY: Final = 0.85
 
 
-def _gone(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
+def _removed_option(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
     for setting in conf.settings.values():
         for word in ("", *setting.words):
-            wrong = options.problem(setting.name, word, version)
-            if wrong is not None:
+            problem = options.unsupported_reason(setting.name, word, version)
+            if problem is not None:
                 name = word.partition("=")[0] or setting.name
-                yield Hit(setting.name, wrong, f"take {name} out", setting.line)
+                yield Hit(setting.name, problem, f"take {name} out", setting.line)
 
 
 def _spelling(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    for name, known in _WORDS.items():
-        for word in (each.partition("=")[0].lower() for each in conf.words(name)):
-            near = get_close_matches(word, known, n=1, cutoff=_LIKE)
-            if near and word not in known:
+    for name, known_words in _WORDS.items():
+        for word in (member.partition("=")[0].lower() for member in conf.words(name)):
+            matches = get_close_matches(word, known_words, n=1, cutoff=_SIMILARITY)
+            if matches and word not in known_words:
                 text = f"{word} is no parameter, and slurmctld does not say so"
-                yield Hit(name, text, f"write {near[0]}", line_of(conf, name))
+                yield Hit(name, text, f"write {matches[0]}", line_of(conf, name))
 
 
 def _requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -99,16 +99,18 @@ def _has_code(words: Iterable[str], code: int) -> bool:
     for word in words:
         first, _, last = word.partition("-")
         if first.isdecimal() and (last or first).isdecimal():
-            found = int(first) <= code <= int(last or first)
-            if found:
+            is_in_range = int(first) <= code <= int(last or first)
+            if is_in_range:
                 return True
     return False
 
 
 def _max_requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    most = conf.number("MaxBatchRequeue", 5)
-    if most < FEWEST_REQUEUES:
-        text = f"after {most} interruptions a job is held, and each spot interruption counts"
+    max_requeues = conf.number("MaxBatchRequeue", 5)
+    if max_requeues < FEWEST_REQUEUES:
+        text = (
+            f"after {max_requeues} interruptions a job is held, and each spot interruption counts"
+        )
         line = line_of(conf, "MaxBatchRequeue")
         yield Hit("MaxBatchRequeue", text, "MaxBatchRequeue=1000", line)
 
@@ -116,9 +118,9 @@ def _max_requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 def _kill_wait(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     wait = conf.number("KillWait", 30)
     line = line_of(conf, "KillWait")
-    if wait > SPOT_NOTICE - DRAIN:
+    if wait > SPOT_NOTICE - SIGNAL_DELAY:
         text = f"{wait} s from SIGTERM to SIGKILL: EC2 takes the machine before, mid-checkpoint"
-        yield Hit("KillWait", text, f"KillWait={SPOT_NOTICE - 2 * DRAIN - 10} at most", line)
+        yield Hit("KillWait", text, f"KillWait={SPOT_NOTICE - 2 * SIGNAL_DELAY - 10} at most", line)
     elif wait < SHORTEST_KILL_WAIT:
         text = f"{wait} s is little time to save a checkpoint after SIGTERM"
         yield Hit("KillWait", text, "KillWait=60", line)
@@ -159,7 +161,7 @@ def _prolog(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
     if conf.get("Prolog") is None:
         return ()
     text = "when a Prolog fails, the job is held and not run elsewhere"
-    return missing(conf, "SchedulerParameters", "nohold_on_prolog_fail", text)
+    return missing_word(conf, "SchedulerParameters", "nohold_on_prolog_fail", text)
 
 
 def _prolog_flags(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -175,20 +177,22 @@ def _prolog_flags(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _wait_nodes(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    for word, what in (("sbatch_wait_nodes", "batch script"), ("salloc_wait_nodes", "salloc")):
-        text = f"a {what} of several nodes starts when the first of them is up"
-        yield from missing(conf, "SchedulerParameters", word, text)
+    for word, starter in (("sbatch_wait_nodes", "batch script"), ("salloc_wait_nodes", "salloc")):
+        text = f"a {starter} of several nodes starts when the first of them is up"
+        yield from missing_word(conf, "SchedulerParameters", word, text)
 
 
 def _unkillable(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    message, unkillable = (
+    message_timeout, step_timeout = (
         conf.number("MessageTimeout", 10),
         conf.number("UnkillableStepTimeout", 60),
     )
-    if unkillable < 5 * message:
-        text = f"{unkillable} s is less than five times MessageTimeout ({message} s): nodes drain"
+    if step_timeout < 5 * message_timeout:
+        text = f"{step_timeout} s is less than five times MessageTimeout ({message_timeout} s): nodes drain"
         line = line_of(conf, "UnkillableStepTimeout")
-        yield Hit("UnkillableStepTimeout", text, f"UnkillableStepTimeout={6 * message}", line)
+        yield Hit(
+            "UnkillableStepTimeout", text, f"UnkillableStepTimeout={6 * message_timeout}", line
+        )
 
 
 def _batch_start(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -200,24 +204,24 @@ def _batch_start(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _preempt(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    kind, mode = conf.get("PreemptType"), {word.upper() for word in conf.words("PreemptMode")}
+    kind, modes = conf.get("PreemptType"), {word.upper() for word in conf.words("PreemptMode")}
     line = line_of(conf, "PreemptMode")
-    if mode & {"SUSPEND"}:
+    if modes & {"SUSPEND"}:
         text = "a suspended job keeps its nodes, and they are paid for while it sleeps"
         yield Hit("PreemptMode", text, "PreemptMode=REQUEUE", line)
-    off = kind is None or kind.value.lower() == "preempt/none"
-    if off and mode - {"OFF", "GANG"}:
+    is_off = kind is None or kind.value.lower() == "preempt/none"
+    if is_off and modes - {"OFF", "GANG"}:
         text = "slurmctld does not start: PreemptMode without a PreemptType"
         yield Hit("PreemptMode", text, "PreemptType=preempt/qos, or PreemptMode=OFF", line)
 
 
 def _preempt_signal(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     kind = conf.get("PreemptType")
-    on = kind is not None and kind.value.lower() != "preempt/none"
-    told = conf.parameter("PreemptParameters", "send_user_signal") is not None or (
+    preempts = kind is not None and kind.value.lower() != "preempt/none"
+    sends_signal = conf.parameter("PreemptParameters", "send_user_signal") is not None or (
         conf.parameter("SlurmctldParameters", "preempt_send_user_signal") is not None
     )
-    if on and not told:
+    if preempts and not sends_signal:
         text = "a preempted job gets SIGTERM and not its own --signal: it ends without a save"
         fix = "PreemptParameters=send_user_signal"
         yield Hit("PreemptParameters", text, fix, line_of(conf, "PreemptParameters"))
@@ -239,21 +243,23 @@ def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
     Only CPUs and counts of GPUs on the line are considered.
     """
-    everywhere = conf.parameter("JobDefaults", "DefCpuPerGPU")
+    default_share = conf.parameter("JobDefaults", "DefCpuPerGPU")
     for part in conf.partitions:
-        members = set(conf.expanded(part.get("Nodes")))
-        given = part.get("DefCpuPerGPU") or everywhere or "0"
-        if part.get("OverSubscribe").upper() == "EXCLUSIVE" or not given.isdecimal():
+        members = set(conf.expand_hostlist(part.get("Nodes")))
+        cpus_per_gpu = part.get("DefCpuPerGPU") or default_share or "0"
+        if part.get("OverSubscribe").upper() == "EXCLUSIVE" or not cpus_per_gpu.isdecimal():
             continue
         for node in conf.nodes:
             cpus, gpus = node.get("CPUs"), sum(map(int, _GPUS.findall(node.get("Gres"))))
-            if not (gpus and cpus.isdecimal() and members & set(conf.expanded(node.name))):
+            if not (gpus and cpus.isdecimal() and members & set(conf.expand_hostlist(node.name))):
                 continue
-            if int(given) * gpus < LEAST_SHARE * int(cpus):
-                got = f"{int(given) * gpus}" if int(given) else "one a task"
-                whose = f"in {part.name}, a job with all GPUs of {node.name}"
+            if int(cpus_per_gpu) * gpus < LEAST_SHARE * int(cpus):
+                cpus_text = f"{int(cpus_per_gpu) * gpus}" if int(cpus_per_gpu) else "one a task"
+                subject = f"in {part.name}, a job with all GPUs of {node.name}"
                 fix = f"DefCpuPerGPU={int(cpus) // gpus} where all nodes have them, or --exclusive"
-                yield Hit("DefCpuPerGPU", f"{whose} has {got} of {cpus} CPUs", fix, part.line)
+                yield Hit(
+                    "DefCpuPerGPU", f"{subject} has {cpus_text} of {cpus} CPUs", fix, part.line
+                )
 
 
 def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -263,26 +269,26 @@ def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 _E, _W = Severity.ERROR, Severity.WARNING
-TRAPS: Final = (
-    Trap("option-gone", _E, MAN, _gone),
-    Trap("spelling", _E, MAN + "#OPT_SlurmctldParameters", _spelling),
-    Trap("job-requeue", _E, MAN + "#OPT_JobRequeue", _requeue),
-    Trap("requeue-exit", _E, MAN + "#OPT_RequeueExit", _requeue_exit),
-    Trap("requeue-bugs", _W, MAN + "#OPT_RequeueExit", _requeue_bugs),
-    Trap("max-batch-requeue", _W, MAN + "#OPT_MaxBatchRequeue", _max_requeue),
-    Trap("kill-wait", _W, MAN + "#OPT_KillWait", _kill_wait),
-    Trap("over-time-limit", _E, MAN + "#OPT_OverTimeLimit", _over_time),
-    Trap("requeue-delay", _W, "https://github.com/aws/aws-parallelcluster/issues/5670",
+RULES: Final = (
+    ConfRule("option-gone", _E, MAN, _removed_option),
+    ConfRule("spelling", _E, MAN + "#OPT_SlurmctldParameters", _spelling),
+    ConfRule("job-requeue", _E, MAN + "#OPT_JobRequeue", _requeue),
+    ConfRule("requeue-exit", _E, MAN + "#OPT_RequeueExit", _requeue_exit),
+    ConfRule("requeue-bugs", _W, MAN + "#OPT_RequeueExit", _requeue_bugs),
+    ConfRule("max-batch-requeue", _W, MAN + "#OPT_MaxBatchRequeue", _max_requeue),
+    ConfRule("kill-wait", _W, MAN + "#OPT_KillWait", _kill_wait),
+    ConfRule("over-time-limit", _E, MAN + "#OPT_OverTimeLimit", _over_time),
+    ConfRule("requeue-delay", _W, "https://github.com/aws/aws-parallelcluster/issues/5670",
          _requeue_delay),
-    Trap("expedited-requeue", _E, MAN + "#OPT_enable_expedited_requeue", _expedited),
-    Trap("prolog-hold", _E, MAN + "#OPT_nohold_on_prolog_fail", _prolog),
-    Trap("prolog-flags", _W, MAN + "#OPT_PrologFlags", _prolog_flags),
-    Trap("wait-nodes", _W, MAN + "#OPT_sbatch_wait_nodes", _wait_nodes),
-    Trap("unkillable-step", _E, MAN + "#OPT_UnkillableStepTimeout", _unkillable),
-    Trap("batch-start", _W, MAN + "#OPT_BatchStartTimeout", _batch_start),
-    Trap("preempt-mode", _E, MAN + "#OPT_PreemptMode", _preempt),
-    Trap("preempt-signal", _W, MAN + "#OPT_send_user_signal", _preempt_signal),
-    Trap("preempt-grace", _W, MAN + "#OPT_GraceTime", _preempt_grace),
-    Trap("gpu-share", _W, MAN + "#OPT_DefCpuPerGPU", _gpu_share),
-    Trap("metrics-private", _W, MAN + "#OPT_PrivateData", _metrics),
+    ConfRule("expedited-requeue", _E, MAN + "#OPT_enable_expedited_requeue", _expedited),
+    ConfRule("prolog-hold", _E, MAN + "#OPT_nohold_on_prolog_fail", _prolog),
+    ConfRule("prolog-flags", _W, MAN + "#OPT_PrologFlags", _prolog_flags),
+    ConfRule("wait-nodes", _W, MAN + "#OPT_sbatch_wait_nodes", _wait_nodes),
+    ConfRule("unkillable-step", _E, MAN + "#OPT_UnkillableStepTimeout", _unkillable),
+    ConfRule("batch-start", _W, MAN + "#OPT_BatchStartTimeout", _batch_start),
+    ConfRule("preempt-mode", _E, MAN + "#OPT_PreemptMode", _preempt),
+    ConfRule("preempt-signal", _W, MAN + "#OPT_send_user_signal", _preempt_signal),
+    ConfRule("preempt-grace", _W, MAN + "#OPT_GraceTime", _preempt_grace),
+    ConfRule("gpu-share", _W, MAN + "#OPT_DefCpuPerGPU", _gpu_share),
+    ConfRule("metrics-private", _W, MAN + "#OPT_PrivateData", _metrics),
 )  # fmt: skip

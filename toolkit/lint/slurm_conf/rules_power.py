@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf.rule import MAN, NEWS, POWER, Hit, Trap, line_of, missing
+from toolkit.lint.slurm_conf.rule import MAN, NEWS, POWER, ConfRule, Hit, line_of, missing_word
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def _no_fail_program(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 def _idle_on_suspend(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
     text = "nodes that are down or drained when they power down stay so forever"
-    return missing(conf, "SlurmctldParameters", "idle_on_node_suspend", text)
+    return missing_word(conf, "SlurmctldParameters", "idle_on_node_suspend", text)
 
 
 def _configless(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
     text = "new machines find no slurm.conf: they ask slurmctld for it"
-    return missing(conf, "SlurmctldParameters", "enable_configless", text)
+    return missing_word(conf, "SlurmctldParameters", "enable_configless", text)
 
 
 def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -49,32 +49,38 @@ def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     A node's longest SuspendTime among its partitions counts, and infinite is the
     longest.
     """
-    base = conf.get("SuspendTime")
-    fallback = -1 if base is None or base.number is None else base.number
-    ends: set[str] = set()
-    never: dict[str, Line] = {}
+    default_time = conf.get("SuspendTime")
+    fallback = -1 if default_time is None or default_time.number is None else default_time.number
+    ending_nodes: set[str] = set()
+    partition_by_node: dict[str, Line] = {}
     for part in conf.partitions:
-        own = part.get("SuspendTime").lower()
-        infinite = own in {"infinite", "-1"} if own else fallback == -1
-        for node in conf.expanded(part.get("Nodes")):
+        partition_time = part.get("SuspendTime").lower()
+        infinite = partition_time in {"infinite", "-1"} if partition_time else fallback == -1
+        for node in conf.expand_hostlist(part.get("Nodes")):
             if infinite:
-                never.setdefault(node, part)
+                partition_by_node.setdefault(node, part)
             else:
-                ends.add(node)
-    cloud = {name for line in conf.cloud_nodes for name in conf.expanded(line.name)}
-    stuck = sorted(cloud & never.keys())
-    if stuck:
-        part = never[stuck[0]]
-        overlap = "although another of its partitions has one" if stuck[0] in ends else "at all"
-        text = f"{stuck[0]} and {len(stuck) - 1} more are never powered down: partition {part.name}"
+                ending_nodes.add(node)
+    cloud = {name for line in conf.cloud_nodes for name in conf.expand_hostlist(line.name)}
+    stuck_nodes = sorted(cloud & partition_by_node.keys())
+    if stuck_nodes:
+        part = partition_by_node[stuck_nodes[0]]
+        overlap = (
+            "although another of its partitions has one"
+            if stuck_nodes[0] in ending_nodes
+            else "at all"
+        )
+        text = f"{stuck_nodes[0]} and {len(stuck_nodes) - 1} more are never powered down: partition {part.name}"
         text += f" gives no SuspendTime, {overlap}"
         yield Hit("SuspendTime", text, f"set SuspendTime on partition {part.name}", part.line)
 
 
 def _suspends_others(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    others = [node for node in conf.nodes if node.get("state").upper() != "CLOUD"]
-    if others and conf.number("SuspendTime", -1) > 0 and not conf.words("SuspendExcParts"):
-        text = f"nodes that are no cloud nodes ({others[0].name}) are powered down when idle too"
+    other_nodes = [node for node in conf.nodes if node.get("state").upper() != "CLOUD"]
+    if other_nodes and conf.number("SuspendTime", -1) > 0 and not conf.words("SuspendExcParts"):
+        text = (
+            f"nodes that are no cloud nodes ({other_nodes[0].name}) are powered down when idle too"
+        )
         fix = "SuspendTime=INFINITE, and a SuspendTime on each cloud partition"
         yield Hit("SuspendTime", text, fix, line_of(conf, "SuspendTime"))
 
@@ -123,18 +129,18 @@ def _tree_hack(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 def _exc_nodes_empty(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for name in ("SuspendExcNodes", "SuspendExcParts"):
-        found = conf.get(name)
-        if found is not None and not found.value:
+        setting = conf.get(name)
+        if setting is not None and not setting.value:
             yield Hit(
-                name, "slurmctld does not start with an empty list", "take it out", found.line
+                name, "slurmctld does not start with an empty list", "take it out", setting.line
             )
 
 
 def _exc_nodes_count(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
-    found = conf.get("SuspendExcNodes")
-    if found is not None and ":" in found.value and version < SlurmVersion(24, 5):
+    setting = conf.get("SuspendExcNodes")
+    if setting is not None and ":" in setting.value and version < SlurmVersion(24, 5):
         text = "before 24.05 `nodes:COUNT` counts nodes that are off too, and keeps none up"
-        yield Hit("SuspendExcNodes", text, "name the nodes themselves", found.line)
+        yield Hit("SuspendExcNodes", text, "name the nodes themselves", setting.line)
 
 
 def _exc_states(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -155,8 +161,10 @@ def _intervals(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
     words = conf.words("SlurmctldParameters")
-    at = [number for number, word in enumerate(words) if word.startswith("node_reg_mem_percent")]
-    if at and at[0] != len(words) - 1 and version == SlurmVersion(25, 5):
+    positions = [
+        number for number, word in enumerate(words) if word.startswith("node_reg_mem_percent")
+    ]
+    if positions and positions[0] != len(words) - 1 and version == SlurmVersion(25, 5):
         text = "25.05.0 and .1 misread node_reg_mem_percent when another parameter follows"
         line = line_of(conf, "SlurmctldParameters")
         yield Hit("SlurmctldParameters", text, "put it last", line)
@@ -177,24 +185,24 @@ def _keep_settings(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 _E, _W = Severity.ERROR, Severity.WARNING
-TRAPS: Final = (
-    Trap("no-power-programs", _E, POWER, _no_programs),
-    Trap("no-resume-fail-program", _W, MAN + "#OPT_ResumeFailProgram", _no_fail_program),
-    Trap("idle-on-suspend", _E, MAN + "#OPT_idle_on_node_suspend", _idle_on_suspend),
-    Trap("configless", _E, "https://slurm.schedmd.com/configless_slurm.html", _configless),
-    Trap("never-suspended", _E, MAN + "#OPT_SuspendTime_2", _never_suspended),
-    Trap("suspends-others", _E, MAN + "#OPT_SuspendTime", _suspends_others),
-    Trap("short-timeouts", _W, POWER + "#config", _short_timeouts),
-    Trap("rates", _W, MAN + "#OPT_ResumeRate", _rates),
-    Trap("return-to-service", _E, MAN + "#OPT_ReturnToService", _return_to_service),
-    Trap("tree-width-corrupts", _E, NEWS + "/slurm-25.05.md", _tree),
-    Trap("tree-width-hack", _W, MAN + "#OPT_TreeWidth", _tree_hack),
-    Trap("suspend-exc-empty", _E, "https://github.com/Azure/cyclecloud-slurm/issues/197",
+RULES: Final = (
+    ConfRule("no-power-programs", _E, POWER, _no_programs),
+    ConfRule("no-resume-fail-program", _W, MAN + "#OPT_ResumeFailProgram", _no_fail_program),
+    ConfRule("idle-on-suspend", _E, MAN + "#OPT_idle_on_node_suspend", _idle_on_suspend),
+    ConfRule("configless", _E, "https://slurm.schedmd.com/configless_slurm.html", _configless),
+    ConfRule("never-suspended", _E, MAN + "#OPT_SuspendTime_2", _never_suspended),
+    ConfRule("suspends-others", _E, MAN + "#OPT_SuspendTime", _suspends_others),
+    ConfRule("short-timeouts", _W, POWER + "#config", _short_timeouts),
+    ConfRule("rates", _W, MAN + "#OPT_ResumeRate", _rates),
+    ConfRule("return-to-service", _E, MAN + "#OPT_ReturnToService", _return_to_service),
+    ConfRule("tree-width-corrupts", _E, NEWS + "/slurm-25.05.md", _tree),
+    ConfRule("tree-width-hack", _W, MAN + "#OPT_TreeWidth", _tree_hack),
+    ConfRule("suspend-exc-empty", _E, "https://github.com/Azure/cyclecloud-slurm/issues/197",
          _exc_nodes_empty),
-    Trap("suspend-exc-count", _E, MAN + "#OPT_SuspendExcNodes", _exc_nodes_count),
-    Trap("suspend-exc-down", _W, MAN + "#OPT_SuspendExcStates", _exc_states),
-    Trap("power-save-interval", _W, MAN + "#OPT_power_save_interval", _intervals),
-    Trap("memory-percent-last", _E, NEWS + "/slurm-25.05.md", _memory_percent),
-    Trap("slurmd-timeout", _E, MAN + "#OPT_SlurmdTimeout", _slurmd_timeout),
-    Trap("keep-power-save", _W, MAN + "#OPT_ReconfigFlags", _keep_settings),
+    ConfRule("suspend-exc-count", _E, MAN + "#OPT_SuspendExcNodes", _exc_nodes_count),
+    ConfRule("suspend-exc-down", _W, MAN + "#OPT_SuspendExcStates", _exc_states),
+    ConfRule("power-save-interval", _W, MAN + "#OPT_power_save_interval", _intervals),
+    ConfRule("memory-percent-last", _E, NEWS + "/slurm-25.05.md", _memory_percent),
+    ConfRule("slurmd-timeout", _E, MAN + "#OPT_SlurmdTimeout", _slurmd_timeout),
+    ConfRule("keep-power-save", _W, MAN + "#OPT_ReconfigFlags", _keep_settings),
 )  # fmt: skip

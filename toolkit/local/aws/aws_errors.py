@@ -60,7 +60,7 @@ class ServerRefusal(HTTPException):  # type: ignore[misc]  # werkzeug is untyped
         return [("Content-Type", "text/xml;charset=UTF-8")]
 
 
-def refused(code: str, message: str) -> Exception:
+def ec2_error(code: str, message: str) -> Exception:
     """Return the exception that makes moto's EC2 answer `code`, to be raised."""
     if code in SERVER_CODES:
         return ServerRefusal(Refusal(code, message))

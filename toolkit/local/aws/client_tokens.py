@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.request_limits import check_token
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ class ClientTokens:
 
     def __init__(self) -> None:
         """Begin with no token used."""
-        self._used: dict[tuple[str, str, str], tuple[str, Any]] = {}
+        self._results: dict[tuple[str, str, str], tuple[str, Any]] = {}
 
-    def once(
+    def run_once(
         self,
         action: str,
         region: str,
         params: Mapping[str, Any],
         make: Callable[[], Any],
-        ended: Callable[[Any], bool] = lambda _: False,
+        is_terminated: Callable[[Any], bool] = lambda _: False,
     ) -> Any:
         """Return `make`'s result, or its result at the token's first use.
 
@@ -42,24 +42,24 @@ class ClientTokens:
             return make()
         check_token(token)
         key = (action, region, str(token))
-        print_ = fingerprint(params)
-        if key in self._used:
-            known, result = self._used[key]
-            if known != print_:
+        digest = fingerprint(params)
+        if key in self._results:
+            earlier_digest, result = self._results[key]
+            if earlier_digest != digest:
                 message = (
                     "Arguments on this idempotent request are inconsistent with arguments used "
                     "in previous request(s)."
                 )
-                raise refused("IdempotentParameterMismatch", message)
-            if ended(result):
+                raise ec2_error("IdempotentParameterMismatch", message)
+            if is_terminated(result):
                 message = (
                     "The client token you have provided is associated with a terminated instance. "
                     "Please use a different client token."
                 )
-                raise refused("IdempotentInstanceTerminated", message)
+                raise ec2_error("IdempotentInstanceTerminated", message)
             return result
         result = make()
-        self._used[key] = (print_, result)
+        self._results[key] = (digest, result)
         return result
 
 

@@ -15,7 +15,7 @@ from moto.cloudformation.responses import StackResourceDTO
 from toolkit.local.aws import stack_deletions
 from toolkit.local.aws.fsx import StackFileSystem
 from toolkit.local.aws.secrets_manager import StackSecret
-from toolkit.local.aws.stack_operation import StackRun
+from toolkit.local.aws.stack_operation import StackOperation
 from toolkit.local.aws.stack_template import order, unresolved
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ class Stacks:
         def create_resources(stack: Any) -> None:
             stacks.create(stack)
 
-        def update(stack: Any, template: str, role_arn: Any = None, **given: Any) -> None:
+        def update(stack: Any, template: str, role_arn: Any = None, **params: Any) -> None:
             del role_arn
-            if given.get("tags") is not None:
-                stack.tags = given["tags"]
-            stacks.update(stack, template, given.get("parameters") or stack.parameters)
+            if params.get("tags") is not None:
+                stack.tags = params["tags"]
+            stacks.update(stack, template, params.get("parameters") or stack.parameters)
 
         def execute(backend: Any, change_set_name: str, stack_name: str | None = None) -> None:
             stacks.execute(backend, change_set_name, stack_name)
@@ -57,24 +57,26 @@ class Stacks:
         def delete_stack(backend: Any, name_or_stack_id: str) -> None:
             stacks.delete(backend, name_or_stack_id)
 
-        def create_change_set(backend: Any, **given: Any) -> Any:
-            stacks.check_change_set(backend, given)
-            return stacks._create_change_set(backend, **given)
+        def create_change_set(backend: Any, **params: Any) -> Any:
+            stacks.check_change_set(backend, params)
+            return stacks._create_change_set(backend, **params)
 
-        owner = CloudFormationBackend
-        self._create_change_set = patches.replace(owner, "create_change_set", create_change_set)
+        backend_class = CloudFormationBackend
+        self._create_change_set = patches.replace(
+            backend_class, "create_change_set", create_change_set
+        )
         patches.replace(Stack, "create_resources", create_resources)
         patches.replace(Stack, "update", update)
-        patches.replace(owner, "execute_change_set", execute)
-        patches.replace(owner, "delete_stack", delete_stack)
+        patches.replace(backend_class, "execute_change_set", execute)
+        patches.replace(backend_class, "delete_stack", delete_stack)
         self._install_views(patches)
         stack_deletions.install(patches)
         # moto finds its types among the subclasses of one class, and remembers what it found.
         for cache in (get_model_list, get_model_map, get_name_type_map):
             cache.cache_clear()
-        added = {one.cloudformation_type() for one in TYPES}
-        if not added <= set(get_model_map()):
-            raise RuntimeError(f"moto does not see the layer's resource types {sorted(added)}")
+        own_types = {resource_type.cloudformation_type() for resource_type in TYPES}
+        if not own_types <= set(get_model_map()):
+            raise RuntimeError(f"moto does not see the layer's resource types {sorted(own_types)}")
 
     def _install_views(self, patches: Patches) -> None:
         """Show existing resources; moto would make a resource to show it."""
@@ -82,9 +84,11 @@ class Stacks:
         describe = StackResourceDTO.__init__
 
         def resources(stack: Any) -> list[Any]:
-            made = stack.resource_map._parsed_resources
-            named = stack.resource_map.resources
-            return [made[name] for name in named if made.get(name) is not None]
+            resources_by_name = stack.resource_map._parsed_resources
+            names = stack.resource_map.resources
+            return [
+                resources_by_name[name] for name in names if resources_by_name.get(name) is not None
+            ]
 
         def outputs(stack: Any) -> Any:
             return shown_outputs(stack) if stack.status in _WITH_OUTPUTS else None
@@ -92,26 +96,26 @@ class Stacks:
         def init(row: Any, stack: Any, resource: Any) -> None:
             describe(row, stack, resource)
             states = getattr(stack, "resource_states", {})
-            known = states.get(row.logical_resource_id)
-            if known:
-                row.resource_status, row.resource_status_reason, row.timestamp = known
+            resource_state = states.get(row.logical_resource_id)
+            if resource_state:
+                row.resource_status, row.resource_status_reason, row.timestamp = resource_state
 
         patches.replace(Stack, "stack_resources", property(resources))
         patches.replace(Stack, "outputs", property(outputs))
         patches.replace(StackResourceDTO, "__init__", init)
 
-    def check_change_set(self, backend: Any, given: Mapping[str, Any]) -> None:
+    def check_change_set(self, backend: Any, params: Mapping[str, Any]) -> None:
         """Refuse an impossible template; replace a stack that was only reviewed."""
-        check_template(Stack.parse_template(given["template"]))
-        if given["change_set_type"] == "UPDATE":
+        check_template(Stack.parse_template(params["template"]))
+        if params["change_set_type"] == "UPDATE":
             return
         for stack in list(backend.stacks.values()):
-            if stack.name != given["stack_name"]:
+            if stack.name != params["stack_name"]:
                 continue
             if stack.status != "REVIEW_IN_PROGRESS":
                 message = (
                     f"Stack [{stack.name}] already exists and cannot be created again with the "
-                    f"changeSet [{given['change_set_name']}]."
+                    f"changeSet [{params['change_set_name']}]."
                 )
                 raise ValidationError(message=message)
             del backend.stacks[stack.stack_id]
@@ -120,7 +124,7 @@ class Stacks:
         """Begin to make a stack's resources."""
         check_template(stack.template_dict)
         self._begin(stack, "CREATE_IN_PROGRESS")
-        self._run(stack, StackRun(self._tables, stack).create)
+        self._run(stack, StackOperation(self._tables, stack).create)
 
     def update(self, stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
         """Begin to change a stack to another template."""
@@ -130,8 +134,8 @@ class Stacks:
         diff = stack.resource_map.build_resource_diff(new, parameters)
         _load(stack, template, parameters)
         self._begin(stack, "UPDATE_IN_PROGRESS")
-        run = StackRun(self._tables, stack)
-        self._run(stack, lambda: run.update(old, diff))
+        operation = StackOperation(self._tables, stack)
+        self._run(stack, lambda: operation.update(old, diff))
 
     def execute(self, backend: Any, name: str, stack_name: str | None) -> None:
         """Begin to carry a change set out."""
@@ -162,7 +166,7 @@ class Stacks:
             self._defer(partial(self._delete, backend, stack))
 
     def _delete(self, backend: Any, stack: Any) -> None:
-        if not StackRun(self._tables, stack).delete():
+        if not StackOperation(self._tables, stack).delete():
             return
         with self._tables.lock:
             backend.stacks.pop(stack.stack_id, None)
@@ -218,15 +222,15 @@ def _load(stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
 
 
 def _change_set(backend: Any, name: str, stack_name: str | None) -> Any:
-    found = backend.change_sets.get(name)
-    for one in backend.change_sets.values():
-        same_stack = stack_name in (None, one.stack_name, one.stack_id)
-        alive = same_stack and one.stack_id in backend.stacks
-        if found is None and one.change_set_name == name and alive:
-            found = one
-    if found is None:
+    change_set = backend.change_sets.get(name)
+    for candidate in backend.change_sets.values():
+        same_stack = stack_name in (None, candidate.stack_name, candidate.stack_id)
+        matches = same_stack and candidate.stack_id in backend.stacks
+        if change_set is None and candidate.change_set_name == name and matches:
+            change_set = candidate
+    if change_set is None:
         raise ValidationError(message=f"ChangeSet [{name}] does not exist")
-    return found
+    return change_set
 
 
 def _export(stack: Any) -> None:

@@ -17,8 +17,8 @@ from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_fleet_id
 
 from toolkit.local.aws import create_instances, launch_conflicts, request_limits
-from toolkit.local.aws.aws_errors import code_of, refused
-from toolkit.local.aws.fleet_offering import Offering, Outcome
+from toolkit.local.aws.aws_errors import code_of, ec2_error
+from toolkit.local.aws.fleet_offering import FleetResult, Offering
 from toolkit.local.aws.launch_request import ON_DEMAND, SPOT, Launch, launch_of, merge, tags_by_type
 from toolkit.local.aws.run_instances import Compute, plain
 from toolkit.local.aws.spot_prices import on_demand_price, spot_price
@@ -56,7 +56,7 @@ class Fleets:
             response.error_on_dryrun()
             region = response.region
             make = partial(fleets.create, region, params)
-            return ActionResult(fleets._tokens.once("CreateFleet", region, params, make))
+            return ActionResult(fleets._tokens.run_once("CreateFleet", region, params, make))
 
         inherited = EC2Response.create_fleet
         original.append(patches.replace(EC2Response, "create_fleet", create_fleet) or inherited)
@@ -66,68 +66,75 @@ class Fleets:
         target = params.get("TargetCapacitySpecification") or {}
         total = int(target.get("TotalTargetCapacity") or 0)
         if total < 1:
-            raise refused("InvalidParameterValue", "TotalTargetCapacity must be at least 1")
+            raise ec2_error("InvalidParameterValue", "TotalTargetCapacity must be at least 1")
         launch_conflicts.check_fleet(params)
-        default = target.get("DefaultTargetCapacityType") or ON_DEMAND
+        default_market = target.get("DefaultTargetCapacityType") or ON_DEMAND
         spot = int(target.get("SpotTargetCapacity") or 0)
         on_demand = int(target.get("OnDemandTargetCapacity") or 0)
-        rest = max(0, total - spot - on_demand)
-        wanted = {
-            SPOT: spot + (rest if default == SPOT else 0),
-            ON_DEMAND: on_demand + (rest if default == ON_DEMAND else 0),
+        remaining = max(0, total - spot - on_demand)
+        capacities = {
+            SPOT: spot + (remaining if default_market == SPOT else 0),
+            ON_DEMAND: on_demand + (remaining if default_market == ON_DEMAND else 0),
         }
-        wanted = {market: capacity for market, capacity in wanted.items() if capacity > 0}
+        capacities = {market: capacity for market, capacity in capacities.items() if capacity > 0}
         fleet_id = random_fleet_id()
-        outcome = Outcome()
-        for market, capacity in wanted.items():
+        result = FleetResult()
+        for market, capacity in capacities.items():
             options = _options(params, market)
-            offerings = self._offerings(region, params, market, fleet_id, outcome)
-            self._fill(region, offerings, capacity, options, outcome)
+            offerings = self._offerings(region, params, market, fleet_id, result)
+            self._fill(region, offerings, capacity, options, result)
         self._record(region, fleet_id, params)
-        return outcome.answer(fleet_id)
+        return result.answer(fleet_id)
 
     def _offerings(
-        self, region: str, params: Mapping[str, Any], market: str, fleet_id: str, outcome: Outcome
+        self,
+        region: str,
+        params: Mapping[str, Any],
+        market: str,
+        fleet_id: str,
+        result: FleetResult,
     ) -> list[Offering]:
         """Return the request's usable offerings in the order of EC2's attempts."""
         offerings = []
         for config in params.get("LaunchTemplateConfigs") or ():
-            given = config.get("LaunchTemplateSpecification") or {}
-            version = self._compute.template(region, given)
-            shown = {
+            template_reference = config.get("LaunchTemplateSpecification") or {}
+            version = self._compute.template(region, template_reference)
+            specification = {
                 "LaunchTemplateId": version.template.id,
                 "LaunchTemplateName": version.template.name,
                 "Version": str(version.number),
             }
             for override in config.get("Overrides") or [{}]:
-                offering = self._offering(region, market, version, shown, override)
-                offering = _tagged(offering, params, fleet_id)
+                offering = self._offering(region, market, version, specification, override)
+                offering = _with_fleet_tags(offering, params, fleet_id)
                 try:
                     create_instances.check(self._tables.ec2(region), offering.launch)
-                    self._throttled()
+                    self._raise_injected_error()
                 except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
-                    outcome.refuse(offering, *code_of(error))
+                    result.add_error(offering, *code_of(error))
                 else:
                     offerings.append(offering)
         options = _options(params, market)
         if request_limits.by_priority(options):
-            return sorted(offerings, key=lambda one: one.priority)
+            return sorted(offerings, key=lambda candidate: candidate.priority)
         if request_limits.diversified(options):
             return offerings
-        return sorted(offerings, key=lambda one: one.price / Decimal(str(one.weight)))
+        return sorted(
+            offerings, key=lambda candidate: candidate.price / Decimal(str(candidate.weight))
+        )
 
-    def _throttled(self) -> None:
+    def _raise_injected_error(self) -> None:
         """Refuse one offering if a drill puts errors into fleet answers."""
-        injection = self._faults.injected("CreateFleet", inside=True)
+        injection = self._faults.next_injection("CreateFleet", inside=True)
         if injection is not None:
-            raise refused(injection.code, injection.message)
+            raise ec2_error(injection.code, injection.message)
 
     def _offering(
         self,
         region: str,
         market: str,
         version: Any,
-        shown: Mapping[str, Any],
+        specification: Mapping[str, Any],
         override: Mapping[str, Any],
     ) -> Offering:
         call = {
@@ -142,16 +149,16 @@ class Fleets:
         launch = launch_of(merge(call, data), template=(version.template.id, version.number))
         subnet_id = override.get("SubnetId") or launch.subnet_id
         zone = override.get("AvailabilityZone") or launch.zone
-        placed = create_instances.place(
-            self._tables.ec2(region), launch.at(subnet_id=subnet_id, zone=zone)
+        placed_launch = create_instances.place(
+            self._tables.ec2(region), launch.with_place(subnet_id=subnet_id, zone=zone)
         )
         return Offering(
-            launch=placed,
-            specification=shown,
+            launch=placed_launch,
+            specification=specification,
             override=override,
             weight=float(override.get("WeightedCapacity") or 1),
             priority=float(override.get("Priority") or 0),
-            price=self._price(placed),
+            price=self._price(placed_launch),
         )
 
     def _price(self, launch: Launch) -> Decimal:
@@ -166,25 +173,25 @@ class Fleets:
         offerings: Sequence[Offering],
         capacity: int,
         options: Mapping[str, Any],
-        outcome: Outcome,
+        result: FleetResult,
     ) -> None:
         minimum = float(options.get("MinTargetCapacity") or 0)
         groups = _groups(offerings, options)
         for group in groups:
             if self._capacity(group, capacity) >= minimum:
-                self._launch(region, group, capacity, options, outcome)
+                self._launch(region, group, capacity, options, result)
                 return
         for offering in offerings:
-            outcome.refuse(
+            result.add_error(
                 offering,
                 "InsufficientInstanceCapacity",
                 f"There is not enough capacity for the minimum target capacity of {minimum:g}.",
             )
 
-    def _capacity(self, offerings: Sequence[Offering], wanted: int) -> float:
+    def _capacity(self, offerings: Sequence[Offering], capacity: int) -> float:
         """Return the weight that these offerings could give, up to `wanted`."""
-        weights = {one.pool: one.weight for one in offerings}
-        counts = self._faults.available(weights, wanted)
+        weights = {offering.pool: offering.weight for offering in offerings}
+        counts = self._faults.available(weights, capacity)
         return sum(count * weight for count, weight in zip(counts, weights.values(), strict=True))
 
     def _launch(
@@ -193,26 +200,28 @@ class Fleets:
         offerings: Sequence[Offering],
         capacity: int,
         options: Mapping[str, Any],
-        outcome: Outcome,
+        result: FleetResult,
     ) -> None:
-        missing = float(capacity)
+        remaining_weight = float(capacity)
         diversified = request_limits.diversified(options)
         for position, offering in enumerate(offerings):
-            if missing <= 0:
+            if remaining_weight <= 0:
                 return
-            share = missing / (len(offerings) - position) if diversified else missing
+            share = (
+                remaining_weight / (len(offerings) - position) if diversified else remaining_weight
+            )
             count = -int(-share // offering.weight)
             try:
                 reservation = self._compute.launch(
                     region, offering.launch, at_least=1, at_most=count
                 )
             except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
-                outcome.refuse(offering, *code_of(error))
+                result.add_error(offering, *code_of(error))
                 continue
-            missing -= len(reservation.instances) * offering.weight
-            outcome.launched.append((offering, reservation))
+            remaining_weight -= len(reservation.instances) * offering.weight
+            result.launches.append((offering, reservation))
             if len(reservation.instances) < count:
-                outcome.refuse(offering, *_SHORT)
+                result.add_error(offering, *_PARTIAL_LAUNCH)
 
     def _record(self, region: str, fleet_id: str, params: Mapping[str, Any]) -> None:
         """Let DescribeFleets know the fleet."""
@@ -237,7 +246,7 @@ class Fleets:
         )
 
 
-_SHORT = (
+_PARTIAL_LAUNCH = (
     "InsufficientInstanceCapacity",
     "There is no more capacity available that matches your request.",
 )
@@ -249,22 +258,25 @@ def _options(params: Mapping[str, Any], market: str) -> Mapping[str, Any]:
 
 def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[Sequence[Offering]]:
     """Return sets of offerings that may launch together, the best first."""
-    one_type, one_zone = request_limits.one_type(options), request_limits.one_zone(options)
-    if not one_type and not one_zone:
+    single_type, single_zone = (
+        request_limits.single_type(options),
+        request_limits.single_zone(options),
+    )
+    if not single_type and not single_zone:
         return [offerings]
     groups: dict[tuple[str, str], list[Offering]] = {}
-    for one in offerings:
-        kind = one.launch.instance_type if one_type else ""
-        zone = str(one.launch.zone) if one_zone else ""
-        groups.setdefault((kind, zone), []).append(one)
+    for offering in offerings:
+        kind = offering.launch.instance_type if single_type else ""
+        zone = str(offering.launch.zone) if single_zone else ""
+        groups.setdefault((kind, zone), []).append(offering)
     return list(groups.values())
 
 
-def _tagged(offering: Offering, params: Mapping[str, Any], fleet_id: str) -> Offering:
+def _with_fleet_tags(offering: Offering, params: Mapping[str, Any], fleet_id: str) -> Offering:
     """Return the offering with the call's and the fleet's own tags."""
     tags = {kind: dict(values) for kind, values in offering.launch.tags.items()}
-    given = tags_by_type(params.get("TagSpecifications") or ())
+    call_tags = tags_by_type(params.get("TagSpecifications") or ())
     for kind in ("instance", "volume"):
-        tags.setdefault(kind, {}).update(given.get(kind, {}))
+        tags.setdefault(kind, {}).update(call_tags.get(kind, {}))
     tags["instance"]["aws:ec2:fleet-id"] = fleet_id
     return replace(offering, launch=replace(offering.launch, tags=tags))

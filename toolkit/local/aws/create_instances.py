@@ -15,9 +15,9 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 from moto.ec2.models.instances import Instance, Reservation
 from moto.ec2.utils import random_reservation_id
 
-from toolkit.local.aws.aws_errors import refused
-from toolkit.local.aws.instance_tables import Life, Tables
-from toolkit.local.aws.launch_request import SPOT, Launch, truth
+from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.instance_tables import LocalInstance, Tables
+from toolkit.local.aws.launch_request import SPOT, Launch, parse_bool
 from toolkit.local.faults import Pool
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _ROOT_GIB = 8
 def place(backend: Any, launch: Launch) -> Launch:
     """Return the launch with the subnet and zone that EC2 would choose."""
     if launch.subnet_id:
-        return launch.at(
+        return launch.with_place(
             subnet_id=launch.subnet_id,
             zone=backend.get_subnet(launch.subnet_id).availability_zone,
         )
@@ -37,8 +37,8 @@ def place(backend: Any, launch: Launch) -> Launch:
     zone = launch.zone or (min(subnets) if subnets else None)
     if zone is None or zone not in subnets:
         message = f"No default subnet for availability zone: '{zone}'."
-        raise refused("MissingInput" if zone is None else "InvalidInput", message)
-    return launch.at(subnet_id=subnets[zone].id, zone=zone)
+        raise ec2_error("MissingInput" if zone is None else "InvalidInput", message)
+    return launch.with_place(subnet_id=subnets[zone].id, zone=zone)
 
 
 def check(backend: Any, launch: Launch) -> None:
@@ -48,28 +48,30 @@ def check(backend: Any, launch: Launch) -> None:
     """
     if launch.image_id not in backend.amis:
         message = f"The image id '[{launch.image_id}]' does not exist"
-        raise refused("InvalidAMIID.NotFound", message)
+        raise ec2_error("InvalidAMIID.NotFound", message)
     state = backend.amis[launch.image_id].state
     if state != "available":
         message = f"The image id '[{launch.image_id}]' is not available: {state}"
-        raise refused("InvalidAMIID.Unavailable", message)
+        raise ec2_error("InvalidAMIID.Unavailable", message)
     if launch.instance_type not in INSTANCE_TYPES:
         message = f"Invalid value '{launch.instance_type}' for InstanceType."
-        raise refused("InvalidParameterValue", message)
+        raise ec2_error("InvalidParameterValue", message)
     if launch.market != SPOT and "spot-instances-request" in launch.tags:
         message = (
             "You cannot specify tags for Spot instances requests if there are no Spot instances "
             "requests being created by the request."
         )
-        raise refused("InvalidParameterValue", message)
-    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(backend.region_name, ())
-    wanted = (launch.instance_type, launch.zone)
-    if not any((one["InstanceType"], one["Location"]) == wanted for one in offered):
+        raise ec2_error("InvalidParameterValue", message)
+    offerings = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(backend.region_name, ())
+    type_and_zone = (launch.instance_type, launch.zone)
+    if not any(
+        (offering["InstanceType"], offering["Location"]) == type_and_zone for offering in offerings
+    ):
         message = (
             f"Your requested instance type ({launch.instance_type}) is not supported in your "
             f"requested Availability Zone ({launch.zone})."
         )
-        raise refused("Unsupported", message)
+        raise ec2_error("Unsupported", message)
 
 
 def create(tables: Tables, region: str, launch: Launch, count: int) -> Any:
@@ -80,7 +82,7 @@ def create(tables: Tables, region: str, launch: Launch, count: int) -> Any:
     backend = tables.ec2(region)
     if launch.private_ip and count > 1:
         message = "A private IP address may be given to one instance only"
-        raise refused("InvalidParameterCombination", message)
+        raise ec2_error("InvalidParameterCombination", message)
     groups = _groups(backend, launch)
     reservation = Reservation(random_reservation_id(), owner_id=backend.account_id)
     try:
@@ -88,10 +90,10 @@ def create(tables: Tables, region: str, launch: Launch, count: int) -> Any:
             instance = _instance(backend, region, launch, groups, index)
             reservation.instances.append(instance)
             _register(tables, region, launch, instance)
-            _dress(backend, launch, instance)
+            _add_details(backend, launch, instance)
     except BaseException:
         for instance in reservation.instances:
-            _take_back(tables, backend, instance)
+            _discard(tables, backend, instance)
         raise
     backend.reservations[reservation.id] = reservation
     return reservation
@@ -103,12 +105,12 @@ def _groups(backend: Any, launch: Launch) -> list[Any]:
         group = backend.get_security_group_from_id(group_id)
         if group is None:
             message = f"The security group '{group_id}' does not exist"
-            raise refused("InvalidGroup.NotFound", message)
+            raise ec2_error("InvalidGroup.NotFound", message)
         groups.append(group)
     for name in launch.group_names:
         group = backend.get_security_group_by_name_or_id(name)
         if group is None:
-            raise refused("InvalidGroup.NotFound", f"The security group '{name}' does not exist")
+            raise ec2_error("InvalidGroup.NotFound", f"The security group '{name}' does not exist")
         groups.append(group)
     return groups
 
@@ -141,11 +143,11 @@ def _instance(backend: Any, region: str, launch: Launch, groups: list[Any], inde
             instance_initiated_shutdown_behavior=launch.shutdown,
             monitoring_state="enabled" if launch.monitoring else "disabled",
             ebs_optimized=launch.ebs_optimized,
-            disable_api_termination=launch.keep,
+            disable_api_termination=launch.termination_protection,
         )
     except StopIteration:
         message = f"There are not enough free addresses in subnet '{launch.subnet_id}'"
-        raise refused("InsufficientFreeAddressesInSubnet", message) from None
+        raise ec2_error("InsufficientFreeAddressesInSubnet", message) from None
     except Exception as error:
         raise _address_refusal(launch, error) from error
     if launch.nics and not groups:
@@ -159,27 +161,27 @@ def _address_refusal(launch: Launch, error: Exception) -> Exception:
     if type(error) is not Exception:
         return error
     if "in use" in str(error):
-        return refused("InvalidIPAddress.InUse", f"Address {launch.private_ip} is in use.")
-    return refused("InvalidParameterValue", f"Address {launch.private_ip}: {error}")
+        return ec2_error("InvalidIPAddress.InUse", f"Address {launch.private_ip} is in use.")
+    return ec2_error("InvalidParameterValue", f"Address {launch.private_ip}: {error}")
 
 
-def _register(tables: Tables, region: str, launch: Launch, instance: Any) -> None:
+def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
     pool = Pool(launch.instance_type, str(launch.zone), launch.market)
-    life = Life(
-        instance,
+    life = LocalInstance(
+        row,
         region,
         pool,
-        born=tables.clock(),
+        launched_at=tables.clock(),
         user_data=launch.user_data,
         request_tags=launch.tags.get("spot-instances-request", {}),
     )
-    tables.lives[instance.id] = life
+    tables.instances[row.id] = life
     tables.set_state(life, "pending")
     if launch.market == SPOT:
-        instance.spot_instance_request_id = f"sir-{secrets.token_hex(4)}"
+        row.spot_instance_request_id = f"sir-{secrets.token_hex(4)}"
 
 
-def _dress(backend: Any, launch: Launch, instance: Any) -> None:
+def _add_details(backend: Any, launch: Launch, instance: Any) -> None:
     """Give the instance its tags, disks and profile."""
     if launch.template:
         template_id, version = launch.template
@@ -213,7 +215,7 @@ def _attach(backend: Any, launch: Launch, instance: Any, disk: Mapping[str, Any]
     volume = backend.create_volume(
         size=int(ebs.get("VolumeSize") or _ROOT_GIB),
         zone_name=launch.zone,
-        encrypted=bool(truth(ebs.get("Encrypted"))),
+        encrypted=bool(parse_bool(ebs.get("Encrypted"))),
         volume_type=ebs.get("VolumeType"),
     )
     device = str(disk["DeviceName"])
@@ -223,17 +225,17 @@ def _attach(backend: Any, launch: Launch, instance: Any, disk: Mapping[str, Any]
         status=volume.status,
         size=volume.size,
         attach_time=utcnow(),
-        delete_on_termination=truth(ebs.get("DeleteOnTermination")) is not False,
+        delete_on_termination=parse_bool(ebs.get("DeleteOnTermination")) is not False,
     )
     tags = launch.tags.get("volume")
     if tags:
         backend.create_tags([volume.id], dict(tags))
 
 
-def _take_back(tables: Tables, backend: Any, instance: Any) -> None:
+def _discard(tables: Tables, backend: Any, instance: Any) -> None:
     instance.teardown_defaults()
     for nic in list(instance.nics.values()):
         nic.delete()
     instance._private_ips = set()
-    tables.lives.pop(instance.id, None)
+    tables.instances.pop(instance.id, None)
     backend.tags.pop(instance.id, None)

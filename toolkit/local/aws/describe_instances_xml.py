@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from moto.ec2.responses import EC2Response
 
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,32 +36,38 @@ def _describe_instances(response: Any) -> Answer:
     ids = params.get("InstanceIds") or []
     if ids and params.get("MaxResults"):
         message = "The parameter instancesSet cannot be used with the parameter maxResults"
-        raise refused("InvalidParameterCombination", message)
+        raise ec2_error("InvalidParameterCombination", message)
     filters = response._filters_from_querystring()  # noqa: SLF001 - moto's way to read them
     if ids:
-        found = response.ec2_backend.get_reservations_by_instance_ids(ids, filters=filters)
+        reservations = response.ec2_backend.get_reservations_by_instance_ids(ids, filters=filters)
     else:
-        found = response.ec2_backend.describe_instances(filters=filters)
-    page, following = _page(found, params.get("NextToken"), int(params.get("MaxResults") or PAGE))
-    body = {"reservationSet": [reservation(one) for one in page], "nextToken": following}
+        reservations = response.ec2_backend.describe_instances(filters=filters)
+    page, next_token = _page(
+        reservations, params.get("NextToken"), int(params.get("MaxResults") or PAGE)
+    )
+    body = {"reservationSet": [reservation(row) for row in page], "nextToken": next_token}
     return answer("DescribeInstancesResponse", body)
 
 
-def _page(found: Sequence[Any], token: str | None, size: int) -> tuple[Sequence[Any], str | None]:
+def _page(
+    reservations: Sequence[Any], token: str | None, size: int
+) -> tuple[Sequence[Any], str | None]:
     """Return whole reservations of about `size` instances from the token on."""
     if token is not None and not token.isdigit():
-        raise refused("InvalidNextToken", f"The token '{token}' is invalid")
+        raise ec2_error("InvalidNextToken", f"The token '{token}' is invalid")
     first = last = int(token or 0)
     count = 0
-    while last < len(found) and (count == 0 or count + len(found[last].instances) <= size):
-        count += len(found[last].instances)
+    while last < len(reservations) and (
+        count == 0 or count + len(reservations[last].instances) <= size
+    ):
+        count += len(reservations[last].instances)
         last += 1
-    return found[first:last], str(last) if last < len(found) else None
+    return reservations[first:last], str(last) if last < len(reservations) else None
 
 
 def answer(name: str, body: Mapping[str, Any]) -> Answer:
     """Return an EC2 answer with this root element."""
-    inner = "".join(f"<{key}>{xml(value)}</{key}>" for key, value in _present(body))
+    inner = "".join(f"<{key}>{xml(value)}</{key}>" for key, value in _present_members(body))
     text = (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<{name} xmlns="{_NAMESPACE}">'
         f"<requestId>local</requestId>{inner}</{name}>"
@@ -75,16 +81,16 @@ def xml(value: Any) -> str:
     A mapping has members, a list has items.
     """
     if isinstance(value, Mapping):
-        return "".join(f"<{key}>{xml(one)}</{key}>" for key, one in _present(value))
+        return "".join(f"<{key}>{xml(item)}</{key}>" for key, item in _present_members(value))
     if isinstance(value, list | tuple):
-        return "".join(f"<item>{xml(one)}</item>" for one in value)
+        return "".join(f"<item>{xml(item)}</item>" for item in value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return escape(str(value))
 
 
-def _present(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    return ((key, one) for key, one in value.items() if one is not None)
+def _present_members(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    return ((key, member) for key, member in value.items() if member is not None)
 
 
 def reservation(row: Any) -> dict[str, Any]:
@@ -93,7 +99,7 @@ def reservation(row: Any) -> dict[str, Any]:
         "reservationId": row.id,
         "ownerId": row.owner_id,
         "groupSet": [],
-        "instancesSet": [instance(one) for one in row.instances],
+        "instancesSet": [instance(instance_row) for instance_row in row.instances],
     }
 
 
@@ -144,8 +150,8 @@ def instance(row: Any) -> dict[str, Any]:
     }
 
 
-def _moment(when: datetime | None) -> str | None:
-    return when.strftime("%Y-%m-%dT%H:%M:%S.000Z") if when else None
+def _moment(moment: datetime | None) -> str | None:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.000Z") if moment else None
 
 
 def _groups(groups: Iterable[Any]) -> list[dict[str, str]]:
@@ -167,8 +173,12 @@ def _disk(name: str, disk: Any) -> dict[str, Any]:
 def _interface(nic: Any) -> dict[str, Any]:
     association = None
     if nic.public_ip:
-        public = nic.instance.public_dns_name
-        association = {"publicIp": nic.public_ip, "publicDnsName": public, "ipOwnerId": "amazon"}
+        public_name = nic.instance.public_dns_name
+        association = {
+            "publicIp": nic.public_ip,
+            "publicDnsName": public_name,
+            "ipOwnerId": "amazon",
+        }
     dns = getattr(nic, "private_dns_name", None)
     return {
         "networkInterfaceId": nic.id,
@@ -194,12 +204,12 @@ def _interface(nic: Any) -> dict[str, Any]:
         "association": association,
         "privateIpAddressesSet": [
             {
-                "privateIpAddress": one["PrivateIpAddress"],
+                "privateIpAddress": address["PrivateIpAddress"],
                 "privateDnsName": dns,
-                "primary": bool(one.get("Primary")),
-                "association": association if one.get("Primary") else None,
+                "primary": bool(address.get("Primary")),
+                "association": association if address.get("Primary") else None,
             }
-            for one in nic.private_ip_addresses
+            for address in nic.private_ip_addresses
         ],
     }
 

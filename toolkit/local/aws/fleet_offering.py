@@ -30,24 +30,24 @@ class Offering:
         """Return the pool this offering draws on."""
         return Pool(self.launch.instance_type, str(self.launch.zone), self.launch.market)
 
-    def shown(self) -> dict[str, Any]:
+    def launch_template_and_overrides(self) -> dict[str, Any]:
         """Return what the answer calls LaunchTemplateAndOverrides."""
         override = {**self.override, "AvailabilityZone": self.launch.zone}
         return {"LaunchTemplateSpecification": dict(self.specification), "Overrides": override}
 
 
 @dataclass(slots=True)
-class Outcome:
+class FleetResult:
     """The instances of a fleet, and its errors."""
 
-    launched: list[tuple[Offering, Any]] = field(default_factory=list)
+    launches: list[tuple[Offering, Any]] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)
 
-    def refuse(self, offering: Offering, code: str, message: str) -> None:
+    def add_error(self, offering: Offering, code: str, message: str) -> None:
         """Note a refusal of an offering."""
         self.errors.append(
             {
-                "LaunchTemplateAndOverrides": offering.shown(),
+                "LaunchTemplateAndOverrides": offering.launch_template_and_overrides(),
                 "Lifecycle": offering.launch.market,
                 "ErrorCode": code,
                 "ErrorMessage": message,
@@ -58,11 +58,11 @@ class Outcome:
         """Return CreateFleet's answer."""
         instances = [
             {
-                "LaunchTemplateAndOverrides": offering.shown(),
+                "LaunchTemplateAndOverrides": offering.launch_template_and_overrides(),
                 "Lifecycle": offering.launch.market,
                 "InstanceIds": [instance.id for instance in reservation.instances],
                 "InstanceType": offering.launch.instance_type,
             }
-            for offering, reservation in self.launched
+            for offering, reservation in self.launches
         ]
         return {"FleetId": fleet_id, "Instances": instances, "Errors": self.errors}

@@ -50,24 +50,24 @@ class FileSystems:
             return answer
 
         def to_dict(system: Any) -> dict[str, Any]:
-            shown: dict[str, Any] = original["to_dict"](system)
-            return shown | _missing(system)
+            members: dict[str, Any] = original["to_dict"](system)
+            return members | _missing_members(system)
 
         original["create"] = patches.replace(FSxBackend, "create_file_system", create)
         original["delete"] = patches.replace(FSxBackend, "delete_file_system", delete)
         original["to_dict"] = patches.replace(FileSystem, "to_dict", to_dict)
 
 
-def _missing(system: Any) -> dict[str, Any]:
-    extra: dict[str, Any] = {
+def _missing_members(system: Any) -> dict[str, Any]:
+    members: dict[str, Any] = {
         "Lifecycle": "AVAILABLE",
         "OwnerId": system.backend.account_id,
         "CreationTime": getattr(system, "created", 0.0),
     }
     if system.file_system_type == "LUSTRE":
-        given = system.lustre_configuration or {}
-        extra["LustreConfiguration"] = {**given, "MountName": MOUNT_NAME}
-    return extra
+        configuration = system.lustre_configuration or {}
+        members["LustreConfiguration"] = {**configuration, "MountName": MOUNT_NAME}
+    return members
 
 
 class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
@@ -118,19 +118,19 @@ class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is unt
     ) -> StackFileSystem:
         """Create the file system a template describes."""
         del resource_name
-        given: Mapping[str, Any] = cloudformation_json["Properties"]
+        properties: Mapping[str, Any] = cloudformation_json["Properties"]
         backend = fsx_backends[account_id][region_name]
-        configurations = {key: given.get(name) for key, name in _CONFIGURATIONS.items()}
+        configurations = {key: properties.get(name) for key, name in _CONFIGURATIONS.items()}
         system = backend.create_file_system(
             client_request_token=secrets.token_hex(8),
-            file_system_type=given["FileSystemType"],
-            storage_capacity=int(given.get("StorageCapacity") or 0),
-            storage_type=given.get("StorageType") or "SSD",
-            subnet_ids=given["SubnetIds"],
-            security_group_ids=given.get("SecurityGroupIds") or [],
-            tags=given.get("Tags"),
-            kms_key_id=given.get("KmsKeyId"),
-            file_system_type_version=given.get("FileSystemTypeVersion"),
+            file_system_type=properties["FileSystemType"],
+            storage_capacity=int(properties.get("StorageCapacity") or 0),
+            storage_type=properties.get("StorageType") or "SSD",
+            subnet_ids=properties["SubnetIds"],
+            security_group_ids=properties.get("SecurityGroupIds") or [],
+            tags=properties.get("Tags"),
+            kms_key_id=properties.get("KmsKeyId"),
+            file_system_type_version=properties.get("FileSystemTypeVersion"),
             **configurations,
         )
         return cls(system, backend)
@@ -146,11 +146,11 @@ class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is unt
     ) -> StackFileSystem:
         """Change what may be changed in place; files stay."""
         del new_resource_name, account_id, region_name
-        given = cloudformation_json["Properties"]
-        kept: StackFileSystem = original_resource
-        kept.system.storage_capacity = int(given.get("StorageCapacity") or 0)
-        kept.system.lustre_configuration = given.get("LustreConfiguration")
-        return kept
+        properties = cloudformation_json["Properties"]
+        resource: StackFileSystem = original_resource
+        resource.system.storage_capacity = int(properties.get("StorageCapacity") or 0)
+        resource.system.lustre_configuration = properties.get("LustreConfiguration")
+        return resource
 
     def delete(self, account_id: str, region_name: str) -> None:
         """Delete the file system with what is in it."""

@@ -12,14 +12,14 @@ from moto.ec2.models.amis import Ami, AmiBackend
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_ami_id
 
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.launch_request import tags_by_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolkit.local.aws.instance_states import States
-    from toolkit.local.aws.instance_tables import Life, Tables
+    from toolkit.local.aws.instance_tables import LocalInstance, Tables
     from toolkit.local.aws.moto_patches import Patches
 
 _PATIENCE = 120.0  # seconds an instance may take to stop or to start
@@ -41,16 +41,16 @@ class Image:
     created: float = 0.0
 
 
-class Shelf(Protocol):
+class ImageRegistry(Protocol):
     """A place where images are kept."""
 
     def images(self) -> tuple[Image, ...]:
         """Return every image that is whole."""
 
-    def keep(self, image: Image, instance_id: str) -> None:
+    def add(self, image: Image, instance_id: str) -> None:
         """Keep the disk of a stopped machine as the image; slow."""
 
-    def drop(self, image_id: str) -> None:
+    def remove(self, image_id: str) -> None:
         """Remove an image; machines that run from it keep running."""
 
 
@@ -60,7 +60,7 @@ class Images:
     def __init__(
         self,
         tables: Tables,
-        shelf: Shelf,
+        registry: ImageRegistry,
         defer: Callable[[Callable[[], None]], None],
         states: States,
         sleep: Callable[[float], None] = time.sleep,
@@ -70,7 +70,7 @@ class Images:
         `sleep` may wait there.
         """
         self._tables = tables
-        self._shelf = shelf
+        self._registry = registry
         self._defer = defer
         self._states = states
         self._sleep = sleep
@@ -80,7 +80,7 @@ class Images:
         images = self
 
         def load(backend: Any) -> None:
-            for image in images._shelf.images():
+            for image in images._registry.images():
                 if image.region in (backend.region_name, "*"):
                     backend.amis[image.id] = _row(backend, image, "available")
 
@@ -89,7 +89,7 @@ class Images:
             return ActionResult({"ImageId": images.create(response.region, response.params)})
 
         def register_image(_response: Any) -> Any:
-            raise refused(
+            raise ec2_error(
                 "InvalidRequest",
                 "The local cloud keeps images, not snapshots: make one with CreateImage.",
             )
@@ -107,14 +107,14 @@ class Images:
     def create(self, region: str, params: Mapping[str, Any]) -> str:
         """Begin an image of an instance; it is pending until complete."""
         backend = self._tables.ec2(region)
-        life = self._tables.lives.get(str(params["InstanceId"]))
-        if life is None or life.state in ("shutting-down", "terminated"):
+        instance = self._tables.instances.get(str(params["InstanceId"]))
+        if instance is None or instance.state in ("shutting-down", "terminated"):
             message = f"The instance ID '{params['InstanceId']}' does not exist"
-            raise refused("InvalidInstanceID.NotFound", message)
+            raise ec2_error("InvalidInstanceID.NotFound", message)
         name = str(params["Name"])
         if any(row.name == name and row.owner_id == backend.account_id for row in _rows(backend)):
             message = f"AMI name {name} is already in use by AMI"
-            raise refused("InvalidAMIName.Duplicate", message)
+            raise ec2_error("InvalidAMIName.Duplicate", message)
         image = Image(
             id=random_ami_id(),
             name=name,
@@ -125,23 +125,23 @@ class Images:
             created=self._tables.wall(),
         )
         row = _row(backend, image, "pending")
-        row.instance_id = life.id
+        row.instance_id = instance.id
         backend.amis[image.id] = row
-        self._defer(lambda: self._keep(image, life, row))
+        self._defer(lambda: self._add_image(image, instance, row))
         return image.id
 
-    def _keep(self, image: Image, life: Life, row: Any) -> None:
+    def _add_image(self, image: Image, instance: LocalInstance, row: Any) -> None:
         """Keep the disk; a running instance is stopped and started.
 
         EC2 would reboot it.
         """
-        running = life.state in ("pending", "running")
+        was_running = instance.state in ("pending", "running")
         try:
-            if running:
-                self._move(life, "stopping", "stopped", ("pending", "running"))
-            self._shelf.keep(image, life.id)
-            if running:
-                self._move(life, "pending", "running", ("stopped",))
+            if was_running:
+                self._change_state(instance, "stopping", "stopped", ("pending", "running"))
+            self._registry.add(image, instance.id)
+            if was_running:
+                self._change_state(instance, "pending", "running", ("stopped",))
         except Exception as error:
             with self._tables.lock:
                 row.state = "failed"
@@ -150,13 +150,19 @@ class Images:
         with self._tables.lock:
             row.state = "available"
 
-    def _move(self, life: Life, ask: str, reach: str, allowed: tuple[str, ...]) -> None:
+    def _change_state(
+        self,
+        instance: LocalInstance,
+        requested_state: str,
+        expected_state: str,
+        allowed: tuple[str, ...],
+    ) -> None:
         with self._tables.lock:
-            self._states.ask(life.id, ask, allowed, None)
+            self._states.request_state(instance.id, requested_state, allowed, None)
         deadline = self._tables.clock() + _PATIENCE
-        while life.state != reach:
-            if life.ended is not None or self._tables.clock() > deadline:
-                raise RuntimeError(f"{life.id} is {life.state} and not {reach}")
+        while instance.state != expected_state:
+            if instance.terminated_at is not None or self._tables.clock() > deadline:
+                raise RuntimeError(f"{instance.id} is {instance.state} and not {expected_state}")
             self._sleep(_POLL)
 
     def deregister(self, region: str, image_id: str) -> None:
@@ -165,11 +171,11 @@ class Images:
         row = backend.amis.get(image_id)
         if row is None:
             message = f"The image id '[{image_id}]' does not exist"
-            raise refused("InvalidAMIID.NotFound", message)
+            raise ec2_error("InvalidAMIID.NotFound", message)
         if row.owner_id != backend.account_id:
-            raise refused("AuthFailure", f"Not authorized for image:{image_id}")
+            raise ec2_error("AuthFailure", f"Not authorized for image:{image_id}")
         backend.deregister_image(image_id)
-        self._shelf.drop(image_id)
+        self._registry.remove(image_id)
 
 
 def _rows(backend: Any) -> list[Any]:

@@ -18,9 +18,9 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
-from toolkit.local.aws.aws_errors import refused
-from toolkit.local.aws.instance_tables import USER_SHUTDOWN, Life, Reason, Tables
-from toolkit.local.aws.launch_request import truth
+from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.instance_tables import USER_SHUTDOWN, LocalInstance, Reason, Tables
+from toolkit.local.aws.launch_request import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class States:
     """Moves instances through their states."""
 
-    def __init__(self, tables: Tables, on_end: Callable[[Life], None]) -> None:
+    def __init__(self, tables: Tables, on_terminated: Callable[[LocalInstance], None]) -> None:
         """`on_end` is told once of each instance that is terminated."""
         self._tables = tables
-        self._on_end = on_end
+        self._on_terminated = on_terminated
         self._moto_terminate: Any = None
         self._moto_exist: Any = None
 
@@ -43,23 +43,25 @@ class States:
         states = self
 
         def terminate(instance: Any) -> Any:
-            return states.ask(instance.id, "shutting-down", ALL_BUT_ENDED, USER_SHUTDOWN)
+            return states.request_state(instance.id, "shutting-down", ALL_BUT_ENDED, USER_SHUTDOWN)
 
         def stop(instance: Any) -> Any:
-            return states.ask(instance.id, "stopping", ("running", "pending"), USER_SHUTDOWN)
+            return states.request_state(
+                instance.id, "stopping", ("running", "pending"), USER_SHUTDOWN
+            )
 
         def start(instance: Any) -> Any:
-            return states.ask(instance.id, "pending", ("stopped",), None)
+            return states.request_state(instance.id, "pending", ("stopped",), None)
 
         def reboot(instance: Any) -> None:
-            states.life(instance.id).reboot = True
+            states.get(instance.id).reboot_requested = True
 
         def get_instance(_backend: Any, instance_id: str) -> Any:
-            return states.life(instance_id).instance
+            return states.get(instance_id).row
 
         def get_instance_by_id(_backend: Any, instance_id: str) -> Any:
-            life = states._tables.lives.get(instance_id)
-            return life.instance if life else None
+            instance = states._tables.instances.get(instance_id)
+            return instance.row if instance else None
 
         self._moto_exist = patches.replace(EC2Backend, "do_resources_exist", self._exist())
         self._moto_terminate = patches.replace(Instance, "terminate", terminate)
@@ -82,68 +84,68 @@ class States:
         def do_resources_exist(backend: Any, ids: list[str]) -> bool:
             for instance_id in ids:
                 if instance_id.startswith("i-"):
-                    self.life(instance_id)
+                    self.get(instance_id)
             exist: bool = self._moto_exist(backend, ids)
             return exist
 
         return do_resources_exist
 
-    def life(self, instance_id: str) -> Life:
+    def get(self, instance_id: str) -> LocalInstance:
         """Return the instance's row, or refuse as EC2 does."""
-        life = self._tables.lives.get(instance_id)
-        if life is None:
+        instance = self._tables.instances.get(instance_id)
+        if instance is None:
             message = f"The instance ID '{instance_id}' does not exist"
-            raise refused("InvalidInstanceID.NotFound", message)
-        return life
+            raise ec2_error("InvalidInstanceID.NotFound", message)
+        return instance
 
-    def ask(
-        self, instance_id: str, wanted: str, allowed: tuple[str, ...], reason: Reason | None
+    def request_state(
+        self, instance_id: str, new_state: str, allowed: tuple[str, ...], reason: Reason | None
     ) -> Any:
         """Move an instance towards a state; return the state before.
 
         Refuses a change that EC2 does not allow.
         """
-        life = self.life(instance_id)
-        before = copy.copy(life.instance.instance_state)
-        if life.state in allowed:
-            life.reason = reason
-            self._tables.set_state(life, wanted, reason)
-        elif wanted != "shutting-down" and life.state in ("shutting-down", "terminated"):
+        instance = self.get(instance_id)
+        previous_state = copy.copy(instance.row.instance_state)
+        if instance.state in allowed:
+            instance.reason = reason
+            self._tables.set_state(instance, new_state, reason)
+        elif new_state != "shutting-down" and instance.state in ("shutting-down", "terminated"):
             message = (
-                f"The instance '{instance_id}' is not in a state from which it can be {wanted}."
+                f"The instance '{instance_id}' is not in a state from which it can be {new_state}."
             )
-            raise refused("IncorrectInstanceState", message)
-        return before
+            raise ec2_error("IncorrectInstanceState", message)
+        return previous_state
 
-    def finish(self, life: Life) -> None:
+    def record_terminated(self, life: LocalInstance) -> None:
         """Record a machine's end: the instance is terminated, its address free."""
-        instance = life.instance
+        row = life.row
         reason = life.reason or USER_SHUTDOWN
-        self._moto_terminate(instance)
+        self._moto_terminate(row)
         self._tables.set_state(life, "terminated", reason)
-        for nic in list(instance.nics.values()):
-            if nic.id in instance.ec2_backend.enis:
+        for nic in list(row.nics.values()):
+            if nic.id in row.ec2_backend.enis:
                 nic.delete()
-        instance.nics = {}
+        row.nics = {}
         # Both belong to the subnet again; moto would free them a second time in __del__.
-        instance._private_ips = set()
-        instance._subnet_id = None
-        life.ended = self._tables.clock()
-        self._on_end(life)
+        row._private_ips = set()
+        row._subnet_id = None
+        life.terminated_at = self._tables.clock()
+        self._on_terminated(life)
 
-    def forget(self, life: Life) -> None:
+    def forget(self, instance: LocalInstance) -> None:
         """Drop a terminated instance from every list.
 
         EC2 does so after about an hour.
         """
-        backend = life.instance.ec2_backend
+        backend = instance.row.ec2_backend
         for reservation in list(backend.reservations.values()):
-            if life.instance in reservation.instances:
-                reservation.instances.remove(life.instance)
+            if instance.row in reservation.instances:
+                reservation.instances.remove(instance.row)
                 if not reservation.instances:
                     del backend.reservations[reservation.id]
-        backend.tags.pop(life.id, None)
-        self._tables.lives.pop(life.id, None)
+        backend.tags.pop(instance.id, None)
+        self._tables.instances.pop(instance.id, None)
 
 
 ALL_BUT_ENDED = ("pending", "running", "stopping", "stopped")
@@ -188,30 +190,34 @@ def _terminate_instances(response: Any) -> Any:
     response.error_on_dryrun()
     backend = response.ec2_backend
     instances = backend.get_multi_instances_by_id(list(dict.fromkeys(ids)))
-    kept = [one for one in instances if _protected(one)]
-    zones = {one.availability_zone for one in kept}
-    free = [one.id for one in instances if one.availability_zone not in zones]
-    changed = backend.terminate_instances(free) if free or not kept else []
-    if kept:
+    protected_instances = [row for row in instances if _is_protected(row)]
+    zones = {row.availability_zone for row in protected_instances}
+    terminable_ids = [row.id for row in instances if row.availability_zone not in zones]
+    changes = (
+        backend.terminate_instances(terminable_ids)
+        if terminable_ids or not protected_instances
+        else []
+    )
+    if protected_instances:
         message = (
-            f"The instance '{kept[0].id}' may not be terminated. Modify its "
+            f"The instance '{protected_instances[0].id}' may not be terminated. Modify its "
             "'disableApiTermination' instance attribute and try again."
         )
-        raise refused("OperationNotPermitted", message)
+        raise ec2_error("OperationNotPermitted", message)
     return ActionResult(
         {
             "TerminatingInstances": [
                 {
                     "InstanceId": instance.id,
                     "CurrentState": {"Code": instance.state_code, "Name": instance.state},
-                    "PreviousState": before,
+                    "PreviousState": previous_state,
                 }
-                for instance, before in changed
+                for instance, previous_state in changes
             ]
         }
     )
 
 
-def _protected(instance: Any) -> bool:
+def _is_protected(instance: Any) -> bool:
     """Return whether DisableApiTermination is set; moto keeps a request's text."""
-    return bool(truth(instance.disable_api_termination)) and instance.state in ALL_BUT_ENDED
+    return bool(parse_bool(instance.disable_api_termination)) and instance.state in ALL_BUT_ENDED

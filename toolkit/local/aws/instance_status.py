@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
 
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.launch_request import SPOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from toolkit.local.aws.instance_tables import Life, Tables
+    from toolkit.local.aws.instance_tables import LocalInstance, Tables
     from toolkit.local.aws.moto_patches import Patches
 
 PAGE = 1000
@@ -26,80 +26,82 @@ def install(patches: Patches, tables: Tables) -> None:
 
     def describe_instance_status(response: Any) -> Any:
         ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - moto's way to read them
-        everything = response._get_bool_param("IncludeAllInstances", False)  # noqa: SLF001
+        include_all = response._get_bool_param("IncludeAllInstances", False)  # noqa: SLF001
         lives = [
-            life
-            for life in tables.lives.values()
-            if (not ids or life.id in ids) and (everything or life.state == "running")
+            instance
+            for instance in tables.instances.values()
+            if (not ids or instance.id in ids) and (include_all or instance.state == "running")
         ]
-        found = _filtered(response, lives, _status_values)
-        page, more = _page(response, [_status(life) for life in found])
-        return ActionResult({"InstanceStatuses": page, **more})
+        matching_instances = _filtered(response, lives, _status_values)
+        page, next_token = _page(response, [_status(instance) for instance in matching_instances])
+        return ActionResult({"InstanceStatuses": page, **next_token})
 
     def describe_spot_instance_requests(response: Any) -> Any:
-        lives = [life for life in tables.lives.values() if life.pool.market == SPOT]
-        found = _filtered(response, lives, _request_values)
-        page, more = _page(response, [_request(life) for life in found])
-        return ActionResult({"SpotInstanceRequests": page, **more})
+        lives = [instance for instance in tables.instances.values() if instance.pool.market == SPOT]
+        matching_instances = _filtered(response, lives, _request_values)
+        page, next_token = _page(response, [_request(instance) for instance in matching_instances])
+        return ActionResult({"SpotInstanceRequests": page, **next_token})
 
     patches.replace(EC2Response, "describe_instance_status", describe_instance_status)
     patches.replace(EC2Response, "describe_spot_instance_requests", describe_spot_instance_requests)
 
 
 def _filtered(
-    response: Any, lives: Iterable[Life], values: Callable[[Life, str], Sequence[str] | None]
-) -> list[Life]:
+    response: Any,
+    lives: Iterable[LocalInstance],
+    values: Callable[[LocalInstance, str], Sequence[str] | None],
+) -> list[LocalInstance]:
     """Return the instances that match every filter.
 
     An unknown filter is refused.
     """
     filters: Mapping[str, Sequence[str]] = response._filters_from_querystring()  # noqa: SLF001
-    found = []
-    for life in lives:
-        matched = True
-        for name, wanted in filters.items():
-            have = values(life, name)
-            if have is None:
-                raise refused("InvalidParameterValue", f"The filter '{name}' is invalid")
-            matched = matched and bool(set(have) & set(wanted))
-        if matched:
-            found.append(life)
-    return found
+    matching_instances = []
+    for instance in lives:
+        matches = True
+        for name, expected_values in filters.items():
+            actual_values = values(instance, name)
+            if actual_values is None:
+                raise ec2_error("InvalidParameterValue", f"The filter '{name}' is invalid")
+            matches = matches and bool(set(actual_values) & set(expected_values))
+        if matches:
+            matching_instances.append(instance)
+    return matching_instances
 
 
-def _status_values(life: Life, name: str) -> Sequence[str] | None:
+def _status_values(instance: LocalInstance, name: str) -> Sequence[str] | None:
     values: dict[str, Sequence[str]] = {
-        "availability-zone": (life.pool.zone,),
-        "event.code": [code for code, _ in life.events],
-        "instance-state-name": (life.state,),
-        "instance-status.status": (_check(life),),
+        "availability-zone": (instance.pool.zone,),
+        "event.code": [code for code, _ in instance.events],
+        "instance-state-name": (instance.state,),
+        "instance-status.status": (_check(instance),),
         "system-status.status": ("ok",),
     }
     return values.get(name)
 
 
-def _request_values(life: Life, name: str) -> Sequence[str] | None:
+def _request_values(instance: LocalInstance, name: str) -> Sequence[str] | None:
     if name.startswith("tag:"):
-        value = life.request_tags.get(name.removeprefix("tag:"))
+        value = instance.request_tags.get(name.removeprefix("tag:"))
         return () if value is None else (value,)
     values: dict[str, Sequence[str]] = {
-        "instance-id": (life.id,),
-        "spot-instance-request-id": (_request_id(life),),
-        "state": ("active" if life.ended is None else "closed",),
-        "status-code": (_request_code(life),),
+        "instance-id": (instance.id,),
+        "spot-instance-request-id": (_request_id(instance),),
+        "state": ("active" if instance.terminated_at is None else "closed",),
+        "status-code": (_request_code(instance),),
     }
     return values.get(name)
 
 
-def _status(life: Life) -> dict[str, Any]:
-    check = _check(life)
+def _status(instance: LocalInstance) -> dict[str, Any]:
+    check = _check(instance)
     detail: dict[str, Any] = {"Name": "reachability", "Status": "passed"}
-    if life.impaired is not None:
-        detail |= {"Status": "failed", "ImpairedSince": _moment(life.impaired)}
+    if instance.impaired_since is not None:
+        detail |= {"Status": "failed", "ImpairedSince": _moment(instance.impaired_since)}
     return {
-        "InstanceId": life.id,
-        "AvailabilityZone": life.pool.zone,
-        "InstanceState": {"Code": life.instance.state_code, "Name": life.state},
+        "InstanceId": instance.id,
+        "AvailabilityZone": instance.pool.zone,
+        "InstanceState": {"Code": instance.row.state_code, "Name": instance.state},
         "InstanceStatus": {"Status": check, "Details": [detail]},
         "SystemStatus": {
             "Status": "ok",
@@ -107,47 +109,45 @@ def _status(life: Life) -> dict[str, Any]:
         },
         "Events": [
             {
-                "InstanceEventId": f"instance-event-{life.id[2:]}",
+                "InstanceEventId": f"instance-event-{instance.id[2:]}",
                 "Code": code,
                 "Description": f"The instance is scheduled for {code}",
-                "NotBefore": _moment(when),
+                "NotBefore": _moment(start_time),
             }
-            for code, when in life.events
+            for code, start_time in instance.events
         ],
     }
 
 
-def _request(life: Life) -> dict[str, Any]:
+def _request(instance: LocalInstance) -> dict[str, Any]:
     return {
-        "SpotInstanceRequestId": _request_id(life),
-        "InstanceId": life.id,
-        "State": "active" if life.ended is None else "closed",
-        "Status": {"Code": _request_code(life)},
-        "Tags": [{"Key": key, "Value": value} for key, value in life.request_tags.items()],
+        "SpotInstanceRequestId": _request_id(instance),
+        "InstanceId": instance.id,
+        "State": "active" if instance.terminated_at is None else "closed",
+        "Status": {"Code": _request_code(instance)},
+        "Tags": [{"Key": key, "Value": value} for key, value in instance.request_tags.items()],
         "Type": "one-time",
     }
 
 
-def _request_id(life: Life) -> str:
-    return str(life.instance.spot_instance_request_id or "")
+def _request_id(instance: LocalInstance) -> str:
+    return str(instance.row.spot_instance_request_id or "")
 
 
-def _request_code(life: Life) -> str:
-    if life.ended is not None:
+def _request_code(instance: LocalInstance) -> str:
+    if instance.terminated_at is not None:
         return "instance-terminated-by-user"
-    return _MARKED if life.notice is not None else "fulfilled"
+    return _MARKED if instance.notice is not None else "fulfilled"
 
 
-def _check(life: Life) -> str:
-    return "ok" if life.impaired is None else "impaired"
+def _check(instance: LocalInstance) -> str:
+    return "ok" if instance.impaired_since is None else "impaired"
 
 
-def _page(
-    response: Any, found: list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _page(response: Any, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     first = int(response._get_param("NextToken") or 0)  # noqa: SLF001
     last = first + int(response._get_param("MaxResults") or PAGE)  # noqa: SLF001
-    return found[first:last], ({"NextToken": str(last)} if last < len(found) else {})
+    return rows[first:last], ({"NextToken": str(last)} if last < len(rows) else {})
 
 
 def _moment(wall: float) -> datetime:

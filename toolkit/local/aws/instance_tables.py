@@ -27,7 +27,7 @@ STATE_CODES = {
     "stopping": 64,
     "stopped": 80,
 }
-ALIVE = ("pending", "running", "stopping", "stopped")
+LIVE_STATES = ("pending", "running", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Reason:
 
 USER_SHUTDOWN = Reason("Client.UserInitiatedShutdown", "User initiated shutdown")
 GUEST_SHUTDOWN = Reason("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
-SPOT_RECLAIMED = Reason("Server.SpotInstanceTermination", "Spot instance termination")
+SPOT_TERMINATION = Reason("Server.SpotInstanceTermination", "Spot instance termination")
 START_FAILED = Reason("Server.InternalError", "Internal error on launch")
 
 
@@ -63,43 +63,43 @@ class Notice:
 
 
 @dataclass(slots=True)
-class Life:
+class LocalInstance:
     """An instance: moto's row and the local cloud's additional facts."""
 
-    instance: Any
+    row: Any
     region: str
     pool: Pool
-    born: float
+    launched_at: float
     user_data: str | None = None
     request_tags: Mapping[str, str] = field(default_factory=dict)  # of its spot request
     reason: Reason | None = None  # of the end it is on its way to
     notice: Notice | None = None
-    rebalance: float | None = None  # wall clock of the recommendation
-    reboot: bool = False
-    impaired: float | None = None  # wall clock since when a status check fails
+    rebalance_time: float | None = None  # wall clock of the recommendation
+    reboot_requested: bool = False
+    impaired_since: float | None = None  # wall clock since when a status check fails
     events: tuple[tuple[str, float], ...] = ()  # EC2's code, wall clock
-    ended: float | None = None
+    terminated_at: float | None = None
 
     @property
     def id(self) -> str:
         """Return the instance id."""
-        return str(self.instance.id)
+        return str(self.row.id)
 
     @property
     def state(self) -> str:
         """Return the state's name."""
-        return str(self.instance.state)
+        return str(self.row.state)
 
     @property
-    def why(self) -> str | None:
+    def reason_text(self) -> str | None:
         """Return the reason of the state in words."""
-        reason = self.instance.state_reason
+        reason = self.row.state_reason
         return str(reason.message) if reason else None
 
     @property
     def tags(self) -> dict[str, str]:
         """Return the tags as they are now."""
-        return dict(self.instance.ec2_backend.tags.get(self.id, {}))
+        return dict(self.row.ec2_backend.tags.get(self.id, {}))
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Tables:
     clock: Callable[[], float]
     wall: Callable[[], float]
     lock: threading.RLock = field(default_factory=threading.RLock)
-    lives: dict[str, Life] = field(default_factory=dict)
+    instances: dict[str, LocalInstance] = field(default_factory=dict)
 
     def ec2(self, region: str) -> Any:
         """Return moto's EC2 of a region."""
@@ -119,14 +119,16 @@ class Tables:
         """Return the regions that were used so far."""
         return list(dict.keys(ec2_backends[ACCOUNT]))
 
-    def alive(self) -> Iterator[Life]:
+    def live_instances(self) -> Iterator[LocalInstance]:
         """Return every instance that is not ended or ending."""
-        return (life for life in list(self.lives.values()) if life.state in ALIVE)
+        return (
+            instance for instance in list(self.instances.values()) if instance.state in LIVE_STATES
+        )
 
-    def set_state(self, life: Life, name: str, reason: Reason | None = None) -> None:
+    def set_state(self, life: LocalInstance, name: str, reason: Reason | None = None) -> None:
         """Write a state and its reason into moto's row."""
-        instance = life.instance
-        instance._state.name = name
-        instance._state.code = STATE_CODES[name]
-        instance.state_reason = StateReason(str(reason), reason.code) if reason else None
-        instance._reason = reason.transition(self.wall()) if reason else ""
+        row = life.row
+        row._state.name = name
+        row._state.code = STATE_CODES[name]
+        row.state_reason = StateReason(str(reason), reason.code) if reason else None
+        row._reason = reason.transition(self.wall()) if reason else ""

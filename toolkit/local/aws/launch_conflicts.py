@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolkit.local.aws.aws_errors import refused
-from toolkit.local.aws.launch_request import truth
+from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.launch_request import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BLOCK = "capacity-block"
+CAPACITY_BLOCK = "capacity-block"
 STRATEGIES = {
     "SpotOptions": {
         "lowest-price",
@@ -35,12 +35,12 @@ def check_run(params: Mapping[str, Any]) -> None:
     spot = options.get("SpotOptions") or {}
     if spot and market != "spot":
         raise _contradiction("SpotOptions are for the Spot market only.")
-    stays = spot.get("InstanceInterruptionBehavior") in {"stop", "hibernate"}
-    if stays != (spot.get("SpotInstanceType") == "persistent"):
+    keeps_instances = spot.get("InstanceInterruptionBehavior") in {"stop", "hibernate"}
+    if keeps_instances != (spot.get("SpotInstanceType") == "persistent"):
         raise _contradiction("Exactly a persistent Spot request stops or hibernates instances.")
     specification = params.get("CapacityReservationSpecification") or {}
     target = specification.get("CapacityReservationTarget")
-    if market == BLOCK and not target:
+    if market == CAPACITY_BLOCK and not target:
         raise _contradiction("A capacity block is launched into by its reservation's id.")
     if market == "spot" and target:
         raise _contradiction("A Spot Instance can't target a capacity reservation.")
@@ -53,9 +53,9 @@ def check_fleet(params: Mapping[str, Any]) -> None:
         strategy = options.get("AllocationStrategy")
         if strategy is not None and strategy not in strategies:
             message = f"{strategy} is not a valid allocation strategy of {name}."
-            raise refused("InvalidParameterValue", message)
-        single = options.get("SingleAvailabilityZone"), options.get("SingleInstanceType")
-        if options.get("MinTargetCapacity") and not any(map(truth, single)):
+            raise ec2_error("InvalidParameterValue", message)
+        single_options = options.get("SingleAvailabilityZone"), options.get("SingleInstanceType")
+        if options.get("MinTargetCapacity") and not any(map(parse_bool, single_options)):
             raise _contradiction(
                 "MinTargetCapacity needs SingleAvailabilityZone or SingleInstanceType."
             )
@@ -76,8 +76,8 @@ def _check_pools(config: Mapping[str, Any]) -> None:
     ]
     if len(set(pools)) < len(pools):
         message = "The fleet configuration contains duplicate instance pools."
-        raise refused("InvalidFleetConfig", message)
+        raise ec2_error("InvalidFleetConfig", message)
 
 
 def _contradiction(message: str) -> Exception:
-    return refused("InvalidParameterCombination", message)
+    return ec2_error("InvalidParameterCombination", message)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 
 USER_DATA_LIMIT = 16 * 1024  # bytes before base64, as EC2 documents
 TAG_KEY_LIMIT, TAG_VALUE_LIMIT, TAG_LIMIT = 128, 256, 50
@@ -41,7 +41,7 @@ class Launch:
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     monitoring: bool = False
     ebs_optimized: bool = False
-    keep: bool = False  # DisableApiTermination
+    termination_protection: bool = False  # DisableApiTermination
     template: tuple[str, int] | None = None
     client_token: str = ""
 
@@ -50,7 +50,7 @@ class Launch:
         """Return the tags each instance is born with."""
         return self.tags.get("instance", {})
 
-    def at(self, *, subnet_id: str | None, zone: str | None) -> Launch:
+    def with_place(self, *, subnet_id: str | None, zone: str | None) -> Launch:
         """Return the same launch in another place; an interface moves along."""
         nics = self.nics
         if subnet_id and nics:
@@ -58,7 +58,7 @@ class Launch:
         return replace(self, subnet_id=subnet_id, zone=zone, nics=nics)
 
 
-def truth(value: Any) -> bool | None:
+def parse_bool(value: Any) -> bool | None:
     """Return a boolean from the API's, a template's or a file's spelling."""
     if value is None or isinstance(value, bool):
         return value
@@ -87,26 +87,26 @@ def tags_by_type(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict[
     """Return tag specifications as resource type → tags; a later one wins."""
     tags: dict[str, dict[str, str]] = {}
     for specification in specifications or ():
-        into = tags.setdefault(str(specification["ResourceType"]), {})
+        resource_tags = tags.setdefault(str(specification["ResourceType"]), {})
         for tag in specification.get("Tags", ()):
-            into[str(tag["Key"])] = str(tag.get("Value", ""))
-    for by_type in tags.values():
-        check_tags(by_type)
+            resource_tags[str(tag["Key"])] = str(tag.get("Value", ""))
+    for type_tags in tags.values():
+        check_tags(type_tags)
     return tags
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
     """Refuse what EC2 refuses in tags."""
-    own = [key for key in tags if not key.startswith("aws:")]
-    if len(own) > TAG_LIMIT:
-        raise refused("TagLimitExceeded", f"More than {TAG_LIMIT} tags specified")
+    user_keys = [key for key in tags if not key.startswith("aws:")]
+    if len(user_keys) > TAG_LIMIT:
+        raise ec2_error("TagLimitExceeded", f"More than {TAG_LIMIT} tags specified")
     for key, value in tags.items():
         if not 0 < len(key) <= TAG_KEY_LIMIT:
             message = f"Tag key exceeds the maximum length of {TAG_KEY_LIMIT} characters"
-            raise refused("InvalidParameterValue", message)
+            raise ec2_error("InvalidParameterValue", message)
         if len(value) > TAG_VALUE_LIMIT:
             message = f"Tag value exceeds the maximum length of {TAG_VALUE_LIMIT} characters"
-            raise refused("InvalidParameterValue", message)
+            raise ec2_error("InvalidParameterValue", message)
 
 
 def user_data_bytes(encoded: str | None) -> bytes:
@@ -121,9 +121,11 @@ def _checked_user_data(value: Any) -> str | None:
     try:
         raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise refused("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data") from None
+        raise ec2_error(
+            "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data"
+        ) from None
     if len(raw) > USER_DATA_LIMIT:
-        raise refused("InvalidParameterValue", "User data is limited to 16384 bytes")
+        raise ec2_error("InvalidParameterValue", "User data is limited to 16384 bytes")
     return encoded
 
 
@@ -150,28 +152,28 @@ def _check_network(params: Mapping[str, Any], nics: Sequence[Mapping[str, Any]])
         "SecurityGroups": "security groups",
         "PrivateIpAddress": "private IP address",
     }
-    for key, words in clashes.items():
+    for key, description in clashes.items():
         if params.get(key):
             message = (
-                f"Network interfaces and an instance-level {words} may not be specified "
+                f"Network interfaces and an instance-level {description} may not be specified "
                 "on the same request"
             )
-            raise refused("InvalidParameterCombination", message)
+            raise ec2_error("InvalidParameterCombination", message)
 
 
 def _interfaces(params: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """Return the interfaces in the API's spelling, the primary first."""
     nics = []
-    for given in params.get("NetworkInterfaces") or ():
-        nic = dict(given)
+    for interface in params.get("NetworkInterfaces") or ():
+        nic = dict(interface)
         nic.setdefault("DeviceIndex", 0)
         nic["DeviceIndex"] = int(nic["DeviceIndex"])
         if "GroupSet" in nic:  # CloudFormation's spelling
             nic["Groups"] = nic.pop("GroupSet")
-        public = truth(nic.get("AssociatePublicIpAddress"))
+        public = parse_bool(nic.get("AssociatePublicIpAddress"))
         if public is not None:
             nic["AssociatePublicIpAddress"] = public
-        nic["DeleteOnTermination"] = truth(nic.get("DeleteOnTermination")) is not False
+        nic["DeleteOnTermination"] = parse_bool(nic.get("DeleteOnTermination")) is not False
         nics.append(nic)
     return tuple(sorted(nics, key=lambda nic: int(nic["DeviceIndex"])))
 
@@ -182,7 +184,7 @@ def launch_of(params: Mapping[str, Any], *, template: tuple[str, int] | None = N
     _check_network(params, nics)
     primary = nics[0] if nics else {}
     if not params.get("ImageId"):
-        raise refused("MissingParameter", "The request must contain the parameter ImageId")
+        raise ec2_error("MissingParameter", "The request must contain the parameter ImageId")
     market, max_price = _market(params)
     placement = params.get("Placement") or {}
     monitoring = params.get("Monitoring")
@@ -208,9 +210,9 @@ def launch_of(params: Mapping[str, Any], *, template: tuple[str, int] | None = N
         shutdown=str(params.get("InstanceInitiatedShutdownBehavior") or "stop"),
         disks=tuple(disks) if disks else None,
         tags=tags_by_type(params.get("TagSpecifications") or ()),
-        monitoring=bool(truth(monitoring)),
-        ebs_optimized=bool(truth(params.get("EbsOptimized"))),
-        keep=bool(truth(params.get("DisableApiTermination"))),
+        monitoring=bool(parse_bool(monitoring)),
+        ebs_optimized=bool(parse_bool(params.get("EbsOptimized"))),
+        termination_protection=bool(parse_bool(params.get("DisableApiTermination"))),
         template=template,
         client_token=str(params.get("ClientToken") or ""),
     )

@@ -19,19 +19,19 @@ class Patches:
         """Begin with nothing replaced."""
         self._originals: list[tuple[Any, str, Any]] = []
 
-    def replace(self, owner: Any, name: str, value: Any) -> Any:
+    def replace(self, target: Any, name: str, value: Any) -> Any:
         """Put `value` in place of `owner.name`; returns what was there (or None)."""
         # vars() and not getattr(): a classmethod must be put back as the object it was.
-        original = vars(owner).get(name, _MISSING)
-        self._originals.append((owner, name, original))
-        setattr(owner, name, value)
+        original = vars(target).get(name, _MISSING)
+        self._originals.append((target, name, original))
+        setattr(target, name, value)
         return None if original is _MISSING else original
 
     def undo(self) -> None:
         """Put every original back, the latest replacement first."""
         while self._originals:
-            owner, name, original = self._originals.pop()
+            target, name, original = self._originals.pop()
             if original is _MISSING:
-                delattr(owner, name)
+                delattr(target, name)
             else:
-                setattr(owner, name, original)
+                setattr(target, name, original)

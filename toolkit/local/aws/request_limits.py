@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from moto.ec2.responses._base_response import EC2BaseResponse
 
-from toolkit.local.aws.aws_errors import refused
-from toolkit.local.aws.launch_request import truth
+from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.launch_request import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,13 +30,13 @@ def install(patches: Patches) -> None:
     original = EC2BaseResponse._filters_from_querystring  # noqa: SLF001 - moto's way to read them
 
     def filters(response: Any) -> dict[str, Any]:
-        found: dict[str, Any] = original(response)
-        if sum(len(values) for values in found.values()) > FILTER_VALUES:
+        filters_by_name: dict[str, Any] = original(response)
+        if sum(len(values) for values in filters_by_name.values()) > FILTER_VALUES:
             message = (
                 f"The maximum number of filter values specified on a single call is {FILTER_VALUES}"
             )
-            raise refused("FilterLimitExceeded", message)
-        return found
+            raise ec2_error("FilterLimitExceeded", message)
+        return filters_by_name
 
     patches.replace(EC2BaseResponse, "_filters_from_querystring", filters)
 
@@ -44,17 +44,17 @@ def install(patches: Patches) -> None:
 def check_token(token: object) -> None:
     """Refuse a client token that is longer than EC2 keeps."""
     if len(str(token)) > TOKEN_LIMIT:
-        raise refused("InvalidParameterValue", f"ClientToken exceeds {TOKEN_LIMIT} characters")
+        raise ec2_error("InvalidParameterValue", f"ClientToken exceeds {TOKEN_LIMIT} characters")
 
 
-def one_type(options: Mapping[str, Any]) -> bool:
+def single_type(options: Mapping[str, Any]) -> bool:
     """Return whether all instances of the fleet must have one type."""
-    return bool(truth(options.get("SingleInstanceType")))
+    return bool(parse_bool(options.get("SingleInstanceType")))
 
 
-def one_zone(options: Mapping[str, Any]) -> bool:
+def single_zone(options: Mapping[str, Any]) -> bool:
     """Return whether all instances of the fleet must be in one zone."""
-    return bool(truth(options.get("SingleAvailabilityZone")))
+    return bool(parse_bool(options.get("SingleAvailabilityZone")))
 
 
 def by_priority(options: Mapping[str, Any]) -> bool:

@@ -41,18 +41,18 @@ class Bucket:
     size: float
     refill: float
     tokens: float
-    at: float
+    refilled_at: float
 
-    def take(self, wanted: float, now: float) -> bool:
+    def spend(self, count: float, now: float) -> bool:
         """Take the tokens if there are enough; return whether there were.
 
         A clock that went back changes nothing.
         """
-        self.tokens = min(self.size, self.tokens + max(0.0, now - self.at) * self.refill)
-        self.at = now
-        if self.tokens < wanted:
+        self.tokens = min(self.size, self.tokens + max(0.0, now - self.refilled_at) * self.refill)
+        self.refilled_at = now
+        if self.tokens < count:
             return False
-        self.tokens -= wanted
+        self.tokens -= count
         return True
 
 
@@ -70,13 +70,13 @@ class Throttle:
         if not self.enabled:
             return True
         name, rate = _bucket_of(action, filtered=filtered)
-        if not self._bucket(f"{region}/{name}", rate).take(1, self._clock()):
+        if not self._bucket(f"{region}/{name}", rate).spend(1, self._clock()):
             return False
         rate = RESOURCES.get(action, (0.0, 0.0))
         if not rate[CAPACITY]:
             return True
         bucket = self._bucket(f"{region}/{action}/resources", rate)
-        return bucket.take(resources, self._clock())
+        return bucket.spend(resources, self._clock())
 
     def _bucket(self, name: str, rate: tuple[float, float]) -> Bucket:
         bucket = self._buckets.get(name)

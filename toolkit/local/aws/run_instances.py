@@ -14,7 +14,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 
 from toolkit.local.aws import create_instances, describe_instances_xml, launch_conflicts
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.launch_request import SPOT, Launch, launch_of, merge
 from toolkit.local.aws.spot_prices import spot_price
 from toolkit.local.faults import Faults, Pool
@@ -55,9 +55,11 @@ class Compute:
             response.error_on_dryrun()
             params = plain(response.params)
             make = partial(compute.run, response.region, params)
-            made = compute._tokens.once("RunInstances", response.region, params, make, _ended)
+            reservation = compute._tokens.run_once(
+                "RunInstances", response.region, params, make, _all_terminated
+            )
             return describe_instances_xml.answer(
-                "RunInstancesResponse", describe_instances_xml.reservation(made)
+                "RunInstancesResponse", describe_instances_xml.reservation(reservation)
             )
 
         def from_stack(_cls: Any, _name: str, stack_json: Any, /, *place: str, **_: Any) -> Any:
@@ -79,7 +81,7 @@ class Compute:
         at_most = int(params.get("MaxCount") or at_least)
         if not 0 < at_least <= at_most:
             message = f"Value ({at_least}) for parameter minCount is invalid."
-            raise refused("InvalidParameterValue", message)
+            raise ec2_error("InvalidParameterValue", message)
         return self.launch(region, launch, at_least=at_least, at_most=at_most)
 
     def run_for_stack(self, region: str, properties: Mapping[str, Any]) -> Any:
@@ -93,23 +95,23 @@ class Compute:
 
     def launch_of_call(self, region: str, params: Mapping[str, Any]) -> Launch:
         """Return a call's launch, merged with the launch template it names."""
-        given = params.get("LaunchTemplate")
-        if not given:
+        specification = params.get("LaunchTemplate")
+        if not specification:
             launch_conflicts.check_run(params)
             return launch_of(params)
-        version = self.template(region, given)
-        whole = merge(params, version.data)
-        launch_conflicts.check_run(whole)
-        return launch_of(whole, template=(version.template.id, version.number))
+        version = self.template(region, specification)
+        merged_params = merge(params, version.data)
+        launch_conflicts.check_run(merged_params)
+        return launch_of(merged_params, template=(version.template.id, version.number))
 
-    def template(self, region: str, given: Mapping[str, Any]) -> Any:
+    def template(self, region: str, specification: Mapping[str, Any]) -> Any:
         """Return the launch template version that a specification names."""
         backend = self._tables.ec2(region)
-        if given.get("LaunchTemplateId"):
-            template = backend.get_launch_template(given["LaunchTemplateId"])
+        if specification.get("LaunchTemplateId"):
+            template = backend.get_launch_template(specification["LaunchTemplateId"])
         else:
-            template = backend.get_launch_template_by_name(given.get("LaunchTemplateName"))
-        return template.get_version(given.get("Version") or "$Default")
+            template = backend.get_launch_template_by_name(specification.get("LaunchTemplateName"))
+        return template.get_version(specification.get("Version") or "$Default")
 
     def launch(self, region: str, launch: Launch, *, at_least: int, at_most: int) -> Any:
         """Launch as many as the pool has.
@@ -117,17 +119,17 @@ class Compute:
         Refuses when that is less than `at_least`.
         """
         backend = self._tables.ec2(region)
-        placed = create_instances.place(backend, launch)
-        create_instances.check(backend, placed)
-        pool = Pool(placed.instance_type, str(placed.zone), placed.market)
-        self._check_price(placed, pool)
-        count = self._faults.take(pool, at_least=at_least, at_most=at_most)
+        placed_launch = create_instances.place(backend, launch)
+        create_instances.check(backend, placed_launch)
+        pool = Pool(placed_launch.instance_type, str(placed_launch.zone), placed_launch.market)
+        self._check_price(placed_launch, pool)
+        count = self._faults.take_capacity(pool, at_least=at_least, at_most=at_most)
         if count == 0:
-            raise refused("InsufficientInstanceCapacity", _no_capacity(pool))
+            raise ec2_error("InsufficientInstanceCapacity", _no_capacity(pool))
         try:
-            return create_instances.create(self._tables, region, placed, count)
+            return create_instances.create(self._tables, region, placed_launch, count)
         except BaseException:
-            self._faults.undo(pool, count)
+            self._faults.return_capacity(pool, count)
             raise
 
     def _check_price(self, launch: Launch, pool: Pool) -> None:
@@ -139,13 +141,13 @@ class Compute:
                 f"Your Spot request price of {launch.max_price} is lower than the minimum "
                 f"required Spot request fulfillment price of {price}."
             )
-            raise refused("SpotMaxPriceTooLow", message)
+            raise ec2_error("SpotMaxPriceTooLow", message)
 
     def console(self, instance_id: str) -> dict[str, Any]:
         """Return the machine's console as GetConsoleOutput shows it."""
-        if instance_id not in self._tables.lives:
+        if instance_id not in self._tables.instances:
             message = f"The instance ID '{instance_id}' does not exist"
-            raise refused("InvalidInstanceID.NotFound", message)
+            raise ec2_error("InvalidInstanceID.NotFound", message)
         output = self._console(instance_id)[-_CONSOLE_LIMIT:].decode("utf-8", "replace")
         return {
             "InstanceId": instance_id,
@@ -159,34 +161,38 @@ class Compute:
             return
         tables, delay = self._tables, self._visible_after
 
-        def hidden(instance: Any) -> bool:
-            life = tables.lives.get(instance.id)
-            return life is not None and tables.clock() - life.born < delay
+        def is_hidden(row: Any) -> bool:
+            life = tables.instances.get(row.id)
+            return life is not None and tables.clock() - life.launched_at < delay
 
         for name in ("describe_instances", "get_reservations_by_instance_ids"):
             original = vars(EC2Backend).get(name) or getattr(EC2Backend, name)
-            patches.replace(EC2Backend, name, _without_hidden(original, hidden))
+            patches.replace(EC2Backend, name, _hiding(original, is_hidden))
 
 
-def _without_hidden(original: Any, hidden: Callable[[Any], bool]) -> Any:
+def _hiding(original: Any, is_hidden: Callable[[Any], bool]) -> Any:
     def describe(backend: Any, *args: Any, **kwargs: Any) -> Any:
-        kept = []
+        reservations = []
         for reservation in original(backend, *args, **kwargs):
-            visible = [one for one in reservation.instances if not hidden(one)]
-            if len(visible) < len(reservation.instances) and args:
-                missing = next(one.id for one in reservation.instances if hidden(one))
-                message = f"The instance ID '{missing}' does not exist"
-                raise refused("InvalidInstanceID.NotFound", message)
-            reservation.instances = visible
-            if visible:
-                kept.append(reservation)
-        return kept
+            visible_instances = [
+                instance for instance in reservation.instances if not is_hidden(instance)
+            ]
+            if len(visible_instances) < len(reservation.instances) and args:
+                hidden_id = next(
+                    instance.id for instance in reservation.instances if is_hidden(instance)
+                )
+                message = f"The instance ID '{hidden_id}' does not exist"
+                raise ec2_error("InvalidInstanceID.NotFound", message)
+            reservation.instances = visible_instances
+            if visible_instances:
+                reservations.append(reservation)
+        return reservations
 
     return describe
 
 
-def _ended(reservation: Any) -> bool:
-    return all(one.state == "terminated" for one in reservation.instances)
+def _all_terminated(reservation: Any) -> bool:
+    return all(instance.state == "terminated" for instance in reservation.instances)
 
 
 def _no_capacity(pool: Pool) -> str:
@@ -207,5 +213,5 @@ def plain(params: Any) -> dict[str, Any]:
     """
     if hasattr(params, "original_dict"):
         params = params.original_dict()
-    copied: dict[str, Any] = json.loads(json.dumps(params, default=str))
-    return copied
+    plain_params: dict[str, Any] = json.loads(json.dumps(params, default=str))
+    return plain_params

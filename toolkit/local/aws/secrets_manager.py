@@ -17,9 +17,9 @@ _DEFAULT_LENGTH = 32
 _PUNCTUATION = string.punctuation
 
 
-def generate(wish: Mapping[str, Any]) -> str:
+def generate(options: Mapping[str, Any]) -> str:
     """Return a secret string as GenerateSecretString describes it."""
-    length = int(wish.get("PasswordLength") or _DEFAULT_LENGTH)
+    length = int(options.get("PasswordLength") or _DEFAULT_LENGTH)
     classes = [
         alphabet
         for alphabet, key in (
@@ -28,26 +28,32 @@ def generate(wish: Mapping[str, Any]) -> str:
             (string.digits, "ExcludeNumbers"),
             (_PUNCTUATION, "ExcludePunctuation"),
         )
-        if not _true(wish.get(key))
+        if not _is_true(options.get(key))
     ]
-    if _true(wish.get("IncludeSpace")):
+    if _is_true(options.get("IncludeSpace")):
         classes.append(" ")
-    excluded = set(wish.get("ExcludeCharacters") or "")
-    classes = [kept for one in classes if (kept := "".join(c for c in one if c not in excluded))]
-    everything = "".join(classes)
+    excluded = set(options.get("ExcludeCharacters") or "")
+    classes = [
+        allowed
+        for characters in classes
+        if (allowed := "".join(c for c in characters if c not in excluded))
+    ]
+    all_characters = "".join(classes)
     while True:
-        password = "".join(secrets.choice(everything) for _ in range(length))
-        every = wish.get("RequireEachIncludedType")
-        wanted = classes if every is None or _true(every) else []
-        if length < len(wanted) or all(set(one) & set(password) for one in wanted):
+        password = "".join(secrets.choice(all_characters) for _ in range(length))
+        require_each = options.get("RequireEachIncludedType")
+        required_classes = classes if require_each is None or _is_true(require_each) else []
+        if length < len(required_classes) or all(
+            set(characters) & set(password) for characters in required_classes
+        ):
             break
-    key = wish.get("GenerateStringKey")
+    key = options.get("GenerateStringKey")
     if not key:
         return password
-    return json.dumps({**json.loads(wish.get("SecretStringTemplate") or "{}"), key: password})
+    return json.dumps({**json.loads(options.get("SecretStringTemplate") or "{}"), key: password})
 
 
-def _true(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     return str(value).lower() == "true"
 
 
@@ -94,23 +100,23 @@ class StackSecret(CloudFormationModel):  # type: ignore[misc]  # moto is untyped
         **_: Any,
     ) -> StackSecret:
         """Create the secret a template describes, generated if it asks for that."""
-        given: Mapping[str, Any] = cloudformation_json["Properties"]
-        value = given.get("SecretString")
-        wish = given.get("GenerateSecretString")
-        if wish is not None:
-            value = generate(wish)
-        made = secretsmanager_backends[account_id][region_name].create_secret(
+        properties: Mapping[str, Any] = cloudformation_json["Properties"]
+        value = properties.get("SecretString")
+        generator = properties.get("GenerateSecretString")
+        if generator is not None:
+            value = generate(generator)
+        response = secretsmanager_backends[account_id][region_name].create_secret(
             name=resource_name,
             secret_string=value,
             secret_binary=None,
-            description=given.get("Description"),
-            tags=given.get("Tags"),
-            kms_key_id=given.get("KmsKeyId"),
+            description=properties.get("Description"),
+            tags=properties.get("Tags"),
+            kms_key_id=properties.get("KmsKeyId"),
             client_request_token=None,
             replica_regions=[],
             force_overwrite=False,
         )
-        return cls(str(json.loads(made)["ARN"]), resource_name)
+        return cls(str(json.loads(response)["ARN"]), resource_name)
 
     @classmethod
     def update_from_cloudformation_json(
@@ -123,13 +129,13 @@ class StackSecret(CloudFormationModel):  # type: ignore[misc]  # moto is untyped
     ) -> StackSecret:
         """Write a literal value; a generated one stays as it was generated."""
         del new_resource_name
-        kept: StackSecret = original_resource
+        resource: StackSecret = original_resource
         value = cloudformation_json["Properties"].get("SecretString")
         if value is not None:
             secretsmanager_backends[account_id][region_name].put_secret_value(
-                kept.arn, value, None, None, ["AWSCURRENT"]
+                resource.arn, value, None, None, ["AWSCURRENT"]
             )
-        return kept
+        return resource
 
     def delete(self, account_id: str, region_name: str) -> None:
         """Delete the secret at once, as CloudFormation does."""

@@ -19,7 +19,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 from moto.ec2.responses import EC2Response
 
-from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.aws_errors import ec2_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,9 +79,9 @@ def _share(instance_type: str, zone: str, period: int) -> Decimal:
     return (Decimal(28) + Decimal(base) * 16 / 255 + Decimal(drift) * 4 / 255) / 100
 
 
-def spot_price(instance_type: str, zone: str, at: float) -> str:
+def spot_price(instance_type: str, zone: str, timestamp: float) -> str:
     """Return USD an hour with six places, as EC2 writes it."""
-    share = _share(instance_type, zone, int(at // PERIOD))
+    share = _share(instance_type, zone, int(timestamp // PERIOD))
     return str((on_demand_price(instance_type) * share).quantize(Decimal("0.000001")))
 
 
@@ -103,21 +103,23 @@ def history(
         if (types and name not in types) or (zones and zone not in zones):
             continue
         for period in range(int(min(end, now) // PERIOD), int(start // PERIOD) - 1, -1):
-            at = period * PERIOD
+            timestamp = period * PERIOD
             yield {
                 "InstanceType": name,
                 "AvailabilityZone": zone,
                 "ProductDescription": "Linux/UNIX",
-                "SpotPrice": spot_price(name, zone, at),
-                "Timestamp": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+                "SpotPrice": spot_price(name, zone, timestamp),
+                "Timestamp": datetime.fromtimestamp(timestamp, UTC).strftime(
+                    "%Y-%m-%dT%H:%M:%S.000Z"
+                ),
             }
 
 
 def _moment(value: Any, default: float) -> float:
     if value is None:
         return default
-    when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def install(patches: Patches, wall: Any) -> None:
@@ -131,11 +133,11 @@ def install(patches: Patches, wall: Any) -> None:
         page = min(int(params.get("MaxResults") or _PAGE), _PAGE)
         token = params.get("NextToken") or "0"
         if not str(token).isdigit():
-            raise refused("InvalidNextToken", f"The token '{token}' is invalid")
+            raise ec2_error("InvalidNextToken", f"The token '{token}' is invalid")
         first = int(token)
-        following = str(first + page) if len(rows) > first + page else ""
+        next_token = str(first + page) if len(rows) > first + page else ""
         return ActionResult(
-            {"SpotPriceHistory": rows[first : first + page], "NextToken": following}
+            {"SpotPriceHistory": rows[first : first + page], "NextToken": next_token}
         )
 
     patches.replace(EC2Response, "describe_spot_price_history", describe_spot_price_history)

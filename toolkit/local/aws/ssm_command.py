@@ -20,8 +20,8 @@ class Invocation:
     code: int = -1
     stdout: bytes = b""
     stderr: bytes = b""
-    began: float | None = None
-    ended: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Command:
     id: str
     region: str
     params: Mapping[str, Any]
-    requested: float
+    requested_at: float
     invocations: dict[str, Invocation] = field(default_factory=dict)
 
     @property
@@ -43,19 +43,19 @@ class Command:
     @property
     def directory(self) -> str:
         """Return the working directory asked for, or nothing."""
-        given: Sequence[str] = self.params.get("Parameters", {}).get("workingDirectory", ())
-        return given[0] if given else ""
+        values: Sequence[str] = self.params.get("Parameters", {}).get("workingDirectory", ())
+        return values[0] if values else ""
 
     @property
     def timeout(self) -> float:
         """Return how many seconds the script may run."""
-        given = self.params.get("Parameters", {}).get("executionTimeout", ())
-        return float(given[0]) if given and str(given[0]).isdigit() else _DEFAULT_TIMEOUT
+        values = self.params.get("Parameters", {}).get("executionTimeout", ())
+        return float(values[0]) if values and str(values[0]).isdigit() else _DEFAULT_TIMEOUT
 
     @property
     def status(self) -> str:
         """Return the status over all instances."""
-        states = {one.status for one in self.invocations.values()}
+        states = {invocation.status for invocation in self.invocations.values()}
         for state in ("InProgress", "Pending", "TimedOut", "Failed"):
             if state in states:
                 return state

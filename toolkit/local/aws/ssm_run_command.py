@@ -14,7 +14,7 @@ from moto.s3.models import s3_backends
 from moto.ssm.responses import SimpleSystemManagerResponse
 
 from toolkit.local.aws.ssm_command import Command, Invocation
-from toolkit.local.machines.driver import Completed, Driver, MachineState
+from toolkit.local.machines.driver import CommandResult, Driver, MachineState
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.options import ACCOUNT
 
@@ -53,11 +53,11 @@ class Commands:
     def install(self, patches: Patches) -> None:
         """Replace moto's commands, which always succeed and never run."""
         commands = self
-        owner = SimpleSystemManagerResponse
+        response_class = SimpleSystemManagerResponse
 
         def send_command(response: Any) -> Any:
             params = _params(response)
-            return ActionResult({"Command": _shown(commands.send(response.region, params))})
+            return ActionResult({"Command": _command_dict(commands.send(response.region, params))})
 
         def get_command_invocation(response: Any) -> Any:
             params = _params(response)
@@ -66,19 +66,25 @@ class Commands:
             )
 
         def list_commands(response: Any) -> Any:
-            wanted = _params(response).get("CommandId")
-            found = [one for one in commands.all() if wanted in (None, one.id)]
-            return ActionResult({"Commands": [_shown(one) for one in found]})
+            command_id = _params(response).get("CommandId")
+            matching_commands = [
+                command for command in commands.all() if command_id in (None, command.id)
+            ]
+            return ActionResult(
+                {"Commands": [_command_dict(command) for command in matching_commands]}
+            )
 
         def describe_instance_information(response: Any) -> Any:
             return ActionResult(
                 {"InstanceInformationList": commands.instances(_filters(_params(response)))}
             )
 
-        patches.replace(owner, "send_command", send_command)
-        patches.replace(owner, "get_command_invocation", get_command_invocation)
-        patches.replace(owner, "list_commands", list_commands)
-        patches.replace(owner, "describe_instance_information", describe_instance_information)
+        patches.replace(response_class, "send_command", send_command)
+        patches.replace(response_class, "get_command_invocation", get_command_invocation)
+        patches.replace(response_class, "list_commands", list_commands)
+        patches.replace(
+            response_class, "describe_instance_information", describe_instance_information
+        )
 
     def all(self) -> list[Command]:
         """Return every command sent."""
@@ -91,7 +97,7 @@ class Commands:
             raise JsonRESTError("InvalidDocument", f"The local cloud runs {DOCUMENT} only")
         ids = list(dict.fromkeys(params.get("InstanceIds") or self._targets(params)))
         for instance_id in ids:
-            if not self._online(instance_id):
+            if not self._is_online(instance_id):
                 raise JsonRESTError(
                     "InvalidInstanceId", f"Instances [[{instance_id}]] not in a valid state"
                 )
@@ -109,38 +115,38 @@ class Commands:
     def _targets(self, params: Mapping[str, Any]) -> list[str]:
         targets = params.get("Targets") or ()
         return [
-            life.id
-            for life in self._tables.lives.values()
-            if all(_matches(life.tags, life.id, target) for target in targets)
-            and self._online(life.id)
+            instance.id
+            for instance in self._tables.instances.values()
+            if all(_matches(instance.tags, instance.id, target) for target in targets)
+            and self._is_online(instance.id)
         ]
 
-    def _online(self, instance_id: str) -> bool:
-        life = self._tables.lives.get(instance_id)
-        if life is None or life.state != "running":
+    def _is_online(self, instance_id: str) -> bool:
+        instance = self._tables.instances.get(instance_id)
+        if instance is None or instance.state != "running":
             return False
         return self._driver.state(instance_id) is MachineState.RUNNING
 
     def _run(self, command: Command, invocation: Invocation) -> None:
-        invocation.began = self._tables.wall()
+        invocation.started_at = self._tables.wall()
         invocation.status = "InProgress"
-        work = f"{_WORK}/{command.id}"
-        argv = ["/bin/sh", "-c", _RUNNER, "ssm", work, command.directory]
+        work_directory = f"{_WORK}/{command.id}"
+        argv = ["/bin/sh", "-c", _RUNNER, "ssm", work_directory, command.directory]
         try:
-            done = self._driver.execute(
+            result = self._driver.execute(
                 invocation.instance_id, argv, timeout=command.timeout, stdin=command.script.encode()
             )
         except MachineError as error:
-            done = Completed(1, b"", f"failed to run commands: {error}\n".encode())
+            result = CommandResult(1, b"", f"failed to run commands: {error}\n".encode())
         invocation.code, invocation.stdout, invocation.stderr = (
-            done.returncode,
-            done.stdout,
-            done.stderr,
+            result.returncode,
+            result.stdout,
+            result.stderr,
         )
         self._upload(command, invocation)
-        invocation.ended = self._tables.wall()
+        invocation.ended_at = self._tables.wall()
         # Last: whoever sees an end may read everything else.
-        invocation.status = _status(done.returncode)
+        invocation.status = _status(result.returncode)
 
     def _upload(self, command: Command, invocation: Invocation) -> None:
         bucket = command.params.get("OutputS3BucketName")
@@ -159,11 +165,11 @@ class Commands:
         """Return a command's state on one instance as GetCommandInvocation shows it."""
         with self._lock:
             command = self._commands.get(command_id)
-        one = command.invocations.get(instance_id) if command else None
-        if command is None or one is None:
+        instance_invocation = command.invocations.get(instance_id) if command else None
+        if command is None or instance_invocation is None:
             raise JsonRESTError("InvocationDoesNotExist", "")
         bucket = command.params.get("OutputS3BucketName")
-        status = one.status
+        status = instance_invocation.status
         base = f"https://s3.{command.region}.amazonaws.com/{bucket}/{command.prefix(instance_id)}"
         return {
             "CommandId": command.id,
@@ -171,24 +177,28 @@ class Commands:
             "Comment": command.params.get("Comment") or "",
             "DocumentName": DOCUMENT,
             "PluginName": PLUGIN,
-            "ResponseCode": one.code,
-            "ExecutionStartDateTime": _iso(one.began),
-            "ExecutionElapsedTime": f"PT{max(0.0, (one.ended or 0) - (one.began or 0)):.3f}S",
-            "ExecutionEndDateTime": _iso(one.ended),
+            "ResponseCode": instance_invocation.code,
+            "ExecutionStartDateTime": _iso(instance_invocation.started_at),
+            "ExecutionElapsedTime": f"PT{max(0.0, (instance_invocation.ended_at or 0) - (instance_invocation.started_at or 0)):.3f}S",
+            "ExecutionEndDateTime": _iso(instance_invocation.ended_at),
             "Status": status,
             "StatusDetails": "ExecutionTimedOut" if status == "TimedOut" else status,
-            "StandardOutputContent": one.stdout.decode("utf-8", "replace")[:STDOUT_LIMIT],
+            "StandardOutputContent": instance_invocation.stdout.decode("utf-8", "replace")[
+                :STDOUT_LIMIT
+            ],
             "StandardOutputUrl": f"{base}/stdout" if bucket else "",
-            "StandardErrorContent": one.stderr.decode("utf-8", "replace")[:STDERR_LIMIT],
+            "StandardErrorContent": instance_invocation.stderr.decode("utf-8", "replace")[
+                :STDERR_LIMIT
+            ],
             "StandardErrorUrl": f"{base}/stderr" if bucket else "",
         }
 
-    def instances(self, wanted: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    def instances(self, filters: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         """Return the instances whose agent answers."""
-        ids = wanted.get("InstanceIds")
+        ids = filters.get("InstanceIds")
         return [
             {
-                "InstanceId": life.id,
+                "InstanceId": instance.id,
                 "PingStatus": "Online",
                 "LastPingDateTime": self._tables.wall(),
                 "AgentVersion": "3.3.0.0",
@@ -197,11 +207,11 @@ class Commands:
                 "PlatformName": "Debian GNU/Linux",
                 "PlatformVersion": "13",
                 "ResourceType": "EC2Instance",
-                "IPAddress": life.instance.private_ip,
-                "ComputerName": life.instance.private_dns_name,
+                "IPAddress": instance.row.private_ip,
+                "ComputerName": instance.row.private_dns_name,
             }
-            for life in list(self._tables.lives.values())
-            if (not ids or life.id in ids) and self._online(life.id)
+            for instance in list(self._tables.instances.values())
+            if (not ids or instance.id in ids) and self._is_online(instance.id)
         ]
 
 
@@ -211,8 +221,10 @@ def _params(response: Any) -> dict[str, Any]:
 
 def _filters(params: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Return both spellings of DescribeInstanceInformation's filters as one."""
-    old = {one["key"]: one["valueSet"] for one in params.get("InstanceInformationFilterList", ())}
-    return old | {one["Key"]: one["Values"] for one in params.get("Filters", ())}
+    legacy_filters = {
+        entry["key"]: entry["valueSet"] for entry in params.get("InstanceInformationFilterList", ())
+    }
+    return legacy_filters | {entry["Key"]: entry["Values"] for entry in params.get("Filters", ())}
 
 
 def _matches(tags: Mapping[str, str], instance_id: str, target: Mapping[str, Any]) -> bool:
@@ -234,7 +246,7 @@ def _iso(moment: float | None) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _shown(command: Command) -> dict[str, Any]:
+def _command_dict(command: Command) -> dict[str, Any]:
     return {
         "CommandId": command.id,
         "DocumentName": DOCUMENT,
@@ -243,9 +255,11 @@ def _shown(command: Command) -> dict[str, Any]:
         "Parameters": command.params.get("Parameters") or {},
         "OutputS3BucketName": command.params.get("OutputS3BucketName") or "",
         "OutputS3KeyPrefix": command.params.get("OutputS3KeyPrefix") or "",
-        "RequestedDateTime": command.requested,
+        "RequestedDateTime": command.requested_at,
         "Status": command.status,
         "StatusDetails": command.status,
         "TargetCount": len(command.invocations),
-        "CompletedCount": sum(one.ended is not None for one in command.invocations.values()),
+        "CompletedCount": sum(
+            invocation.ended_at is not None for invocation in command.invocations.values()
+        ),
     }

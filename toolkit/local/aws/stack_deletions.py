@@ -29,8 +29,8 @@ Removal = Callable[[Any, Any], None]  # (moto's EC2 of the region, the resource)
 
 def install(patches: Patches) -> None:
     """Give each of these classes the `delete` that moto's CloudFormation looks for."""
-    for owner, remove in _REMOVALS.items():
-        patches.replace(owner, "delete", _method(remove))
+    for resource_class, remove in _REMOVALS.items():
+        patches.replace(resource_class, "delete", _method(remove))
 
 
 def _method(remove: Removal) -> Callable[[Any, str, str], None]:
@@ -94,19 +94,19 @@ def _endpoint(backend: Any, endpoint: Any) -> None:
 
 def _ingress(_backend: Any, resource: Any) -> None:
     """Drop the rule that a resource of these properties made."""
-    wanted = resource.properties
+    properties = resource.properties
     rules = resource.security_group.ingress_rules
     for rule in list(rules):
         groups = [group.get("GroupId") for group in rule.source_groups]
         ranges = [block.get("CidrIp") for block in rule.ip_ranges]
-        same = (
-            str(rule.ip_protocol) == str(wanted["IpProtocol"])
-            and str(rule.from_port or "") == str(wanted.get("FromPort") or "")
-            and str(rule.to_port or "") == str(wanted.get("ToPort") or "")
-            and wanted.get("SourceSecurityGroupId") in (None, *groups)
-            and wanted.get("CidrIp") in (None, *ranges)
+        matches = (
+            str(rule.ip_protocol) == str(properties["IpProtocol"])
+            and str(rule.from_port or "") == str(properties.get("FromPort") or "")
+            and str(rule.to_port or "") == str(properties.get("ToPort") or "")
+            and properties.get("SourceSecurityGroupId") in (None, *groups)
+            and properties.get("CidrIp") in (None, *ranges)
         )
-        if same:
+        if matches:
             rules.remove(rule)
             return
 

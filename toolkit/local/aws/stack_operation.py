@@ -45,7 +45,7 @@ class StackFailed(Exception):  # noqa: N818 - what happened, as CloudFormation c
     """A resource could not be made, changed or deleted."""
 
 
-class StackRun:
+class StackOperation:
     """An operation on one stack."""
 
     def __init__(
@@ -62,17 +62,17 @@ class StackRun:
     def create(self) -> None:
         """Make every resource; when one fails, delete the others and say ROLLBACK_COMPLETE."""
         try:
-            self._make(order(self._stack.template_dict))
+            self._create_resources(order(self._stack.template_dict))
         except Exception as error:  # noqa: BLE001 - any failure fails the operation
-            self._settle("ROLLBACK_IN_PROGRESS", _message(error))
+            self._set_status("ROLLBACK_IN_PROGRESS", _message(error))
             try:
-                self._remove(reversed(order(self._stack.template_dict)))
-            except StackFailed as stuck:
-                self._settle("ROLLBACK_FAILED", str(stuck))
+                self._delete_resources(reversed(order(self._stack.template_dict)))
+            except StackFailed as rollback_error:
+                self._set_status("ROLLBACK_FAILED", str(rollback_error))
                 return
-            self._settle("ROLLBACK_COMPLETE")
+            self._set_status("ROLLBACK_COMPLETE")
             return
-        self._settle("CREATE_COMPLETE")
+        self._set_status("CREATE_COMPLETE")
 
     def update(self, old: Mapping[str, Any], diff: Mapping[str, list[str]]) -> None:
         """Add and change resources, then remove the old ones.
@@ -83,85 +83,89 @@ class StackRun:
         try:
             for name in names:
                 if name in diff["Add"]:
-                    self._make([name])
+                    self._create_resources([name])
                 elif name in diff["Modify"]:
-                    self._change(name, old[name])
-            gone = [name for name in reversed(order({"Resources": old})) if name in diff["Remove"]]
-            self._remove(gone, old)
+                    self._update_resource(name, old[name])
+            removed_names = [
+                name for name in reversed(order({"Resources": old})) if name in diff["Remove"]
+            ]
+            self._delete_resources(removed_names, old)
         except Exception as error:  # noqa: BLE001 - any failure fails the operation
-            self._settle("UPDATE_FAILED", _message(error))
+            self._set_status("UPDATE_FAILED", _message(error))
             return
-        self._settle("UPDATE_COMPLETE")
+        self._set_status("UPDATE_COMPLETE")
 
     def delete(self) -> bool:
         """Delete every resource, the last made first; returns whether all are gone."""
         template = self._stack.template_dict
         try:
-            self._remove(reversed(order(template)) if template else ())
+            self._delete_resources(reversed(order(template)) if template else ())
         except StackFailed as error:
-            self._settle("DELETE_FAILED", str(error))
+            self._set_status("DELETE_FAILED", str(error))
             return False
-        self._settle("DELETE_COMPLETE")
+        self._set_status("DELETE_COMPLETE")
         return True
 
-    def _make(self, names: Iterable[str]) -> None:
+    def _create_resources(self, names: Iterable[str]) -> None:
         for name in names:
             kind = self._map._resource_json_map[name]["Type"]
             self._event(name, kind, "CREATE_IN_PROGRESS")
             try:
-                made = self._make_one(name, kind)
+                resource = self._create_resource(name, kind)
             except Exception as error:
                 log.warning("stack %s: %s %s: %s", self._stack.name, kind, name, error)
                 self._event(name, kind, "CREATE_FAILED", _message(error))
-                failed = f"The following resource(s) failed to create: [{name}]. "
-                raise StackFailed(failed) from error
-            if made is not None or kind in NULL_MODELS:
+                message = f"The following resource(s) failed to create: [{name}]. "
+                raise StackFailed(message) from error
+            if resource is not None or kind in NULL_MODELS:
                 self._event(name, kind, "CREATE_COMPLETE")
 
-    def _make_one(self, name: str, kind: str) -> Any:
+    def _create_resource(self, name: str, kind: str) -> Any:
         if kind not in NULL_MODELS and resource_class_from_type(kind) is None:
             raise StackFailed(f"The local cloud has no resource type {kind}")
         with self._tables.lock:
-            made = self._map[name]
-            if isinstance(made, TaggedEC2Resource):
+            resource = self._map[name]
+            if isinstance(resource, TaggedEC2Resource):
                 tags = {
                     **self._stack.tags,
                     "aws:cloudformation:stack-name": self._stack.name,
                     "aws:cloudformation:stack-id": self._stack.stack_id,
                     "aws:cloudformation:logical-id": name,
                 }
-                made.ec2_backend.create_tags([made.physical_resource_id], tags)
-        if isinstance(made, Instance):
-            self._await(made, "running", failures=("terminated", "shutting-down"))
-        return made
+                resource.ec2_backend.create_tags([resource.physical_resource_id], tags)
+        if isinstance(resource, Instance):
+            self._wait_for_state(resource, "running", failures=("terminated", "shutting-down"))
+        return resource
 
-    def _change(self, name: str, old: Mapping[str, Any]) -> None:
+    def _update_resource(self, name: str, old: Mapping[str, Any]) -> None:
         body = self._map._resource_json_map[name]
         kind = body["Type"]
         self._event(name, kind, "UPDATE_IN_PROGRESS")
         try:
             if kind == "AWS::EC2::Instance":
-                self._change_instance(name, old, body)
+                self._update_instance(name, old, body)
             else:
-                self._change_one(name, old)
+                self._update_in_place(name, old)
         except Exception as error:
             self._event(name, kind, "UPDATE_FAILED", _message(error))
-            failed = f"The following resource(s) failed to update: [{name}]. "
-            raise StackFailed(failed) from error
+            message = f"The following resource(s) failed to update: [{name}]. "
+            raise StackFailed(message) from error
         self._event(name, kind, "UPDATE_COMPLETE")
 
-    def _change_one(self, name: str, old: Mapping[str, Any]) -> None:
+    def _update_in_place(self, name: str, old: Mapping[str, Any]) -> None:
         body = self._map._resource_json_map[name]
         with self._tables.lock:
-            made = self._map._parsed_resources.get(name)
-            if isinstance(made, TaggedEC2Resource) and _changed(old, body) <= {"Tags"}:
-                self._retag(made, body)
+            resource = self._map._parsed_resources.get(name)
+            if isinstance(resource, TaggedEC2Resource) and _changed_properties(old, body) <= {
+                "Tags"
+            }:
+                self._retag(resource, body)
                 return
-            changed = parse_and_update_resource(
+            updated_resource = parse_and_update_resource(
                 name, body, self._map, account_id=ACCOUNT, region_name=self._stack.region_name
             )
-            if changed is not None:
-                self._map._parsed_resources[name] = changed
+            if updated_resource is not None:
+                self._map._parsed_resources[name] = updated_resource
                 return
         self._replace(name, old)
 
@@ -170,42 +174,44 @@ class StackRun:
 
         The template may give a name that can exist only once.
         """
-        self._delete_one(name, old)
-        self._make_one(name, str(old["Type"]))
+        self._delete_resource(name, old)
+        self._create_resource(name, str(old["Type"]))
 
-    def _change_instance(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        changed = _changed(old, new)
-        if changed - _IN_PLACE:
+    def _update_instance(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        changed_names = _changed_properties(old, new)
+        if changed_names - _IN_PLACE:
             self._replace(name, old)
             return
         with self._tables.lock:
             instance = self._map[name]
-            given = clean_json(dict(new.get("Properties", {})), self._map)
+            properties = clean_json(dict(new.get("Properties", {})), self._map)
             self._retag(instance, new)
-        if changed <= {"Tags"}:
+        if changed_names <= {"Tags"}:
             return
         with self._tables.lock:
             instance.stop()
-        self._await(instance, "stopped", failures=("terminated",))
+        self._wait_for_state(instance, "stopped", failures=("terminated",))
         with self._tables.lock:
-            instance.instance_type = given.get("InstanceType", instance.instance_type)
-            if "UserData" in given:
-                instance.user_data = Base64EncodedString(given["UserData"])
-                self._tables.lives[instance.id].user_data = given["UserData"]
+            instance.instance_type = properties.get("InstanceType", instance.instance_type)
+            if "UserData" in properties:
+                instance.user_data = Base64EncodedString(properties["UserData"])
+                self._tables.instances[instance.id].user_data = properties["UserData"]
             instance.start()
-        self._await(instance, "running", failures=("terminated", "shutting-down"))
+        self._wait_for_state(instance, "running", failures=("terminated", "shutting-down"))
 
     def _retag(self, resource: Any, body: Mapping[str, Any]) -> None:
         """Write the template's tags; those it no longer has go."""
-        given = clean_json(body.get("Properties", {}).get("Tags", []), self._map)
-        wanted = {str(tag["Key"]): str(tag["Value"]) for tag in given}
+        tag_list = clean_json(body.get("Properties", {}).get("Tags", []), self._map)
+        new_tags = {str(tag["Key"]): str(tag["Value"]) for tag in tag_list}
         tags = resource.ec2_backend.tags.setdefault(resource.physical_resource_id, {})
-        for key in [key for key in tags if not key.startswith("aws:") and key not in wanted]:
+        for key in [key for key in tags if not key.startswith("aws:") and key not in new_tags]:
             if key not in self._stack.tags:
                 del tags[key]
-        tags.update(wanted)
+        tags.update(new_tags)
 
-    def _remove(self, names: Iterable[str], bodies: Mapping[str, Any] | None = None) -> None:
+    def _delete_resources(
+        self, names: Iterable[str], bodies: Mapping[str, Any] | None = None
+    ) -> None:
         for name in names:
             bodies = self._map._resource_json_map if bodies is None else bodies
             body = bodies[name]
@@ -216,37 +222,37 @@ class StackRun:
                 continue
             self._event(name, body["Type"], "DELETE_IN_PROGRESS")
             try:
-                self._delete_one(name, body)
+                self._delete_resource(name, body)
             except Exception as error:
                 log.warning("stack %s: delete %s: %s", self._stack.name, name, error)
                 self._event(name, body["Type"], "DELETE_FAILED", _message(error))
-                failed = f"The following resource(s) failed to delete: [{name}]. "
-                raise StackFailed(failed) from error
+                message = f"The following resource(s) failed to delete: [{name}]. "
+                raise StackFailed(message) from error
             self._event(name, body["Type"], "DELETE_COMPLETE")
 
-    def _delete_one(self, name: str, body: Mapping[str, Any]) -> None:
-        parsed = self._map._parsed_resources
-        resource = parsed[name]
+    def _delete_resource(self, name: str, body: Mapping[str, Any]) -> None:
+        resources = self._map._parsed_resources
+        resource = resources[name]
         with self._tables.lock:
             self._map._delete_resource(resource, body)
             buckets = s3_backends[ACCOUNT]["aws"].buckets
             if isinstance(resource, FakeBucket) and resource.name in buckets:
                 raise StackFailed("The bucket you tried to delete is not empty")
         if isinstance(resource, Instance):
-            self._await(resource, "terminated", failures=())
-        parsed.pop(name)
+            self._wait_for_state(resource, "terminated", failures=())
+        resources.pop(name)
 
-    def _await(self, instance: Any, state: str, *, failures: tuple[str, ...]) -> None:
+    def _wait_for_state(self, instance: Any, state: str, *, failures: tuple[str, ...]) -> None:
         deadline = self._tables.clock() + _PATIENCE
         while instance.state != state:
             if instance.state in failures:
-                why = self._tables.lives[instance.id].why
-                raise StackFailed(f"Instance {instance.id} is {instance.state}: {why}")
+                reason = self._tables.instances[instance.id].reason_text
+                raise StackFailed(f"Instance {instance.id} is {instance.state}: {reason}")
             if self._tables.clock() > deadline:
                 raise StackFailed(f"Instance {instance.id} did not become {state} in time")
             self._sleep(_POLL)
 
-    def _settle(self, status: str, reason: str | None = None) -> None:
+    def _set_status(self, status: str, reason: str | None = None) -> None:
         with self._tables.lock:
             self._stack.status = status
             self._stack.stack_status_reason = reason
@@ -271,10 +277,14 @@ class StackRun:
             )
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+def _changed_properties(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     """Return the properties in which two versions of a resource differ."""
-    before, after = old.get("Properties") or {}, new.get("Properties") or {}
-    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    old_properties, new_properties = old.get("Properties") or {}, new.get("Properties") or {}
+    return {
+        key
+        for key in {*old_properties, *new_properties}
+        if old_properties.get(key) != new_properties.get(key)
+    }
 
 
 def _message(error: BaseException) -> str:

@@ -17,13 +17,13 @@ def references(value: Any, local: frozenset[str] = frozenset()) -> Iterator[str]
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _of_function(str(key), inner, local)
+            yield from _function_references(str(key), inner, local)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from references(inner, local)
 
 
-def _of_function(key: str, inner: Any, local: frozenset[str]) -> Iterator[str]:
+def _function_references(key: str, inner: Any, local: frozenset[str]) -> Iterator[str]:
     if key == "Ref":
         yield str(inner)
     elif key == "Fn::GetAtt":
@@ -46,31 +46,42 @@ def order(template: Mapping[str, Any]) -> tuple[str, ...]:
     The order is otherwise the template's. Raises ValueError for a circle.
     """
     resources: Mapping[str, Any] = template["Resources"]
-    needs = {
-        name: [one for one in dict.fromkeys(references(body)) if one in resources and one != name]
+    dependencies = {
+        name: [
+            reference
+            for reference in dict.fromkeys(references(body))
+            if reference in resources and reference != name
+        ]
         for name, body in resources.items()
     }
-    done: dict[str, None] = {}
+    visited_names: dict[str, None] = {}
     for name in resources:
-        _visit(name, needs, done, ())
-    return tuple(done)
+        _visit(name, dependencies, visited_names, ())
+    return tuple(visited_names)
 
 
 def _visit(
-    name: str, needs: Mapping[str, Sequence[str]], done: dict[str, None], path: tuple[str, ...]
+    name: str,
+    dependencies: Mapping[str, Sequence[str]],
+    visited_names: dict[str, None],
+    path: tuple[str, ...],
 ) -> None:
-    if name in done:
+    if name in visited_names:
         return
     if name in path:
         circle = ", ".join(sorted(path[path.index(name) :]))
         raise ValueError(f"Circular dependency between resources: [{circle}]")
-    for needed in needs[name]:
-        _visit(needed, needs, done, (*path, name))
-    done[name] = None
+    for dependency in dependencies[name]:
+        _visit(dependency, dependencies, visited_names, (*path, name))
+    visited_names[name] = None
 
 
 def unresolved(template: Mapping[str, Any]) -> tuple[str, ...]:
     """Return referenced names that are neither resource nor parameter."""
-    known = {*template["Resources"], *(template.get("Parameters") or {})}
-    found = dict.fromkeys(references(template["Resources"]))
-    return tuple(one for one in found if one not in known and not one.startswith(PSEUDO))
+    defined_names = {*template["Resources"], *(template.get("Parameters") or {})}
+    referenced_names = dict.fromkeys(references(template["Resources"]))
+    return tuple(
+        name
+        for name in referenced_names
+        if name not in defined_names and not name.startswith(PSEUDO)
+    )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.local.machines import base_image_recipe, nspawn_command, seed_files
-from toolkit.local.machines.build_step import Stage
+from toolkit.local.machines.build_step import BuildStep
 from toolkit.local.machines.errors import BaseBuildFailed, ImageMissing
 from toolkit.local.machines.image_store import Image
 from toolkit.local.machines.python_copy import CHECK, TARGET
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolkit.local.machines.cgroups import Groups
-    from toolkit.local.machines.host_settings import Inheritance
+    from toolkit.local.machines.host_settings import HostSettings
     from toolkit.local.machines.image_store import ImageStore
     from toolkit.local.machines.layout import Layout
     from toolkit.local.machines.python_copy import Interpreter
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 GROUP = "base-build"
 _CACHE = Path("var/cache/apt/archives")
-_TEMPORARY = (
+_TEMPORARY_FILES = (
     "usr/sbin/policy-rc.d",
     "etc/apt/apt.conf.d/90toolkit-host",
     "etc/apt/auth.conf.d/toolkit-host.conf",
     "etc/resolv.conf",
 )
-_EMPTIED = ("var/lib/apt/lists", "var/cache/apt", "var/log", "var/cache/debconf", "tmp")
-_NEWS = re.compile(
+_EMPTIED_DIRECTORIES = ("var/lib/apt/lists", "var/cache/apt", "var/log", "var/cache/debconf", "tmp")
+_PROGRESS_LINE = re.compile(
     r"^(?:I: )?(Retrieving|Validating|Extracting|Configuring|Unpacking|Setting up|"
     r"Get:\d+) (\S+(?: \S+)?)"
 )
@@ -55,7 +55,7 @@ class BaseBuilder:
     store: ImageStore
     library: Library
     groups: Groups
-    host: Inheritance
+    host: HostSettings
     interpreter: Interpreter
 
     @property
@@ -70,17 +70,17 @@ class BaseBuilder:
         BaseBuildFailed with the phase and the end of the output.
         """
         with contextlib.suppress(ImageMissing):
-            found = self.store.get(self.image_id)
-            self.store.share(found.id)
-            return found
-        if self.library.busy(self.image_id):
+            image = self.store.get(self.image_id)
+            self.store.share(image.id)
+            return image
+        if self.library.is_locked(self.image_id):
             report("wait", "for another local cloud, which builds it")
         with self.library.locked(self.image_id):
             with contextlib.suppress(ImageMissing):
                 return self.store.get(self.image_id)
-            return self._built(report)
+            return self._build_image(report)
 
-    def _built(self, report: Callable[[str, str], None]) -> Image:
+    def _build_image(self, report: Callable[[str, str], None]) -> Image:
         work = self.layout.run / "base"
         self.discard(work)
         try:
@@ -111,10 +111,10 @@ class BaseBuilder:
         self._packages(work, report)
         report("python", f"copying {self.interpreter.prefix}")
         self.interpreter.copy(tree)
-        self._in_tree(work, "python", ["/usr/sbin/ldconfig"], report)
+        self._run_in_tree(work, "python", ["/usr/sbin/ldconfig"], report)
         for words in (["-c", CHECK], ["-m", "pip", "--version"]):
             python = f"/{TARGET}/bin/python3"
-            self._in_tree(work, "python", [python, "-I", *words], report)
+            self._run_in_tree(work, "python", [python, "-I", *words], report)
         report("finish", "switching units off")
         _finish(tree)
 
@@ -129,41 +129,41 @@ class BaseBuilder:
             str(work / "root"),
             self.host.mirror,
         ]
-        self._stage(work, "debootstrap", argv, report, self._download_environment())
+        self._run_step(work, "debootstrap", argv, report, self._download_environment())
 
     def _packages(self, work: Path, report: Callable[[str, str], None]) -> None:
         update = ["/usr/bin/apt-get", "-q", "update"]
-        self._in_tree(work, "packages", update, report)
+        self._run_in_tree(work, "packages", update, report)
         install = ["/usr/bin/apt-get", "-q", "-y", "--no-install-recommends", "install"]
-        wanted = (*base_image_recipe.PACKAGES, *base_image_recipe.LIBRARIES)
-        self._in_tree(work, "packages", [*install, *wanted], report)
+        packages = (*base_image_recipe.PACKAGES, *base_image_recipe.LIBRARIES)
+        self._run_in_tree(work, "packages", [*install, *packages], report)
         if self.host.local_cas:
-            self._in_tree(work, "packages", ["/usr/sbin/update-ca-certificates"], report)
+            self._run_in_tree(work, "packages", ["/usr/sbin/update-ca-certificates"], report)
 
     def _prepare(self, tree: Path) -> None:
         """Put our files, and for the build the host's mirror access."""
         for name, (body, mode) in base_image_recipe.files().items():
-            _put(tree, name, body, mode)
+            _write_file(tree, name, body, mode)
         for name, body in self.host.local_cas.items():
-            _put(tree, f"usr/local/share/ca-certificates/{name}", body, 0o644)
+            _write_file(tree, f"usr/local/share/ca-certificates/{name}", body, 0o644)
         (tree / "etc/apt/sources.list").unlink(missing_ok=True)
         text = base_image_recipe.sources(self.host)
-        _put(tree, "etc/apt/sources.list.d/debian.sources", text.encode(), 0o644)
+        _write_file(tree, "etc/apt/sources.list.d/debian.sources", text.encode(), 0o644)
         options = seed_files.apt_conf(self.host.apt_options)
-        _put(tree, "etc/apt/apt.conf.d/90toolkit-host", options, 0o600)
-        _put(tree, "etc/apt/auth.conf.d/toolkit-host.conf", self.host.apt_auth, 0o600)
-        _put(tree, "etc/resolv.conf", self.host.resolv_conf, 0o644)
+        _write_file(tree, "etc/apt/apt.conf.d/90toolkit-host", options, 0o600)
+        _write_file(tree, "etc/apt/auth.conf.d/toolkit-host.conf", self.host.apt_auth, 0o600)
+        _write_file(tree, "etc/resolv.conf", self.host.resolv_conf, 0o644)
         if self.host.ca_bundle:  # until update-ca-certificates has made the tree's own
-            _put(tree, "etc/ssl/certs/ca-certificates.crt", self.host.ca_bundle, 0o644)
+            _write_file(tree, "etc/ssl/certs/ca-certificates.crt", self.host.ca_bundle, 0o644)
 
-    def _in_tree(
+    def _run_in_tree(
         self, work: Path, phase: str, argv: list[str], report: Callable[[str, str], None]
     ) -> None:
         binds = {self._cache("apt"): Path("/") / _CACHE}
         command = nspawn_command.run_argv(work / "root", binds, argv)
-        self._stage(work, phase, command, report, self._download_environment())
+        self._run_step(work, phase, command, report, self._download_environment())
 
-    def _stage(
+    def _run_step(
         self,
         work: Path,
         phase: str,
@@ -184,25 +184,25 @@ class BaseBuilder:
         )
         path.write_text(json.dumps(launch_plan))
 
-        def news(line: str) -> None:
-            match = _NEWS.match(line)
+        def report_progress(line: str) -> None:
+            match = _PROGRESS_LINE.match(line)
             if match:
                 report(phase, f"{match[1]} {match[2]}")
 
-        stage = Stage(path)
-        returncode = stage.run(news)
+        step = BuildStep(path)
+        returncode = step.run(report_progress)
         if returncode != 0:
             raise BaseBuildFailed(
                 f"building the base image failed in phase {phase!r} (exit {returncode}):\n"
-                f"{stage.tail}\nCheck the mirror {self.host.mirror} and the host's proxies."
+                f"{step.tail}\nCheck the mirror {self.host.mirror} and the host's proxies."
             )
 
     def _download_environment(self) -> dict[str, str]:
-        found = dict(self.host.proxies)
+        variables = dict(self.host.proxies)
         for key, value in self.host.apt_options:
             if key.lower() in {"acquire::http::proxy", "acquire::https::proxy"}:
-                found.setdefault(f"{key.split('::')[1].lower()}_proxy", value)
-        return found
+                variables.setdefault(f"{key.split('::')[1].lower()}_proxy", value)
+        return variables
 
     def _cache(self, name: str) -> Path:
         path = self.layout.cache / name
@@ -210,7 +210,7 @@ class BaseBuilder:
         return path
 
 
-def _put(tree: Path, name: str, body: bytes, mode: int) -> None:
+def _write_file(tree: Path, name: str, body: bytes, mode: int) -> None:
     path = tree / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -229,9 +229,9 @@ def _finish(tree: Path) -> None:
         link = tree / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
-    for name in _TEMPORARY:
+    for name in _TEMPORARY_FILES:
         (tree / name).unlink(missing_ok=True)
-    for name in _EMPTIED:
+    for name in _EMPTIED_DIRECTORIES:
         for path in (tree / name).rglob("*"):
             if path.is_file() and not path.is_symlink():
                 path.unlink()

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolkit.local.machines.host_settings import Inheritance
+    from toolkit.local.machines.host_settings import HostSettings
     from toolkit.local.machines.python_copy import Interpreter
 
 SUITE = "trixie"
@@ -67,7 +67,7 @@ def files() -> dict[str, tuple[bytes, int]]:
     }
 
 
-def sources(host: Inheritance) -> str:
+def sources(host: HostSettings) -> str:
     """Return the tree's apt sources, from the mirrors the host uses."""
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
     entries = (
@@ -80,7 +80,7 @@ def sources(host: Inheritance) -> str:
     )
 
 
-def digest(host: Inheritance, interpreter: Interpreter) -> str:
+def digest(host: HostSettings, interpreter: Interpreter) -> str:
     """Return a hash of the tree's input, without the packages' versions."""
     parts = {
         "version": _VERSION,
@@ -94,7 +94,7 @@ def digest(host: Inheritance, interpreter: Interpreter) -> str:
     return _sha(json.dumps(parts, sort_keys=True).encode())
 
 
-def image_id(host: Inheritance, interpreter: Interpreter) -> str:
+def image_id(host: HostSettings, interpreter: Interpreter) -> str:
     """Return the image id of a base with this recipe.
 
     The same recipe has the same id.

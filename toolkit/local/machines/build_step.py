@@ -18,7 +18,7 @@ _KEPT_LINES = 40
 
 
 @dataclass(slots=True)
-class Stage:
+class BuildStep:
     """Runs the launcher with the plan at `plan`; ends with us, even after a kill -9."""
 
     plan: Path

@@ -25,16 +25,16 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 def hierarchies(mountinfo: str | None = None) -> tuple[Path, ...]:
     """Return the mount points of the host's tracking hierarchies, v2 last."""
     text = _MOUNTINFO.read_text() if mountinfo is None else mountinfo
-    found: dict[Path, bool] = {}
+    mounts: dict[Path, bool] = {}
     for line in text.splitlines():
         fields, _, rest = line.partition(" - ")
         kind, _, options = rest.split(" ", 2)
         point = Path(fields.split()[4])
         if kind == "cgroup2":
-            found[point] = True
+            mounts[point] = True
         elif kind == "cgroup" and "name=systemd" in options.split(","):
-            found[point] = False
-    return tuple(sorted(found, key=lambda point: found[point]))
+            mounts[point] = False
+    return tuple(sorted(mounts, key=lambda point: mounts[point]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +51,30 @@ class Groups:
 
     def make(self, machine: str) -> tuple[Path, ...]:
         """Create the machine's groups and return them, for its launcher to join."""
-        made = []
+        groups = []
         for root in self.roots:
             group = root / self.name / machine
             _make_directories(group)
             self._delegate(root / self.name, group)
-            made.append(group)
-        return tuple(made)
+            groups.append(group)
+        return tuple(groups)
 
     def members(self, machine: str) -> tuple[int, ...]:
         """Return the ids of all processes of the machine, lowest first."""
-        found: set[int] = set()
+        pids: set[int] = set()
         for group in self._tree(machine):
             with contextlib.suppress(OSError):
-                found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
-        found.discard(0)  # a process of another pid namespace reads as 0
-        return tuple(sorted(found))
+                pids.update(int(line) for line in (group / "cgroup.procs").read_text().split())
+        pids.discard(0)  # a process of another pid namespace reads as 0
+        return tuple(sorted(pids))
 
     def machines(self) -> tuple[str, ...]:
         """Return every machine that has a group, dead or alive."""
-        found: set[str] = set()
+        names: set[str] = set()
         for root in self.roots:
             with contextlib.suppress(OSError):
-                found.update(entry.name for entry in (root / self.name).iterdir() if entry.is_dir())
-        return tuple(sorted(found))
+                names.update(entry.name for entry in (root / self.name).iterdir() if entry.is_dir())
+        return tuple(sorted(names))
 
     def kill(self, machine: str, *, patience: float = 5.0) -> bool:
         """End the machine's processes with SIGKILL; True when none is left."""
@@ -99,11 +99,11 @@ class Groups:
 
     def _tree(self, machine: str) -> list[Path]:
         """Return the machine's groups, children before parents."""
-        found: list[Path] = []
+        directories: list[Path] = []
         for root in self.roots:
             top = root / self.name / machine
-            found.extend(Path(where) for where, _, _ in os.walk(top, topdown=False))
-        return found
+            directories.extend(Path(path) for path, _, _ in os.walk(top, topdown=False))
+        return directories
 
     def _delegate(self, *path: Path) -> None:
         """Pass on our own controllers (v2 only).
@@ -112,8 +112,8 @@ class Groups:
         """
         for directory in path:
             with contextlib.suppress(OSError):
-                offered = (directory / "cgroup.controllers").read_text().split()
-                for controller in offered:
+                controllers = (directory / "cgroup.controllers").read_text().split()
+                for controller in controllers:
                     with contextlib.suppress(OSError):
                         (directory / "cgroup.subtree_control").write_text(f"+{controller}")
 

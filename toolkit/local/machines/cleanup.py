@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.local.machines.cgroups import Groups
 from toolkit.local.machines.errors import MachineError
-from toolkit.local.machines.host_commands import RealHost, must
+from toolkit.local.machines.host_commands import RealHost, run_checked
 from toolkit.local.machines.image_store import ImageStore
 from toolkit.local.machines.network import Network
 from toolkit.local.machines.procfs import Processes
@@ -25,7 +25,7 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class Remains:
     """The remains that were found and removed; empty if there were none."""
 
     machines: tuple[str, ...]
@@ -38,7 +38,7 @@ class Removed:
         return any((self.machines, self.namespaces, self.mounts, self.disks))
 
 
-def everything(layout: Layout, host: Host | None = None) -> Removed:
+def remove_everything(layout: Layout, host: Host | None = None) -> Remains:
     """End all machines and builds of the state directory.
 
     Images, consoles and cache stay. It needs no record in memory: the control groups,
@@ -60,33 +60,33 @@ def everything(layout: Layout, host: Host | None = None) -> Removed:
     disks = _remove_disks(layout)
     if layout.images.is_dir():
         ImageStore(layout.images).sweep()
-    return Removed((*machines, *strays), namespaces, mounts, disks)
+    return Remains((*machines, *strays), namespaces, mounts, disks)
 
 
 def _kill_strays(layout: Layout) -> tuple[str, ...]:
     """End machines whose control group was lost: their init first, then systemd-nspawn."""
     processes = Processes()
-    found = processes.nspawns_under(layout.state)
-    for nspawn, _ in found:
+    launchers = processes.nspawns_under(layout.state)
+    for nspawn, _ in launchers:
         for pid in (*processes.children(nspawn), nspawn):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    return tuple(where for _, where in found)
+    return tuple(path for _, path in launchers)
 
 
 def _unmount_below(directory: Path, host: Host) -> tuple[str, ...]:
     """Unmount what somebody else mounted below the state directory; we never do."""
     prefix = f"{directory}/"
     points = [line.split()[4] for line in _MOUNTINFO.read_text().splitlines()]
-    below = sorted((point for point in points if point.startswith(prefix)), reverse=True)
-    for point in below:
-        must(host, ["umount", "--lazy", point])
-    return tuple(below)
+    own_points = sorted((point for point in points if point.startswith(prefix)), reverse=True)
+    for point in own_points:
+        run_checked(host, ["umount", "--lazy", point])
+    return tuple(own_points)
 
 
 def _remove_disks(layout: Layout) -> tuple[str, ...]:
-    found = sorted(layout.instances.glob("i-*")) if layout.instances.is_dir() else []
-    for home in found:
+    homes = sorted(layout.instances.glob("i-*")) if layout.instances.is_dir() else []
+    for home in homes:
         shutil.rmtree(home, ignore_errors=True)
     shutil.rmtree(layout.run, ignore_errors=True)
-    return tuple(home.name for home in found)
+    return tuple(home.name for home in homes)

@@ -78,7 +78,7 @@ class MachineSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CommandResult:
     """A command's end inside a machine; 124 is the returncode of one that was cut off."""
 
     returncode: int
@@ -117,7 +117,7 @@ class Driver(Protocol):
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command as root inside the machine.
 
         Raises MachineError if it is not running.
@@ -136,9 +136,9 @@ class Driver(Protocol):
         """Return every instance this state directory owns anything of, running or not."""
 
 
-def _must_match(what: str, value: str, pattern: re.Pattern[str]) -> None:
+def _must_match(label: str, value: str, pattern: re.Pattern[str]) -> None:
     if not pattern.fullmatch(value):
-        raise MachineError(f"{what} {value!r} is not of the form {pattern.pattern}")
+        raise MachineError(f"{label} {value!r} is not of the form {pattern.pattern}")
 
 
 def check_instance_id(instance_id: str) -> str:

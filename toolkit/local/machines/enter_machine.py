@@ -32,11 +32,11 @@ NSPAWN_RUN = Path("/run/systemd/nspawn")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result: int, what: str) -> None:
+def check(result: int, operation: str) -> None:
     """Raise what errno says if a call failed."""
     if result != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{operation}: {os.strerror(code)}")
 
 
 def private_mounts() -> None:

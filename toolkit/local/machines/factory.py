@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def nspawn_driver(layout: Layout) -> NspawnDriver:
     """Return the driver of real machines."""
     host = RealHost()
-    return NspawnDriver(layout, host, host_settings.of_this_host(host))
+    return NspawnDriver(layout, host, host_settings.read_this_host(host))
 
 
 def base_builder(layout: Layout) -> BaseBuilder:
@@ -33,6 +33,6 @@ def base_builder(layout: Layout) -> BaseBuilder:
         ImageStore(layout.images, library),
         library,
         Groups.on_this_host(layout.name),
-        host_settings.of_this_host(host),
+        host_settings.read_this_host(host),
         Interpreter.of_this_process(),
     )

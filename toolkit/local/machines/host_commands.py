@@ -10,15 +10,15 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from toolkit.local.machines.driver import Completed
+from toolkit.local.machines.driver import CommandResult
 from toolkit.local.machines.errors import CommandFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIMED_OUT = 124  # what timeout(1) returns
-_SHOWN = 2000  # bytes of an error message worth showing
-_LOOK = 1.0  # seconds
+_ERROR_LIMIT = 2000  # bytes of an error message worth showing
+_POLL = 1.0  # seconds
 
 
 class Host(Protocol):
@@ -31,7 +31,7 @@ class Host(Protocol):
         stdin: bytes = b"",
         timeout: float = 30,
         env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run to the end or to the timeout (returncode 124).
 
         Never raises for an exit code.
@@ -48,7 +48,7 @@ class RealHost:
         stdin: bytes = b"",
         timeout: float = 30,
         env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command, collecting its output in files.
 
         A background child that holds a pipe must not hang the caller.
@@ -70,11 +70,11 @@ class RealHost:
                     start_new_session=True,
                 )
             except FileNotFoundError:
-                return Completed(127, b"", f"{argv[0]}: not installed".encode())
+                return CommandResult(127, b"", f"{argv[0]}: not installed".encode())
             returncode = _wait(process, timeout)
             out.seek(0)
             err.seek(0)
-            return Completed(returncode, out.read(), err.read())
+            return CommandResult(returncode, out.read(), err.read())
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> int:
@@ -85,9 +85,9 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> int:
     """
     deadline = time.monotonic() + timeout
     try:
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
             try:
-                return process.wait(min(left, _LOOK))
+                return process.wait(min(remaining_seconds, _POLL))
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGCONT)
     except BaseException:  # a KeyboardInterrupt must not leave the child behind
@@ -102,13 +102,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def must(host: Host, argv: Sequence[str], *, timeout: float = 30) -> bytes:
+def run_checked(host: Host, argv: Sequence[str], *, timeout: float = 30) -> bytes:
     """Run a command and return its output.
 
     Raises CommandFailed if it did not succeed.
     """
-    done = host.run(argv, timeout=timeout)
-    if done.returncode != 0:
-        said = done.stderr[-_SHOWN:].decode(errors="replace").strip()
-        raise CommandFailed(f"{shlex.join(argv)} ended with {done.returncode}: {said}")
-    return done.stdout
+    result = host.run(argv, timeout=timeout)
+    if result.returncode != 0:
+        error_text = result.stderr[-_ERROR_LIMIT:].decode(errors="replace").strip()
+        raise CommandFailed(f"{shlex.join(argv)} ended with {result.returncode}: {error_text}")
+    return result.stdout

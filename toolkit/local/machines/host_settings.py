@@ -35,7 +35,7 @@ _PIP_KEPT = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-
 
 
 @dataclass(frozen=True, slots=True)
-class Inheritance:
+class HostSettings:
     """The host's configuration, as far as it concerns machines."""
 
     mirror: str = DEBIAN_MIRROR
@@ -50,28 +50,28 @@ class Inheritance:
     resolv_conf: bytes = b""
 
 
-def read(root: Path, environment: Mapping[str, str], apt_dump: str, home: Path) -> Inheritance:
+def read(root: Path, environment: Mapping[str, str], apt_dump: str, home: Path) -> HostSettings:
     """Collect the host's settings.
 
     `apt_dump` is the output of `apt-config dump`, or empty.
     """
     mirror, security = mirrors(root)
     pip = pip_settings(root, environment, home)
-    return Inheritance(
+    return HostSettings(
         mirror=mirror,
         security_mirror=security,
         apt_options=apt_options(apt_dump),
         apt_auth=_apt_auth(root),
         local_cas=_local_cas(root),
-        ca_bundle=_read(root / CA_BUNDLE.relative_to("/")),
+        ca_bundle=_read_file(root / CA_BUNDLE.relative_to("/")),
         pip=pip,
         pip_directories=pip_directories(pip),
         proxies=tuple((name, environment[name]) for name in _PROXIES if environment.get(name)),
-        resolv_conf=_read(root / "etc/resolv.conf"),
+        resolv_conf=_read_file(root / "etc/resolv.conf"),
     )
 
 
-def of_this_host(host: Host) -> Inheritance:
+def read_this_host(host: Host) -> HostSettings:
     """Return this host's configuration."""
     dump = host.run(["apt-config", "dump"]).stdout.decode(errors="replace")
     return read(Path("/"), os.environ, dump, Path.home())
@@ -81,7 +81,7 @@ def mirrors(root: Path) -> tuple[str, str]:
     """Return the Debian host's (main, security) mirrors, else Debian's own."""
     os_release = dict(
         line.split("=", 1)
-        for line in _read(root / "etc/os-release").decode(errors="replace").splitlines()
+        for line in _read_file(root / "etc/os-release").decode(errors="replace").splitlines()
         if "=" in line
     )
     codename = os_release.get("VERSION_CODENAME", "").strip('"')
@@ -103,12 +103,12 @@ def apt_options(dump: str) -> tuple[tuple[str, str], ...]:
 
     They are (key, value) pairs of `apt-config dump`.
     """
-    found = []
+    options = []
     for line in dump.splitlines():
         match = _APT_LINE.fullmatch(line.strip())
         if match and match["value"] and _APT_KEPT.match(match["key"]):
-            found.append((match["key"], match["value"]))
-    return tuple(found)
+            options.append((match["key"], match["value"]))
+    return tuple(options)
 
 
 def pip_settings(
@@ -118,16 +118,16 @@ def pip_settings(
     files = [root / "etc/pip.conf", home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
     if environment.get("PIP_CONFIG_FILE"):
         files.append(Path(environment["PIP_CONFIG_FILE"]))
-    found: dict[str, str] = {}
+    pip_options: dict[str, str] = {}
     for path in files:
         parser = configparser.RawConfigParser()
         try:
-            parser.read_string(_read(path).decode(errors="replace"))
+            parser.read_string(_read_file(path).decode(errors="replace"))
         except configparser.Error:  # pip would refuse it too; not ours to repair
             continue
         for section in ("global", "install"):
             if parser.has_section(section):
-                found.update(
+                pip_options.update(
                     (key, " ".join(value.split()))
                     for key, value in parser.items(section)
                     if key in _PIP_KEPT
@@ -135,13 +135,13 @@ def pip_settings(
     for key in _PIP_KEPT:
         value = environment.get("PIP_" + key.upper().replace("-", "_"))
         if value:
-            found[key] = value
-    return tuple(sorted(found.items()))
+            pip_options[key] = value
+    return tuple(sorted(pip_options.items()))
 
 
 def pip_directories(settings: Iterable[tuple[str, str]]) -> tuple[Path, ...]:
     """Return the host directories in pip's settings; builders must see them."""
-    found: set[Path] = set()
+    directories: set[Path] = set()
     for key, value in settings:
         if key not in {"index-url", "extra-index-url", "find-links"}:
             continue
@@ -151,27 +151,27 @@ def pip_directories(settings: Iterable[tuple[str, str]]) -> tuple[Path, ...]:
             if key.endswith("index-url") and path.name == "simple":
                 path = path.parent
             if path.is_absolute() and path.is_dir() and path != Path("/"):
-                found.add(path)
-    return tuple(sorted(path for path in found if not found.intersection(path.parents)))
+                directories.add(path)
+    return tuple(sorted(path for path in directories if not directories.intersection(path.parents)))
 
 
 def _sources(root: Path) -> list[tuple[str, list[str], list[str]]]:
-    found: list[tuple[str, list[str], list[str]]] = []
+    sources: list[tuple[str, list[str], list[str]]] = []
     directory = root / "etc/apt/sources.list.d"
     for path in (root / "etc/apt/sources.list", *sorted(directory.glob("*.list"))):
-        for line in _read(path).decode(errors="replace").splitlines():
+        for line in _read_file(path).decode(errors="replace").splitlines():
             match = _ONE_LINE.match(line.strip())
             if match:
-                found.append((match["uri"], [match["suite"]], match["components"].split()))
+                sources.append((match["uri"], [match["suite"]], match["components"].split()))
     for path in sorted(directory.glob("*.sources")):
-        for stanza in re.split(r"\n\s*\n", _read(path).decode(errors="replace")):
+        for stanza in re.split(r"\n\s*\n", _read_file(path).decode(errors="replace")):
             fields = _stanza(stanza)
             if "deb" in fields.get("types", "").split() and fields.get("enabled", "yes") != "no":
-                found.extend(
+                sources.extend(
                     (uri, fields.get("suites", "").split(), fields.get("components", "").split())
                     for uri in fields.get("uris", "").split()
                 )
-    return found
+    return sources
 
 
 def _stanza(text: str) -> dict[str, str]:
@@ -191,16 +191,16 @@ def _stanza(text: str) -> dict[str, str]:
 
 def _apt_auth(root: Path) -> bytes:
     directory = root / "etc/apt/auth.conf.d"
-    parts = [_read(root / "etc/apt/auth.conf")]
-    parts.extend(_read(path) for path in sorted(directory.glob("*.conf")))
+    parts = [_read_file(root / "etc/apt/auth.conf")]
+    parts.extend(_read_file(path) for path in sorted(directory.glob("*.conf")))
     return b"\n".join(part for part in parts if part)
 
 
 def _local_cas(root: Path) -> dict[str, bytes]:
-    return {path.name: _read(path) for path in sorted((root / _LOCAL_CAS).rglob("*.crt"))}
+    return {path.name: _read_file(path) for path in sorted((root / _LOCAL_CAS).rglob("*.crt"))}
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:

@@ -53,7 +53,7 @@ class ImageStore:
         """Keep images below `root`, which exists."""
         self._root = root
         self._library = library
-        self._reached = library is None
+        self._library_checked = library is None
         self._lock = threading.RLock()
 
     def get(self, image_id: str) -> Image:
@@ -61,8 +61,8 @@ class ImageStore:
         directory = self._directory(image_id)
         if not directory.exists():
             with self._lock:
-                if image_id in self._offered():
-                    self._library.lend(image_id, directory)  # type: ignore[union-attr]  # it offers one
+                if image_id in self._library_ids():
+                    self._library.link_to(image_id, directory)  # type: ignore[union-attr]  # it offers one
         image = _read_meta(directory)
         if image is None:
             raise ImageMissing(f"{image_id} is not in {self._root}")
@@ -73,18 +73,24 @@ class ImageStore:
 
         The library's images are among them.
         """
-        own = self._all()
-        lent = [_read_meta(self._library.directory(each)) for each in self._offered()]  # type: ignore[union-attr]  # as above
-        found = [*own, *(image for image in lent if image and image.id not in _ids(own))]
-        return _sorted(image for image in found if not image.hidden)
+        own_images = self._all()
+        library_images = [
+            _read_meta(self._library.directory(image_id))  # type: ignore[union-attr]  # as above
+            for image_id in self._library_ids()
+        ]
+        images = [
+            *own_images,
+            *(image for image in library_images if image and image.id not in _ids(own_images)),
+        ]
+        return _sorted(image for image in images if not image.hidden)
 
     def layers(self, image_id: str) -> tuple[Path, ...]:
         """Return the directories to stack, newest first, base last."""
-        return tuple(self._directory(each.id) / "layer" for each in self._chain(image_id))
+        return tuple(self._directory(image.id) / "layer" for image in self._chain(image_id))
 
     def bases(self, image_id: str) -> tuple[str, ...]:
         """Return the ids the image stands on, itself first."""
-        return tuple(each.id for each in self._chain(image_id))
+        return tuple(image.id for image in self._chain(image_id))
 
     def adopt(self, image: Image, tree: Path) -> None:
         """Move a finished tree (same filesystem) into the store.
@@ -103,7 +109,7 @@ class ImageStore:
             _write_meta(partial, image)
             partial.rename(target)
 
-    def take(self, image: Image, tree: Path) -> None:
+    def adopt_disk(self, image: Image, tree: Path) -> None:
         """Move a machine's upper directory (same filesystem) into an image.
 
         The machine's changes are then the image's, so the machine continues on top of
@@ -123,10 +129,10 @@ class ImageStore:
 
     def share(self, image_id: str) -> None:
         """Put the image and those it stands on into the library."""
-        library = self._shelf()
+        library = self._usable_library()
         if library is not None:
-            for each in reversed(self.bases(image_id)):
-                library.add(self._directory(each))
+            for base_id in reversed(self.bases(image_id)):
+                library.add(self._directory(base_id))
 
     def remove(self, image_id: str, *, in_use: Collection[str] = ()) -> None:
         """Deregister an image.
@@ -136,20 +142,20 @@ class ImageStore:
         with self._lock:
             with contextlib.suppress(ImageMissing):
                 _write_meta(self._directory(image_id), replace(self.get(image_id), hidden=True))
-            if image_id in self._offered():  # other clouds keep it
+            if image_id in self._library_ids():  # other clouds keep it
                 (self._root / f"{check_image_id(image_id)}{_DROPPED}").touch()
             self.collect(in_use=in_use)
 
     def collect(self, *, in_use: Collection[str] = ()) -> None:
         """Delete hidden images that nothing stands on, and half-made ones."""
         with self._lock:
-            needed = {base for used in in_use for base in self.bases(used)}
-            own = self._all()  # what the library alone has is of no concern here
-            for image in own:
+            needed_ids = {base for used_id in in_use for base in self.bases(used_id)}
+            own_images = self._all()  # what the library alone has is of no concern here
+            for image in own_images:
                 if not image.hidden:
-                    needed.update(self.bases(image.id))
-            for image in own:
-                if image.id not in needed:
+                    needed_ids.update(self.bases(image.id))
+            for image in own_images:
+                if image.id not in needed_ids:
                     shutil.rmtree(self._directory(image.id))
 
     def sweep(self) -> None:
@@ -158,33 +164,37 @@ class ImageStore:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _all(self) -> tuple[Image, ...]:
-        found = [_read_meta(meta.parent) for meta in self._root.glob("ami-*/meta.json")]
-        return _sorted(image for image in found if image is not None)
+        images = [_read_meta(meta.parent) for meta in self._root.glob("ami-*/meta.json")]
+        return _sorted(image for image in images if image is not None)
 
-    def _offered(self) -> tuple[str, ...]:
+    def _library_ids(self) -> tuple[str, ...]:
         """Return what the library has and nobody has removed here."""
-        library = self._shelf()
-        offered = () if library is None else library.ids()
-        return tuple(each for each in offered if not (self._root / f"{each}{_DROPPED}").exists())
+        library = self._usable_library()
+        image_ids = () if library is None else library.ids()
+        return tuple(
+            image_id
+            for image_id in image_ids
+            if not (self._root / f"{image_id}{_DROPPED}").exists()
+        )
 
-    def _shelf(self) -> Library | None:
+    def _usable_library(self) -> Library | None:
         """Return the library, unless it is on another filesystem than this directory."""
         with self._lock:
-            if not self._reached and self._library is not None:
-                if not self._library.reaches(self._root):
+            if not self._library_checked and self._library is not None:
+                if not self._library.can_link_into(self._root):
                     log.warning("%s is not shared: no link from %s", self._root, self._library.root)
                     self._library = None
-                self._reached = True
+                self._library_checked = True
             return self._library
 
     def _chain(self, image_id: str) -> tuple[Image, ...]:
         chain: list[Image] = []
-        following: str | None = image_id
-        while following is not None:
-            if any(image.id == following for image in chain):
+        next_id: str | None = image_id
+        while next_id is not None:
+            if any(image.id == next_id for image in chain):
                 raise MachineError(f"{image_id} stands on itself: remove {self._root / image_id}")
-            chain.append(self.get(following))
-            following = chain[-1].parent
+            chain.append(self.get(next_id))
+            next_id = chain[-1].parent
         return tuple(chain)
 
     def _directory(self, image_id: str) -> Path:

@@ -22,8 +22,8 @@ class Layout:
     @classmethod
     def from_environment(cls, environment: dict[str, str] | None = None) -> Layout:
         """Return the layout TOOLKIT_LOCAL_DIR names, or the default one."""
-        found = (os.environ if environment is None else environment).get(STATE_VARIABLE)
-        return cls(Path(found or DEFAULT_STATE).absolute())
+        directory = (os.environ if environment is None else environment).get(STATE_VARIABLE)
+        return cls(Path(directory or DEFAULT_STATE).absolute())
 
     @property
     def name(self) -> str:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.local.machines.driver import MachineSpec
-    from toolkit.local.machines.host_settings import Inheritance
+    from toolkit.local.machines.host_settings import HostSettings
     from toolkit.local.machines.image_store import ImageStore
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class MachineRecord:
     """A machine's origin, for a daemon that takes it over after a restart."""
 
     image_id: str
@@ -45,14 +45,14 @@ class Disk:
         """Return the directory of the machine's changes."""
         return self.home / "upper"
 
-    def prepare(self, spec: MachineSpec, images: ImageStore, host: Inheritance) -> Overlay:
+    def prepare(self, spec: MachineSpec, images: ImageStore, host: HostSettings) -> Overlay:
         """Make a missing disk, write the seed, return the stack.
 
         The seed is written afresh; the stack is to be mounted.
         """
-        known = self.record()
-        record = Record(
-            known.image_id if known else spec.image_id, seed_files.environment(spec, host)
+        old_record = self.record()
+        record = MachineRecord(
+            old_record.image_id if old_record else spec.image_id, seed_files.environment(spec, host)
         )
         layers = images.layers(record.image_id)
         for name, mode in (("upper", 0o755), ("work", 0o700), ("root", 0o755)):
@@ -63,23 +63,23 @@ class Disk:
         lower = (self.home / "seed", *layers)
         return Overlay(lower, self.upper, self.home / "work", self.home / "root")
 
-    def stand_on(self, image_id: str) -> None:
+    def rebase_on(self, image_id: str) -> None:
         """Continue on top of an image that was made of this disk.
 
         Nothing is changed yet.
         """
-        record = self.must_record()
-        self.write("machine.json", asdict(Record(image_id, record.environment)))
+        record = self.require_record()
+        self.write("machine.json", asdict(MachineRecord(image_id, record.environment)))
         shutil.rmtree(self.home / "work", ignore_errors=True)
 
-    def record(self) -> Record | None:
+    def record(self) -> MachineRecord | None:
         """Return the record; None where there is no disk yet."""
         try:
-            return Record(**json.loads((self.home / "machine.json").read_bytes()))
+            return MachineRecord(**json.loads((self.home / "machine.json").read_bytes()))
         except FileNotFoundError:
             return None
 
-    def must_record(self) -> Record:
+    def require_record(self) -> MachineRecord:
         """Return the record of a disk that has to be there."""
         record = self.record()
         if record is None:

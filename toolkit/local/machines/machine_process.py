@@ -42,7 +42,7 @@ class Launcher:
         pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files, setsid=True)
         return cls(pid)
 
-    def ended(self, *, within: float = 0.0) -> bool:
+    def has_ended(self, *, within: float = 0.0) -> bool:
         """Return whether it has ended, waiting up to `within` seconds.
 
         Reaps it then.

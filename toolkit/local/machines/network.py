@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.local.machines.errors import MachineError
-from toolkit.local.machines.host_commands import must
+from toolkit.local.machines.host_commands import run_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ _BRIDGE = "br0"
 _PORT_DIGITS = 14  # an interface name has 15 characters at most
 # Bridges are shared. So is the mount that the first `ip netns add` of a boot makes, not atomically,
 # and with other local clouds' processes: there a lock on a file, beside the mark, does the same.
-_SHARED = threading.RLock()
+_THREAD_LOCK = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Network:
         if spec.address is None:
             raise MachineError(f"{spec.instance_id} is in the host's network")
         vpc = f"{self.name}-{spec.vpc_id}"
-        with _SHARED:
+        with _THREAD_LOCK:
             self._ensure_bridge(vpc)
         path = self.namespace(spec.instance_id)
         if not self._has_eth0(path.name):
-            self._add(path.name)
+            self._add_namespace(path.name)
             self._join(vpc, path.name, spec)
-        self._address(path.name, spec)
+        self._set_addresses(path.name, spec)
         return path
 
     def disconnect(self, instance_id: str) -> None:
@@ -67,7 +67,7 @@ class Network:
         if path.exists():
             # The cable first: a process still inside keeps a namespace alive past its name.
             self.host.run(["ip", "-n", path.name, "link", "del", "eth0"])
-            must(self.host, ["ip", "netns", "del", path.name])
+            run_checked(self.host, ["ip", "netns", "del", path.name])
 
     def namespaces(self) -> tuple[str, ...]:
         """Return every namespace of this local cloud, VPCs included."""
@@ -85,23 +85,23 @@ class Network:
 
     def remove_all(self) -> None:
         """Remove every namespace, and `ip netns`'s mount if it is ours."""
-        with self._alone():
+        with self._host_lock():
             for name in self.namespaces():
-                must(self.host, ["ip", "netns", "del", name])
-            others = self.netns_root.is_dir() and any(self.netns_root.iterdir())
-            if not self.mark.exists() or others:
+                run_checked(self.host, ["ip", "netns", "del", name])
+            foreign_namespaces = self.netns_root.is_dir() and any(self.netns_root.iterdir())
+            if not self.mark.exists() or foreign_namespaces:
                 return
             if self._is_mounted():
-                must(self.host, ["umount", str(self.netns_root)])
+                run_checked(self.host, ["umount", str(self.netns_root)])
             with contextlib.suppress(OSError):
                 self.netns_root.rmdir()
             self.mark.unlink(missing_ok=True)
 
     def _ensure_bridge(self, vpc: str) -> None:
         if not (self.netns_root / vpc).exists():
-            self._add(vpc)
-        shown = self.host.run(["ip", "-n", vpc, "link", "show", _BRIDGE])
-        if shown.returncode != 0:
+            self._add_namespace(vpc)
+        result = self.host.run(["ip", "-n", vpc, "link", "show", _BRIDGE])
+        if result.returncode != 0:
             self._ip(vpc, "link", "add", _BRIDGE, "type", "bridge")
             self._ip(vpc, "link", "set", _BRIDGE, "addrgenmode", "none", "up")
 
@@ -112,7 +112,7 @@ class Network:
         self._ip(vpc, "link", "add", port, "type", "veth", *peer)
         self._ip(vpc, "link", "set", port, "master", _BRIDGE, "addrgenmode", "none", "up")
 
-    def _address(self, name: str, spec: MachineSpec) -> None:
+    def _set_addresses(self, name: str, spec: MachineSpec) -> None:
         self._ip(name, "link", "set", "lo", "up")
         self._ip(name, "addr", "replace", METADATA_ADDRESS, "dev", "lo", "scope", "host")
         self._ip(name, "addr", "replace", str(spec.address), "dev", "eth0")
@@ -124,19 +124,19 @@ class Network:
     def _has_eth0(self, name: str) -> bool:
         return self.host.run(["ip", "-n", name, "link", "show", "eth0"]).returncode == 0
 
-    def _add(self, name: str) -> None:
-        with self._alone():
+    def _add_namespace(self, name: str) -> None:
+        with self._host_lock():
             if (self.netns_root / name).exists():
                 return
             if not self.mark.exists() and not self._is_mounted():
                 self.mark.touch()
-            must(self.host, ["ip", "netns", "add", name])
+            run_checked(self.host, ["ip", "netns", "add", name])
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _host_lock(self) -> Iterator[None]:
         """Keep out this host's other local clouds; not to be nested."""
         self.mark.parent.mkdir(parents=True, exist_ok=True)
-        with _SHARED, self.mark.with_suffix(".lock").open("w") as file:
+        with _THREAD_LOCK, self.mark.with_suffix(".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -145,4 +145,4 @@ class Network:
         return any(line.split()[4] == str(self.netns_root) for line in lines)
 
     def _ip(self, namespace: str, *words: str) -> None:
-        must(self.host, ["ip", "-n", namespace, *words])
+        run_checked(self.host, ["ip", "-n", namespace, *words])

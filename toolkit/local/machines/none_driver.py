@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines.driver import Completed, MachineSpec, MachineState
+from toolkit.local.machines.driver import CommandResult, MachineSpec, MachineState
 from toolkit.local.machines.errors import NotRunning
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class NoneDriver:
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""
-    ) -> Completed:
+    ) -> CommandResult:
         """Refuse: there is no machine to run anything in."""
         del argv, timeout, stdin
         raise NotRunning(f"{instance_id} has no machine: the local cloud runs with driver none")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.local.machines import nspawn_command
 from toolkit.local.machines.cgroups import Groups
-from toolkit.local.machines.driver import Completed, MachineState, check_instance_id
+from toolkit.local.machines.driver import CommandResult, MachineState, check_instance_id
 from toolkit.local.machines.errors import MachineError, NotRunning
 from toolkit.local.machines.image_store import Image, ImageStore
 from toolkit.local.machines.machine_directory import Disk
@@ -27,21 +27,23 @@ if TYPE_CHECKING:
 
     from toolkit.local.machines.driver import MachineSpec
     from toolkit.local.machines.host_commands import Host
-    from toolkit.local.machines.host_settings import Inheritance
+    from toolkit.local.machines.host_settings import HostSettings
     from toolkit.local.machines.layout import Layout
 
 _SIGRTMIN = 34  # glibc's, the one systemd means; Python's signal.SIGRTMIN agrees
 _POWEROFF = _SIGRTMIN + 4  # systemd(1): start poweroff.target
 _START_PATIENCE = 10.0
 _CONSOLE_LIMIT = 64 * 1024  # what GetConsoleOutput returns
-_LOOKS = 3  # a booting PID 1 moves to a control group of its own, perhaps while they are listed
+_INIT_TRIES = (
+    3  # a booting PID 1 moves to a control group of its own, perhaps while they are listed
+)
 _TICK = 0.02
 
 
 class NspawnDriver:
     """Boots, enters, ends and images machines under one state directory."""
 
-    def __init__(self, layout: Layout, host: Host, inheritance: Inheritance) -> None:
+    def __init__(self, layout: Layout, host: Host, inheritance: HostSettings) -> None:
         """Take over whatever an earlier process left running under this layout."""
         layout.make()
         self._layout = layout
@@ -99,7 +101,7 @@ class NspawnDriver:
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command in all namespaces of the machine's PID 1.
 
         Its environment is clean.
@@ -137,21 +139,21 @@ class NspawnDriver:
             if self._groups.members(instance_id):
                 raise MachineError(f"{instance_id} runs: stop it before making an image of it")
             disk = self._disk(instance_id)
-            parent = disk.must_record().image_id
+            parent = disk.require_record().image_id
             image = Image(image_id, name=image_id, parent=parent, created=time.time())
-            self.images.take(image, disk.upper)
-            disk.stand_on(image_id)
+            self.images.adopt_disk(image, disk.upper)
+            disk.rebase_on(image_id)
 
     def list(self) -> tuple[str, ...]:
         """Return every instance with our disk, namespace or process."""
         instances = self._layout.instances
-        found = {entry.name for entry in instances.iterdir() if entry.name.startswith("i-")}
-        found.update(self._network.instances())
-        found.update(name for name in self._groups.machines() if name.startswith("i-"))
-        found.update(
-            where.partition("/")[0] for _, where in self._processes.nspawns_under(instances)
+        instance_ids = {entry.name for entry in instances.iterdir() if entry.name.startswith("i-")}
+        instance_ids.update(self._network.instances())
+        instance_ids.update(name for name in self._groups.machines() if name.startswith("i-"))
+        instance_ids.update(
+            path.partition("/")[0] for _, path in self._processes.nspawns_under(instances)
         )
-        return tuple(sorted(found))
+        return tuple(sorted(instance_ids))
 
     def images_in_use(self) -> frozenset[str]:
         """Return the images that machines stand on, which the store must keep."""
@@ -183,10 +185,10 @@ class NspawnDriver:
     def _await_start(self, instance_id: str) -> None:
         deadline = time.monotonic() + _START_PATIENCE
         while self._init(instance_id) is None:
-            if self._launchers[instance_id].ended() or time.monotonic() > deadline:
-                said = self.console(instance_id)[-1000:].decode(errors="replace").strip()
+            if self._launchers[instance_id].has_ended() or time.monotonic() > deadline:
+                console_tail = self.console(instance_id)[-1000:].decode(errors="replace").strip()
                 self._end(instance_id)
-                raise MachineError(f"{instance_id} did not start; its console ends: {said}")
+                raise MachineError(f"{instance_id} did not start; its console ends: {console_tail}")
             time.sleep(_TICK)
 
     def _await_end(self, instance_id: str, grace: float) -> None:
@@ -211,7 +213,7 @@ class NspawnDriver:
         self._groups.remove(instance_id)
 
     def _init(self, instance_id: str) -> int | None:
-        for _ in range(_LOOKS):
+        for _ in range(_INIT_TRIES):
             members = self._groups.members(instance_id)
             for pid in members:
                 if self._processes.is_init(pid) and self._processes.is_alive(pid):
@@ -222,7 +224,7 @@ class NspawnDriver:
 
     def _reap(self, instance_id: str, *, within: float = 0.0) -> None:
         launcher = self._launchers.get(instance_id)
-        if launcher is not None and launcher.ended(within=within):
+        if launcher is not None and launcher.has_ended(within=within):
             self._launchers.pop(instance_id, None)
 
     @contextlib.contextmanager

@@ -56,8 +56,8 @@ _CAPABILITIES = {  # those a machine cannot do without; CAP_SYS_RESOURCE is not 
 class Problem:
     """An obstacle: the requirement, the actual state, and advice."""
 
-    what: str
-    found: str
+    requirement: str
+    actual: str
     fix: str
 
 
@@ -76,10 +76,16 @@ class Preflight:
 
     def problems(self) -> list[Problem]:
         """Return all problems at once; empty when machines can run."""
-        found = [*self._rights(), *self._commands(), *self._room(), *self._python(), *self._port()]
-        if not found:  # the trials need root and the commands, and would only repeat the above
-            found = [*self._overlay(), *self._networks(), *self._groups()]
-        return found
+        problems = [
+            *self._rights(),
+            *self._commands(),
+            *self._resources(),
+            *self._python(),
+            *self._port(),
+        ]
+        if not problems:  # the trials need root and the commands, and would only repeat the above
+            problems = [*self._overlay(), *self._networks(), *self._groups()]
+        return problems
 
     def _rights(self) -> Iterable[Problem]:
         uid = self.uid()
@@ -111,20 +117,22 @@ class Preflight:
                 "apt-get install debian-archive-keyring",
             )
 
-    def _room(self) -> Iterable[Problem]:
-        place = self.layout.state
-        while not place.exists():
-            place = place.parent
-        free = shutil.disk_usage(place).free
+    def _resources(self) -> Iterable[Problem]:
+        directory = self.layout.state
+        while not directory.exists():
+            directory = directory.parent
+        free = shutil.disk_usage(directory).free
         needed = DISK_NEEDED_AGAIN if self._has_base() else DISK_NEEDED
         if free < needed:
             yield Problem(
-                f"{needed // _GB} GB free at {place}",
+                f"{needed // _GB} GB free at {directory}",
                 f"{free / _GB:.1f} GB",
                 "free some, or set TOOLKIT_LOCAL_DIR to a directory with room",
             )
         lines = (self.proc / "meminfo").read_text().splitlines()
-        memory = 1024 * next(int(ln.split()[1]) for ln in lines if ln.startswith("MemAvailable"))
+        memory = 1024 * next(
+            int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
+        )
         if memory < MEMORY_NEEDED:
             yield Problem(
                 f"{MEMORY_NEEDED // _GIB} GiB of memory available",
@@ -133,25 +141,29 @@ class Preflight:
             )
 
     def _has_base(self) -> bool:
-        return any(any(place.glob("ami-*")) for place in (self.layout.images, self.layout.library))
+        return any(
+            any(directory.glob("ami-*")) for directory in (self.layout.images, self.layout.library)
+        )
 
     def _python(self) -> Iterable[Problem]:
         if sys.version_info < (3, 11):  # noqa: UP036 - the point is to tell who runs an older one
             yield Problem("Python 3.11 or later", sys.version.split()[0], "apt-get install python3")
-        if not any((place / "pip/__main__.py").is_file() for place in self.interpreter.pip_places):
+        if not any(
+            (directory / "pip/__main__.py").is_file() for directory in self.interpreter.pip_places
+        ):
             yield Problem(
                 "pip beside the Python that runs this",
-                f"none in {', '.join(str(place) for place in self.interpreter.pip_places)}",
+                f"none in {', '.join(str(directory) for directory in self.interpreter.pip_places)}",
                 "apt-get install python3-pip python3-venv",
             )
 
     def _port(self) -> Iterable[Problem]:
         if self.port is None:
             return
-        with socket.socket() as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                attempt.bind(("127.0.0.1", self.port))
+                probe.bind(("127.0.0.1", self.port))
             except OSError as error:
                 yield Problem(
                     f"port {self.port} on 127.0.0.1",
@@ -161,10 +173,10 @@ class Preflight:
 
     def _overlay(self) -> Iterable[Problem]:
         """Mount a volatile overlay at the machines' disks, like the launcher."""
-        place = self.layout.state
-        while not place.exists():
-            place = place.parent
-        with tempfile.TemporaryDirectory(prefix=".toolkit-preflight-", dir=place) as name:
+        directory = self.layout.state
+        while not directory.exists():
+            directory = directory.parent
+        with tempfile.TemporaryDirectory(prefix=".toolkit-preflight-", dir=directory) as name:
             home = Path(name)
             parts = [home / part for part in ("lower", "upper", "work", "root")]
             for part in parts:
@@ -174,36 +186,36 @@ class Preflight:
             path.write_text(
                 json.dumps(nspawn_command.launch_plan(["true"], overlay=overlay, cgroups=()))
             )
-            done = self.host.run([sys.executable, "-I", "-S", enter_machine.__file__, str(path)])
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
+            result = self.host.run([sys.executable, "-I", "-S", enter_machine.__file__, str(path)])
+        if result.returncode != 0:
+            error_lines = result.stderr.decode(errors="replace").strip().splitlines()
             yield Problem(
-                f"overlay mounts below {place}",
-                said[-1] if said else f"exit {done.returncode}",
+                f"overlay mounts below {directory}",
+                error_lines[-1] if error_lines else f"exit {result.returncode}",
                 "modprobe overlay; or set TOOLKIT_LOCAL_DIR to an ext4, xfs or btrfs directory "
                 "(an overlay on an overlay, as inside Docker, does not work)",
             )
 
     def _networks(self) -> Iterable[Problem]:
-        alone = ["unshare", "--net", "--", "ip", "link", "add", "name", "tk0", "type"]
+        link_command = ["unshare", "--net", "--", "ip", "link", "add", "name", "tk0", "type"]
         for kind in (["bridge"], ["veth", "peer", "name", "tk1"]):
-            done = self.host.run([*alone, *kind])
-            if done.returncode != 0:
+            result = self.host.run([*link_command, *kind])
+            if result.returncode != 0:
                 yield Problem(
                     f"network namespaces with a {kind[0]}",
-                    done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}",
+                    result.stderr.decode(errors="replace").strip() or f"exit {result.returncode}",
                     f"modprobe {kind[0]} (CONFIG_{kind[0].upper()}, CONFIG_NET_NS in the kernel)",
                 )
 
     def _groups(self) -> Iterable[Problem]:
-        found = hierarchies((self.proc / "self/mountinfo").read_text())
-        if not found:
+        roots = hierarchies((self.proc / "self/mountinfo").read_text())
+        if not roots:
             yield Problem(
                 "control groups to track processes with",
                 "neither cgroup2 nor the name=systemd hierarchy is mounted",
                 "mount -t cgroup2 cgroup2 /sys/fs/cgroup",
             )
-        for root in found:
+        for root in roots:
             trial = root / f"{self.layout.name}-preflight"
             try:
                 trial.mkdir()

@@ -33,7 +33,7 @@ class Processes:
         The command line is the one thing that tells a launcher whose control
         group has been lost.
         """
-        found: list[tuple[int, str]] = []
+        launchers: list[tuple[int, str]] = []
         prefix = f"--directory={directory}/"
         for entry in self.root.iterdir():
             if not entry.name.isdigit():
@@ -44,12 +44,12 @@ class Processes:
                 continue
             if Path(words[0]).name != "systemd-nspawn":
                 continue
-            found.extend(
+            launchers.extend(
                 (int(entry.name), word.removeprefix(prefix))
                 for word in words
                 if word.startswith(prefix)
             )
-        return tuple(found)
+        return tuple(launchers)
 
     def children(self, pid: int) -> tuple[int, ...]:
         """Return the ids of the process's children."""

@@ -96,10 +96,10 @@ class Interpreter:
 
     def _copy_shared_library(self, root: Path) -> None:
         """Copy this installation's libpython, if any, and inform the loader."""
-        found = sorted((self.prefix / "lib").glob(f"libpython{self.version}*.so*"))
-        if self.debian or not found:
+        libraries = sorted((self.prefix / "lib").glob(f"libpython{self.version}*.so*"))
+        if self.debian or not libraries:
             return
-        for path in found:
+        for path in libraries:
             shutil.copy2(path, root / TARGET / "lib" / path.name, follow_symlinks=False)
         loader = root / "etc/ld.so.conf.d/toolkit-python.conf"
         loader.write_text(f"/{TARGET}/lib\n")

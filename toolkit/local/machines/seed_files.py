@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.local.machines.driver import MachineSpec
-    from toolkit.local.machines.host_settings import Inheritance
+    from toolkit.local.machines.host_settings import HostSettings
 
 _NEVER_PROXIED = ("localhost", "127.0.0.1", "169.254.169.254")
 _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
@@ -29,23 +29,23 @@ class SeedFile:
     mode: int = 0o644
 
 
-def environment(spec: MachineSpec, host: Inheritance) -> dict[str, str]:
+def environment(spec: MachineSpec, host: HostSettings) -> dict[str, str]:
     """Return the environment of the machine's services and commands."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if spec.host_network and host.proxies:
-        found.update(host.proxies)
+        variables.update(host.proxies)
         for name in ("no_proxy", "NO_PROXY"):
-            words = [word for word in found.get(name, "").split(",") if word]
-            found[name] = ",".join(dict.fromkeys([*words, *_NEVER_PROXIED]))
-    found.update(spec.environment)
-    return found
+            words = [word for word in variables.get(name, "").split(",") if word]
+            variables[name] = ",".join(dict.fromkeys([*words, *_NEVER_PROXIED]))
+    variables.update(spec.environment)
+    return variables
 
 
-def files(spec: MachineSpec, host: Inheritance) -> dict[str, SeedFile]:
+def files(spec: MachineSpec, host: HostSettings) -> dict[str, SeedFile]:
     """Return the layer's files by path relative to the machine's root."""
     short = spec.hostname.partition(".")[0]
     variables = environment(spec, host)
-    found = {
+    files_by_path = {
         "etc/hostname": SeedFile(f"{short}\n".encode()),
         "etc/hosts": SeedFile(_hosts(spec, short)),
         # Empty: a name is refused at once, where a silent nameserver would cost 10 s.
@@ -53,10 +53,10 @@ def files(spec: MachineSpec, host: Inheritance) -> dict[str, SeedFile]:
         "etc/environment": SeedFile(_etc_environment(variables)),
     }
     if variables:
-        found["etc/systemd/system.conf.d/50-toolkit.conf"] = SeedFile(_manager(variables))
+        files_by_path["etc/systemd/system.conf.d/50-toolkit.conf"] = SeedFile(_manager(variables))
     if spec.host_network:
-        found |= _builder_files(spec, host)
-    return found
+        files_by_path |= _builder_files(spec, host)
+    return files_by_path
 
 
 def write(layer: Path, content: Mapping[str, SeedFile]) -> None:
@@ -79,8 +79,8 @@ def apt_conf(options: Iterable[tuple[str, str]]) -> bytes:
     return "".join(f'{key} "{value}";\n' for key, value in options).encode()
 
 
-def _builder_files(spec: MachineSpec, host: Inheritance) -> dict[str, SeedFile]:
-    found = {
+def _builder_files(spec: MachineSpec, host: HostSettings) -> dict[str, SeedFile]:
+    files_by_path = {
         "etc/cloud/cloud.cfg.d/95-toolkit-builder.cfg": SeedFile(
             b"datasource_list: [NoCloud, None]\n"
         ),
@@ -92,14 +92,14 @@ def _builder_files(spec: MachineSpec, host: Inheritance) -> dict[str, SeedFile]:
         "etc/pip.conf": SeedFile(_pip_conf(host), 0o600),
     }
     if host.apt_auth:
-        found["etc/apt/auth.conf.d/toolkit-host.conf"] = SeedFile(host.apt_auth, 0o600)
-    return found
+        files_by_path["etc/apt/auth.conf.d/toolkit-host.conf"] = SeedFile(host.apt_auth, 0o600)
+    return files_by_path
 
 
 def _hosts(spec: MachineSpec, short: str) -> bytes:
     names = f"{spec.hostname} {short}" if short != spec.hostname else short
-    own = str(spec.address.ip) if spec.address else "127.0.1.1"
-    return f"127.0.0.1 localhost\n::1 localhost ip6-localhost\n{own} {names}\n".encode()
+    address = str(spec.address.ip) if spec.address else "127.0.1.1"
+    return f"127.0.0.1 localhost\n::1 localhost ip6-localhost\n{address} {names}\n".encode()
 
 
 def _etc_environment(variables: Mapping[str, str]) -> bytes:
@@ -119,7 +119,7 @@ def _manager(variables: Mapping[str, str]) -> bytes:
     return f"[Manager]\nDefaultEnvironment={' '.join(words)}\n".encode()
 
 
-def _pip_conf(host: Inheritance) -> bytes:
+def _pip_conf(host: HostSettings) -> bytes:
     lines = ["[global]", f"cert = {_CA_BUNDLE}", "disable-pip-version-check = true"]
     lines += [f"{key} = {value}" for key, value in host.pip]
     return ("\n".join(lines) + "\n").encode()

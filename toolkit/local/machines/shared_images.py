@@ -44,7 +44,7 @@ class Library:
         finally:
             os.close(descriptor)
 
-    def busy(self, name: str) -> bool:
+    def is_locked(self, name: str) -> bool:
         """Say whether somebody is at that work."""
         try:
             descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CLOEXEC)
@@ -59,7 +59,7 @@ class Library:
         finally:
             os.close(descriptor)
 
-    def reaches(self, directory: Path) -> bool:
+    def can_link_into(self, directory: Path) -> bool:
         """Return whether a file here can be linked into the directory.
 
         Links can't cross a mount.
@@ -90,18 +90,18 @@ class Library:
         with self.locked("adding"):
             for partial in self.root.glob(f"{_PARTIAL}*"):
                 shutil.rmtree(partial, ignore_errors=True)
-            linked(directory, self.directory(directory.name))
+            link_tree(directory, self.directory(directory.name))
 
-    def lend(self, image_id: str, target: Path) -> bool:
+    def link_to(self, image_id: str, target: Path) -> bool:
         """Make `target` the image's directory; False where there is no such image."""
         source = self.directory(image_id)
         if not (source / "meta.json").exists():
             return False
-        linked(source, target)
+        link_tree(source, target)
         return True
 
 
-def linked(source: Path, target: Path) -> None:
+def link_tree(source: Path, target: Path) -> None:
     """Make a tree of links to the same files.
 
     It appears whole or not at all; an existing target stays.

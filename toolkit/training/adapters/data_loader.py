@@ -34,33 +34,35 @@ class Feed:
     that the run goes on with.
     """
 
-    def __init__(self, run: Run, order: SampleOrder, *, pieces: int, whole: bool) -> None:
-        least = (order.size % order.global_batch or order.global_batch) // run.world.size
-        if least < 1:
+    def __init__(
+        self, run: Run, order: SampleOrder, *, pieces: int, from_epoch_start: bool
+    ) -> None:
+        smallest_share = (order.size % order.global_batch or order.global_batch) // run.world.size
+        if smallest_share < 1:
             raise Unsupported(
                 f"the last step of an epoch has fewer samples than there are ranks"
                 f" ({order.size} samples, {order.global_batch} a step, {run.world.size} ranks)",
                 next_step="choose another batch size",
             )
         self.order = order
-        self._run, self._whole = run, whole
+        self._run, self._from_epoch_start = run, from_epoch_start
         self.pieces = min(pieces, order.global_batch // run.world.size)  # no piece is empty
-        self._in_last_step = min(self.pieces, least)
+        self._pieces_in_last_step = min(self.pieces, smallest_share)
         self._handed_out: deque[_Piece] = deque()
-        self._taken: list[Any] = []
+        self._trained_ids: list[Any] = []
 
     def __len__(self) -> int:
-        return (self.order.steps_per_epoch - 1) * self.pieces + self._in_last_step
+        return (self.order.steps_per_epoch - 1) * self.pieces + self._pieces_in_last_step
 
     def __iter__(self) -> Iterator[list[int]]:
         self._handed_out.clear()
-        return self._pass(*divmod(self._run.step_count, self.order.steps_per_epoch))
+        return self._epoch_pieces(*divmod(self._run.step_count, self.order.steps_per_epoch))
 
     def epochs(self, steps: int) -> int:
         """Return the number of passes for that many steps."""
         return -(-steps // self.order.steps_per_epoch)
 
-    def trained(self) -> Batch | None:
+    def end_piece(self) -> Batch | None:
         """Note that a piece was trained on.
 
         Returns the step that it ends, or None. Call it once for each piece.
@@ -68,33 +70,33 @@ class Feed:
         piece = self._handed_out.popleft()
         while piece.batch.step < self._run.step_count:  # the trainer skipped it
             piece = self._handed_out.popleft()
-        self._taken.append(piece.ids)
+        self._trained_ids.append(piece.ids)
         if not piece.last:
             return None
         import numpy as np
 
-        mine, self._taken = np.concatenate(self._taken), []
-        return replace(piece.batch, mine=mine)
+        own_ids, self._trained_ids = np.concatenate(self._trained_ids), []
+        return replace(piece.batch, mine=own_ids)
 
-    def _pass(self, epoch: int, done: int) -> Iterator[list[int]]:
+    def _epoch_pieces(self, epoch: int, steps_done: int) -> Iterator[list[int]]:
         import numpy as np
 
-        done = 0 if self._whole else done
+        steps_done = 0 if self._from_epoch_start else steps_done
         for batch in self.order.batches(
-            step=epoch * self.order.steps_per_epoch + done,
-            position=epoch * self.order.size + done * self.order.global_batch,
+            step=epoch * self.order.steps_per_epoch + steps_done,
+            position=epoch * self.order.size + steps_done * self.order.global_batch,
             epochs=epoch + 1,
             rank=self._run.world.rank,
-            world=self._run.world.size,
+            world_size=self._run.world.size,
         ):
-            ends = batch.stop % self.order.size == 0
-            count = self._in_last_step if ends else self.pieces
+            ends_epoch = batch.stop % self.order.size == 0
+            count = self._pieces_in_last_step if ends_epoch else self.pieces
             for number, ids in enumerate(np.array_split(batch.mine, count), start=1):
                 self._handed_out.append(_Piece(batch, ids, last=number == count))
                 yield ids.tolist()
 
 
-def over(loader: Any, feed: Feed) -> Any:
+def feed_loader(loader: Any, feed: Feed) -> Any:
     """Return a data loader like `loader`, with the samples of `feed`."""
     import torch
     from torch.utils.data import DataLoader
@@ -117,13 +119,13 @@ def over(loader: Any, feed: Feed) -> Any:
     )
 
 
-def size_of(loader: Any) -> int:
+def sample_count(loader: Any) -> int:
     """Return the number of samples in the loader's data set.
 
     Raises Unsupported when it can't be known.
     """
-    sampled = getattr(loader, "batch_sampler", None) is not None
-    if not sampled or not hasattr(loader.dataset, "__len__"):
+    has_sampler = getattr(loader, "batch_sampler", None) is not None
+    if not has_sampler or not hasattr(loader.dataset, "__len__"):
         raise Unsupported(
             "the data set has no length, so no position in it can be gone back to",
             next_step="give a data set with __len__ and __getitem__",

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from toolkit.training.adapters.data_loader import Feed, over, size_of
+from toolkit.training.adapters.data_loader import Feed, feed_loader, sample_count
 from toolkit.training.adapters.errors import PackageMissing, Unsupported
 from toolkit.training.adapters.trainer_state import Slot, TrainingRng
 from toolkit.training.run import Run
@@ -47,64 +47,71 @@ def train(run: Run, trainer: Any) -> Any:
     """
     _refuse_what_would_lose_work(run, trainer)
     loader = trainer.get_train_dataloader()
-    memory = _Memory(trainer, _step_size(run, trainer.args))
+    trainer_part = _TrainerPart(trainer, _step_size(run, trainer.args))
     slots = {"model": Slot(), "optimizer": Slot(), "scheduler": Slot()}
     if trainer.accelerator.scaler is not None:
         slots["scaler"] = Slot(trainer.accelerator.scaler)
-    done = run.resume(**slots, trainer=memory)
+    start_step = run.resume(**slots, trainer=trainer_part)
 
-    feed = _feed(run, trainer.args, size_of(loader), memory.global_batch)
-    loader = over(loader, feed)
+    feed = _feed(run, trainer.args, sample_count(loader), trainer_part.global_batch)
+    loader = feed_loader(loader, feed)
     trainer.get_train_dataloader = lambda: loader
-    trainer.add_callback(_Boundary(run, trainer, feed, slots, memory))
-    if done == 0:
+    trainer.add_callback(_Boundary(run, trainer, feed, slots, trainer_part))
+    if start_step == 0:
         return trainer.train()
-    if done >= _steps(trainer.args, feed):
-        slots["model"].put(trainer.model)
+    if start_step >= _steps(trainer.args, feed):
+        slots["model"].set_target(trainer.model)
         return None
     # The Trainer reads from a folder at which step it begins. The weights are in the slots.
     trainer._load_from_checkpoint = lambda *_: None  # noqa: SLF001  # it refuses a folder without weights
     with tempfile.TemporaryDirectory() as folder:
-        state = TrainerState(global_step=done, train_batch_size=trainer.args.train_batch_size)
+        state = TrainerState(global_step=start_step, train_batch_size=trainer.args.train_batch_size)
         state.compute_steps(trainer.args, _steps(trainer.args, feed))
         state.save_to_json(str(Path(folder) / "trainer_state.json"))
-        trained = trainer.train(resume_from_checkpoint=folder)
+        result = trainer.train(resume_from_checkpoint=folder)
     del trainer._load_from_checkpoint  # noqa: SLF001  # as above
-    return trained
+    return result
 
 
 class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not analysed
     """A callback that reports every step boundary of the Trainer to the run."""
 
     def __init__(
-        self, run: Run, trainer: Any, feed: Feed, slots: Mapping[str, Slot], memory: "_Memory"
+        self,
+        run: Run,
+        trainer: Any,
+        feed: Feed,
+        slots: Mapping[str, Slot],
+        trainer_part: "_TrainerPart",
     ) -> None:
         self._run, self._trainer, self._feed = run, trainer, feed
-        self._slots, self._memory = slots, memory
+        self._slots, self._trainer_part = slots, trainer_part
         self._rng = TrainingRng()
-        self._rng.keep()  # as it was loaded, before the Trainer draws from it
+        self._rng.capture()  # as it was loaded, before the Trainer draws from it
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **found: Any) -> None:  # noqa: ARG002  # the event's shape
-        self._slots["model"].put(self._trainer.model)
-        self._slots["optimizer"].put(getattr(found["optimizer"], "optimizer", found["optimizer"]))
-        self._slots["scheduler"].put(found["lr_scheduler"])
+    def on_train_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:  # noqa: ARG002  # the event's shape
+        self._slots["model"].set_target(self._trainer.model)
+        self._slots["optimizer"].set_target(
+            getattr(objects["optimizer"], "optimizer", objects["optimizer"])
+        )
+        self._slots["scheduler"].set_target(objects["lr_scheduler"])
         if "scaler" in self._slots:
-            self._slots["scaler"].put(self._trainer.accelerator.scaler)
+            self._slots["scaler"].set_target(self._trainer.accelerator.scaler)
         if state.global_step:
-            self._memory.recall()
-            if self._memory.evaluation_owed:
+            self._trainer_part.restore()
+            if self._trainer_part.evaluation_owed:
                 self._trainer.evaluate()
             self._rng.restore()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         ends_epoch = state.global_step % self._feed.order.steps_per_epoch == 0
-        self._memory.evaluation_owed = control.should_evaluate or (
+        self._trainer_part.evaluation_owed = control.should_evaluate or (
             ends_epoch and args.eval_strategy == "epoch"
         )
-        batch = self._feed.trained()
+        batch = self._feed.end_piece()
         while batch is None:
-            batch = self._feed.trained()
-        self._rng.keep()
+            batch = self._feed.end_piece()
+        self._rng.capture()
         self._run.step(batch)
         return self._leave_saving_to_the_run(args, control)
 
@@ -113,56 +120,58 @@ class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not a
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
         if not self._run.ended:
-            self._rng.during(self._run.check)
+            self._rng.with_training_rng(self._run.check)
 
     def on_evaluate(self, *_: Any, **__: Any) -> None:
-        self._memory.evaluation_owed = False
+        self._trainer_part.evaluation_owed = False
         self._rng.restore()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002  # the event's shape
         if not self._run.ended:
-            found = {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
-            self._run.log(found)
+            numbers = {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
+            self._run.log(numbers)
 
     def _leave_saving_to_the_run(self, args: Any, control: Any) -> Any:
         control.should_save &= args.load_best_model_at_end
         return control
 
 
-class _Memory:
+class _TrainerPart:
     """The part of a checkpoint with the Trainer's state besides its tensors."""
 
     def __init__(self, trainer: Any, global_batch: int) -> None:
         self._trainer = trainer
         self.global_batch = global_batch
         self.evaluation_owed = False  # True if the run stopped between a step and its evaluation
-        self._found: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        kept = asdict(self._trainer.state)
-        told = {
-            "state": {name: kept[name] for name in _HISTORY},
-            "callbacks": [(type(each).__name__, each.state()) for each in self._stateful()],
+        trainer_state = asdict(self._trainer.state)
+        content = {
+            "state": {name: trainer_state[name] for name in _HISTORY},
+            "callbacks": [
+                (type(callback).__name__, callback.state()) for callback in self._stateful()
+            ],
             "evaluation_owed": self.evaluation_owed,
             "global_batch": self.global_batch,
         }
-        return {"json": json.dumps(told)}  # as the Trainer itself keeps it
+        return {"json": json.dumps(content)}  # as the Trainer itself keeps it
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._found = json.loads(state["json"])
-        self.global_batch = self._found["global_batch"]
-        self.evaluation_owed = self._found["evaluation_owed"]
+        self._loaded = json.loads(state["json"])
+        self.global_batch = self._loaded["global_batch"]
+        self.evaluation_owed = self._loaded["evaluation_owed"]
 
-    def recall(self) -> None:
+    def restore(self) -> None:
         """Give the loaded state to the Trainer and its callbacks."""
-        for name, value in self._found["state"].items():
+        for name, value in self._loaded["state"].items():
             setattr(self._trainer.state, name, value)
-        known = list(self._found["callbacks"])
+        entries = list(self._loaded["callbacks"])
         for callback in self._stateful():
-            for entry in known:
+            for entry in entries:
                 if entry[0] == type(callback).__name__:
                     vars(callback).update(entry[1]["attributes"])
-                    known.remove(entry)
+                    entries.remove(entry)
                     break
 
     def _stateful(self) -> list[Any]:
@@ -209,7 +218,7 @@ def _feed(run: Run, args: Any, size: int, global_batch: int) -> Feed:
     """
     share = math.ceil(global_batch / run.world.size)
     order = SampleOrder(size, global_batch, run.seed)
-    feed = Feed(run, order, pieces=math.ceil(share / args.train_batch_size), whole=True)
+    feed = Feed(run, order, pieces=math.ceil(share / args.train_batch_size), from_epoch_start=True)
     args.gradient_accumulation_steps = feed.pieces
     if run.world.rank == 0:
         run.dir.agree_order(order, feed.epochs(_steps(args, feed)))

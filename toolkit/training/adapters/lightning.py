@@ -18,9 +18,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from toolkit.training.adapters.data_loader import Feed, over, size_of
+from toolkit.training.adapters.data_loader import Feed, feed_loader, sample_count
 from toolkit.training.adapters.errors import AdapterError, PackageMissing, Unsupported
-from toolkit.training.adapters.trainer_state import TrainingRng, plain
+from toolkit.training.adapters.trainer_state import TrainingRng, plain_data
 from toolkit.training.run import Run
 from toolkit.training.sample_order import SampleOrder
 
@@ -32,7 +32,7 @@ except ImportError:
     except ImportError as error:
         raise PackageMissing("lightning", "lightning") from error
 
-_HERE = "toolkit"  # the path that stands for the run's own checkpoint
+_RUN_CHECKPOINT = "toolkit"  # the path that stands for the run's own checkpoint
 _SHARDED = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
 
 
@@ -44,34 +44,40 @@ def fit(run: Run, trainer: Any, module: Any, loader: Any, val_loader: Any = None
     shuffle or sampler.
     """
     _refuse_what_would_lose_work(run, trainer)
-    state = _State(trainer, run.world.size * loader.batch_size * trainer.accumulate_grad_batches)
-    done = run.resume(lightning=state)
-    feed = _feed(run, trainer, loader, state.global_batch)
+    lightning_part = _LightningPart(
+        trainer, run.world.size * loader.batch_size * trainer.accumulate_grad_batches
+    )
+    start_step = run.resume(lightning=lightning_part)
+    feed = _feed(run, trainer, loader, lightning_part.global_batch)
     rng = TrainingRng()
-    rng.keep()  # the loaded state, before Lightning's set-up draws from it
-    trainer.strategy.checkpoint_io = _ThroughTheRun(state, trainer.strategy.checkpoint_io)
-    trainer.callbacks.append(_Boundary(run, feed, state, rng))
-    ours = _Loader(over(loader, feed), rng)
-    trainer.fit(module, ours, val_loader, ckpt_path=_HERE if done else None)
-    wanted = _steps(trainer, feed)
-    if wanted not in (0, run.step_count) and not trainer.should_stop:
-        raise AdapterError(f"Lightning ended after {run.step_count} steps of {wanted}")
+    rng.capture()  # the loaded state, before Lightning's set-up draws from it
+    trainer.strategy.checkpoint_io = _RunCheckpointIO(
+        lightning_part, trainer.strategy.checkpoint_io
+    )
+    trainer.callbacks.append(_Boundary(run, feed, lightning_part, rng))
+    fed_loader = _Loader(feed_loader(loader, feed), rng)
+    trainer.fit(module, fed_loader, val_loader, ckpt_path=_RUN_CHECKPOINT if start_step else None)
+    total_steps = _steps(trainer, feed)
+    if total_steps not in (0, run.step_count) and not trainer.should_stop:
+        raise AdapterError(f"Lightning ended after {run.step_count} steps of {total_steps}")
 
 
 class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
     """A callback that reports every step boundary of the Trainer to the run."""
 
-    def __init__(self, run: Run, feed: Feed, state: "_State", rng: TrainingRng) -> None:
-        self._run, self._feed, self._state, self._rng = run, feed, state, rng
+    def __init__(
+        self, run: Run, feed: Feed, lightning_part: "_LightningPart", rng: TrainingRng
+    ) -> None:
+        self._run, self._feed, self._lightning_part, self._rng = run, feed, lightning_part, rng
         self._on_terminate = signal.getsignal(signal.SIGTERM)
-        self._trained: set[str] = set()  # names of metrics of training
-        self._evaluated: set[str] = set()  # names of metrics of validation
+        self._training_names: set[str] = set()  # names of metrics of training
+        self._validation_names: set[str] = set()  # names of metrics of validation
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002  # the hook's shape
         if threading.current_thread() is threading.main_thread():
             # Lightning's own handler waits for ranks that may be gone.
             signal.signal(signal.SIGTERM, self._on_terminate)
-        if self._state.validation_owed:
+        if self._lightning_part.validation_owed:
             validation = trainer.fit_loop.epoch_loop.val_loop
             validation.restarting = False
             trainer.validating = True
@@ -79,33 +85,43 @@ class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
             trainer.training = True
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        batch = self._feed.trained()
+        batch = self._feed.end_piece()
         if batch is None:
             return
-        self._rng.keep()
-        self._state.keep_progress()
-        found = trainer.callback_metrics
-        metrics = {name: found[name].clone() for name in found if name not in self._evaluated}
-        self._trained |= set(metrics)
+        self._rng.capture()
+        self._lightning_part.keep_progress()
+        callback_metrics = trainer.callback_metrics
+        metrics = {
+            name: callback_metrics[name].clone()
+            for name in callback_metrics
+            if name not in self._validation_names
+        }
+        self._training_names |= set(metrics)
         self._run.step(batch, **metrics)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002  # as above
-        self._state.validation_owed = _within_fit(trainer)
+        self._lightning_part.validation_owed = _is_fitting(trainer)
 
     def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
-        if _within_fit(trainer):
-            self._rng.during(self._run.check)
+        if _is_fitting(trainer):
+            self._rng.with_training_rng(self._run.check)
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
-        if _within_fit(trainer):
-            found = trainer.callback_metrics
-            self._evaluated |= set(found) - self._trained
-            self._run.log({name: found[name] for name in found if name in self._evaluated})
-            self._state.validation_owed = False
+        if _is_fitting(trainer):
+            callback_metrics = trainer.callback_metrics
+            self._validation_names |= set(callback_metrics) - self._training_names
+            self._run.log(
+                {
+                    name: callback_metrics[name]
+                    for name in callback_metrics
+                    if name in self._validation_names
+                }
+            )
+            self._lightning_part.validation_owed = False
             self._rng.restore()
 
 
-class _State:
+class _LightningPart:
     """The part of a checkpoint that Lightning writes and reads."""
 
     def __init__(self, trainer: Any, global_batch: int) -> None:
@@ -124,11 +140,11 @@ class _State:
             self._progress = self._trainer.fit_loop.state_dict()
 
     def state_dict(self) -> dict[str, Any]:
-        self._trainer.save_checkpoint(_HERE, weights_only=False)  # every rank calls it
+        self._trainer.save_checkpoint(_RUN_CHECKPOINT, weights_only=False)  # every rank calls it
         content, self.content = self.content, {}
         if content:
             loops = content["loops"]
-            loops["fit_loop"] = _within_an_epoch(
+            loops["fit_loop"] = _at_step_end(
                 self._progress if self.validation_owed else loops["fit_loop"]
             )
         state = {
@@ -136,34 +152,34 @@ class _State:
             "validation_owed": self.validation_owed,
             "lightning": content,
         }
-        return cast("dict[str, Any]", plain(state, "checkpoint"))
+        return cast("dict[str, Any]", plain_data(state, "checkpoint"))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.content, self.global_batch = state["lightning"], state["global_batch"]
         self.validation_owed = state["validation_owed"]
 
 
-class _ThroughTheRun(pl.plugins.CheckpointIO):  # type: ignore[misc]  # lightning is not analysed
+class _RunCheckpointIO(pl.plugins.CheckpointIO):  # type: ignore[misc]  # lightning is not analysed
     """A checkpoint store that passes Lightning's own checkpoints to files.
 
     Only the run's checkpoint stays in memory, for the run to save.
     """
 
-    def __init__(self, state: _State, files: Any) -> None:
-        self._state, self._files = state, files
+    def __init__(self, lightning_part: _LightningPart, files: Any) -> None:
+        self._lightning_part, self._files = lightning_part, files
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        if path == _HERE:
-            self._state.content = checkpoint
+        if path == _RUN_CHECKPOINT:
+            self._lightning_part.content = checkpoint
         else:
             self._files.save_checkpoint(checkpoint, path, storage_options=storage_options)
 
-    def load_checkpoint(self, path: Any, *rest: Any, **options: Any) -> Any:
-        if path != _HERE:
-            return self._files.load_checkpoint(path, *rest, **options)
-        content, self._state.content = self._state.content, {}
+    def load_checkpoint(self, path: Any, *arguments: Any, **options: Any) -> Any:
+        if path != _RUN_CHECKPOINT:
+            return self._files.load_checkpoint(path, *arguments, **options)
+        content, self._lightning_part.content = self._lightning_part.content, {}
         return content
 
     def remove_checkpoint(self, path: Any) -> None:
@@ -218,17 +234,17 @@ def _feed(run: Run, trainer: Any, loader: Any, global_batch: int) -> Feed:
 
     On fewer ranks a step is taken in more pieces, never in larger ones.
     """
-    size = size_of(loader)
+    size = sample_count(loader)
     share = math.ceil(global_batch / run.world.size)
     order = SampleOrder(size, global_batch, run.seed)
-    feed = Feed(run, order, pieces=math.ceil(share / loader.batch_size), whole=False)
+    feed = Feed(run, order, pieces=math.ceil(share / loader.batch_size), from_epoch_start=False)
     trainer.accumulate_grad_batches = feed.pieces
     if run.world.rank == 0:
         run.dir.agree_order(order, feed.epochs(_steps(trainer, feed)))
     return feed
 
 
-def _within_an_epoch(progress: dict[str, Any]) -> dict[str, Any]:
+def _at_step_end(progress: dict[str, Any]) -> dict[str, Any]:
     """Return the progress as it is at a step's end.
 
     When Lightning resumes at the very end of an epoch, it never counts the next epoch as begun. If
@@ -248,5 +264,5 @@ def _steps(trainer: Any, feed: Feed) -> int:
     return min(by_epochs, by_steps) if by_epochs and by_steps else by_epochs or by_steps
 
 
-def _within_fit(trainer: Any) -> bool:
+def _is_fitting(trainer: Any) -> bool:
     return trainer.state.fn == "fit" and not trainer.sanity_checking

@@ -14,7 +14,7 @@ class Slot:
         self._target = target
         self.loaded: Any = None
 
-    def put(self, target: Any) -> None:
+    def set_target(self, target: Any) -> None:
         """Give the object the loaded state, and save it from now on."""
         self._target = target
         loaded, self.loaded = self.loaded, None
@@ -36,30 +36,30 @@ class TrainingRng:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] | None = None
+        self._captured: dict[str, Any] | None = None
 
-    def keep(self) -> None:
-        self._kept = capture_rng()
+    def capture(self) -> None:
+        self._captured = capture_rng()
 
     def restore(self) -> None:
-        if self._kept is not None:
-            restore_rng(self._kept)
+        if self._captured is not None:
+            restore_rng(self._captured)
 
-    def during(self, check: Callable[[], None]) -> None:
+    def with_training_rng(self, check: Callable[[], None]) -> None:
         """Call `check` with training's random numbers in place.
 
         `check` may save, and may leave the run.
         """
-        if self._kept is None:
+        if self._captured is None:
             check()
             return
-        drawn = capture_rng()
-        restore_rng(self._kept)
+        evaluation_rng = capture_rng()
+        restore_rng(self._captured)
         check()
-        restore_rng(drawn)
+        restore_rng(evaluation_rng)
 
 
-def plain(value: Any, name: str) -> Any:
+def plain_data(value: Any, name: str) -> Any:
     """Return the state as nothing but data.
 
     A checkpoint gives back nothing else. Raises Unsupported with the name of a value that is no
@@ -74,10 +74,12 @@ def plain(value: Any, name: str) -> Any:
     if isinstance(value, torch.Tensor | torch.dtype | torch.device):
         return value
     if isinstance(value, Mapping):
-        return {plain(key, name): plain(item, f"{name}.{key}") for key, item in value.items()}
+        return {
+            plain_data(key, name): plain_data(item, f"{name}.{key}") for key, item in value.items()
+        }
     if isinstance(value, list | tuple | set):
-        found = [plain(item, f"{name}[{number}]") for number, item in enumerate(value)]
-        return tuple(found) if isinstance(value, tuple) else found
+        items = [plain_data(item, f"{name}[{number}]") for number, item in enumerate(value)]
+        return tuple(items) if isinstance(value, tuple) else items
     raise Unsupported(
         f"{name} in the trainer's state is a {type(value).__name__}: a checkpoint holds only data",
         next_step="keep it out of hyperparameters and state_dict, or turn it into text or numbers",

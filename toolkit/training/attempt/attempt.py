@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from toolkit.training.attempt.fencing import UNCLAIMED, Owner
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence
 
-PATIENCE = (1, 1, 3, 5, 10, 20, 20)
+RETRY_PAUSES = (1, 1, 3, 5, 10, 20, 20)
 """Seconds between tries of a call that may fail for a minute.
 
 jobscripts/lib/attempt.sh has the same pauses.
@@ -37,8 +37,8 @@ class Attempt:
     user: str
     account: str
     started_at: float | None  # epoch seconds when the batch script began; None without one
-    judged: bool = False  # the batch script judges the attempt's end
-    owner: Owner = UNCLAIMED
+    judged_by_script: bool = False  # the batch script judges the attempt's end
+    fence: Fence = UNCLAIMED
 
     @property
     def key(self) -> str:
@@ -46,12 +46,12 @@ class Attempt:
         return f"{self.job_id}.{self.restart_count}"
 
     @property
-    def failed(self) -> Literal["FAILED"] | None:
+    def failure_status(self) -> Literal["FAILED"] | None:
         """Return the state that a failure gives the run's record.
 
         None when the batch script judges the attempt: it may requeue the job.
         """
-        return None if self.judged else "FAILED"
+        return None if self.judged_by_script else "FAILED"
 
     @property
     def stop_files(self) -> tuple[Path, Path]:
@@ -80,8 +80,8 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
         raise ValueError(f"SLURM_JOB_ID is not a job id: {job_id!r}")
     # Slurm leaves the variable unset, not 0, on the first start.
     restart_count = int(environment.get("SLURM_RESTART_COUNT") or 0)
-    environment = _own(environment, f"{job_id}.{restart_count}")
-    place = environment.get("TOOLKIT_RUN_OWNER")
+    environment = _without_inherited(environment, f"{job_id}.{restart_count}")
+    fence_folder = environment.get("TOOLKIT_RUN_OWNER")
     return Attempt(
         job_id=job_id,
         restart_count=restart_count,
@@ -91,38 +91,38 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
         job_name=environment.get("SLURM_JOB_NAME", "local"),
         user=environment.get("SLURM_JOB_USER") or environment.get("USER", "unknown"),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
-        started_at=_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
-        judged=environment.get("TOOLKIT_JUDGED_ATTEMPT") == f"{job_id}.{restart_count}",
-        owner=Owner(Path(place)) if place else UNCLAIMED,
+        started_at=_parse_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
+        judged_by_script=environment.get("TOOLKIT_JUDGED_ATTEMPT") == f"{job_id}.{restart_count}",
+        fence=Fence(Path(fence_folder)) if fence_folder else UNCLAIMED,
     )
 
 
-def owner_of(folder: Path) -> Owner:
+def fence_of(folder: Path) -> Fence:
     """Return the owner that alone may commit and delete in `folder`.
 
     It is this attempt's owner when `folder` is in its run folder, and `UNCLAIMED` elsewhere.
     """
     attempt = current()
     place = folder.parent.resolve() / folder.name  # the folder itself may be a link to elsewhere
-    return attempt.owner if place.is_relative_to(attempt.run_dir) else UNCLAIMED
+    return attempt.fence if place.is_relative_to(attempt.run_dir) else UNCLAIMED
 
 
-def _own(environment: Mapping[str, str], key: str) -> Mapping[str, str]:
+def _without_inherited(environment: Mapping[str, str], key: str) -> Mapping[str, str]:
     """Drop the values that preflight.sh set for the submitting job.
 
     The name of an attempt's fence folder begins with the attempt's key, so a foreign one is
     recognised.
     """
-    place = Path(environment.get("TOOLKIT_RUN_OWNER", ""))
-    if not place.name or place.name.startswith(f"{key}."):
+    fence_folder = Path(environment.get("TOOLKIT_RUN_OWNER", ""))
+    if not fence_folder.name or fence_folder.name.startswith(f"{key}."):
         return environment
-    theirs = {"TOOLKIT_RUN_OWNER", "TOOLKIT_ATTEMPT_STARTED"}
-    if place.is_relative_to(environment.get("TOOLKIT_RUN_DIR") or "run"):
-        theirs.add("TOOLKIT_RUN_DIR")
-    return {name: value for name, value in environment.items() if name not in theirs}
+    inherited = {"TOOLKIT_RUN_OWNER", "TOOLKIT_ATTEMPT_STARTED"}
+    if fence_folder.is_relative_to(environment.get("TOOLKIT_RUN_DIR") or "run"):
+        inherited.add("TOOLKIT_RUN_DIR")
+    return {name: value for name, value in environment.items() if name not in inherited}
 
 
-def _seconds(text: str | None) -> float | None:
+def _parse_seconds(text: str | None) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:

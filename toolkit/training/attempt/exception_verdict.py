@@ -20,7 +20,7 @@ _PEER_LOST = re.compile(
 )
 
 
-def on_purpose(error: BaseException | None) -> bool:
+def is_clean_exit(error: BaseException | None) -> bool:
     """Return whether the script left its training without a failure.
 
     True at the end of the `with` block and after `sys.exit()` or `sys.exit(0)`.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolkit.training.io.durable_files import read_twice, write_atomic
 
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+_ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class Superseded(Exception):  # noqa: N818  # says what happened
@@ -28,62 +28,62 @@ class Superseded(Exception):  # noqa: N818  # says what happened
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class Fence:
     """The right of one attempt to write to its run's folder."""
 
-    place: Path | None = None
+    folder: Path | None = None
     """The fence, a folder of the attempt. None: no attempt has claimed the run, and all is allowed.
     """
 
-    def lost(self) -> bool:
+    def is_superseded(self) -> bool:
         """Return whether another attempt has taken over.
 
         Raises OSError when two tries could not find out.
         """
-        if self.place is None:
+        if self.folder is None:
             return False
         try:
             # utime is a change: it asks the file server and not the client's cache.
-            read_twice(self.place, os.utime)
+            read_twice(self.folder, os.utime)
         except OSError as error:
-            if error.errno in _GONE:
+            if error.errno in _ABSENT_ERRNOS:
                 return True
             raise
         return False
 
-    def may_be_lost(self) -> bool:
+    def may_be_superseded(self) -> bool:
         """Return whether another attempt has taken over, or may have.
 
         True also when the file server does not answer.
         """
         try:
-            return self.lost()
+            return self.is_superseded()
         except OSError:
             return True
 
     def check(self) -> None:
         """Raise Superseded when another attempt has taken over."""
-        if self.lost():
+        if self.is_superseded():
             raise Superseded(
                 "another attempt has taken over this run: nothing more is saved here, and what was"
-                f" saved is the other's ({self.place} is gone)"
+                f" saved is the other's ({self.folder} is gone)"
             )
 
-    def put(self, path: Path, content: bytes) -> None:
+    def write_fenced(self, path: Path, content: bytes) -> None:
         """Write a file by a rename that fails without the fence.
 
         Raises Superseded then. When `path` is on another filesystem than the fence (checkpoints/ is
         a link), the rename is impossible. The owner is checked instead, just before the write.
         """
         try:
-            write_atomic(path, content, by_way_of=self.place)
+            write_atomic(path, content, temporary_folder=self.folder)
         except OSError as error:
             self.check()
             if error.errno != errno.EXDEV:
                 raise
             write_atomic(path, content)
 
-    def take(self, folder: Path) -> Path:
+    def move_to_trash(self, folder: Path) -> Path:
         """Move a file or folder into the fence, to be deleted.
 
         Returns its path there. Raises Superseded when another attempt has taken over.
@@ -93,10 +93,10 @@ class Owner:
         owner is checked instead. Then `folder` is returned and must be deleted where it is. It is
         also returned when there is no fence.
         """
-        if self.place is None:
+        if self.folder is None:
             return folder
         try:
-            return folder.replace(self.place / folder.name)
+            return folder.replace(self.folder / folder.name)
         except OSError as error:
             self.check()
             if error.errno != errno.EXDEV:
@@ -104,4 +104,4 @@ class Owner:
             return folder
 
 
-UNCLAIMED = Owner()
+UNCLAIMED = Fence()

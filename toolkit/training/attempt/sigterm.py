@@ -19,34 +19,34 @@ class Terminated(SystemExit):
     """The exception that SIGTERM raises in the main thread."""
 
 
-class OnTerminate:
+class SigtermHandler:
     """A SIGTERM handler: from `begin` to `end`, SIGTERM raises Terminated.
 
     From `shield` on it is ignored. It works in the main thread only, and does nothing in others.
     """
 
     def __init__(self) -> None:
-        self._earlier: Any = None
-        self._owner = os.getpid()
-        self._active = threading.current_thread() is threading.main_thread()
+        self._previous_handler: Any = None
+        self._pid = os.getpid()
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
 
-    def begin(self) -> None:
-        if self._active:
-            self._earlier = signal.signal(signal.SIGTERM, self._raise)
+    def install(self) -> None:
+        if self._in_main_thread:
+            self._previous_handler = signal.signal(signal.SIGTERM, self._raise_terminated)
 
-    def shield(self) -> None:
+    def ignore_sigterm(self) -> None:
         """Ignore SIGTERM from now on.
 
         The files being written now are worth more than a prompt exit.
         """
-        if self._active:
+        if self._in_main_thread:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-    def end(self) -> None:
-        if self._active and self._earlier is not None:
-            signal.signal(signal.SIGTERM, self._earlier)
+    def restore(self) -> None:
+        if self._in_main_thread and self._previous_handler is not None:
+            signal.signal(signal.SIGTERM, self._previous_handler)
 
-    def _raise(self, number: int, _: FrameType | None) -> None:
-        if os.getpid() != self._owner:  # a data loader's process inherits the handler, not the run
+    def _raise_terminated(self, number: int, _: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a data loader's process inherits the handler, not the run
             os._exit(128 + number)
         raise Terminated(128 + number)

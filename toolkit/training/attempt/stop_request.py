@@ -15,9 +15,9 @@ from typing import Any
 
 from toolkit.training.attempt import verdict
 from toolkit.training.attempt.verdict import Verdict
-from toolkit.training.io.durable_files import find_json, there
+from toolkit.training.io.durable_files import load_json, path_exists
 
-_EARLIER = 300.0
+_LONGEST_AGE = 300.0
 """Seconds by which a request may be older than its attempt: the script begins after its job."""
 
 
@@ -56,16 +56,16 @@ class StopFiles:
     def __init__(
         self,
         paths: Sequence[Path],
-        began: float | None = None,
+        attempt_start: float | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         every_seconds: float = 0.2,
     ) -> None:
-        self._paths, self._began = tuple(paths), began
+        self._paths, self._attempt_start = tuple(paths), attempt_start
         self._clock = clock
-        self._every = every_seconds
-        self._next_look = float("-inf")
-        self._unseen: set[Path] = set()
+        self._poll_seconds = every_seconds
+        self._next_poll = float("-inf")
+        self._unreadable_paths: set[Path] = set()
         self.request: StopRequest | None = None
 
     def poll(self) -> bool:
@@ -77,32 +77,32 @@ class StopFiles:
         if self.request is not None:
             return True
         now = self._clock()
-        if now < self._next_look:
+        if now < self._next_poll:
             return False
-        self._next_look = now + self._every
+        self._next_poll = now + self._poll_seconds
         for path in self._paths:
-            if self._there(path) and (found := self._read(path)) is not None:
-                self.request = _parse(found)
+            if self._exists(path) and (fields := self._read(path)) is not None:
+                self.request = _parse(fields)
                 return True
         return False
 
     def _read(self, path: Path) -> Mapping[str, Any] | None:
         try:
-            return read(path, self._began)
+            return read(path, self._attempt_start)
         except OSError:
             return {}  # a file that exists asks for a stop, readable or not
 
-    def _there(self, path: Path) -> bool:
+    def _exists(self, path: Path) -> bool:
         try:
-            found = there(path)
+            exists = path_exists(path)
         except OSError as error:
-            if path not in self._unseen:
-                _say(f"can't look for a stop request, and go on looking: {error}")
-            self._unseen.add(path)
+            if path not in self._unreadable_paths:
+                _log_line(f"can't look for a stop request, and go on looking: {error}")
+            self._unreadable_paths.add(path)
             return False
-        if not found:
-            self._unseen.discard(path)
-        return found
+        if not exists:
+            self._unreadable_paths.discard(path)
+        return exists
 
     def word(self, step: int, detail: str) -> Verdict:
         """Return the verdict of an attempt that the request ends.
@@ -112,7 +112,7 @@ class StopFiles:
         return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
 
 
-def read(path: Path, began: float | None) -> Mapping[str, Any] | None:
+def read(path: Path, attempt_start: float | None) -> Mapping[str, Any] | None:
     """Return the request in `path` to the attempt that began at `began`.
 
     An empty mapping means that there is no request. None means that the request was for an earlier
@@ -121,27 +121,27 @@ def read(path: Path, began: float | None) -> Mapping[str, Any] | None:
     A rebuilt cluster counts its jobs from 1 again, and the shared folder may outlive the old
     cluster. Then requests to the old jobs have the same file names.
     """
-    found = find_json(path, limit=65536) or {}
-    at = found.get("at")
-    if began is None or not isinstance(at, int | float):
-        return found
-    return None if at < began - _EARLIER else found
+    fields = load_json(path, limit=65536) or {}
+    requested_at = fields.get("at")
+    if attempt_start is None or not isinstance(requested_at, int | float):
+        return fields
+    return None if requested_at < attempt_start - _LONGEST_AGE else fields
 
 
-def _say(text: str) -> None:
+def _log_line(text: str) -> None:
     with suppress(OSError):
         sys.stderr.write(f"[toolkit] {text}\n")
         sys.stderr.flush()
 
 
-def _parse(found: Mapping[str, Any]) -> StopRequest:
+def _parse(fields: Mapping[str, Any]) -> StopRequest:
     """Return the request that a stop file holds.
 
     A file that exists asks for a stop, even when its content can't be read.
     """
-    deadline = found.get("deadline")
+    deadline = fields.get("deadline")
     return StopRequest(
-        cause=str(found.get("cause") or "unreadable-request")[:80],
+        cause=str(fields.get("cause") or "unreadable-request")[:80],
         deadline=float(deadline) if isinstance(deadline, int | float) else None,
-        node=str(found.get("node") or "")[:80],
+        node=str(fields.get("node") or "")[:80],
     )

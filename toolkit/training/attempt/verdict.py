@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from toolkit.training.attempt.attempt import Attempt
-from toolkit.training.io.durable_files import encode, find_json, write_atomic, write_first
+from toolkit.training.io.durable_files import encode_line, load_json, write_atomic, write_first
 
 Outcome = Literal["done", "resume", "hold", "failed"]
 
@@ -32,14 +32,14 @@ class Verdict:
 
     def write(self, path: Path) -> None:
         """Write the verdict, in place of any earlier one."""
-        write_atomic(path, encode(asdict(self)))
+        write_atomic(path, encode_line(asdict(self)))
 
     def write_first(self, path: Path) -> bool:
         """Write the verdict unless another rank has written one.
 
         Returns whether this one was written: the first rank to fail is heard.
         """
-        return write_first(path, encode(asdict(self)))
+        return write_first(path, encode_line(asdict(self)))
 
 
 def done(step: int) -> Verdict:
@@ -75,9 +75,9 @@ def read(path: Path) -> Verdict | None:
 
     Raises OSError when the file can't be read now.
     """
-    found = find_json(path)
+    fields = load_json(path)
     try:
-        return Verdict(**found) if found else None
+        return Verdict(**fields) if fields else None
     except TypeError:
         return None
 

@@ -4,34 +4,34 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 
 T = TypeVar("T")
 
 
-class LeftBehind(Exception):  # noqa: N818  # says what happened
+class WorkAbandoned(Exception):  # noqa: N818  # says what happened
     """The error of work that a stop does not wait for."""
 
 
-class Flight(Generic[T]):
+class BackgroundTask(Generic[T]):
     """Work that runs in a thread from now on.
 
     `land` waits for it, and returns its result or raises its error.
     """
 
-    def __init__(self, work: Callable[[], T], ended: Callable[[], object] = lambda: None) -> None:
-        self._work, self._ended = work, ended
+    def __init__(self, work: Callable[[], T], on_end: Callable[[], object] = lambda: None) -> None:
+        self._work, self._on_end = work, on_end
         self._result: T | None = None
         self._error: BaseException | None = None
         # Daemon: a process that must exit does not wait for a rank that is gone already.
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
         self._thread.start()
 
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether `land` would return at once."""
         return not self._thread.is_alive()
 
-    def land(self) -> T:
+    def result(self) -> T:
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -43,10 +43,10 @@ class Flight(Generic[T]):
         except BaseException as error:  # noqa: BLE001  # raised by `land`
             self._error = error
         finally:
-            self._ended()
+            self._on_end()
 
 
-class Hurry:
+class Urgency:
     """A rank's knowledge that its instance goes.
 
     It has come from the beginning, or once another thread calls `come`.
@@ -55,34 +55,34 @@ class Hurry:
     this rank's work alone: a collective that is left behind would leave the other ranks waiting.
     """
 
-    def __init__(self, *, has_come: bool = False) -> None:
-        self._come = threading.Event()
-        self._wake = threading.Event()
-        if has_come:
-            self.come()
+    def __init__(self, *, initially_set: bool = False) -> None:
+        self._set_event = threading.Event()
+        self._wake_event = threading.Event()
+        if initially_set:
+            self.set()
 
-    def come(self) -> None:
-        self._come.set()
-        self._wake.set()
+    def set(self) -> None:
+        self._set_event.set()
+        self._wake_event.set()
 
-    def has_come(self) -> bool:
-        return self._come.is_set()
+    def is_set(self) -> bool:
+        return self._set_event.is_set()
 
-    def agreed(self, world: World) -> bool:
+    def is_set_anywhere(self, world: ProcessGroup) -> bool:
         """Return whether any rank knows of a hurry. Collective."""
-        return any(world.gather(self.has_come()))
+        return any(world.gather(self.is_set()))
 
-    def unless(self, work: Callable[[], T]) -> T:
+    def run_unless_urgent(self, work: Callable[[], T]) -> T:
         """Do the work, unless there is a hurry.
 
         Raises LeftBehind as soon as the hurry comes, whatever the work waits for.
         """
-        wake = self._wake = threading.Event()
+        wake_event = self._wake_event = threading.Event()
         # Tested after `_wake` is replaced, for `come` sets the two in the other order.
-        if self.has_come():
-            raise LeftBehind("a stop came first")
-        flight = Flight(work, ended=wake.set)
-        wake.wait()
-        if self.has_come():
-            raise LeftBehind("a stop came first")
-        return flight.land()
+        if self.is_set():
+            raise WorkAbandoned("a stop came first")
+        task = BackgroundTask(work, on_end=wake_event.set)
+        wake_event.wait()
+        if self.is_set():
+            raise WorkAbandoned("a stop came first")
+        return task.result()

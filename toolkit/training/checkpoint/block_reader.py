@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-_KEPT = 4  # number of blocks that are kept beside those read ahead
+_BLOCKS_KEPT = 4  # number of blocks that are kept beside those read ahead
 
 Read = Callable[[int, memoryview], None]
 
 
-class Window:
+class BlockWindow:
     """A window on the blocks of one file, which other threads read. A few blocks are kept.
 
     torch reads a tensor's end first, then its beginning and from there on. It comes back to the
@@ -21,23 +21,27 @@ class Window:
 
     def __init__(self, read: Read, count: int, size: int) -> None:
         self._read, self._count, self._size = read, count, size
-        self._kept: dict[int, tuple[Future[None], memoryview]] = {}
-        self._spare: list[memoryview] = []
+        self._blocks: dict[int, tuple[Future[None], memoryview]] = {}
+        self._free_buffers: list[memoryview] = []
 
     def get(self, number: int, *, ahead: bool) -> memoryview:
         """Return a block, valid until the next call.
 
         `ahead` means that the next blocks are wanted soon.
         """
-        last = min(number + lanes(), self._count - 1) if ahead else number
-        missing = [other for other in range(number, last + 1) if other not in self._kept]
-        self._make_room(len(missing), number, last)
+        last = min(number + thread_count(), self._count - 1) if ahead else number
+        missing = [other for other in range(number, last + 1) if other not in self._blocks]
+        self._evict_blocks(len(missing), number, last)
         for other in missing:
             # Memory is used again: to have the kernel zero new memory costs a third of a hash.
-            buffer = self._spare.pop() if self._spare else memoryview(mmap.mmap(-1, self._size))
-            self._kept[other] = threads().submit(self._read, other, buffer), buffer
-        work, buffer = self._kept[number]
-        work.result()
+            buffer = (
+                self._free_buffers.pop()
+                if self._free_buffers
+                else memoryview(mmap.mmap(-1, self._size))
+            )
+            self._blocks[other] = thread_pool().submit(self._read, other, buffer), buffer
+        future, buffer = self._blocks[number]
+        future.result()
         return buffer
 
     def fill(self, first: int, target: memoryview) -> int:
@@ -46,39 +50,41 @@ class Window:
         Returns their number.
         """
         count = len(target) // self._size
-        work = []
+        futures = []
         try:
-            for at in range(count):
-                place = target[at * self._size : (at + 1) * self._size]
-                if first + at in self._kept:
-                    place[:] = self.get(first + at, ahead=False)
+            for index in range(count):
+                buffer = target[index * self._size : (index + 1) * self._size]
+                if first + index in self._blocks:
+                    buffer[:] = self.get(first + index, ahead=False)
                 else:
-                    work.append(threads().submit(self._read, first + at, place))
+                    futures.append(thread_pool().submit(self._read, first + index, buffer))
         finally:
-            wait(work)  # `target` is the caller's, which may free it when this raises
-        for done in work:
-            done.result()
+            wait(futures)  # `target` is the caller's, which may free it when this raises
+        for future in futures:
+            future.result()
         return count
 
     def close(self) -> None:
         """Wait until no thread reads any more."""
-        wait([work for work, _ in self._kept.values()])
+        wait([work for work, _ in self._blocks.values()])
 
-    def _make_room(self, wanted: int, first: int, last: int) -> None:
-        while len(self._kept) + wanted > lanes() + _KEPT:
-            others = [number for number in self._kept if not first <= number <= last]
-            work, buffer = self._kept.pop(min(others) if min(others) < first else max(others))
-            wait([work])
-            self._spare.append(buffer)
-
-
-@functools.cache
-def threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(lanes(), thread_name_prefix="blocks")
+    def _evict_blocks(self, count: int, first: int, last: int) -> None:
+        while len(self._blocks) + count > thread_count() + _BLOCKS_KEPT:
+            evictable = [number for number in self._blocks if not first <= number <= last]
+            future, buffer = self._blocks.pop(
+                min(evictable) if min(evictable) < first else max(evictable)
+            )
+            wait([future])
+            self._free_buffers.append(buffer)
 
 
 @functools.cache
-def lanes() -> int:
+def thread_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="blocks")
+
+
+@functools.cache
+def thread_count() -> int:
     """Return how many blocks are worked on at a time.
 
     It is small: a rank shares its instance with other ranks, and with the training.

@@ -18,30 +18,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from toolkit.training.attempt.attempt import owner_of
-from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.attempt.attempt import fence_of
+from toolkit.training.attempt.fencing import Fence, Superseded
 from toolkit.training.checkpoint import manifest
-from toolkit.training.checkpoint.background_save import Flight, Hurry
+from toolkit.training.checkpoint.background_save import BackgroundTask, Urgency
 from toolkit.training.checkpoint.collective import (
     CheckpointFailed,
     CheckpointUnreadable,
-    everywhere,
-    everywhere_own,
-    on_rank_0,
-    reading,
+    all_ranks,
+    all_ranks_local,
+    rank0_only,
+    unreadable_on_error,
 )
 from toolkit.training.checkpoint.folders import Folders
-from toolkit.training.checkpoint.replication import Copies
+from toolkit.training.checkpoint.replication import Replication
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, Parts, TorchCodec
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 from toolkit.training.run_folder.checkpoint_names import last_step
 
-__all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
+__all__ = ["CheckpointFailed", "Checkpointer", "LoadedCheckpoint", "SavedCheckpoint"]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedCheckpoint:
     """A checkpoint that was loaded into the parts."""
 
     name: str
@@ -50,7 +50,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedCheckpoint:
     """A committed checkpoint, and the time that it took."""
 
     name: str
@@ -74,28 +74,28 @@ class Checkpointer:
     def __init__(
         self,
         root: Path,
-        world: World,
+        world: ProcessGroup,
         *,
         keep: int = 2,
         codec: Codec | None = None,
         tiers: Sequence[Tier] = (),
         background: bool = False,
-        owner: Owner | None = None,
+        fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if keep < 2:  # noqa: PLR2004  # a bad one, and one to fall back to
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
-        self._root, self._world, self._owner = root, world, owner or owner_of(root)
-        self._folders = Folders(root, keep, self._owner)
+        self._root, self._world, self._fence = root, world, fence or fence_of(root)
+        self._folders = Folders(root, keep, self._fence)
         self._codec = codec or TorchCodec()
-        self._copies, self._clock = Copies(tiers, keep, self._owner, clock), clock
-        self._behind = world.fork() if background else None
-        self._flight: Flight[Saved] | None = None
-        self._hurry = Hurry()
+        self._replication, self._clock = Replication(tiers, keep, self._fence, clock), clock
+        self._background_world = world.fork() if background else None
+        self._background_task: BackgroundTask[SavedCheckpoint] | None = None
+        self._urgency = Urgency()
 
     def save(
         self, parts: Parts, *, step: int, facts: Mapping[str, Any], urgent: bool = False
-    ) -> Saved:
+    ) -> SavedCheckpoint:
         """Write the parts and every rank's random state, and commit them.
 
         On return the checkpoint is durable. Raises CheckpointFailed on every rank when it is not;
@@ -104,35 +104,35 @@ class Checkpointer:
         `urgent` means that the instance goes. Nothing is read back and nothing pruned: the next
         attempt can do both. The save waits only for tiers that outlive the notice.
         """
-        self._none_in_flight()
-        begun = self._clock()
+        self._check_no_save_runs()
+        start = self._clock()
         staged = self._stage(parts, copy=False)
-        stated = {**facts, "step": step, "world_size": self._world.size}
-        hurry = Hurry(has_come=urgent)
-        return self._write(self._world, staged, stated, begun, None, hurry=hurry)
+        all_facts = {**facts, "step": step, "world_size": self._world.size}
+        urgency = Urgency(initially_set=urgent)
+        return self._write(self._world, staged, all_facts, start, None, urgency=urgency)
 
-    def begin(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
+    def start_save(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
         """Copy the state to memory, and write it in the background.
 
         Returns as soon as it is copied. `settle` returns or raises the outcome.
         """
-        if self._behind is None:
+        if self._background_world is None:
             raise RuntimeError("Checkpointer(background=True) saves in the background")
-        self._none_in_flight()
-        behind, begun = self._behind, self._clock()
+        self._check_no_save_runs()
+        background_world, start = self._background_world, self._clock()
         staged = self._stage(parts, copy=True)
-        stated = {**facts, "step": step, "world_size": self._world.size}
-        stall = self._clock() - begun
-        hurry = self._hurry = Hurry()
-        self._flight = Flight(
-            lambda: self._write(behind, staged, stated, begun, stall, hurry=hurry)
+        all_facts = {**facts, "step": step, "world_size": self._world.size}
+        stall = self._clock() - start
+        urgency = self._urgency = Urgency()
+        self._background_task = BackgroundTask(
+            lambda: self._write(background_world, staged, all_facts, start, stall, urgency=urgency)
         )
 
-    def in_flight(self) -> bool:
+    def is_saving(self) -> bool:
         """Return whether `settle` would wait, as far as this rank knows."""
-        return self._flight is not None and not self._flight.is_over()
+        return self._background_task is not None and not self._background_task.is_finished()
 
-    def settle(self, *, urgent: bool = False) -> Saved | None:
+    def wait_for_save(self, *, urgent: bool = False) -> SavedCheckpoint | None:
         """Wait for the save that `begin` began, if there is one.
 
         Returns it, or raises the same errors as `save`.
@@ -141,12 +141,12 @@ class Checkpointer:
         to tiers that do not outlive the notice are abandoned. No rank is left waiting: each rank's
         save comes to its end, because each of them is told here.
         """
-        flight, self._flight = self._flight, None
-        if flight and urgent:
-            self._hurry.come()
-        return flight.land() if flight else None
+        task, self._background_task = self._background_task, None
+        if task and urgent:
+            self._urgency.set()
+        return task.result() if task else None
 
-    def load(self, parts: Parts) -> Loaded | None:
+    def load(self, parts: Parts) -> LoadedCheckpoint | None:
         """Load the newest checkpoint that every rank can verify.
 
         Returns None when there is no checkpoint. Raises CheckpointFailed when there are committed
@@ -155,7 +155,7 @@ class Checkpointer:
         Raises CheckpointUnreadable when the newest can't be read here, or can't be told to be good.
         A person must decide to go on from an older one.
         """
-        names: list[str] = on_rank_0(self._world, self._known)
+        names: list[str] = rank0_only(self._world, self._list_names)
         rejected: list[str] = []
         for name in names:
             try:
@@ -164,16 +164,16 @@ class Checkpointer:
                 raise
             except CheckpointFailed as error:
                 rejected.append(str(error))
-                self._folders.distrusted.add(name)
+                self._folders.distrusted_names.add(name)
                 continue
-            return Loaded(name, facts, tuple(rejected))
+            return LoadedCheckpoint(name, facts, tuple(rejected))
         if rejected:
             raise CheckpointFailed("no checkpoint can be trusted: " + "; ".join(rejected))
         return None
 
-    def check_owner(self) -> None:
+    def check_fence(self) -> None:
         """Raise Superseded on all ranks when another attempt has the run."""
-        on_rank_0(self._world, self._owner.check)
+        rank0_only(self._world, self._fence.check)
 
     def committed(self) -> list[Path]:
         """Return the committed folders under `root`, the last one saved first."""
@@ -185,52 +185,56 @@ class Checkpointer:
 
     # -- saving -----------------------------------------------------------------------------------
 
-    def _none_in_flight(self) -> None:
-        if self._flight is not None:
+    def _check_no_save_runs(self) -> None:
+        if self._background_task is not None:
             raise RuntimeError("a save is in flight: settle() it first")
 
     def _stage(self, parts: Parts, *, copy: bool) -> Any:
-        return everywhere_own(self._world, lambda: self._codec.stage(parts, self._world, copy=copy))
+        return all_ranks_local(
+            self._world, lambda: self._codec.stage(parts, self._world, copy=copy)
+        )
 
     def _write(
         self,
-        world: World,
+        world: ProcessGroup,
         staged: Any,
         facts: Mapping[str, Any],
-        begun: float,
+        start: float,
         stall: float | None,
         *,
-        hurry: Hurry,
-    ) -> Saved:
-        folder = self._root / on_rank_0(world, lambda: self._new_folder(facts["step"], hurry))
+        urgency: Urgency,
+    ) -> SavedCheckpoint:
+        folder = self._root / rank0_only(world, lambda: self._new_folder(facts["step"], urgency))
         try:
-            shares = everywhere(world, lambda: self._codec.write(folder, staged, world))
-            files = [entry for share in shares for entry in share]
-            on_rank_0(world, lambda: manifest.commit(folder, files, facts, put=self._owner.put))
+            entries_by_rank = all_ranks(world, lambda: self._codec.write(folder, staged, world))
+            files = [entry for share in entries_by_rank for entry in share]
+            rank0_only(
+                world, lambda: manifest.commit(folder, files, facts, write=self._fence.write_fenced)
+            )
         except (CheckpointFailed, Superseded):
             if world.rank == 0:
                 self._folders.abandon(folder)
             raise
-        took = self._clock() - begun
-        self._confirm(world, folder, hurry)
-        pushed = self._copies.push(world, folder, self._folders.distrusted, hurry)
-        self._prune(world, hurry)
-        whole = self._clock() - begun
-        return Saved(
+        commit_seconds = self._clock() - start
+        self._read_back(world, folder, urgency)
+        push_result = self._replication.push(world, folder, self._folders.distrusted_names, urgency)
+        self._prune(world, urgency)
+        total_seconds = self._clock() - start
+        return SavedCheckpoint(
             folder.name,
             facts["step"],
-            stall_seconds=whole if stall is None else stall,
-            seconds=took,
-            stop_seconds=took + pushed.waited_for,
-            whole_seconds=whole,
+            stall_seconds=total_seconds if stall is None else stall,
+            seconds=commit_seconds,
+            stop_seconds=commit_seconds + push_result.waited_for,
+            whole_seconds=total_seconds,
             bytes=sum(entry.size for entry in files),
-            problems=pushed.problems,
+            problems=push_result.problems,
         )
 
-    def _new_folder(self, step: int, hurry: Hurry) -> str:
-        return self._folders.new(step, self._copies.last_number(hurry))
+    def _new_folder(self, step: int, urgency: Urgency) -> str:
+        return self._folders.create(step, self._replication.last_number(urgency))
 
-    def _confirm(self, world: World, folder: Path, hurry: Hurry) -> None:
+    def _read_back(self, world: ProcessGroup, folder: Path, urgency: Urgency) -> None:
         """Read back the files just written, before an older checkpoint is deleted.
 
         In a hurry nothing is read, and nothing deleted. A checkpoint that can't be confirmed must
@@ -239,28 +243,28 @@ class Checkpointer:
         part = {"part": world.rank, "of": world.size}
 
         def verify() -> None:
-            if not hurry.has_come():
-                manifest.verify(folder, **part, leave=hurry.has_come)
+            if not urgency.is_set():
+                manifest.verify(folder, **part, stop=urgency.is_set)
 
         try:
-            everywhere_own(world, reading(verify))
+            all_ranks_local(world, unreadable_on_error(verify))
         except CheckpointFailed as error:
             if isinstance(error, CheckpointUnreadable):
-                self._folders.doubt(folder.name)
+                self._folders.mark_doubted(folder.name)
             else:
-                self._folders.distrusted.add(folder.name)
-            self._prune(world, hurry)
+                self._folders.distrusted_names.add(folder.name)
+            self._prune(world, urgency)
             raise
-        self._folders.confirmed()
+        self._folders.confirm_newest()
 
-    def _prune(self, world: World, hurry: Hurry) -> None:
-        if not hurry.agreed(world):
-            on_rank_0(world, self._folders.prune)
+    def _prune(self, world: ProcessGroup, urgency: Urgency) -> None:
+        if not urgency.is_set_anywhere(world):
+            rank0_only(world, self._folders.prune)
 
     # -- loading ----------------------------------------------------------------------------------
 
-    def _known(self) -> list[str]:
-        return self._copies.known([folder.name for folder in self.committed()])
+    def _list_names(self) -> list[str]:
+        return self._replication.list_names([folder.name for folder in self.committed()])
 
     def _load(self, name: str, parts: Parts) -> Mapping[str, Any]:
         """Load a checkpoint from `root`, or else from a tier.
@@ -269,37 +273,42 @@ class Checkpointer:
         alone: no copy takes its place.
         """
         problems: list[CheckpointFailed] = []
-        for tier in (None, *self._copies.tiers):
+        for tier in (None, *self._replication.tiers):
             try:
-                if tier and not self._copies.fetch(self._world, self._root / name, tier):
+                if tier and not self._replication.fetch(self._world, self._root / name, tier):
                     continue
-                read = reading(partial(self._read, name, parts))
-                found, apply = everywhere_own(self._world, read)
-                everywhere(self._world, reading(apply))
-                self._look_at_rest(name, found)
+                read = unreadable_on_error(partial(self._read, name, parts))
+                loaded_manifest, apply = all_ranks_local(self._world, read)
+                all_ranks(self._world, unreadable_on_error(apply))
+                self._verify_rest(name, loaded_manifest)
             except CheckpointFailed as error:
                 problems.append(error)
                 if tier is None and isinstance(error, CheckpointUnreadable):
                     break
             else:
-                return found.facts
-        unsure = any(isinstance(problem, CheckpointUnreadable) for problem in problems)
-        kind = CheckpointUnreadable if unsure else CheckpointFailed
+                return loaded_manifest.facts
+        may_be_good = any(isinstance(problem, CheckpointUnreadable) for problem in problems)
+        kind = CheckpointUnreadable if may_be_good else CheckpointFailed
         raise kind("; ".join(map(str, problems)))
 
     def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
         folder, world = self._root / name, self._world
-        found = manifest.read(folder)
-        manifest.check_sizes(folder, found, part=world.rank, of=world.size)
-        return found, self._codec.read(folder, found, parts, world)
+        loaded_manifest = manifest.read(folder)
+        manifest.check_sizes(folder, loaded_manifest, part=world.rank, of=world.size)
+        return loaded_manifest, self._codec.read(folder, loaded_manifest, parts, world)
 
-    def _look_at_rest(self, name: str, found: manifest.Manifest) -> None:
+    def _verify_rest(self, name: str, loaded_manifest: manifest.Manifest) -> None:
         """Verify the blocks that no rank has read.
 
         Such as files of ranks that are no longer there. The other blocks were verified as they were
         read, so no byte is hashed twice.
         """
         folder, world = self._root / name, self._world
-        good = set().union(*world.gather(found.good))
+        verified_blocks = set().union(*world.gather(loaded_manifest.verified_blocks))
         part = {"part": world.rank, "of": world.size}
-        everywhere(world, reading(lambda: manifest.verify_rest(folder, found, good, **part)))
+        all_ranks(
+            world,
+            unreadable_on_error(
+                lambda: manifest.verify_rest(folder, loaded_manifest, verified_blocks, **part)
+            ),
+        )

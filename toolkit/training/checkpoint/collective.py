@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.checkpoint.hashed_file import Corrupt
 from toolkit.training.checkpoint.hashes import Unreadable
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 from toolkit.training.io.durable_files import ABSENT
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class CheckpointUnreadable(CheckpointFailed):
     """
 
 
-_GRAVEST: Sequence[type[Exception]] = (Superseded, CheckpointUnreadable, CheckpointFailed)
+_GRAVEST_FIRST: Sequence[type[Exception]] = (Superseded, CheckpointUnreadable, CheckpointFailed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +42,42 @@ class _Problem:
     kind: type[Exception]
 
 
-def on_rank_0(world: World, work: Callable[[], T]) -> T:
+def rank0_only(world: ProcessGroup, work: Callable[[], T]) -> T:
     """Run `work` on rank 0.
 
     Returns its result, or raises its failure, on every rank.
     """
     outcome: tuple[Any, _Problem | None] = (None, None)
     if world.rank == 0:
-        outcome = _attempt(work)
+        outcome = _capture(work)
     result, problem = world.broadcast(outcome)
     _raise_any([problem])
     return result  # type: ignore[no-any-return]
 
 
-def everywhere(world: World, work: Callable[[], T]) -> list[T]:
+def all_ranks(world: ProcessGroup, work: Callable[[], T]) -> list[T]:
     """Run `work` on every rank.
 
     Returns all the results on every rank, or raises one failure on all.
     """
-    outcomes = world.gather(_attempt(work))
+    outcomes = world.gather(_capture(work))
     _raise_any([problem for _, problem in outcomes])
     return [result for result, _ in outcomes]
 
 
-def everywhere_own(world: World, work: Callable[[], T]) -> T:
+def all_ranks_local(world: ProcessGroup, work: Callable[[], T]) -> T:
     """Run `work` on every rank, and return this rank's own result.
 
     Like `everywhere`, for results that can't be sent.
     """
-    result, problem = _attempt(work)
+    result, problem = _capture(work)
     _raise_any(world.gather(problem))
     return result  # type: ignore[return-value]  # without a problem there is a result
 
 
-def reading(work: Callable[[], T], *, unproven: type[Exception] = OSError) -> Callable[[], T]:
+def unreadable_on_error(
+    work: Callable[[], T], *, error_class: type[Exception] = OSError
+) -> Callable[[], T]:
     """Wrap reading work: an error that proves no damage becomes Unreadable.
 
     `unproven` is the class of such errors. The errors for a missing file stay: absence is a proof.
@@ -86,30 +88,30 @@ def reading(work: Callable[[], T], *, unproven: type[Exception] = OSError) -> Ca
             return work()
         except (Corrupt, Unreadable, Superseded, *ABSENT):
             raise
-        except unproven as error:
+        except error_class as error:
             raise Unreadable(f"{type(error).__name__}: {error}") from error
 
     return call
 
 
-def _attempt(work: Callable[[], T]) -> tuple[T | None, _Problem | None]:
+def _capture(work: Callable[[], T]) -> tuple[T | None, _Problem | None]:
     # Everything is caught: a rank that raised alone would leave the others waiting for it.
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001  # sent to every rank and raised there
-        said = isinstance(error, Corrupt | Unreadable | Superseded)
-        text = str(error) if said else f"{type(error).__name__}: {error}"
-        return None, _Problem(text, _kind(error))
+        self_explanatory = isinstance(error, Corrupt | Unreadable | Superseded)
+        text = str(error) if self_explanatory else f"{type(error).__name__}: {error}"
+        return None, _Problem(text, _error_class(error))
 
 
-def _kind(error: Exception) -> type[Exception]:
+def _error_class(error: Exception) -> type[Exception]:
     if isinstance(error, Superseded):
         return Superseded
     return CheckpointUnreadable if isinstance(error, Unreadable) else CheckpointFailed
 
 
 def _raise_any(problems: Sequence[_Problem | None]) -> None:
-    found = [problem for problem in problems if problem is not None]
-    if found:
-        kind = min((item.kind for item in found), key=_GRAVEST.index)
-        raise kind("; ".join(sorted({item.text for item in found})))
+    failures = [problem for problem in problems if problem is not None]
+    if failures:
+        kind = min((item.kind for item in failures), key=_GRAVEST_FIRST.index)
+        raise kind("; ".join(sorted({item.text for item in failures})))

@@ -36,12 +36,12 @@ from toolkit.training.checkpoint.torch_codec import (
     Parts,
     capture_rng,
     load_own,
-    one_checksum,
     rank_file,
     restore_rng,
     save_file,
+    without_crc,
 )
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 from toolkit.training.io.durable_files import fsync_directory
 
 # Keys all of an optimizer's state by its parameters' names. Ranks may then have different
@@ -58,43 +58,48 @@ class DcpCodec:
     def __init__(self) -> None:
         self._staging = Staging()
 
-    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
-        tensors, fresh = _capture(parts)
-        others = {name: part.state_dict() for name, part in parts.items() if _is_other(part)}
-        state = {"tensors": tensors, "own": {"rng": capture_rng(), "others": others, "new": fresh}}
+    def stage(self, parts: Parts, world: ProcessGroup, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
+        tensors, fresh_optimizers = _capture(parts)
+        other_states = {
+            name: part.state_dict() for name, part in parts.items() if _is_plain_part(part)
+        }
+        state = {
+            "tensors": tensors,
+            "own": {"rng": capture_rng(), "others": other_states, "new": fresh_optimizers},
+        }
         return self._staging.copy(state) if copy else state
 
-    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+    def write(self, folder: Path, staged: Any, world: ProcessGroup) -> list[FileEntry]:
         entries = [save_file(folder / rank_file(world.rank), staged["own"])]
         writer = dcp.FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
         disk = _HashingDisk()
         writer.fs = disk
-        with _plain_errors(), one_checksum():
+        with _unwrap_errors(), without_crc():
             dcp_save(
                 staged["tensors"],
                 storage_writer=writer,
-                process_group=world.group,
-                no_dist=world.group is None,
+                process_group=world.torch_group,
+                no_dist=world.torch_group is None,
             )
         return entries + disk.entries()
 
     def read(
-        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+        self, folder: Path, manifest: Manifest, parts: Parts, world: ProcessGroup
     ) -> Callable[[], None]:
-        own = load_own(folder, manifest, world.rank) or {}
-        told = own or load_own(folder, manifest, 0) or {}
-        missing = [name for name, part in parts.items() if _is_other(part)]
-        missing = [name for name in missing if name not in told.get("others", {})]
+        own_state = load_own(folder, manifest, world.rank) or {}
+        shared_state = own_state or load_own(folder, manifest, 0) or {}
+        missing = [name for name, part in parts.items() if _is_plain_part(part)]
+        missing = [name for name in missing if name not in shared_state.get("others", {})]
         if missing:
             raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
 
         def apply() -> None:
-            _load_tensors(folder, manifest, parts, world, told["new"])
-            for name, state in {**told["new"], **told["others"]}.items():
+            _load_tensors(folder, manifest, parts, world, shared_state["new"])
+            for name, state in {**shared_state["new"], **shared_state["others"]}.items():
                 if name in parts:
                     parts[name].load_state_dict(state)
-            if "rng" in own:
-                restore_rng(own["rng"])
+            if "rng" in own_state:
+                restore_rng(own_state["rng"])
 
         return apply
 
@@ -104,43 +109,51 @@ def _capture(parts: Parts) -> tuple[dict[str, Any], dict[str, Any]]:
 
     A fresh optimizer has made no step. torch would make it one step if it were asked for the state.
     """
-    plain = {name: part.state_dict() for name, part in parts.items() if _is_optimizer(part)}
-    fresh = {name: state for name, state in plain.items() if not state["state"]}
+    optimizer_states = {
+        name: part.state_dict() for name, part in parts.items() if _is_optimizer(part)
+    }
+    fresh_optimizers = {
+        name: state for name, state in optimizer_states.items() if not state["state"]
+    }
     state: dict[str, Any] = {}
     for name, part in parts.items():
         if _is_model(part):
             state[name] = get_model_state_dict(part)
-        elif _is_optimizer(part) and name not in fresh:
+        elif _is_optimizer(part) and name not in fresh_optimizers:
             state[name] = get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
-    return state, fresh
+    return state, fresh_optimizers
 
 
 def _load_tensors(
-    folder: Path, manifest: Manifest, parts: Parts, world: World, fresh: Collection[str]
+    folder: Path,
+    manifest: Manifest,
+    parts: Parts,
+    world: ProcessGroup,
+    fresh_optimizers: Collection[str],
 ) -> None:
-    wanted = {
+    sharded_parts = {
         name: part
         for name, part in parts.items()
-        if _is_model(part) or (_is_optimizer(part) and name not in fresh)
+        if _is_model(part) or (_is_optimizer(part) and name not in fresh_optimizers)
     }
     # An optimizer without state gets a state of the right shape here, to load into.
     state = {
         name: get_model_state_dict(part)
         if _is_model(part)
         else get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
-        for name, part in wanted.items()
+        for name, part in sharded_parts.items()
     }
-    reader = _InOrder(folder)
+    reader = _OrderedReader(folder)
     disk = reader.fs = _VerifiedDisk(folder, manifest)
-    with _plain_errors(disk.met):
+    with _unwrap_errors(disk.errors):
         dcp_load(
             state,
             storage_reader=reader,
-            planner=_DataOnly(),
-            process_group=world.group,
-            no_dist=world.group is None,
+            planner=_DataOnlyPlanner(),
+            process_group=world.torch_group,
+            no_dist=world.torch_group is None,
         )
-    for name, part in wanted.items():
+    for name, part in sharded_parts.items():
         if _is_model(part):
             set_model_state_dict(part, state[name])
         else:
@@ -153,10 +166,10 @@ class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
     """A filesystem for DCP's writes: every file is hashed on its way, and durable when closed."""
 
     def __init__(self) -> None:
-        self._written: dict[str, FileEntry] = {}
+        self._entries: dict[str, FileEntry] = {}
 
     def entries(self) -> list[FileEntry]:
-        return list(self._written.values())
+        return list(self._entries.values())
 
     @contextmanager
     def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
@@ -165,13 +178,13 @@ class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
         with HashingWriter(Path(path)) as writer:
             yield writer
         entry = writer.entry()
-        self._written[entry.name] = entry
+        self._entries[entry.name] = entry
 
     def rename(self, path: Any, new_path: Any) -> None:
-        entry = self._written.pop(Path(path).name)
+        entry = self._entries.pop(Path(path).name)
         Path(path).replace(Path(new_path))
         fsync_directory(Path(new_path).parent)
-        self._written[Path(new_path).name] = replace(entry, name=Path(new_path).name)
+        self._entries[Path(new_path).name] = replace(entry, name=Path(new_path).name)
 
 
 class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
@@ -179,7 +192,7 @@ class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder, self._manifest = folder, manifest
-        self.met: list[Exception] = []  # errors that are no proof of damage
+        self.errors: list[Exception] = []  # errors that are no proof of damage
 
     @contextmanager
     def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
@@ -189,11 +202,11 @@ class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
             with self._manifest.open(self._folder, Path(path).name) as stream:
                 yield stream
         except (OSError, Unreadable) as error:
-            self.met.append(error)
+            self.errors.append(error)
             raise
 
 
-class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not analysed
+class _OrderedReader(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not analysed
     """A reader that reads each block once: it sorts the plan by the files' bytes."""
 
     def prepare_local_plan(self, plan: Any) -> Any:
@@ -204,25 +217,25 @@ class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not anal
         return replace(plan, items=sorted(plan.items, key=place))
 
 
-class _DataOnly(DefaultLoadPlanner):  # type: ignore[misc]  # torch is not analysed
+class _DataOnlyPlanner(DefaultLoadPlanner):  # type: ignore[misc]  # torch is not analysed
     """A load planner that unpickles nothing but data.
 
     torch's own planner loads values that are no tensors by pickle; a checkpoint is data.
     """
 
     def load_bytes(self, read_item: Any, value: io.BytesIO) -> None:
-        plain = torch.load(value, weights_only=True)
-        box = io.BytesIO()
-        torch.save(plain, box)
-        box.seek(0)
-        super().load_bytes(read_item, box)
+        content = torch.load(value, weights_only=True)
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        buffer.seek(0)
+        super().load_bytes(read_item, buffer)
 
 
 def _model_of(optimizer: Any, parts: Parts) -> Any:
     """Return the model whose parameters the optimizer steps."""
-    stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
+    parameter_ids = {id(value) for group in optimizer.param_groups for value in group["params"]}
     for part in parts.values():
-        if _is_model(part) and stepped <= {id(value) for value in part.parameters()}:
+        if _is_model(part) and parameter_ids <= {id(value) for value in part.parameters()}:
             return part
     raise ValueError("an optimizer steps parameters that are in no model of this checkpoint")
 
@@ -235,12 +248,12 @@ def _is_optimizer(part: Any) -> bool:
     return isinstance(part, torch.optim.Optimizer)
 
 
-def _is_other(part: Any) -> bool:
+def _is_plain_part(part: Any) -> bool:
     return not _is_model(part) and not _is_optimizer(part)
 
 
 @contextmanager
-def _plain_errors(met: Sequence[Exception] = ()) -> Generator[None, None, None]:
+def _unwrap_errors(read_errors: Sequence[Exception] = ()) -> Generator[None, None, None]:
     """Replace DCP's own exception by the errors that caused it.
 
     DCP's exception is no Exception, and hides errors that must end the process. `met` holds this
@@ -255,10 +268,12 @@ def _plain_errors(met: Sequence[Exception] = ()) -> Generator[None, None, None]:
         for cause in causes:
             if not isinstance(cause, Exception):
                 raise cause from None
-        raise _kind([*causes, *met])("; ".join(sorted({str(cause) for cause in causes}))) from error
+        raise _error_class([*causes, *read_errors])(
+            "; ".join(sorted({str(cause) for cause in causes}))
+        ) from error
 
 
-def _kind(causes: Sequence[BaseException]) -> type[Exception]:
+def _error_class(causes: Sequence[BaseException]) -> type[Exception]:
     for kind in (Unreadable, OSError):
         if any(isinstance(cause, kind) for cause in causes):
             return kind

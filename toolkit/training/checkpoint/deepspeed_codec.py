@@ -22,8 +22,8 @@ from deepspeed.checkpoint import ds_to_universal
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 
 from toolkit.training.attempt.attempt import current
-from toolkit.training.attempt.fencing import Owner
-from toolkit.training.checkpoint.collective import on_rank_0
+from toolkit.training.attempt.fencing import Fence
+from toolkit.training.checkpoint.collective import rank0_only
 from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, verify_file
 from toolkit.training.checkpoint.manifest import Manifest
 from toolkit.training.checkpoint.staging import Staging
@@ -35,7 +35,7 @@ from toolkit.training.checkpoint.torch_codec import (
     restore_rng,
     save_file,
 )
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 
 
 class DeepSpeedCodec:
@@ -45,66 +45,69 @@ class DeepSpeedCodec:
     attempt.
     """
 
-    def __init__(self, owner: Owner | None = None) -> None:
-        self._owner = owner or current().owner
+    def __init__(self, fence: Fence | None = None) -> None:
+        self._fence = fence or current().fence
         self._staging = Staging()
 
-    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
+    def stage(self, parts: Parts, world: ProcessGroup, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
         name, engine = _engine(parts)
-        others = {key: part.state_dict() for key, part in parts.items() if key != name}
-        state = {"own": {"rng": capture_rng(), "others": others}, "files": _files(engine)}
+        other_states = {key: part.state_dict() for key, part in parts.items() if key != name}
+        state = {
+            "own": {"rng": capture_rng(), "others": other_states},
+            "files": _engine_files(engine),
+        }
         return self._staging.copy(state) if copy else state
 
-    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+    def write(self, folder: Path, staged: Any, world: ProcessGroup) -> list[FileEntry]:
         entries = [save_file(folder / rank_file(world.rank), staged["own"])]
         entries += [save_file(folder / name, state) for name, state in staged["files"].items()]
         return entries
 
     def read(
-        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+        self, folder: Path, manifest: Manifest, parts: Parts, world: ProcessGroup
     ) -> Callable[[], None]:
         name, engine = _engine(parts)
-        own = load_own(folder, manifest, world.rank)
-        others = (own or load_own(folder, manifest, 0) or {}).get("others", {})
-        missing = [key for key in parts if key != name and key not in others]
+        own_state = load_own(folder, manifest, world.rank)
+        other_states = (own_state or load_own(folder, manifest, 0) or {}).get("others", {})
+        missing = [key for key in parts if key != name and key not in other_states]
         if missing:
             raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
 
         def apply() -> None:
-            on_rank_0(world, lambda: _clear(folder.parent, self._owner))
+            rank0_only(world, lambda: _delete_universal_copies(folder.parent, self._fence))
             if manifest.facts["world_size"] == world.size:
-                with _as(engine, _Reading(folder, manifest)):
+                with _with_storage(engine, _VerifiedStorage(folder, manifest)):
                     _load(engine, folder)
             else:
-                rewritten = _universal(folder, manifest, world, self._owner)
-                with rewritten as other, _loading_universal(engine):
-                    _load(engine, other)
-            for key, state in others.items():
+                conversion = _universal(folder, manifest, world, self._fence)
+                with conversion as universal_folder, _loading_universal(engine):
+                    _load(engine, universal_folder)
+            for key, state in other_states.items():
                 if key in parts:
                     parts[key].load_state_dict(state)
-            if own:
-                restore_rng(own["rng"])
+            if own_state:
+                restore_rng(own_state["rng"])
 
         return apply
 
 
 def _engine(parts: Parts) -> tuple[str, Any]:
-    found = [(name, part) for name, part in parts.items() if hasattr(part, "save_checkpoint")]
-    if len(found) != 1:
-        raise ValueError(f"DeepSpeedCodec saves one DeepSpeed engine; there are {len(found)}")
-    return found[0]
+    engines = [(name, part) for name, part in parts.items() if hasattr(part, "save_checkpoint")]
+    if len(engines) != 1:
+        raise ValueError(f"DeepSpeedCodec saves one DeepSpeed engine; there are {len(engines)}")
+    return engines[0]
 
 
-def _files(engine: Any) -> dict[str, Any]:
+def _engine_files(engine: Any) -> dict[str, Any]:
     """Return the files that the engine would write on this rank.
 
     They are named, and not yet written.
     """
-    capture = _Capture()
-    with tempfile.TemporaryDirectory(prefix="toolkit-") as folder, _as(engine, capture):
+    storage = _CapturingStorage()
+    with tempfile.TemporaryDirectory(prefix="toolkit-") as folder, _with_storage(engine, storage):
         # It writes its conversion scripts to the folder; they come with DeepSpeed anyway.
         engine.save_checkpoint(folder, tag="step", save_latest=False)
-    return capture.files
+    return storage.files
 
 
 def _load(engine: Any, folder: Path) -> None:
@@ -114,16 +117,16 @@ def _load(engine: Any, folder: Path) -> None:
 
 
 @contextmanager
-def _as(engine: Any, files: CheckpointEngine) -> Iterator[None]:
+def _with_storage(engine: Any, storage: CheckpointEngine) -> Iterator[None]:
     """Have the engine write to, or read from, `files`."""
-    plain, engine.checkpoint_engine = engine.checkpoint_engine, files
+    original, engine.checkpoint_engine = engine.checkpoint_engine, storage
     try:
         yield
     finally:
-        engine.checkpoint_engine = plain
+        engine.checkpoint_engine = original
 
 
-class _Files(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed is not analysed
+class _NullStorage(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed is not analysed
     """A storage that does nothing, with the methods that DeepSpeed calls."""
 
     def create(self, info: Any) -> None:  # noqa: ARG002  # DeepSpeed's shape, as below
@@ -142,7 +145,7 @@ class _Files(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed is not analys
         raise NotImplementedError(path, map_location)
 
 
-class _Capture(_Files):
+class _CapturingStorage(_NullStorage):
     def __init__(self) -> None:
         super().__init__()
         self.files: dict[str, Any] = {}
@@ -151,7 +154,7 @@ class _Capture(_Files):
         self.files[Path(path).name] = state_dict
 
 
-class _Reading(_Files):
+class _VerifiedStorage(_NullStorage):
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__()
         self._folder, self._manifest = folder, manifest
@@ -161,63 +164,65 @@ class _Reading(_Files):
             return torch.load(stream, map_location=map_location, weights_only=False)
 
 
-_ROOM = ".universal."
+_UNIVERSAL_PREFIX = ".universal."
 
 
-def _clear(root: Path, owner: Owner) -> None:
+def _delete_universal_copies(root: Path, fence: Fence) -> None:
     """Delete the universal copies of earlier attempts.
 
     An attempt leaves one when it is killed as it loads. A superseded attempt may still read one.
     Raises Superseded, with nothing deleted, when this attempt has lost the run.
     """
-    for left in root.glob(f"{_ROOM}*"):
+    for path in root.glob(f"{_UNIVERSAL_PREFIX}*"):
         with suppress(OSError):  # a copy that stays costs space
-            shutil.rmtree(owner.take(left), ignore_errors=True)
+            shutil.rmtree(fence.move_to_trash(path), ignore_errors=True)
 
 
 @contextmanager
-def _universal(folder: Path, manifest: Manifest, world: World, owner: Owner) -> Iterator[Path]:
+def _universal(
+    folder: Path, manifest: Manifest, world: ProcessGroup, fence: Fence
+) -> Iterator[Path]:
     """Yield the checkpoint in DeepSpeed's universal form.
 
     It loads on any number of ranks. It is deleted at the end of the context.
     """
     # Not in the fence: DeepSpeed makes missing folders, and would make a deleted fence again.
-    name = owner.place.name if owner.place else "local"
-    room = folder.with_name(f"{_ROOM}{name}")
+    name = fence.folder.name if fence.folder else "local"
+    attempt_folder = folder.with_name(f"{_UNIVERSAL_PREFIX}{name}")
     try:
-        on_rank_0(world, lambda: _convert(folder, manifest, room / folder.name))
-        yield room / folder.name
+        rank0_only(world, lambda: _convert(folder, manifest, attempt_folder / folder.name))
+        yield attempt_folder / folder.name
     except Exception:
-        owner.check()  # if the next attempt has deleted the copy, it is no damage
+        fence.check()  # if the next attempt has deleted the copy, it is no damage
         raise
     finally:
         world.gather(None)  # all have read it
         if world.rank == 0:
-            shutil.rmtree(room, ignore_errors=True)
+            shutil.rmtree(attempt_folder, ignore_errors=True)
 
 
-def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
+def _convert(folder: Path, manifest: Manifest, target: Path) -> None:
     for entry in manifest.files:  # DeepSpeed reads the files itself, so all are checked before
         verify_file(folder, entry)
-        manifest.good.update((entry.name, number) for number in range(len(entry.blocks)))
+        manifest.verified_blocks.update((entry.name, number) for number in range(len(entry.blocks)))
     options = Namespace(
         input_folder=str(folder),
-        output_folder=str(made),
+        output_folder=str(target),
         num_extract_workers=1,  # more workers would be processes, forked from one that has threads
         num_merge_workers=1,
         keep_temp_folder=False,
         strict=True,
         inject_missing_state=True,
     )
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+    with Path(os.devnull).open("w") as devnull, redirect_stdout(devnull):
         ds_to_universal.main(options)
 
 
 @contextmanager
 def _loading_universal(engine: Any) -> Iterator[None]:
-    before = engine._config.load_universal_checkpoint  # noqa: SLF001  # only the user's file sets it
+    original = engine._config.load_universal_checkpoint  # noqa: SLF001  # only the user's file sets it
     engine._config.load_universal_checkpoint = True  # noqa: SLF001  # as above
     try:
         yield
     finally:
-        engine._config.load_universal_checkpoint = before  # noqa: SLF001  # as above
+        engine._config.load_universal_checkpoint = original  # noqa: SLF001  # as above

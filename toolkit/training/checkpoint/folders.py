@@ -5,11 +5,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.attempt.fencing import Fence, Superseded
 from toolkit.training.checkpoint import manifest
-from toolkit.training.io.durable_files import inside
+from toolkit.training.io.durable_files import list_folder
 from toolkit.training.run_folder import checkpoint_names
-from toolkit.training.run_folder.checkpoint_names import NAME, number
+from toolkit.training.run_folder.checkpoint_names import NAME, save_number
 
 
 class Folders:
@@ -18,41 +18,41 @@ class Folders:
     Only the run's `owner` makes and deletes any.
     """
 
-    def __init__(self, root: Path, keep: int, owner: Owner) -> None:
-        self.root, self._keep, self._owner = root, keep, owner
+    def __init__(self, root: Path, keep: int, fence: Fence) -> None:
+        self.root, self._keep, self._fence = root, keep, fence
         # Folders that are damaged, or may be and are of no use any more.
-        self.distrusted: set[str] = set()
+        self.distrusted_names: set[str] = set()
         # Folders that could not be read back, and may be good.
-        self._doubted: set[str] = set()
+        self._doubted_names: set[str] = set()
 
-    def every(self) -> list[Path]:
+    def all_folders(self) -> list[Path]:
         """Return every folder that a save has begun, newest first."""
-        found = [path for path in inside(self.root) if NAME.fullmatch(path.name)]
-        return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
+        folders = [path for path in list_folder(self.root) if NAME.fullmatch(path.name)]
+        return sorted(folders, key=lambda path: (save_number(path.name), path.name), reverse=True)
 
     def committed(self) -> list[Path]:
         """Return the folders that are checkpoints, the last one saved first."""
-        return [folder for folder in self.every() if checkpoint_names.is_committed(folder)]
+        return [folder for folder in self.all_folders() if checkpoint_names.is_committed(folder)]
 
-    def new(self, step: int, last: int) -> str:
+    def create(self, step: int, last: int) -> str:
         """Make a new folder, and return its name.
 
         `last` is the highest number that another place has.
         """
-        self._owner.check()
-        last = max((last, *(number(folder.name) for folder in self.every())))
+        self._fence.check()
+        last = max((last, *(save_number(folder.name) for folder in self.all_folders())))
         folder = self.root / f"step-{step:08d}.{last + 1:06d}"
         folder.mkdir(parents=True)
         return folder.name
 
-    def confirmed(self) -> None:
+    def confirm_newest(self) -> None:
         """Note that the newest folder was read back whole."""
-        self.distrusted |= self._doubted  # a newer one is good, so these are of no use
-        self._doubted.clear()
+        self.distrusted_names |= self._doubted_names  # a newer one is good, so these are of no use
+        self._doubted_names.clear()
 
-    def doubt(self, name: str) -> None:
+    def mark_doubted(self, name: str) -> None:
         """Note that this folder could not be read, and may be good."""
-        self._doubted.add(name)
+        self._doubted_names.add(name)
 
     def prune(self) -> None:
         """Delete all but the newest confirmed folders, and as many doubted ones.
@@ -60,11 +60,17 @@ class Folders:
         A folder that can't be deleted costs space; it must not cost the run.
         """
         with suppress(OSError):
-            trusted = [folder for folder in self.committed() if folder.name not in self.distrusted]
-            doubted = [folder for folder in trusted if folder.name in self._doubted]
-            sure = [folder for folder in trusted if folder not in doubted]
-            for folder in self.every():
-                if folder not in (*sure[: self._keep], *doubted[: self._keep]):
+            trusted_folders = [
+                folder for folder in self.committed() if folder.name not in self.distrusted_names
+            ]
+            doubted_folders = [
+                folder for folder in trusted_folders if folder.name in self._doubted_names
+            ]
+            confirmed_folders = [
+                folder for folder in trusted_folders if folder not in doubted_folders
+            ]
+            for folder in self.all_folders():
+                if folder not in (*confirmed_folders[: self._keep], *doubted_folders[: self._keep]):
                     self._remove(folder)
 
     def abandon(self, folder: Path) -> None:
@@ -78,5 +84,5 @@ class Folders:
 
     def _remove(self, folder: Path) -> None:
         with suppress(OSError):
-            taken = self._owner.take(folder)
-            manifest.remove(taken, rmtree=partial(shutil.rmtree, ignore_errors=True))
+            path = self._fence.move_to_trash(folder)
+            manifest.remove(path, rmtree=partial(shutil.rmtree, ignore_errors=True))

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from toolkit.training.checkpoint import hashes
-from toolkit.training.checkpoint.block_reader import Window, threads
+from toolkit.training.checkpoint.block_reader import BlockWindow, thread_pool
 from toolkit.training.io.durable_files import ABSENT, read_twice
 
 BLOCK = 16 << 20  # bytes. S3 takes 10,000 parts of 5 MiB or more: 156 GiB a file
-_LARGE = 1 << 20  # bytes; smaller pieces are gathered before they are written
+_LARGE_PIECE = 1 << 20  # bytes; smaller pieces are gathered before they are written
 
 
 class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
@@ -40,9 +40,9 @@ class FileEntry:
     hash: str  # name of the hash
 
     @classmethod
-    def of(cls, name: str, size: int, blocks: Sequence[bytes], hash_: str) -> Self:
-        total = hashes.new(hash_, b"".join(blocks)).hexdigest()
-        return cls(name, size, total, tuple(block.hex() for block in blocks), hash_)
+    def from_hashes(cls, name: str, size: int, blocks: Sequence[bytes], hash_name: str) -> Self:
+        digest = hashes.new(hash_name, b"".join(blocks)).hexdigest()
+        return cls(name, size, digest, tuple(block.hex() for block in blocks), hash_name)
 
     def block_size(self, number: int) -> int:
         return min(BLOCK, self.size - number * BLOCK)
@@ -55,26 +55,26 @@ class HashingWriter:
     Small pieces are gathered first.
     """
 
-    def __init__(self, path: Path, hash_: str = "") -> None:
+    def __init__(self, path: Path, hash_name: str = "") -> None:
         self._path, self._size = path, 0
-        self._hash = hash_ or hashes.fastest()
-        self._small = bytearray()
+        self._hash_name = hash_name or hashes.fastest()
+        self._small_pieces = bytearray()
         self._blocks: list[hashes.Digest] = []  # one hash a block; the last block may still grow
         # Exclusive: a checkpoint's folder is new, and no file in it is ever written twice.
         self._stream: IO[bytes] = path.open("xb", buffering=0)
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        if len(view) < _LARGE:
-            self._small += view
-        if len(view) >= _LARGE or len(self._small) >= _LARGE:
-            self._drain()
-        if len(view) >= _LARGE:
-            self._put(view)
+        if len(view) < _LARGE_PIECE:
+            self._small_pieces += view
+        if len(view) >= _LARGE_PIECE or len(self._small_pieces) >= _LARGE_PIECE:
+            self._write_small_pieces()
+        if len(view) >= _LARGE_PIECE:
+            self._write_and_hash(view)
         return len(view)
 
     def tell(self) -> int:
-        return self._size + len(self._small)
+        return self._size + len(self._small_pieces)
 
     def flush(self) -> None:
         """Do nothing: the context's end flushes."""
@@ -91,7 +91,7 @@ class HashingWriter:
     def entry(self) -> FileEntry:
         """Return the entry of the written file, after the context's end."""
         blocks = [block.digest() for block in self._blocks]
-        return FileEntry.of(self._path.name, self._size, blocks, self._hash)
+        return FileEntry.from_hashes(self._path.name, self._size, blocks, self._hash_name)
 
     def __enter__(self) -> Self:
         return self
@@ -101,26 +101,26 @@ class HashingWriter:
     ) -> None:
         with self._stream:
             if kind is None:
-                self._drain()
+                self._write_small_pieces()
                 os.fsync(self._stream.fileno())
 
-    def _drain(self) -> None:
-        small, self._small = self._small, bytearray()
-        self._put(memoryview(small))
+    def _write_small_pieces(self) -> None:
+        pieces, self._small_pieces = self._small_pieces, bytearray()
+        self._write_and_hash(memoryview(pieces))
 
-    def _put(self, view: memoryview) -> None:
-        descriptor, offset, done = self._stream.fileno(), self._size, 0
-        hashing = self._take_up(view)
+    def _write_and_hash(self, view: memoryview) -> None:
+        descriptor, offset, written = self._stream.fileno(), self._size, 0
+        hash_work = self._start_hashing(view)
         try:
-            while done < len(view):
-                done += os.pwrite(descriptor, view[done:], offset + done)
+            while written < len(view):
+                written += os.pwrite(descriptor, view[written:], offset + written)
             # Linux begins to write the bytes back and returns at once: the disk works meanwhile.
             os.posix_fadvise(descriptor, offset, len(view), os.POSIX_FADV_DONTNEED)
         finally:
-            for work in hashing:  # on return the caller may change the bytes
+            for work in hash_work:  # on return the caller may change the bytes
                 work.result()
 
-    def _take_up(self, view: memoryview) -> list[Future[object]]:
+    def _start_hashing(self, view: memoryview) -> list[Future[object]]:
         """Add `view` to the hashes.
 
         Returns the hashing that other threads still do.
@@ -128,14 +128,14 @@ class HashingWriter:
         work: list[Future[object]] = []
         while view:
             if self._size % BLOCK == 0:
-                self._blocks.append(hashes.new(self._hash))
+                self._blocks.append(hashes.new(self._hash_name))
             room = BLOCK - self._size % BLOCK
             piece, view = view[:room], view[room:]
             self._size += len(piece)
-            if len(piece) < _LARGE:  # hashing it takes less time than handing it to a thread
+            if len(piece) < _LARGE_PIECE:  # hashing it takes less time than handing it to a thread
                 self._blocks[-1].update(piece)
             else:
-                work.append(threads().submit(self._blocks[-1].update, piece))
+                work.append(thread_pool().submit(self._blocks[-1].update, piece))
         return work
 
 
@@ -148,13 +148,13 @@ class VerifiedReader(io.RawIOBase):
     """
 
     def __init__(
-        self, folder: Path, entry: FileEntry, good: Callable[[int], object] = lambda _: None
+        self, folder: Path, entry: FileEntry, on_verified: Callable[[int], object] = lambda _: None
     ) -> None:
         super().__init__()
-        self._entry, self._good = entry, good
-        self._position, self._held = 0, -1
+        self._entry, self._on_verified = entry, on_verified
+        self._position, self._block_number = 0, -1
         self._block = memoryview(b"")
-        self._blocks = _Blocks(folder, entry)
+        self._blocks = _VerifiedBlocks(folder, entry)
 
     def readable(self) -> bool:
         return True
@@ -176,24 +176,24 @@ class VerifiedReader(io.RawIOBase):
         torch takes a short read for damage.
         """
         target = memoryview(buffer).cast("B")
-        wanted = min(len(target), max(0, self._entry.size - self._position))
-        done = 0
-        while done < wanted:
+        length = min(len(target), max(0, self._entry.size - self._position))
+        filled = 0
+        while filled < length:
             number, offset = divmod(self._position, BLOCK)
-            if offset == 0 and wanted - done >= BLOCK:
-                size = self._fill(number, target[done:wanted])
+            if offset == 0 and length - filled >= BLOCK:
+                size = self._fill_blocks(number, target[filled:length])
             else:
-                piece = self._hold(number, ahead=wanted < 2 * BLOCK)
-                piece = piece[offset : offset + wanted - done]
+                piece = self._load_block(number, ahead=length < 2 * BLOCK)
+                piece = piece[offset : offset + length - filled]
                 size = len(piece)
-                target[done : done + size] = piece
-            done += size
+                target[filled : filled + size] = piece
+            filled += size
             self._position += size
-        return done
+        return filled
 
     def read(self, size: int = -1) -> bytes:
-        left = max(0, self._entry.size - self._position)
-        content = bytearray(left if size is None or size < 0 else min(size, left))
+        remaining = max(0, self._entry.size - self._position)
+        content = bytearray(remaining if size is None or size < 0 else min(size, remaining))
         self.readinto(content)
         return bytes(content)
 
@@ -201,27 +201,27 @@ class VerifiedReader(io.RawIOBase):
         self._blocks.close()
         super().close()
 
-    def _hold(self, number: int, *, ahead: bool) -> memoryview:
-        if number != self._held:
-            in_order = number == self._held + 1
+    def _load_block(self, number: int, *, ahead: bool) -> memoryview:
+        if number != self._block_number:
+            in_order = number == self._block_number + 1
             self._block = self._blocks.get(number, ahead=ahead and in_order)
-            self._held = number
-            self._good(number)
+            self._block_number = number
+            self._on_verified(number)
         return self._block
 
-    def _fill(self, number: int, target: memoryview) -> int:
+    def _fill_blocks(self, number: int, target: memoryview) -> int:
         """Read whole verified blocks straight into `target`.
 
         Returns the number of bytes.
         """
-        self._held = -1
+        self._block_number = -1
         count = self._blocks.fill(number, target)
-        for good in range(number, number + count):
-            self._good(good)
+        for verified_number in range(number, number + count):
+            self._on_verified(verified_number)
         return count * BLOCK
 
 
-class _Blocks:
+class _VerifiedBlocks:
     """The verified blocks of one file. Raises Corrupt for a block that differs from the written
     one.
     """
@@ -229,7 +229,7 @@ class _Blocks:
     def __init__(self, folder: Path, entry: FileEntry) -> None:
         self._folder, self._entry = folder, entry
         self._stream = _open(folder, entry)
-        self._window = Window(self._read, len(entry.blocks), BLOCK)
+        self._window = BlockWindow(self._read, len(entry.blocks), BLOCK)
         self.fill = self._window.fill
 
     def get(self, number: int, *, ahead: bool) -> memoryview:
@@ -246,28 +246,30 @@ class _Blocks:
     def _read(self, number: int, buffer: memoryview) -> None:
         block = buffer[: self._entry.block_size(number)]
         try:
-            done = _fill(block, self._stream, number * BLOCK)
+            length = _read_fully(block, self._stream, number * BLOCK)
         except OSError:  # tried with a new handle: those of an evicted client stay bad
             with _open(self._folder, self._entry) as stream:
-                done = _fill(block, stream, number * BLOCK)
-        if hashes.new(self._entry.hash, block[:done]).hexdigest() != self._entry.blocks[number]:
+                length = _read_fully(block, stream, number * BLOCK)
+        if hashes.new(self._entry.hash, block[:length]).hexdigest() != self._entry.blocks[number]:
             name = f"{self._folder.name}/{self._entry.name}"
             raise Corrupt(f"{name}: content differs from what was written")
 
 
-def _fill(block: memoryview, stream: IO[bytes], offset: int) -> int:
+def _read_fully(block: memoryview, stream: IO[bytes], offset: int) -> int:
     """Fill a block from the file, and return the number of bytes.
 
     A network filesystem may return less at a time.
     """
-    done, descriptor = 0, stream.fileno()
+    length, descriptor = 0, stream.fileno()
     try:
-        while done < len(block) and (got := os.preadv(descriptor, [block[done:]], offset + done)):
-            done += got
+        while length < len(block) and (
+            count := os.preadv(descriptor, [block[length:]], offset + length)
+        ):
+            length += count
     except OSError as error:
         error.filename = str(stream.name)
         raise
-    return done
+    return length
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:
@@ -281,7 +283,7 @@ def read_file(folder: Path, entry: FileEntry) -> bytes:
 
 def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
     """Return one block of a file, verified. Raises Corrupt."""
-    blocks = _Blocks(folder, entry)
+    blocks = _VerifiedBlocks(folder, entry)
     try:
         return bytes(blocks.get(number, ahead=False))
     finally:
@@ -290,7 +292,7 @@ def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
 
 def verify_file(folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None) -> None:
     """Verify a file, or some of its blocks. Raises Corrupt."""
-    for _ in blocks(folder, entry, numbers):
+    for _ in iter_blocks(folder, entry, numbers):
         pass
 
 
@@ -299,20 +301,20 @@ def check_size(folder: Path, entry: FileEntry) -> None:
     _open(folder, entry).close()
 
 
-def blocks(
+def iter_blocks(
     folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None
 ) -> Iterator[memoryview]:
     """Yield the verified blocks of a file.
 
     Each is overwritten by the next. Raises Corrupt.
     """
-    every = range(len(entry.blocks)) if numbers is None else numbers
-    found = _Blocks(folder, entry)
+    block_numbers = range(len(entry.blocks)) if numbers is None else numbers
+    verified_blocks = _VerifiedBlocks(folder, entry)
     try:
-        for before, number in zip((-1, *every), every, strict=False):
-            yield found.get(number, ahead=number == before + 1)
+        for previous, number in zip((-1, *block_numbers), block_numbers, strict=False):
+            yield verified_blocks.get(number, ahead=number == previous + 1)
     finally:
-        found.close()
+        verified_blocks.close()
 
 
 def _open(folder: Path, entry: FileEntry) -> IO[bytes]:

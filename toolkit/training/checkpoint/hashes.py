@@ -40,10 +40,10 @@ def new(name: str, data: bytes | memoryview = b"") -> Digest:
         return hashlib.sha256(data)
     if name != XXH3:
         raise Unreadable(f"{name} is a hash that this version does not know")
-    made = _xxh3()
-    if made is None:
+    constructor = _xxh3()
+    if constructor is None:
         raise Unreadable(f"{name} needs the Python package xxhash")
-    return made(data)
+    return constructor(data)
 
 
 def _xxh3() -> Callable[[bytes | memoryview], Digest] | None:

@@ -19,14 +19,14 @@ from toolkit.training.checkpoint.hashed_file import (
     Corrupt,
     FileEntry,
     VerifiedReader,
-    blocks,
     check_size,
+    iter_blocks,
     verify_file,
 )
 from toolkit.training.checkpoint.hashes import Unreadable
 from toolkit.training.io.durable_files import (
     ABSENT,
-    encode,
+    encode_line,
     fsync_directory,
     read_twice,
     write_atomic,
@@ -35,8 +35,8 @@ from toolkit.training.run_folder.checkpoint_names import COMMITTED
 
 MANIFEST = "manifest.json"
 _VERSION = 3
-_OLDER = 2  # all its hashes are SHA-256
-Put = Callable[[Path, bytes], None]
+_OLDER_VERSION = 2  # all its hashes are SHA-256
+WriteFile = Callable[[Path, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Manifest:
 
     files: tuple[FileEntry, ...]
     facts: Mapping[str, Any]
-    good: set[tuple[str, int]] = field(default_factory=set, compare=False, repr=False)
+    verified_blocks: set[tuple[str, int]] = field(default_factory=set, compare=False, repr=False)
     """The blocks, by file and number, that this process has read through `open` and verified.
 
     No block need be read a second time to be verified.
@@ -62,18 +62,24 @@ class Manifest:
         entry = self.entry(name)
         if entry is None:
             raise Corrupt(f"{folder.name}: has no {name}")
-        return VerifiedReader(folder, entry, lambda number: self.good.add((name, number)))
+        return VerifiedReader(
+            folder, entry, lambda number: self.verified_blocks.add((name, number))
+        )
 
 
 def commit(
-    folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any], *, put: Put = write_atomic
+    folder: Path,
+    files: Sequence[FileEntry],
+    facts: Mapping[str, Any],
+    *,
+    write: WriteFile = write_atomic,
 ) -> None:
     """Make `folder` a checkpoint.
 
     It is none until the last rename, which is `put`'s, whatever happens on the way.
     """
     fsync_directory(folder)  # makes the files' names durable, which their writers do not
-    manifest = encode(
+    manifest = encode_line(
         {
             "version": _VERSION,
             "block": BLOCK,
@@ -83,20 +89,20 @@ def commit(
     )
     write_atomic(folder / MANIFEST, manifest)
     fsync_directory(folder.parent)
-    seal(folder, manifest, put=put)
+    write_commit(folder, manifest, write=write)
 
 
-def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
+def write_commit(folder: Path, manifest: bytes, *, write: WriteFile = write_atomic) -> None:
     """Write COMMITTED: the one step that makes a checkpoint.
 
     All files that `manifest` names must be there.
     """
-    put(folder / COMMITTED, proof(manifest))
+    write(folder / COMMITTED, commit_content(manifest))
 
 
-def proof(manifest: bytes) -> bytes:
+def commit_content(manifest: bytes) -> bytes:
     """Return the content of COMMITTED for a manifest."""
-    return encode({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
+    return encode_line({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
 
 
 def read(folder: Path) -> Manifest:
@@ -106,10 +112,10 @@ def read(folder: Path) -> Manifest:
     """
     try:
         paths = (folder / COMMITTED, folder / MANIFEST)
-        said, content = (read_twice(path, Path.read_bytes) for path in paths)
+        commit_bytes, content = (read_twice(path, Path.read_bytes) for path in paths)
     except ABSENT as error:
         raise Corrupt(f"{folder.name}: {error.strerror}: {error.filename}") from error
-    if said != proof(content):
+    if commit_bytes != commit_content(content):
         raise Corrupt(f"{folder.name}: {MANIFEST} is not the one that was committed")
     return parse(folder.name, content)
 
@@ -121,19 +127,21 @@ def parse(name: str, content: bytes) -> Manifest:
     """
     fields = json.loads(content)
     version = fields["version"]
-    if version not in (_OLDER, _VERSION) or fields.get("block") != BLOCK:
+    if version not in (_OLDER_VERSION, _VERSION) or fields.get("block") != BLOCK:
         raise Unreadable(f"{name}: {MANIFEST} is of version {version}, not {_VERSION}")
-    files = tuple(map(_entry_of_old if version == _OLDER else _entry, fields["files"]))
+    files = tuple(
+        map(_parse_old_entry if version == _OLDER_VERSION else _parse_entry, fields["files"])
+    )
     for hash_ in {file.hash for file in files}:
         hashes.new(hash_)  # raises Unreadable before any file is loaded
     return Manifest(files, fields["facts"])
 
 
-def _entry(file: dict[str, Any]) -> FileEntry:
+def _parse_entry(file: dict[str, Any]) -> FileEntry:
     return FileEntry(**{**file, "blocks": tuple(file["blocks"])})
 
 
-def _entry_of_old(file: dict[str, Any]) -> FileEntry:
+def _parse_old_entry(file: dict[str, Any]) -> FileEntry:
     return FileEntry(
         file["name"], file["size"], file["sha256"], tuple(file["blocks"]), hashes.SHA256
     )
@@ -149,24 +157,29 @@ def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None
 
 
 def verify_rest(
-    folder: Path, manifest: Manifest, good: Collection[tuple[str, int]], *, part: int, of: int
+    folder: Path,
+    manifest: Manifest,
+    verified_blocks: Collection[tuple[str, int]],
+    *,
+    part: int,
+    of: int,
 ) -> None:
     """Verify this rank's part of the blocks that are not `good` yet.
 
     Raises Corrupt.
     """
-    left = [
+    unverified_blocks = [
         (entry, number)
         for entry in manifest.files
         for number in range(len(entry.blocks))
-        if (entry.name, number) not in good
+        if (entry.name, number) not in verified_blocks
     ]
-    for entry, mine in itertools.groupby(left[part::of], key=lambda pair: pair[0]):
-        verify_file(folder, entry, [number for _, number in mine])
+    for entry, pairs in itertools.groupby(unverified_blocks[part::of], key=lambda pair: pair[0]):
+        verify_file(folder, entry, [number for _, number in pairs])
 
 
 def verify(
-    folder: Path, *, part: int = 0, of: int = 1, leave: Callable[[], bool] = lambda: False
+    folder: Path, *, part: int = 0, of: int = 1, stop: Callable[[], bool] = lambda: False
 ) -> Manifest:
     """Read the files of a committed folder and compare their hashes.
 
@@ -175,8 +188,8 @@ def verify(
     """
     manifest = read(folder)
     for entry in manifest.files[part::of]:
-        for _ in blocks(folder, entry):
-            if leave():
+        for _ in iter_blocks(folder, entry):
+            if stop():
                 return manifest
     return manifest
 

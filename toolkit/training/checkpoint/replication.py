@@ -7,120 +7,122 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from toolkit.training.attempt.fencing import Owner
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import manifest
-from toolkit.training.checkpoint.background_save import Hurry
+from toolkit.training.checkpoint.background_save import Urgency
 from toolkit.training.checkpoint.collective import (
     CheckpointFailed,
-    everywhere,
-    everywhere_own,
-    on_rank_0,
-    reading,
+    all_ranks,
+    all_ranks_local,
+    rank0_only,
+    unreadable_on_error,
 )
 from toolkit.training.checkpoint.manifest import MANIFEST
 from toolkit.training.checkpoint.tier import Tier
-from toolkit.training.distributed.process_group import World
-from toolkit.training.io.durable_files import fsync_directory, there, write_atomic
-from toolkit.training.run_folder.checkpoint_names import number
+from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.io.durable_files import fsync_directory, path_exists, write_atomic
+from toolkit.training.run_folder.checkpoint_names import save_number
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushResult:
     """The result of filling the tiers."""
 
     problems: tuple[str, ...]  # one message for each tier that failed
     waited_for: float  # seconds for the tiers that a stop waits for
 
 
-class Copies:
+class Replication:
     """The tiers of one checkpointer. Each keeps as many checkpoints as the first place does."""
 
     def __init__(
         self,
         tiers: Sequence[Tier],
         keep: int,
-        owner: Owner,
+        fence: Fence,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tiers, self._keep, self._owner, self._clock = tuple(tiers), keep, owner, clock
-        self._unasked = list(self.tiers)
-        self._last = 0
+        self.tiers, self._keep, self._fence, self._clock = tuple(tiers), keep, fence, clock
+        self._unlisted_tiers = list(self.tiers)
+        self._last_number = 0
 
-    def last_number(self, hurry: Hurry) -> int:
+    def last_number(self, urgency: Urgency) -> int:
         """Return the highest number of a save in the tiers.
 
         Unreachable tiers are skipped: a save needs none. Copies that were only begun count, for
         under their name a tier may have other bytes. A tier is asked once. After that it holds only
         what this run put there.
         """
-        for tier in tuple(self._unasked):
+        for tier in tuple(self._unlisted_tiers):
             try:
-                self._note(_in_time(tier, hurry, partial(_begun, tier))())
+                self._note_numbers(_unless_urgent(tier, urgency, partial(_list_begun, tier))())
             except Exception:  # noqa: BLE001, S112  # an unreachable tier must not prevent a save
                 continue
-            self._unasked.remove(tier)
-        return self._last
+            self._unlisted_tiers.remove(tier)
+        return self._last_number
 
-    def known(self, here: Collection[str]) -> list[str]:
+    def list_names(self, local_names: Collection[str]) -> list[str]:
         """Return every checkpoint in `here` or in a tier.
 
         The last one saved comes first. A tier that is away raises an error only when nothing is
         known without it.
         """
-        names = set(here)
+        names = set(local_names)
         for tier in self.tiers:
             try:
-                names.update(self._note(tier.names()))
+                names.update(self._note_numbers(tier.names()))
             except Exception:
                 if not names:
                     raise
-        return sorted(names, key=number, reverse=True)
+        return sorted(names, key=save_number, reverse=True)
 
     def push(
         self,
-        world: World,
+        world: ProcessGroup,
         folder: Path,
-        distrusted: Collection[str],
-        hurry: Hurry,
-    ) -> Pushed:
+        distrusted_names: Collection[str],
+        urgency: Urgency,
+    ) -> PushResult:
         """Fill the tiers. A tier that fails costs only its copy.
 
         In a hurry, only the tiers that outlive the notice are filled. A hurry that comes on the way
         ends the work for the others.
         """
-        self._note([folder.name])
-        problems, waited_for = [], 0.0
+        self._note_numbers([folder.name])
+        problems, wait_seconds = [], 0.0
         for tier in self.tiers:
-            begun = self._clock()
+            start = self._clock()
             try:
-                self._fill(world, folder, tier, distrusted, hurry)
+                self._fill(world, folder, tier, distrusted_names, urgency)
             except CheckpointFailed as error:
                 problems.append(f"{folder.name} is not in {type(tier).__name__}: {error}")
             if tier.outlives_notice:
-                waited_for += self._clock() - begun
-        return Pushed(tuple(problems), waited_for)
+                wait_seconds += self._clock() - start
+        return PushResult(tuple(problems), wait_seconds)
 
-    def fetch(self, world: World, folder: Path, tier: Tier) -> bool:
+    def fetch(self, world: ProcessGroup, folder: Path, tier: Tier) -> bool:
         """Replace `folder`, which is the owner's, by the copy in `tier`.
 
         Returns False when the tier has none. Raises CheckpointUnreadable when that can't be found
         out.
         """
-        if not on_rank_0(world, _asking(lambda: folder.name in tier.names())):
+        if not rank0_only(world, _unreadable_on_any_error(lambda: folder.name in tier.names())):
             return False
-        content = on_rank_0(world, _asking(lambda: self._clear_for(tier, folder)))
-        files = everywhere_own(world, lambda: manifest.parse(folder.name, content).files)
-        mine = files[world.rank :: world.size]
-        everywhere(world, _asking(lambda: tier.fetch(folder.name, mine, folder)))
-        on_rank_0(world, lambda: self._commit(folder, content))
+        content = rank0_only(world, _unreadable_on_any_error(lambda: self._clear_for(tier, folder)))
+        files = all_ranks_local(world, lambda: manifest.parse(folder.name, content).files)
+        own_files = files[world.rank :: world.size]
+        all_ranks(
+            world, _unreadable_on_any_error(lambda: tier.fetch(folder.name, own_files, folder))
+        )
+        rank0_only(world, lambda: self._commit(folder, content))
         return True
 
     def _clear_for(self, tier: Tier, folder: Path) -> bytes:
         _, content = tier.manifest(folder.name)
-        if there(folder):
-            manifest.remove(self._owner.take(folder))
+        if path_exists(folder):
+            manifest.remove(self._fence.move_to_trash(folder))
         folder.mkdir(parents=True)
         return content
 
@@ -128,59 +130,63 @@ class Copies:
         fsync_directory(folder)
         write_atomic(folder / MANIFEST, content)
         fsync_directory(folder.parent)
-        manifest.seal(folder, content, put=self._owner.put)
+        manifest.write_commit(folder, content, write=self._fence.write_fenced)
 
     def _fill(
         self,
-        world: World,
+        world: ProcessGroup,
         folder: Path,
         tier: Tier,
-        distrusted: Collection[str],
-        hurry: Hurry,
+        distrusted_names: Collection[str],
+        urgency: Urgency,
     ) -> None:
         """Copy a checkpoint to a tier, and commit it there.
 
         If older copies will be deleted for it, the copy is verified before it counts.
         """
-        in_time = partial(_in_time, tier, hurry)
+        unless_urgent = partial(_unless_urgent, tier, urgency)
 
-        def part() -> None:
+        def push_own_files() -> None:
             tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
 
-        everywhere(world, in_time(part))
-        sure = not hurry.agreed(world)
-        if sure:
-            everywhere(world, in_time(part))
-        on_rank_0(world, in_time(lambda: tier.commit(folder)))
-        if sure:
-            on_rank_0(world, in_time(lambda: self._prune(tier, distrusted)))
+        all_ranks(world, unless_urgent(push_own_files))
+        verified = not urgency.is_set_anywhere(world)
+        if verified:
+            all_ranks(world, unless_urgent(push_own_files))
+        rank0_only(world, unless_urgent(lambda: tier.commit(folder)))
+        if verified:
+            rank0_only(world, unless_urgent(lambda: self._prune(tier, distrusted_names)))
 
-    def _prune(self, tier: Tier, distrusted: Collection[str]) -> None:
-        names = sorted(tier.names(), key=number)
-        trusted = [name for name in names if name not in distrusted][-self._keep :]
+    def _prune(self, tier: Tier, distrusted_names: Collection[str]) -> None:
+        names = sorted(tier.names(), key=save_number)
+        trusted_names = [name for name in names if name not in distrusted_names][-self._keep :]
         # A copy that a kill cut short costs money, and is of no use once a newer one is there.
-        left = [name for name in tier.unfinished() if names and number(name) < number(names[-1])]
-        for name in (*left, *names):
-            if name not in trusted:
+        unfinished_names = [
+            name
+            for name in tier.unfinished()
+            if names and save_number(name) < save_number(names[-1])
+        ]
+        for name in (*unfinished_names, *names):
+            if name not in trusted_names:
                 tier.remove(name)
 
-    def _note(self, names: Collection[str]) -> Collection[str]:
+    def _note_numbers(self, names: Collection[str]) -> Collection[str]:
         """Give the next saves higher numbers than these."""
-        self._last = max((self._last, *map(number, names)))
+        self._last_number = max((self._last_number, *map(save_number, names)))
         return names
 
 
-def _begun(tier: Tier) -> list[str]:
+def _list_begun(tier: Tier) -> list[str]:
     return [*tier.names(), *tier.unfinished()]
 
 
 # Any error of a tier, except damage, says nothing about the copies that it has.
-_asking = partial(reading, unproven=Exception)
+_unreadable_on_any_error = partial(unreadable_on_error, error_class=Exception)
 
 
-def _in_time(tier: Tier, hurry: Hurry, work: Callable[[], T]) -> Callable[[], T]:
+def _unless_urgent(tier: Tier, urgency: Urgency, work: Callable[[], T]) -> Callable[[], T]:
     """Wrap one rank's work on a tier, so a hurry ends it.
 
     Such an end is a failure like any other, so all ranks go on from the same place.
     """
-    return work if tier.outlives_notice else lambda: hurry.unless(work)
+    return work if tier.outlives_notice else lambda: urgency.run_unless_urgent(work)

@@ -33,7 +33,7 @@ from toolkit.training.run_folder.checkpoint_names import COMMITTED, NAME
 
 _DIGEST = "toolkit-digest"  # a key of an object's metadata
 _CONNECTIONS = 10
-_AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most instances' network
+_PARALLEL_PARTS = 4  # parts under way: 64 MiB of memory, and enough to fill most instances' network
 
 
 class S3Tier:
@@ -46,7 +46,7 @@ class S3Tier:
 
     def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
         self._bucket, self._prefix = bucket, prefix.strip("/")
-        self._made = client
+        self._client = client
 
     @classmethod
     def of_cluster(cls, prefix: str) -> Self:
@@ -54,10 +54,10 @@ class S3Tier:
 
         It is `training.checkpoints` in cluster.yaml. Raises LookupError without one.
         """
-        place = str(site_facts().get("checkpoints") or "")
-        if not place:
+        url = str(site_facts().get("checkpoints") or "")
+        if not url:
             raise LookupError("cluster.yaml gives checkpoints no place in S3: training.checkpoints")
-        bucket, _, folder = place.removeprefix("s3://").partition("/")
+        bucket, _, folder = url.removeprefix("s3://").partition("/")
         return cls(bucket, f"{folder}/{prefix}")
 
     def names(self) -> list[str]:
@@ -65,33 +65,33 @@ class S3Tier:
         return [name for name in folders if NAME.fullmatch(name)]
 
     def unfinished(self) -> list[str]:
-        begun = [upload["Key"] for upload in self._uploads(f"{self._prefix}/")]
-        every = {_folder(key) for key in (*self._keys(""), *begun)}
-        return sorted(name for name in every - set(self.names()) if NAME.fullmatch(name))
+        upload_keys = [upload["Key"] for upload in self._uploads(f"{self._prefix}/")]
+        all_names = {_folder(key) for key in (*self._keys(""), *upload_keys)}
+        return sorted(name for name in all_names - set(self.names()) if NAME.fullmatch(name))
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         for entry in entries:
             if self._digest(folder.name, entry.name) == entry.digest:
                 continue  # an object appears whole or not at all
             if len(entry.blocks) <= 1:
-                self._put(folder.name, entry.name, read_file(folder, entry), entry.digest)
+                self._put_object(folder.name, entry.name, read_file(folder, entry), entry.digest)
             else:
                 self._upload(folder, entry)
 
     def commit(self, folder: Path) -> None:
         for name in (MANIFEST, COMMITTED):
-            self._put(folder.name, name, (folder / name).read_bytes())
+            self._put_object(folder.name, name, (folder / name).read_bytes())
 
     def manifest(self, name: str) -> tuple[Manifest, bytes]:
-        said: bytes = self._get(name, COMMITTED).read()
-        content: bytes = self._get(name, MANIFEST).read()
-        if said != manifest.proof(content):
+        commit_bytes: bytes = self._get_object(name, COMMITTED).read()
+        content: bytes = self._get_object(name, MANIFEST).read()
+        if commit_bytes != manifest.commit_content(content):
             raise Corrupt(f"{name}: {MANIFEST} in S3 is not the one that was committed")
         return manifest.parse(name, content), content
 
     def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
         for entry in entries:
-            body = self._get(name, entry.name)
+            body = self._get_object(name, entry.name)
             with HashingWriter(folder / entry.name, entry.hash) as writer:
                 while block := body.read(BLOCK):
                     writer.write(block)
@@ -110,7 +110,7 @@ class S3Tier:
 
     def _upload(self, folder: Path, entry: FileEntry) -> None:
         key = self._key(folder.name, entry.name)
-        upload, there = self._begun(key, entry.digest)
+        upload, there = self._resume_or_create(key, entry.digest)
 
         def send(number: int) -> dict[str, Any]:
             content = read_block(folder, entry, number)
@@ -128,7 +128,7 @@ class S3Tier:
                 return error
 
         # The pool's threads are daemons: a process that stops does not wait for an upload.
-        with ThreadPool(_AT_ONCE) as senders:
+        with ThreadPool(_PARALLEL_PARTS) as senders:
             parts = senders.map(sent, range(len(entry.blocks)), chunksize=1)
         for part in parts:
             if isinstance(part, BaseException):
@@ -138,7 +138,7 @@ class S3Tier:
             Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
         )
 
-    def _begun(self, key: str, digest: str) -> tuple[str, dict[int, dict[str, Any]]]:
+    def _resume_or_create(self, key: str, digest: str) -> tuple[str, dict[int, dict[str, Any]]]:
         """Return the key's upload that was cut short, or a new one.
 
         With it, its parts by the numbers of their blocks.
@@ -167,7 +167,7 @@ class S3Tier:
         )
         return [upload for page in pages for upload in page.get("Uploads", [])]
 
-    def _put(self, name: str, file: str, content: bytes, digest: str = "") -> None:
+    def _put_object(self, name: str, file: str, content: bytes, digest: str = "") -> None:
         self._s3.put_object(
             Bucket=self._bucket,
             Key=self._key(name, file),
@@ -176,18 +176,18 @@ class S3Tier:
             Metadata={_DIGEST: digest} if digest else {},
         )
 
-    def _get(self, name: str, file: str) -> Any:
-        found = self._of_object(self._s3.get_object, name, file)
-        if found is None:
+    def _get_object(self, name: str, file: str) -> Any:
+        response = self._call_or_none(self._s3.get_object, name, file)
+        if response is None:
             raise Corrupt(f"{name}/{file}: S3 has no such object")
-        return found["Body"]
+        return response["Body"]
 
-    def _of_object(self, ask: Callable[..., Any], name: str, file: str) -> Any:
+    def _call_or_none(self, operation: Callable[..., Any], name: str, file: str) -> Any:
         """Return S3's answer about an object, None when there is none."""
         from botocore.exceptions import ClientError
 
         try:
-            return ask(Bucket=self._bucket, Key=self._key(name, file))
+            return operation(Bucket=self._bucket, Key=self._key(name, file))
         except ClientError as error:
             if error.response["Error"]["Code"] in ("404", "NoSuchKey"):
                 return None
@@ -195,17 +195,17 @@ class S3Tier:
 
     def _digest(self, name: str, file: str) -> str | None:
         """Return the digest in the object's metadata, None without an object."""
-        found = self._of_object(self._s3.head_object, name, file)
-        return None if found is None else str(found["Metadata"].get(_DIGEST, ""))
+        response = self._call_or_none(self._s3.head_object, name, file)
+        return None if response is None else str(response["Metadata"].get(_DIGEST, ""))
 
     def _key(self, name: str, file: str) -> str:
         return f"{self._prefix}/{name}/{file}"
 
     @property
     def _s3(self) -> Any:
-        if self._made is None:
-            self._made = s3_client(_CONNECTIONS)
-        return self._made
+        if self._client is None:
+            self._client = s3_client(_CONNECTIONS)
+        return self._client
 
 
 def _folder(key: str) -> str:

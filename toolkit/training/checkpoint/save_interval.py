@@ -15,8 +15,8 @@ def interval(cost: float, mtti: float, *, floor: float, ceiling: float) -> float
     the time that training waits for it.
     """
     if cost >= 2 * mtti:  # an interruption comes before a save pays off, at any interval
-        best = mtti
+        seconds = mtti
     else:
-        share = math.sqrt(cost / (2 * mtti))
-        best = math.sqrt(2 * cost * mtti) * (1 + share / 3 + share * share / 9) - cost
-    return min(max(best, floor), ceiling)
+        ratio = math.sqrt(cost / (2 * mtti))
+        seconds = math.sqrt(2 * cost * mtti) * (1 + ratio / 3 + ratio * ratio / 9) - cost
+    return min(max(seconds, floor), ceiling)

@@ -15,7 +15,7 @@ class Staging:
     """
 
     def __init__(self) -> None:
-        self._last: Any = None
+        self._previous: Any = None
 
     def copy(self, tree: Any) -> Any:
         """Return a copy of the tree as it is now.
@@ -24,45 +24,51 @@ class Staging:
         """
         import torch
 
-        self._last = _copied(tree, self._last)
+        self._previous = _copy_tree(tree, self._previous)
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # waits for the copies that were begun above
-        return self._last
+        return self._previous
 
 
-def _copied(value: Any, last: Any) -> Any:
+def _copy_tree(value: Any, previous: Any) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return _tensor(value.detach(), last)
+        return _copy_tensor(value.detach(), previous)
     if isinstance(value, dict):
-        old = last if isinstance(last, dict) else {}
-        return {key: _copied(item, old.get(key)) for key, item in value.items()}
+        previous_items = previous if isinstance(previous, dict) else {}
+        return {key: _copy_tree(item, previous_items.get(key)) for key, item in value.items()}
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
-        same = isinstance(last, list | tuple) and len(last) == len(value)
-        old_items = last if same else [None] * len(value)
-        return type(value)(_copied(*pair) for pair in zip(value, old_items, strict=True))
+        same_length = isinstance(previous, list | tuple) and len(previous) == len(value)
+        previous_items_in_order = previous if same_length else [None] * len(value)
+        return type(value)(
+            _copy_tree(*pair) for pair in zip(value, previous_items_in_order, strict=True)
+        )
     return copy.deepcopy(value)
 
 
-def _tensor(value: Any, last: Any) -> Any:
+def _copy_tensor(value: Any, previous: Any) -> Any:
     import torch
 
-    if _alike(value, last):
-        _local(last).copy_(_local(value), non_blocking=True)
-        return last
-    made = value.to("cpu", copy=True)
-    if torch.cuda.is_available() and not hasattr(made, "to_local") and made.numel():
-        made = made.pin_memory()
-    return made
+    if _same_layout(value, previous):
+        _local_shard(previous).copy_(_local_shard(value), non_blocking=True)
+        return previous
+    new_tensor = value.to("cpu", copy=True)
+    if torch.cuda.is_available() and not hasattr(new_tensor, "to_local") and new_tensor.numel():
+        new_tensor = new_tensor.pin_memory()
+    return new_tensor
 
 
-def _alike(value: Any, last: Any) -> bool:
-    if type(last) is not type(value):
+def _same_layout(value: Any, previous: Any) -> bool:
+    if type(previous) is not type(value):
         return False
-    new, old = _local(value), _local(last)
-    return bool(new.shape == old.shape and new.dtype == old.dtype and old.is_contiguous())
+    new_shard, previous_shard = _local_shard(value), _local_shard(previous)
+    return bool(
+        new_shard.shape == previous_shard.shape
+        and new_shard.dtype == previous_shard.dtype
+        and previous_shard.is_contiguous()
+    )
 
 
-def _local(tensor: Any) -> Any:
+def _local_shard(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor

@@ -18,11 +18,11 @@ from toolkit.training.checkpoint.hashed_file import (
     Corrupt,
     FileEntry,
     HashingWriter,
-    blocks,
+    iter_blocks,
     verify_file,
 )
 from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
-from toolkit.training.io.durable_files import fsync_directory, inside, write_atomic
+from toolkit.training.io.durable_files import fsync_directory, list_folder, write_atomic
 from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.checkpoint_names import NAME
 
@@ -92,7 +92,7 @@ class FolderTier:
         target = self._root / folder.name
         target.mkdir(parents=True, exist_ok=True)
         for entry in entries:
-            if not _is_there(target, entry):
+            if not _has_file(target, entry):
                 copy_file(folder, entry, target)
 
     def commit(self, folder: Path) -> None:
@@ -101,11 +101,11 @@ class FolderTier:
         fsync_directory(target)
         write_atomic(target / MANIFEST, content)
         fsync_directory(self._root)
-        manifest.seal(target, content)
+        manifest.write_commit(target, content)
 
     def manifest(self, name: str) -> tuple[Manifest, bytes]:
-        found = manifest.read(self._root / name)
-        return found, (self._root / name / MANIFEST).read_bytes()
+        loaded_manifest = manifest.read(self._root / name)
+        return loaded_manifest, (self._root / name / MANIFEST).read_bytes()
 
     def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
         for entry in entries:
@@ -115,7 +115,7 @@ class FolderTier:
         manifest.remove(self._root / name, rmtree=_rmtree)
 
     def _folders(self) -> list[Path]:
-        return [path for path in inside(self._root) if NAME.fullmatch(path.name)]
+        return [path for path in list_folder(self._root) if NAME.fullmatch(path.name)]
 
 
 def copy_file(source: Path, entry: FileEntry, target: Path) -> None:
@@ -125,11 +125,11 @@ def copy_file(source: Path, entry: FileEntry, target: Path) -> None:
     """
     (target / entry.name).unlink(missing_ok=True)
     with HashingWriter(target / entry.name, entry.hash) as writer:
-        for block in blocks(source, entry):
+        for block in iter_blocks(source, entry):
             writer.write(block)
 
 
-def _is_there(folder: Path, entry: FileEntry) -> bool:
+def _has_file(folder: Path, entry: FileEntry) -> bool:
     try:
         verify_file(folder, entry)
     except Corrupt:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, HashingWriter
 from toolkit.training.checkpoint.manifest import Manifest
 from toolkit.training.checkpoint.staging import Staging
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 
 Parts = Mapping[str, Any]  # name → an object with state_dict() and load_state_dict()
 
@@ -22,7 +22,7 @@ Parts = Mapping[str, Any]  # name → an object with state_dict() and load_state
 class Codec(Protocol):
     """A codec between the parts of one rank and files. Every rank makes the same calls."""
 
-    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+    def stage(self, parts: Parts, world: ProcessGroup, *, copy: bool) -> Any:
         """Return this rank's share of the state.
 
         With `copy` it is a copy, so that training can go on before it is written. The copy reuses
@@ -30,12 +30,12 @@ class Codec(Protocol):
         """
         ...
 
-    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+    def write(self, folder: Path, staged: Any, world: ProcessGroup) -> list[FileEntry]:
         """Write this rank's files, each durable on return."""
         ...
 
     def read(
-        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+        self, folder: Path, manifest: Manifest, parts: Parts, world: ProcessGroup
     ) -> Callable[[], None]:
         """Read this rank's share, without changing a part.
 
@@ -51,34 +51,34 @@ class TorchCodec:
     def __init__(self) -> None:
         self._staging = Staging()
 
-    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+    def stage(self, parts: Parts, world: ProcessGroup, *, copy: bool) -> Any:
         state: dict[str, Any] = {"rng": capture_rng()}
         # On every rank: the state_dict() of a trainer's part may be collective.
-        whole = {name: _whole(part).state_dict() for name, part in parts.items()}
+        states = {name: _unwrap_ddp(part).state_dict() for name, part in parts.items()}
         if world.rank == 0:
-            state["parts"] = whole
+            state["parts"] = states
         return self._staging.copy(state) if copy else state
 
-    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+    def write(self, folder: Path, staged: Any, world: ProcessGroup) -> list[FileEntry]:
         entries = [save_file(folder / rank_file(world.rank), {"rng": staged["rng"]})]
         if world.rank == 0:
             entries.append(save_file(folder / "shared.pt", staged["parts"]))
         return entries
 
     def read(
-        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+        self, folder: Path, manifest: Manifest, parts: Parts, world: ProcessGroup
     ) -> Callable[[], None]:
-        shared = load_file(folder, manifest, "shared.pt")
-        missing = [name for name in parts if name not in shared]
+        shared_states = load_file(folder, manifest, "shared.pt")
+        missing = [name for name in parts if name not in shared_states]
         if missing:
             raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
-        own = load_own(folder, manifest, world.rank)
+        own_state = load_own(folder, manifest, world.rank)
 
         def apply() -> None:
             for name, part in parts.items():
-                _whole(part).load_state_dict(shared[name])
-            if own:
-                restore_rng(own["rng"])
+                _unwrap_ddp(part).load_state_dict(shared_states[name])
+            if own_state:
+                restore_rng(own_state["rng"])
 
         return apply
 
@@ -88,8 +88,8 @@ def capture_rng() -> dict[str, Any]:
     import numpy as np
     import torch
 
-    drawn: Any = np.random.get_state()  # noqa: NPY002  # the one scripts draw from
-    name, keys, position, has_gauss, cached = drawn
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002  # the one scripts draw from
+    name, keys, position, has_gauss, cached = numpy_state
     state: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": (name, keys.tolist(), position, has_gauss, cached),
@@ -118,13 +118,13 @@ def save_file(path: Path, value: Any) -> FileEntry:
     """Save a value with torch.save, hashed and durable."""
     import torch
 
-    with HashingWriter(path) as writer, one_checksum():
+    with HashingWriter(path) as writer, without_crc():
         torch.save(value, writer)
     return writer.entry()
 
 
 @contextmanager
-def one_checksum() -> Iterator[None]:
+def without_crc() -> Iterator[None]:
     """Have torch.save, in this thread, leave out its CRC-32.
 
     The manifest's hash says more, and the CRC would take two thirds of the hash's time. torch.load
@@ -165,7 +165,7 @@ def rank_file(rank: int) -> str:
     return f"rank-{rank:05d}.pt"
 
 
-def _whole(part: Any) -> Any:
+def _unwrap_ddp(part: Any) -> Any:
     """Return the model inside DDP.
 
     So a checkpoint loads with and without the wrapper.

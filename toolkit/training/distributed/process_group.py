@@ -10,13 +10,13 @@ from copy import copy
 from datetime import timedelta
 from typing import Any, Protocol
 
-from toolkit.training.attempt.job_log import say
-from toolkit.training.distributed.straggler_report import Watch
+from toolkit.training.attempt.job_log import log_line
+from toolkit.training.distributed.straggler_report import RankWatch
 
 Numbers = tuple[int, ...]
 
 
-class World(Protocol):
+class ProcessGroup(Protocol):
     """A set of ranks. Every method is collective: all ranks call it, in the same order."""
 
     @property
@@ -26,11 +26,11 @@ class World(Protocol):
     @property
     def local_rank(self) -> int: ...
     @property
-    def group(self) -> Any:
+    def torch_group(self) -> Any:
         """Return the torch.distributed group of these ranks, None without one."""
         ...
 
-    def fork(self) -> "World":
+    def fork(self) -> "ProcessGroup":
         """Return the same ranks with a group of their own.
 
         For another thread, whose collectives must not mix with this one's.
@@ -61,9 +61,9 @@ class Solo:
     rank = 0
     size = 1
     local_rank = 0
-    group = None
+    torch_group = None
 
-    def fork(self) -> World:
+    def fork(self) -> ProcessGroup:
         return self
 
     def broadcast(self, value: Any) -> Any:
@@ -80,7 +80,7 @@ class Solo:
         return
 
 
-class TorchWorld:
+class TorchProcessGroup:
     """The ranks that torchrun started, over torch.distributed."""
 
     def __init__(self, *, rank: int, size: int, local_rank: int, timeout: timedelta) -> None:
@@ -92,41 +92,41 @@ class TorchWorld:
         gpu = device(local_rank).type == "cuda"
         if gpu:
             torch.cuda.set_device(local_rank)
-        self._ours = not dist.is_initialized()  # a trainer may have come first
-        if self._ours:
+        self._owns_default_group = not dist.is_initialized()  # a trainer may have come first
+        if self._owns_default_group:
             dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
-        self.group = dist.new_group(backend="gloo", timeout=timeout)
+        self.torch_group = dist.new_group(backend="gloo", timeout=timeout)
         self._dist, self._torch = dist, torch
-        self._watch = self._watch_over(_store(self.group))
+        self._watch = self._watch_with(_status_store(self.torch_group))
         self._watch.start()
 
-    def fork(self) -> World:
-        other = copy(self)
-        other.group = self._dist.new_group(backend="gloo", timeout=self._timeout)
-        other._watch = self._watch_over(None)  # noqa: SLF001  # a watch is for the script's thread
-        return other
+    def fork(self) -> ProcessGroup:
+        forked_group = copy(self)
+        forked_group.torch_group = self._dist.new_group(backend="gloo", timeout=self._timeout)
+        forked_group._watch = self._watch_with(None)  # noqa: SLF001  # a watch is for the script's thread
+        return forked_group
 
     def broadcast(self, value: Any) -> Any:
         box = [value]
-        self._watch.come()
-        with self._watch.waiting():
-            self._dist.broadcast_object_list(box, src=0, group=self.group)
+        self._watch.count_collective()
+        with self._watch.mark_waiting():
+            self._dist.broadcast_object_list(box, src=0, group=self.torch_group)
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size
-        self._watch.come()
-        with self._watch.waiting():
-            self._dist.all_gather_object(values, value, group=self.group)
+        self._watch.count_collective()
+        with self._watch.mark_waiting():
+            self._dist.all_gather_object(values, value, group=self.torch_group)
         return values
 
     def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
         tensor = self._torch.tensor(list(values), dtype=self._torch.int64)
-        work = self._dist.all_reduce(tensor, group=self.group, async_op=True)
-        self._watch.come()
+        work = self._dist.all_reduce(tensor, group=self.torch_group, async_op=True)
+        self._watch.count_collective()
 
         def finish() -> Numbers:
-            with self._watch.waiting():
+            with self._watch.mark_waiting():
                 work.wait()
             return tuple(tensor.tolist())
 
@@ -134,15 +134,15 @@ class TorchWorld:
 
     def close(self) -> None:
         self._watch.stop()
-        if self._ours:
+        if self._owns_default_group:
             self._dist.destroy_process_group()
 
-    def _watch_over(self, store: Any) -> Watch:
+    def _watch_with(self, store: Any) -> RankWatch:
         seconds = self._timeout.total_seconds()
-        return Watch(store, self.rank, self.size, timeout=seconds, say=say)
+        return RankWatch(store, self.rank, self.size, timeout=seconds, log_line=log_line)
 
 
-def _store(group: Any) -> Any:
+def _status_store(group: Any) -> Any:
     """Return a store through which the ranks of a group exchange texts.
 
     It has a connection of its own. None when torch has no such store.
@@ -167,7 +167,7 @@ def device(local_rank: int) -> Any:
 
 def join(
     environment: Mapping[str, str] = os.environ, *, timeout: timedelta = timedelta(minutes=10)
-) -> World:
+) -> ProcessGroup:
     """Return the ranks that this process was started with.
 
     They are torchrun's ranks, or a world of one without torchrun. `timeout` is the longest wait of
@@ -175,7 +175,7 @@ def join(
     """
     if "RANK" not in environment:
         return Solo()
-    return TorchWorld(
+    return TorchProcessGroup(
         rank=int(environment["RANK"]),
         size=int(environment["WORLD_SIZE"]),
         local_rank=int(environment.get("LOCAL_RANK", "0")),

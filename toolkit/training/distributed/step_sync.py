@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 from toolkit.training.sample_order import fingerprint
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class _Call(IntEnum):
     FINISH = 3
 
 
-_TOGETHER = {
+_COMPATIBLE = {
     _Call.STEP: {_Call.STEP},
     _Call.CHECK: {_Call.CHECK, _Call.CHECKED},
     _Call.CHECKED: {_Call.CHECK, _Call.CHECKED},
@@ -41,20 +41,20 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class Agreement:
     """The result of a boundary, the same on all ranks."""
 
     stop: bool  # a rank has a stop request
     save: bool  # a save is due
-    checking: bool  # a rank has more to check
+    is_checking: bool  # a rank has more to check
     samples: int = 0  # number of samples of the step, over all ranks
-    prints: int = 0  # sum of the ranks' fingerprints of them (sample_order.fingerprint)
+    fingerprints: int = 0  # sum of the ranks' fingerprints of them (sample_order.fingerprint)
 
 
-_NOTHING = Agreed(stop=False, save=False, checking=False)
+_NO_AGREEMENT = Agreement(stop=False, save=False, is_checking=False)
 
 
-class Boundaries:
+class StepSync:
     """The boundaries of one run's loops.
 
     All ranks make the same calls; otherwise ValueError is raised. `asked` returns whether this rank
@@ -62,31 +62,35 @@ class Boundaries:
     """
 
     def __init__(
-        self, world: World, *, asked: Callable[[], bool], leave: Callable[[], None]
+        self, world: ProcessGroup, *, stop_requested: Callable[[], bool], leave: Callable[[], None]
     ) -> None:
-        self._world, self._asked, self._leave = world, asked, leave
-        self._pending: Callable[[], Agreed] | None = None
-        self._checking = False  # True while a loop that does not train may go on on another rank
+        self._world, self._stop_requested, self._leave = world, stop_requested, leave
+        self._pending: Callable[[], Agreement] | None = None
+        self._is_checking = False  # True while a loop that does not train may go on on another rank
 
-    def start_step(self, mine: Any, *, late: bool, then: Callable[[Agreed], None]) -> None:
+    def start_step(
+        self, own_samples: Any, *, save_due: bool, on_agreement: Callable[[Agreement], None]
+    ) -> None:
         """Start the sum of a step that took the samples `mine`.
 
         `settle` reads the sum, and then calls `then` with it. `late` means that a save is due.
         """
-        asked = self._world.local_rank == 0 and self._asked()
-        total = self._start(_Call.STEP, mine, asked=asked, late=late)
+        stop_requested = self._world.local_rank == 0 and self._stop_requested()
+        total = self._start(
+            _Call.STEP, own_samples, stop_requested=stop_requested, save_due=save_due
+        )
 
-        def settle() -> Agreed:
-            agreed = total()
-            then(agreed)
-            return agreed
+        def read() -> Agreement:
+            agreement = total()
+            on_agreement(agreement)
+            return agreement
 
-        self._pending = settle
+        self._pending = read
 
-    def settle(self) -> Agreed:
+    def await_agreement(self) -> Agreement:
         """Read the last step's sum, unless it has been read."""
         pending, self._pending = self._pending, None
-        return pending() if pending else _NOTHING
+        return pending() if pending else _NO_AGREEMENT
 
     def check(self) -> None:
         """Call `leave` if any rank has a stop request.
@@ -100,53 +104,68 @@ class Boundaries:
 
         After the last one it joins the checks of the other ranks.
         """
-        self._checking = True
+        self._is_checking = True
         for item in items:
             yield item
             self.check()
         self.end_checks()
 
-    def end_checks(self, *, over: bool = False) -> None:
+    def end_checks(self, *, at_end: bool = False) -> None:
         """Wait for the ranks that have more to check than this one.
 
         It returns at once when no rank checks. `over` means that this rank has nothing more to do
         that a stop could save.
         """
-        while self._checking:
-            self._check(_Call.CHECKED, asks=not over)
+        while self._is_checking:
+            self._check(_Call.CHECKED, may_stop=not at_end)
 
     def finish(self) -> None:
         """Agree that every rank is at the end of its script's loops."""
-        self.end_checks(over=True)
-        self.settle()
+        self.end_checks(at_end=True)
+        self.await_agreement()
         self._start(_Call.FINISH)()
 
-    def _check(self, call: _Call, *, asks: bool = True) -> None:
-        stop = self.settle().stop
-        agreed = self._start(call, asked=asks and self._asked())()
-        self._checking = agreed.checking
-        if agreed.stop or stop:
+    def _check(self, call: _Call, *, may_stop: bool = True) -> None:
+        stop = self.await_agreement().stop
+        agreement = self._start(call, stop_requested=may_stop and self._stop_requested())()
+        self._is_checking = agreement.is_checking
+        if agreement.stop or stop:
             self._leave()
 
     def _start(
-        self, call: _Call, mine: Any = (), *, asked: bool = False, late: bool = False
-    ) -> Callable[[], Agreed]:
-        values = (int(asked), int(late), len(mine), fingerprint(mine), 1 << _BITS * call)
+        self,
+        call: _Call,
+        own_samples: Any = (),
+        *,
+        stop_requested: bool = False,
+        save_due: bool = False,
+    ) -> Callable[[], Agreement]:
+        values = (
+            int(stop_requested),
+            int(save_due),
+            len(own_samples),
+            fingerprint(own_samples),
+            1 << _BITS * call,
+        )
         total = self._world.start_sum(values)
 
-        def read() -> Agreed:
-            stop, save, samples, prints, calls = total()
-            made = {each: calls >> _BITS * each & (1 << _BITS) - 1 for each in _Call}
-            _refuse_others(call, {each: ranks for each, ranks in made.items() if ranks})
-            return Agreed(stop > 0, save > 0, made[_Call.CHECK] > 0, samples, prints)
+        def read() -> Agreement:
+            stop, save, samples, fingerprints, calls = total()
+            ranks_by_call = {kind: calls >> _BITS * kind & (1 << _BITS) - 1 for kind in _Call}
+            _refuse_other_calls(
+                call, {kind: ranks for kind, ranks in ranks_by_call.items() if ranks}
+            )
+            return Agreement(
+                stop > 0, save > 0, ranks_by_call[_Call.CHECK] > 0, samples, fingerprints
+            )
 
         return read
 
 
-def _refuse_others(call: _Call, made: dict[_Call, int]) -> None:
-    if not made.keys() <= _TOGETHER[call]:
-        found = ", ".join(f"{ranks} in {_NAMES[each]}" for each, ranks in made.items())
+def _refuse_other_calls(call: _Call, ranks_by_call: dict[_Call, int]) -> None:
+    if not ranks_by_call.keys() <= _COMPATIBLE[call]:
+        places = ", ".join(f"{ranks} in {_NAMES[kind]}" for kind, ranks in ranks_by_call.items())
         raise ValueError(
-            f"the ranks are at different places of the script: {found}. All make the same calls;"
+            f"the ranks are at different places of the script: {places}. All make the same calls;"
             " a loop that is longer on one rank than on another is `for item in run.checked(items)`"
         )

@@ -17,16 +17,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_PATIENCE, _LOOKS = 60.0, 4  # seconds until the report, and the number of looks in that time
-_NAMED = 4  # ranks in one message
-_OWN = Path(__file__).parents[2]  # toolkit/, with the datasets
+_REPORT_AFTER, _LOOKS_PER_REPORT = (
+    60.0,
+    4,
+)  # seconds until the report, and the number of looks in that time
+_MOST_NAMED = 4  # ranks in one message
+_TOOLKIT_FOLDER = Path(__file__).parents[2]  # toolkit/, with the datasets
 _LIBRARY = re.escape(str(Path(re.__file__).parents[1]))
 _INSTALLED = re.compile(rf"/(?:site|dist)-packages/|^<frozen|^{_LIBRARY}/")
-_TRAINERS = _OWN / "training" / "adapters"  # called by other people's loops
+_TRAINERS = _TOOLKIT_FOLDER / "training" / "adapters"  # called by other people's loops
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class RankStatus:
     """The place of one rank, as the rank reports it."""
 
     rank: int
@@ -37,38 +40,38 @@ class Whereabouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class MissingRanks:
     """A report that some ranks wait for others."""
 
-    met: int  # number of the collective that the missing ranks have not entered
+    collective: int  # number of the collective that the missing ranks have not entered
     text: str
-    expected: bool  # as far as can be told, the missing ranks work for all
+    is_expected: bool  # as far as can be told, the missing ranks work for all
 
 
-def absence(ranks: Sequence[Whereabouts], patience: float) -> Absence | None:
+def find_missing_ranks(ranks: Sequence[RankStatus], report_after: float) -> MissingRanks | None:
     """Return which ranks keep others waiting longer than `patience` seconds.
 
     None when there are none. Pure.
     """
-    waiting = [one for one in ranks if one.waits >= patience]
+    waiting = [one for one in ranks if one.waits >= report_after]
     if not waiting:
         return None
-    met = max(one.met for one in waiting)
-    missing = [one for one in ranks if one.met < met]
+    collective = max(one.met for one in waiting)
+    missing = [one for one in ranks if one.met < collective]
     if not missing:
         return None
     first, last = waiting[0], max(waiting, key=lambda one: one.waits)
-    named = ", ".join(f"rank {one.rank} at {one.place}" for one in missing[:_NAMED])
-    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    return Absence(
-        met,
+    names = ", ".join(f"rank {one.rank} at {one.place}" for one in missing[:_MOST_NAMED])
+    rest = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return MissingRanks(
+        collective,
         f"{len(waiting)} of {len(ranks)} ranks wait for {last.waits:.0f} s"
-        f" (rank {first.rank} at {first.place}); not come: {named}{more}",
+        f" (rank {first.rank} at {first.place}); not come: {names}{rest}",
         all(one.own for one in missing),
     )
 
 
-class Watch:
+class RankWatch:
     """The part of one rank in the report.
 
     `store` is torch's store, or None without one. `start` makes a thread that looks at it again and
@@ -82,74 +85,79 @@ class Watch:
         size: int,
         *,
         timeout: float,
-        say: Callable[[str], None],
+        log_line: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._rank, self._size = store, rank, size
-        self._say, self._clock = say, clock
-        self._patience = min(_PATIENCE, timeout / 4)
-        self._met, self._since = 0, 0.0
-        self._waits = False
-        self._told, self._said = (0, ""), 0
-        self._over = threading.Event()
+        self._log_line, self._clock = log_line, clock
+        self._report_after = min(_REPORT_AFTER, timeout / 4)
+        self._collectives, self._wait_start = 0, 0.0
+        self._is_waiting = False
+        self._report, self._last_reported = (0, ""), 0
+        self._stop_event = threading.Event()
 
     def start(self) -> None:
         if self._store is not None:
-            threading.Thread(target=self._run, name="whereabouts", daemon=True).start()
+            threading.Thread(
+                target=self._exchange_repeatedly, name="whereabouts", daemon=True
+            ).start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stop_event.set()
 
-    def come(self) -> None:
+    def count_collective(self) -> None:
         """Count a collective that this rank enters."""
-        self._met += 1
+        self._collectives += 1
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def mark_waiting(self) -> Iterator[None]:
         """Mark this rank as waiting inside the block.
 
         A RuntimeError in the block gets the names of the missing ranks.
         """
-        self._since, self._waits = self._clock(), True
+        self._wait_start, self._is_waiting = self._clock(), True
         try:
             yield
         except RuntimeError as error:
-            met, text = self._told
-            if met != self._met:
+            collective, text = self._report
+            if collective != self._collectives:
                 raise
             raise RuntimeError(f"{error}; {text}") from error
         finally:
-            self._waits = False
+            self._is_waiting = False
 
-    def look(self) -> None:
+    def exchange_status(self) -> None:
         """Write where this rank is, and find the missing ranks.
 
         Rank 0 finds them and writes a report, which the other ranks read.
         """
-        waits = self._clock() - self._since if self._waits else 0.0
-        place, own = place_of(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001  # the only way
-        mine = Whereabouts(self._rank, self._met, waits, place, own)
-        self._store.set(str(self._rank), json.dumps(asdict(mine)))
+        wait_seconds = self._clock() - self._wait_start if self._is_waiting else 0.0
+        place, in_toolkit = place_of(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001  # the only way
+        own_status = RankStatus(self._rank, self._collectives, wait_seconds, place, in_toolkit)
+        self._store.set(str(self._rank), json.dumps(asdict(own_status)))
         if self._rank == 0:
             keys = [str(rank) for rank in range(self._size)]
-            every = [Whereabouts(**json.loads(found)) for found in self._store.multi_get(keys)]
-            if found := absence(every, self._patience):
-                self._tell(found)
-        elif waits >= self._patience and self._store.check(["absence"]):
-            met, text = json.loads(self._store.get("absence"))
-            self._told = (met, text)
+            statuses = [
+                RankStatus(**json.loads(missing_ranks))
+                for missing_ranks in self._store.multi_get(keys)
+            ]
+            if missing_ranks := find_missing_ranks(statuses, self._report_after):
+                self._publish(missing_ranks)
+        elif wait_seconds >= self._report_after and self._store.check(["absence"]):
+            collective, text = json.loads(self._store.get("absence"))
+            self._report = (collective, text)
 
-    def _tell(self, found: Absence) -> None:
-        self._told = (found.met, found.text)
-        self._store.set("absence", json.dumps(self._told))
-        if not found.expected and self._said != found.met:
-            self._said = found.met
-            self._say(found.text)
+    def _publish(self, missing_ranks: MissingRanks) -> None:
+        self._report = (missing_ranks.collective, missing_ranks.text)
+        self._store.set("absence", json.dumps(self._report))
+        if not missing_ranks.is_expected and self._last_reported != missing_ranks.collective:
+            self._last_reported = missing_ranks.collective
+            self._log_line(missing_ranks.text)
 
-    def _run(self) -> None:
-        while not self._over.wait(self._patience / _LOOKS):
+    def _exchange_repeatedly(self) -> None:
+        while not self._stop_event.wait(self._report_after / _LOOKS_PER_REPORT):
             with suppress(Exception):  # a failed look costs a report, and no more
-                self.look()
+                self.exchange_status()
 
 
 def place_of(frame: FrameType | None) -> tuple[str, bool]:
@@ -164,24 +172,26 @@ def place_of(frame: FrameType | None) -> tuple[str, bool]:
         stack.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     stack.reverse()  # the script first
-    own = next((at for at, (path, *_) in enumerate(stack) if _is_own(path)), None)
-    outside = stack[:own]
+    first_toolkit_frame = next(
+        (at for at, (path, *_) in enumerate(stack) if _is_toolkit(path)), None
+    )
+    outside = stack[:first_toolkit_frame]
     if not outside:
-        return "an unknown place", own is not None
+        return "an unknown place", first_toolkit_frame is not None
     lines = [each for each in outside if not _is_installed(each[0])][-1:]
     if outside[-1] not in lines:
         lines.append(outside[-1])
-    named = [f"{_short(path)}:{line} ({name})" for path, line, name in lines]
-    return ", ".join(named), own is not None
+    places = [f"{_short(path)}:{line} ({name})" for path, line, name in lines]
+    return ", ".join(places), first_toolkit_frame is not None
 
 
 def _is_installed(path: str) -> bool:
-    return bool(_INSTALLED.search(path)) or Path(path).is_relative_to(_OWN)
+    return bool(_INSTALLED.search(path)) or Path(path).is_relative_to(_TOOLKIT_FOLDER)
 
 
-def _is_own(path: str) -> bool:
-    found = Path(path)
-    return found.is_relative_to(_OWN) and not found.is_relative_to(_TRAINERS)
+def _is_toolkit(path: str) -> bool:
+    file = Path(path)
+    return file.is_relative_to(_TOOLKIT_FOLDER) and not file.is_relative_to(_TRAINERS)
 
 
 def _short(path: str) -> str:

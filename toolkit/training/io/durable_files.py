@@ -13,7 +13,7 @@ T = TypeVar("T")
 ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
-def there(path: Path) -> bool:
+def path_exists(path: Path) -> bool:
     """Return whether `path` exists.
 
     Raises OSError when that can't be found out: only the errors in `ABSENT` mean no. From Python
@@ -26,7 +26,7 @@ def there(path: Path) -> bool:
     return True
 
 
-def inside(folder: Path) -> list[Path]:
+def list_folder(folder: Path) -> list[Path]:
     """Return the paths in `folder`, none when it does not exist.
 
     Raises OSError when the folder can't be read.
@@ -46,13 +46,15 @@ def fsync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, content: bytes, *, by_way_of: Path | None = None) -> None:
+def write_atomic(path: Path, content: bytes, *, temporary_folder: Path | None = None) -> None:
     """Replace `path` by `content` in one step.
 
     A reader sees the old bytes or the new ones, also after a crash. The file is written in the
     folder `by_way_of` (default: beside `path`) and renamed from there.
     """
-    temporary = _write_beside(by_way_of / path.name if by_way_of else path, content)
+    temporary = _write_temporary(
+        temporary_folder / path.name if temporary_folder else path, content
+    )
     temporary.replace(path)
     fsync_directory(path.parent)
 
@@ -62,7 +64,7 @@ def write_first(path: Path, content: bytes) -> bool:
 
     Returns True for the writer that was first. Safe when several processes try at once.
     """
-    temporary = _write_beside(path, content)
+    temporary = _write_temporary(path, content)
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -87,10 +89,10 @@ def read_twice(path: Path, read: Callable[[Path], T]) -> T:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write one line of JSON atomically."""
-    write_atomic(path, encode(value))
+    write_atomic(path, encode_line(value))
 
 
-def encode(value: Mapping[str, Any]) -> bytes:
+def encode_line(value: Mapping[str, Any]) -> bytes:
     """Return one line of JSON, the form of every record here.
 
     Bash reads some of these records.
@@ -104,12 +106,12 @@ def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
     None when there is no file, no object in it, or two tries to read it failed.
     """
     try:
-        return find_json(path, limit=limit)
+        return load_json(path, limit=limit)
     except OSError:
         return None
 
 
-def find_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
+def load_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
     """Return the JSON object in `path`, or None when there is none.
 
     Like `read_json`, but raises OSError when the file can't be read now.
@@ -120,7 +122,7 @@ def find_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
             return stream.read(limit)
 
     try:
-        return _object(read_twice(path, content))
+        return _json_object(read_twice(path, content))
     except ABSENT:
         return None
 
@@ -134,12 +136,12 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
         with path.open("rb") as stream:
             for line in stream:
                 if line.strip():
-                    yield _object(line)
+                    yield _json_object(line)
     except FileNotFoundError:
         return
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def _json_object(line: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
     except ValueError:
@@ -147,7 +149,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _write_beside(path: Path, content: bytes) -> Path:
+def _write_temporary(path: Path, content: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
     with temporary.open("wb") as stream:
         stream.write(content)

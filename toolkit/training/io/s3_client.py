@@ -21,8 +21,10 @@ def s3_client(connections: int) -> Any:
     session, site = boto3.Session(), site_facts()
     region = session.region_name or site.get("aws_region")
     # Another endpoint is another cloud: the environment's holds for datasets and checkpoints both.
-    told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    endpoint = told or site.get("aws_endpoint_url")
+    environment_endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(
+        "AWS_ENDPOINT_URL"
+    )
+    endpoint = environment_endpoint or site.get("aws_endpoint_url")
     config = Config(
         max_pool_connections=connections,
         retries={"mode": "standard", "total_max_attempts": 6},

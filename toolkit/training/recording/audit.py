@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.run_folder import steps as steps_file
-from toolkit.training.run_folder.attempts import Ledger
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.attempts import AttemptsFile
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import History, StepRecord
 from toolkit.training.sample_order import SampleOrder, fingerprint
 
@@ -49,14 +49,14 @@ def audit(run_dir: Path) -> Audit:
 
     Raises FileNotFoundError when there is no run.
     """
-    run = RunDir(run_dir)
-    if not run.steps.exists():
-        raise FileNotFoundError(f"{run.steps}: no such file; is this a run's folder?")
-    history = steps_file.read(run.steps)
-    order = run.facts().get("order")
+    run_folder = RunFolder(run_dir)
+    if not run_folder.steps.exists():
+        raise FileNotFoundError(f"{run_folder.steps}: no such file; is this a run's folder?")
+    history = steps_file.read(run_folder.steps)
+    order = run_folder.facts().get("order")
     counts = Counter(record.step for record in history.steps)
-    last = max(counts, default=-1)
-    missing = tuple(step for step in range(last + 1) if step not in counts)
+    last_step = max(counts, default=-1)
+    missing = tuple(step for step in range(last_step + 1) if step not in counts)
     duplicated = tuple(sorted(step for step, count in counts.items() if count > 1))
     problems = [
         *(f"step {step} is missing" for step in missing),
@@ -75,7 +75,9 @@ def audit(run_dir: Path) -> Audit:
         repeated=tuple(record.step for record in history.repeated),
         samples=position,
         epochs_complete=position // order["size"] if order else 0,
-        resumed_at=tuple(mark.step for mark in history.resumptions if mark.attempt > 0),
+        resumed_at=tuple(
+            resumption.step for resumption in history.resumptions if resumption.attempt > 0
+        ),
         attempts=tuple(
             {
                 "attempt": a.attempt,
@@ -88,9 +90,9 @@ def audit(run_dir: Path) -> Audit:
                 "seconds": a.seconds,
                 "cost_usd": a.cost_usd,
             }
-            for a in Ledger(run.attempts).attempts()
+            for a in AttemptsFile(run_folder.attempts).attempts()
         ),
-        torn_lines=history.torn,
+        torn_lines=history.torn_lines,
     )
 
 
@@ -138,14 +140,18 @@ def _content_problems(steps: Sequence[StepRecord], order: Mapping[str, int]) -> 
 
 def _resume_problems(history: History) -> list[str]:
     """Return the attempts that began after the last trained step."""
-    reached = 0
+    steps_reached = 0
     problems = []
-    done = sorted((*history.steps, *history.repeated), key=lambda record: record.attempt)
-    for mark in history.resumptions:
-        before = [record.step + 1 for record in done if record.attempt < mark.attempt]
-        reached = max(before, default=0)
-        if mark.step > reached:
-            problems.append(f"attempt {mark.attempt} began at step {mark.step}, after {reached}")
+    trained_steps = sorted((*history.steps, *history.repeated), key=lambda record: record.attempt)
+    for resumption in history.resumptions:
+        earlier_steps = [
+            record.step + 1 for record in trained_steps if record.attempt < resumption.attempt
+        ]
+        steps_reached = max(earlier_steps, default=0)
+        if resumption.step > steps_reached:
+            problems.append(
+                f"attempt {resumption.attempt} began at step {resumption.step}, after {steps_reached}"
+            )
     return problems
 
 
@@ -159,13 +165,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, help="fail unless the run has just this many steps")
     options = parser.parse_args(arguments)
     try:
-        found = audit(options.run_dir)
+        findings = audit(options.run_dir)
     except FileNotFoundError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    report = asdict(found)
-    if options.steps is not None and found.steps != options.steps:
+    report = asdict(findings)
+    if options.steps is not None and findings.steps != options.steps:
         report["ok"] = False
-        report["problems"] = [f"{found.steps} steps, not {options.steps}", *found.problems]
+        report["problems"] = [f"{findings.steps} steps, not {options.steps}", *findings.problems]
     sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 0 if report["ok"] else 1

@@ -9,7 +9,7 @@ from toolkit.training.attempt import exception_verdict
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import Verdict, read_verdict
-from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.process_group import ProcessGroup
 from toolkit.training.recording.recorder import RankBooks
 from toolkit.training.slurm import job
 from toolkit.training.tracking.tracker import Status
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Seconds for the tracking server at the end. A stop has little of a spot notice's 120 s for it.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
 
-_had: set[tuple[Path, int]] = set()  # verdict file and rank of each run of this process
+_runs_of_process: set[tuple[Path, int]] = set()  # verdict file and rank of each run of this process
 
 
 def refuse_second(attempt: Attempt, rank: int) -> None:
@@ -29,59 +29,65 @@ def refuse_second(attempt: Attempt, rank: int) -> None:
     It would load the first run's last checkpoint, train nothing, and give the first run's results
     as its own. The attempt then is no success, so a verdict `done` is replaced.
     """
-    run = (attempt.verdict_file, rank)
-    if run not in _had:
-        _had.add(run)
+    run_key = (attempt.verdict_file, rank)
+    if run_key not in _runs_of_process:
+        _runs_of_process.add(run_key)
         return
     error = RuntimeError(
         f"a second Run in {attempt.run_dir} by one process: it would go on where the first one"
         " ended. A run folder is one training; several are several jobs, such as an array's tasks,"
         " or, outside the jobscripts, a TOOLKIT_RUN_DIR each"
     )
-    if rank == 0 and (word := read_verdict(attempt)) and word.verdict == "done":
-        exception_verdict.verdict_of(error, word.step).write(attempt.verdict_file)
+    if rank == 0 and (verdict := read_verdict(attempt)) and verdict.verdict == "done":
+        exception_verdict.verdict_of(error, verdict.step).write(attempt.verdict_file)
     raise error
 
 
-class Closing:
+class AttemptCloser:
     """The end of an attempt on one rank."""
 
-    def __init__(self, attempt: Attempt, world: World, noted: RankBooks) -> None:
-        self._attempt, self._world, self._noted = attempt, world, noted
+    def __init__(self, attempt: Attempt, world: ProcessGroup, recorder: RankBooks) -> None:
+        self._attempt, self._world, self._recorder = attempt, world, recorder
         self.ended = False  # True once the verdict is written, or left to another rank
         self.sampler: gpu_sampler.Sampler | None = None  # on one rank a node
 
-    def finished(self, word: Verdict, result: Path) -> None:
+    def close_finished(self, verdict: Verdict, result: Path) -> None:
         """End an attempt whose training is done."""
-        self._close(word, "FINISHED", _PATIENCE_END, [result])
+        self._close(verdict, "FINISHED", _PATIENCE_END, [result])
 
-    def stopped(self, word: Verdict, status: Status | None = None) -> None:
+    def close_stopped(self, verdict: Verdict, status: Status | None = None) -> None:
         """End an attempt that all ranks leave together.
 
         `status` is the run's new state for the tracking server; None when the job may come back.
         """
-        self._close(word, status, _PATIENCE_STOP)
+        self._close(verdict, status, _PATIENCE_STOP)
 
-    def failed(self, error: BaseException, saved_step: int) -> None:
+    def close_failed(self, error: BaseException, saved_step: int) -> None:
         """End an attempt by this rank's exception.
 
         Maybe no other rank has one.
         """
-        word = exception_verdict.verdict_of(error, saved_step)
+        verdict = exception_verdict.verdict_of(error, saved_step)
         if self._world.rank != 0:
             with suppress(OSError):  # the exception itself says more
-                word.write_first(self._attempt.verdict_file)
+                verdict.write_first(self._attempt.verdict_file)
             return
-        word = read_verdict(self._attempt) or word
-        killed = isinstance(error, Terminated) and job.cancelled(self._attempt.job_id)
-        status = self._attempt.failed if word.verdict == "failed" else None
-        self._close(word, "KILLED" if killed else status, _PATIENCE_STOP)
+        verdict = read_verdict(self._attempt) or verdict
+        is_cancelled = isinstance(error, Terminated) and job.is_cancelled(self._attempt.job_id)
+        status = self._attempt.failure_status if verdict.verdict == "failed" else None
+        self._close(verdict, "KILLED" if is_cancelled else status, _PATIENCE_STOP)
 
     def _close(
-        self, word: Verdict, status: Status | None, patience: float, artifacts: Sequence[Path] = ()
+        self,
+        verdict: Verdict,
+        status: Status | None,
+        patience: float,
+        artifacts: Sequence[Path] = (),
     ) -> None:
         self.ended = True
         if self.sampler:
             self.sampler.stop()
-        if self._noted.books:
-            self._noted.books.end(word, status=status, artifacts=artifacts, patience=patience)
+        if self._recorder.books:
+            self._recorder.books.close(
+                verdict, status=status, artifacts=artifacts, timeout=patience
+            )

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.run_folder import pauses as pauses_file, steps
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
-from toolkit.training.run_folder.pauses import Timing
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile
+from toolkit.training.run_folder.pauses import Pause
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import History
 
 PARTS = ("useful", "save", "restore", "lost", "startup", "other")
@@ -59,11 +59,11 @@ class Split:
 
     def metrics(self) -> dict[str, float]:
         """Return the split as metrics of the tracking server."""
-        found = {f"toolkit.seconds_{part}": value for part, value in self.seconds.items()}
-        found["toolkit.seconds_waiting"] = self.waiting
-        found |= {f"toolkit.cost_usd_{part}": float(usd) for part, usd in self.cost_usd.items()}
+        metrics = {f"toolkit.seconds_{part}": value for part, value in self.seconds.items()}
+        metrics["toolkit.seconds_waiting"] = self.waiting
+        metrics |= {f"toolkit.cost_usd_{part}": float(usd) for part, usd in self.cost_usd.items()}
         ratios = {"toolkit.goodput": self.goodput, "toolkit.effective": self.effective}
-        return found | {name: ratio for name, ratio in ratios.items() if ratio is not None}
+        return metrics | {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
     def as_json(self) -> dict[str, Any]:
         """Return the split and both shares as a JSON object."""
@@ -71,7 +71,7 @@ class Split:
 
 
 def split(
-    attempts: Sequence[AttemptRecord], history: History, pauses: Sequence[Timing], now: float
+    attempts: Sequence[AttemptRecord], history: History, pauses: Sequence[Pause], now: float
 ) -> Split:
     """Split the time of all attempts. Pure.
 
@@ -79,63 +79,65 @@ def split(
     """
     seconds = dict.fromkeys(PARTS, 0.0)
     cost = dict.fromkeys(PARTS, Decimal(0))
-    priced = False
-    waiting, before = 0.0, None
+    has_price = False
+    waiting, last_end = 0.0, None
     for attempt in attempts:
         end = now if attempt.ended_at is None else attempt.ended_at
-        own = _attempt(attempt, max(end, attempt.started_at), history, pauses)
+        attempt_seconds = _split_attempt(attempt, max(end, attempt.started_at), history, pauses)
         price = attempt.price
-        for part, value in own.items():
+        for part, value in attempt_seconds.items():
             seconds[part] += value
             if price is not None:
                 cost[part] += price * Decimal(repr(value)) / 3600
-        priced = priced or price is not None
-        waiting += max(0.0, attempt.started_at - before) if before is not None else 0.0
-        before = end
+        has_price = has_price or price is not None
+        waiting += max(0.0, attempt.started_at - last_end) if last_end is not None else 0.0
+        last_end = end
     return Split(
         attempts=len(attempts),
         seconds={part: round(value, 3) for part, value in seconds.items()},
         waiting=round(waiting, 3),
-        cost_usd={p: str(usd.quantize(_MICRO)) for p, usd in cost.items()} if priced else {},
+        cost_usd={p: str(usd.quantize(_MICRO)) for p, usd in cost.items()} if has_price else {},
     )
 
 
-def of(run_dir: Path, now: float) -> Split:
+def split_of_run(run_dir: Path, now: float) -> Split:
     """Return the split of the run in `run_dir`."""
-    run = RunDir(run_dir)
-    attempts = Ledger(run.attempts).attempts()
-    return split(attempts, steps.read(run.steps), pauses_file.read(run.times), now)
+    run_folder = RunFolder(run_dir)
+    attempts = AttemptsFile(run_folder.attempts).attempts()
+    return split(attempts, steps.read(run_folder.steps), pauses_file.read(run_folder.times), now)
 
 
-def _attempt(
-    attempt: AttemptRecord, end: float, history: History, pauses: Sequence[Timing]
+def _split_attempt(
+    attempt: AttemptRecord, end: float, history: History, pauses: Sequence[Pause]
 ) -> dict[str, float]:
     """Return the parts of one attempt, which add up to its time."""
     number = attempt.attempt
-    own = [pause for pause in pauses if pause.attempt == number]
-    restore = sum(pause.seconds for pause in own if pause.kind == "restore")
-    begun = next((mark.at for mark in history.resumptions if mark.attempt == number), end)
-    begun = min(max(begun, attempt.started_at), end)
-    restore = min(restore, begun - attempt.started_at)
-    found = dict.fromkeys(PARTS, 0.0) | {
+    own_pauses = [pause for pause in pauses if pause.attempt == number]
+    restore = sum(pause.seconds for pause in own_pauses if pause.kind == "restore")
+    training_start = next(
+        (resumption.at for resumption in history.resumptions if resumption.attempt == number), end
+    )
+    training_start = min(max(training_start, attempt.started_at), end)
+    restore = min(restore, training_start - attempt.started_at)
+    seconds = dict.fromkeys(PARTS, 0.0) | {
         "restore": restore,
-        "startup": begun - attempt.started_at - restore,
+        "startup": training_start - attempt.started_at - restore,
     }
-    saves = sorted((p.at, p.seconds) for p in own if p.kind == "save")
-    ends = [(step.at, "useful") for step in history.steps if step.attempt == number]
-    ends += [(step.at, "lost") for step in history.repeated if step.attempt == number]
-    at, next_save = begun, 0
-    for until, part in [*sorted(ends), (end, "other")]:
-        until = min(max(until, at), end)  # noqa: PLW2901  # the clocks of two instances may differ
-        saved = 0.0
-        while next_save < len(saves) and (saves[next_save][0] <= until or part == "other"):
-            saved += saves[next_save][1]
+    saves = sorted((p.at, p.seconds) for p in own_pauses if p.kind == "save")
+    step_ends = [(step.at, "useful") for step in history.steps if step.attempt == number]
+    step_ends += [(step.at, "lost") for step in history.repeated if step.attempt == number]
+    part_start, next_save = training_start, 0
+    for part_end, part in [*sorted(step_ends), (end, "other")]:
+        part_end = min(max(part_end, part_start), end)  # noqa: PLW2901  # the clocks of two instances may differ
+        save_seconds = 0.0
+        while next_save < len(saves) and (saves[next_save][0] <= part_end or part == "other"):
+            save_seconds += saves[next_save][1]
             next_save += 1
-        saved = min(saved, until - at)
-        found["save"] += saved
-        found[part] += until - at - saved
-        at = until
-    return found
+        save_seconds = min(save_seconds, part_end - part_start)
+        seconds["save"] += save_seconds
+        seconds[part] += part_end - part_start - save_seconds
+        part_start = part_end
+    return seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,8 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m toolkit.training goodput")
     parser.add_argument("run_dir", type=Path)
     options = parser.parse_args(arguments)
-    if not RunDir(options.run_dir).attempts.exists():
+    if not RunFolder(options.run_dir).attempts.exists():
         sys.stderr.write(f"{options.run_dir}: no attempts.jsonl; is this a run's folder?\n")
         return 2
-    sys.stdout.write(json.dumps(of(options.run_dir, time.time()).as_json(), indent=2) + "\n")
+    sys.stdout.write(
+        json.dumps(split_of_run(options.run_dir, time.time()).as_json(), indent=2) + "\n"
+    )
     return 0

@@ -13,9 +13,9 @@ from typing import Any
 
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import read_json, write_json
-from toolkit.training.run_folder.gpu_usage import files
+from toolkit.training.run_folder.gpu_usage import usage_files
 
-EVERY, WRITTEN_EVERY = 5.0, 60.0  # seconds
+SAMPLE_SECONDS, WRITE_SECONDS = 5.0, 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Usage:
     memory_peak: int = 0  # bytes, of one GPU
     memory_total: int = 0
 
-    def plus(self, found: Sequence[Reading]) -> "Usage":
+    def plus(self, readings: Sequence[Reading]) -> "Usage":
         """Return the sum with these readings added."""
         return replace(
             self,
-            readings=self.readings + len(found),
-            utilization_sum=self.utilization_sum + sum(one.utilization for one in found),
-            memory_peak=max([self.memory_peak, *(one.memory_used for one in found)]),
-            memory_total=max([self.memory_total, *(one.memory_total for one in found)]),
+            readings=self.readings + len(readings),
+            utilization_sum=self.utilization_sum + sum(reading.utilization for reading in readings),
+            memory_peak=max([self.memory_peak, *(reading.memory_used for reading in readings)]),
+            memory_total=max([self.memory_total, *(reading.memory_total for reading in readings)]),
         )
 
 
 Probe = Callable[[], Sequence[Reading]]
-Say = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 class Sampler:
@@ -57,8 +57,10 @@ class Sampler:
     A probe that fails ends it, and the log says so.
     """
 
-    def __init__(self, probe: Probe, path: Path, say: Say, *, every: float = EVERY) -> None:
-        self._probe, self._path, self._say, self._every = probe, path, say, every
+    def __init__(
+        self, probe: Probe, path: Path, warn: Warn, *, interval: float = SAMPLE_SECONDS
+    ) -> None:
+        self._probe, self._path, self._warn, self._interval = probe, path, warn, interval
         self._usage = Usage()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)
@@ -74,16 +76,16 @@ class Sampler:
             self._sample()
         except Exception as error:  # noqa: BLE001
             # A GPU that fell off the bus or a full disk must not end a training run here.
-            self._say(f"GPU use is recorded no longer: {error!r}")
+            self._warn(f"GPU use is recorded no longer: {error!r}")
 
     def _sample(self) -> None:
-        due = WRITTEN_EVERY
-        while not self._stop.wait(self._every):
+        due = WRITE_SECONDS
+        while not self._stop.wait(self._interval):
             self._usage = self._usage.plus(self._probe())
-            due -= self._every
+            due -= self._interval
             if due <= 0:
                 self._write()
-                due = WRITTEN_EVERY
+                due = WRITE_SECONDS
         self._usage = self._usage.plus(self._probe())
         self._write()
 
@@ -92,7 +94,7 @@ class Sampler:
         write_json(self._path, asdict(self._usage))
 
 
-def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
+def start(attempt: Attempt, gpu_names: Sequence[str], warn: Warn) -> Sampler | None:
     """Start sampling this node's GPUs, None if that is impossible.
 
     `here` names the GPUs that training uses. If there are any, a failure is logged.
@@ -100,10 +102,10 @@ def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
     try:
         probe = nvml()
     except Exception as error:  # noqa: BLE001  # no module, no driver, no GPU: training needs none
-        if here:
-            say(f"GPU use is not recorded, which takes nvidia-ml-py and its driver: {error!r}")
+        if gpu_names:
+            warn(f"GPU use is not recorded, which takes nvidia-ml-py and its driver: {error!r}")
         return None
-    return Sampler(probe, attempt.run_dir / "gpus" / f"{attempt.key}.{attempt.node}.json", say)
+    return Sampler(probe, attempt.run_dir / "gpus" / f"{attempt.key}.{attempt.node}.json", warn)
 
 
 def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
@@ -111,15 +113,17 @@ def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
 
     They cover what the nodes have written so far. Empty without a GPU.
     """
-    usages = [_read(path) for path in files(run_dir, attempt_key)]
+    usages = [_read_usage(path) for path in usage_files(run_dir, attempt_key)]
     readings = sum(usage.readings for usage in usages)
     if not readings:
         return {}
-    peak = max(usages, key=lambda usage: usage.memory_peak)
+    peak_usage = max(usages, key=lambda usage: usage.memory_peak)
     return {
         "toolkit.gpu_utilization_percent": sum(u.utilization_sum for u in usages) / readings,
-        "toolkit.gpu_memory_peak_mib": peak.memory_peak / 2**20,
-        "toolkit.gpu_memory_peak_percent": 100 * peak.memory_peak / max(peak.memory_total, 1),
+        "toolkit.gpu_memory_peak_mib": peak_usage.memory_peak / 2**20,
+        "toolkit.gpu_memory_peak_percent": 100
+        * peak_usage.memory_peak
+        / max(peak_usage.memory_total, 1),
     }
 
 
@@ -134,7 +138,7 @@ def nvml(environment: Mapping[str, str] = os.environ) -> Probe:
     count = pynvml.nvmlDeviceGetCount()
     if not count:
         raise LookupError("the driver shows no GPU")
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in _visible(count, environment)]
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in _visible_indexes(count, environment)]
 
     def read(handle: Any) -> Reading:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
@@ -144,18 +148,18 @@ def nvml(environment: Mapping[str, str] = os.environ) -> Probe:
     return lambda: [read(handle) for handle in handles]
 
 
-def _visible(count: int, environment: Mapping[str, str]) -> list[int]:
+def _visible_indexes(count: int, environment: Mapping[str, str]) -> list[int]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES names by number.
 
     In a job's cgroup the driver shows only the job's GPUs, and their numbers start from 0 again.
     All GPUs if it names none of them.
     """
-    named = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    chosen = [int(part) for part in named if part.isdigit() and int(part) < count]
-    return chosen or list(range(count))
+    numbers = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    indexes = [int(part) for part in numbers if part.isdigit() and int(part) < count]
+    return indexes or list(range(count))
 
 
-def _read(path: Path) -> Usage:
+def _read_usage(path: Path) -> Usage:
     try:
         return Usage(**(read_json(path) or {}))
     except TypeError:

@@ -31,11 +31,11 @@ PEAK_TFLOPS: tuple[tuple[str, float], ...] = (
 class Hardware:
     """The hardware of an attempt."""
 
-    machines: tuple[tuple[str, int], ...]  # instance types, and how many of each
+    instance_types: tuple[tuple[str, int], ...]  # instance types, and how many of each
     gpus: tuple[tuple[str, int], ...]  # names of the ranks' GPUs, and how many of each
 
     def __str__(self) -> str:
-        parts = [f"{count} x {name}" for name, count in (*self.machines, *self.gpus)]
+        parts = [f"{count} x {name}" for name, count in (*self.instance_types, *self.gpus)]
         return ", ".join(parts) or "unknown"
 
     @property
@@ -50,9 +50,9 @@ class Hardware:
         return sum((peak or 0.0) * count for peak, count in peaks) * 1e12
 
 
-def of(instances: Iterable[Mapping[str, Any]], gpus: Iterable[str]) -> Hardware:
+def hardware_of(instances: Iterable[Mapping[str, Any]], gpus: Iterable[str]) -> Hardware:
     """Return the hardware, from node boot's facts and the ranks' GPU names."""
-    types = Counter(str(one.get("instance_type", "?")) for one in instances if one)
+    types = Counter(str(instance.get("instance_type", "?")) for instance in instances if instance)
     return Hardware(tuple(sorted(types.items())), tuple(sorted(Counter(gpus).items())))
 
 

@@ -10,20 +10,20 @@ from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import write_atomic
 from toolkit.training.reproduce import installed_packages, submission
 from toolkit.training.reproduce.git_commit import code_of
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 
 # Set by the submitter of the job or by the batch script, and recorded as they are.
-_STATED = {
+_STATED_TAGS = {
     "toolkit.container": "TOOLKIT_CONTAINER_DIGEST",
     "toolkit.dataset": "TOOLKIT_DATASET",
     "toolkit.sweep": "TOOLKIT_SWEEP",
     "toolkit.replay_of": "TOOLKIT_REPLAY_OF",
 }
-_SHORT = 12
+_NAME_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Dossier:
+class RunFacts:
     """The facts about a run."""
 
     tags: Mapping[str, str]  # for the tracking server
@@ -32,38 +32,50 @@ class Dossier:
 
 def gather(
     attempt: Attempt,
-    run_dir: RunDir,
+    run_folder: RunFolder,
     *,
     seed: int,
     script: Path | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Dossier:
+) -> RunFacts:
     """Inspect the code, the packages and the submission.
 
     Facts that may change are written to the run's folder. `script` is this program's own unless
     another is named.
     """
     code = code_of(script or Path(sys.argv[0]).resolve(), environment)
-    patch = f"code-{code.patch_sha256[:_SHORT]}.patch" if code.patch else ""
+    patch = f"code-{code.patch_sha256[:_NAME_DIGITS]}.patch" if code.patch else ""
     packages = installed_packages.text()
-    lock = installed_packages.digest(packages)
-    listing = f"environment-{lock.removeprefix('sha256:')[:_SHORT]}.txt"
+    packages_hash = installed_packages.digest(packages)
+    listing = f"environment-{packages_hash.removeprefix('sha256:')[:_NAME_DIGITS]}.txt"
     contents = {patch: code.patch or b"", listing: packages.encode()}
-    new = [path for name, content in contents.items() if (path := _kept(run_dir, name, content))]
-    record = run_dir.path / "submission.json"
-    if not record.exists() and submission.capture(run_dir.path, code, lock=lock, patch=patch):
-        new += [record, submission.job_script(run_dir.path)]
-    stated = {tag: environment[name] for tag, name in _STATED.items() if environment.get(name)}
-    tags = {"toolkit.seed": str(seed), "toolkit.environment": lock, "toolkit.user": attempt.user}
-    return Dossier(code.tags() | tags | stated, tuple(new))
+    new_files = [
+        path
+        for name, content in contents.items()
+        if (path := _write_new(run_folder, name, content))
+    ]
+    submission_file = run_folder.path / "submission.json"
+    if not submission_file.exists() and submission.capture(
+        run_folder.path, code, lock=packages_hash, patch=patch
+    ):
+        new_files += [submission_file, submission.job_script(run_folder.path)]
+    stated_tags = {
+        tag: environment[name] for tag, name in _STATED_TAGS.items() if environment.get(name)
+    }
+    tags = {
+        "toolkit.seed": str(seed),
+        "toolkit.environment": packages_hash,
+        "toolkit.user": attempt.user,
+    }
+    return RunFacts(code.tags() | tags | stated_tags, tuple(new_files))
 
 
-def _kept(run_dir: RunDir, name: str, content: bytes) -> Path | None:
+def _write_new(run_folder: RunFolder, name: str, content: bytes) -> Path | None:
     """Write a file named by its content, and return its path.
 
     None when there is no content, or when the file exists.
     """
-    path = run_dir.path / name
+    path = run_folder.path / name
     if not name or path.exists():
         return None
     write_atomic(path, content)

@@ -52,11 +52,11 @@ def code_of(script: Path, environment: Mapping[str, str] = os.environ) -> Code:
     checkout.
     """
     digest = _hash(script)
-    stated = environment.get("TOOLKIT_GIT_SHA")
-    found = None if stated else _checkout(script, digest)
-    if found:
-        return found
-    sha, _, dirty = (stated or _beside(script.parent) or "").partition("+")
+    stated_commit = environment.get("TOOLKIT_GIT_SHA")
+    checkout = None if stated_commit else _checkout(script, digest)
+    if checkout:
+        return checkout
+    sha, _, dirty = (stated_commit or _read_commit_file(script.parent) or "").partition("+")
     return Code(str(script), digest, commit=sha, dirty=dirty == "dirty")
 
 
@@ -66,13 +66,13 @@ def _checkout(script: Path, digest: str) -> Code | None:
     commit = git(folder, "rev-parse", "HEAD")
     if root is None or commit is None:
         return None
-    where = root.decode(errors="replace").strip()
+    root_path = root.decode(errors="replace").strip()
     # The diff covers the whole checkout: a script imports modules beside and above it.
-    patch = git(Path(where), "diff", "--binary", "--no-color", "--no-ext-diff", "HEAD")
+    patch = git(Path(root_path), "diff", "--binary", "--no-color", "--no-ext-diff", "HEAD")
     return Code(
         script=str(script),
         script_sha256=digest,
-        root=where,
+        root=root_path,
         commit=commit.decode().strip(),
         dirty=patch is None or bool(patch),
         patch_sha256=hashlib.sha256(patch).hexdigest() if patch else "",
@@ -89,16 +89,16 @@ def git(folder: Path, *arguments: str, timeout: float = _TIMEOUT) -> bytes | Non
     # git would refuse to read another user's checkout. Here it only reads.
     argv = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=timeout, check=True)
+        process = subprocess.run(argv, capture_output=True, timeout=timeout, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout
+    return process.stdout
 
 
-def _beside(folder: Path) -> str | None:
-    for place in (folder, folder.parent):
+def _read_commit_file(folder: Path) -> str | None:
+    for candidate in (folder, folder.parent):
         try:
-            return (place / "GIT_SHA").read_text(encoding="ascii").strip()[:64] or None
+            return (candidate / "GIT_SHA").read_text(encoding="ascii").strip()[:64] or None
         except (OSError, UnicodeDecodeError):
             continue
     return None

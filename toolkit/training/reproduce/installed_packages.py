@@ -17,14 +17,14 @@ def lines() -> tuple[str, ...]:
 
     The packages are sorted.
     """
-    found = set()
+    packages = set()
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
         if name:  # a folder that an uninstall left half is no package
-            found.add(f"{name.lower().replace('_', '-')}=={distribution.version}")
+            packages.add(f"{name.lower().replace('_', '-')}=={distribution.version}")
     return (
         f"# python {platform.python_version()} {sys.platform} {platform.machine()}",
-        *sorted(found),
+        *sorted(packages),
     )
 
 

@@ -20,26 +20,28 @@ from pathlib import Path
 
 from toolkit.training.reproduce import submission
 from toolkit.training.reproduce.submission import Submission
-from toolkit.training.run_folder.stop_forecast import FILE, Measured, of
+from toolkit.training.run_folder.stop_forecast import FILE, MeasuredForecast, read_measured
 
 
-def like(runs: Path, script_sha256: str, arguments: Sequence[str]) -> Measured | None:
+def most_similar(
+    runs: Path, script_sha256: str, arguments: Sequence[str]
+) -> MeasuredForecast | None:
     """Return the forecast of the run most like this submission.
 
     Of several runs the newest counts.
     """
     ranked = [
         ((likeness, (folder / FILE).stat().st_mtime), measured)
-        for folder, measured in _measured(runs)
+        for folder, measured in _measured_forecasts(runs)
         if (likeness := _likeness(submission.read(folder), script_sha256, tuple(arguments)))
     ]
     return max(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
-def _measured(runs: Path) -> Iterator[tuple[Path, Measured]]:
+def _measured_forecasts(runs: Path) -> Iterator[tuple[Path, MeasuredForecast]]:
     for path in runs.glob(f"*/{FILE}"):
-        if found := of(path.parent):
-            yield path.parent, found
+        if measured := read_measured(path.parent):
+            yield path.parent, measured
 
 
 def _likeness(earlier: Submission | None, sha256: str, arguments: tuple[str, ...]) -> int:
@@ -56,17 +58,19 @@ def _likeness(earlier: Submission | None, sha256: str, arguments: tuple[str, ...
 
 def default_runs(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder in which preflight.sh makes this user's runs."""
-    named = environment.get("TOOLKIT_RUNS")
-    return Path(named) if named else Path(pwd.getpwuid(os.getuid()).pw_dir) / "runs"
+    stated_folder = environment.get("TOOLKIT_RUNS")
+    return Path(stated_folder) if stated_folder else Path(pwd.getpwuid(os.getuid()).pw_dir) / "runs"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments and print the forecast."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training similar-run")
     parser.add_argument("--script-sha256", required=True)
     parser.add_argument("--runs", type=Path, default=None)
     parser.add_argument("arguments", nargs="*", metavar="ARG", help="after --")
-    options = parser.parse_args(words)
-    found = like(options.runs or default_runs(), options.script_sha256, options.arguments)
-    sys.stdout.write(json.dumps(asdict(found) if found else None) + "\n")
+    options = parser.parse_args(arguments)
+    measured = most_similar(
+        options.runs or default_runs(), options.script_sha256, options.arguments
+    )
+    sys.stdout.write(json.dumps(asdict(measured) if measured else None) + "\n")
     return 0

@@ -33,7 +33,7 @@ _OPTIONS = {
     "mem": "SLURM_MEM_PER_NODE",
 }
 # Variables that every attempt sets itself.
-_DERIVED = {
+_SET_BY_ATTEMPT = {
     "TOOLKIT_ATTEMPT_STARTED",
     "TOOLKIT_OF_JOB",
     "TOOLKIT_RUN_DIR",
@@ -46,7 +46,7 @@ _DERIVED = {
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@(?!sha256:)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 # Variables of any shell and any job: their presence says nothing about the user's own settings.
-_OF_ANY_SHELL = re.compile(
+_COMMON_VARIABLE = re.compile(
     r"(_|PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TERM|COLORTERM|LANG|LANGUAGE|SHLVL|HOST(NAME)?|MAIL"
     r"|TMPDIR|EDITOR|VISUAL|PAGER|DISPLAY|LS_COLORS|LESS(OPEN|CLOSE)?|PS1|TZ|ENVIRONMENT|TMUX"
     r"|HIST(SIZE|FILE|FILESIZE|CONTROL|TIMEFORMAT)|PYTHONUNBUFFERED"
@@ -54,7 +54,7 @@ _OF_ANY_SHELL = re.compile(
     r"|(LC|SSH|XDG|DBUS|BASH|SLURM|SLURMD|SUDO|PMI|PMIX)_.*)\Z",
     re.ASCII,
 )
-_UNKEPT = 100  # the largest number of names to record
+_MAX_UNKEPT = 100  # the largest number of names to record
 _A_YEAR_OF_MINUTES = 366 * 24 * 60
 
 
@@ -89,14 +89,14 @@ class Submission:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parts(run_dir: Path) -> Path:
+def parts_folder(run_dir: Path) -> Path:
     """Return the folder in which the batch script left the raw parts."""
     return run_dir / "submission"
 
 
 def job_script(run_dir: Path) -> Path:
     """Return the path of the copy of the batch script."""
-    return parts(run_dir) / "job.sbatch"
+    return parts_folder(run_dir) / "job.sbatch"
 
 
 def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission | None:
@@ -104,22 +104,22 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
 
     Returns it, or None when no batch script left parts.
     """
-    folder = parts(run_dir)
+    folder = parts_folder(run_dir)
     try:
         script = job_script(run_dir).read_bytes()
-        arguments = _fields((folder / "arguments").read_bytes())
-        raw = _variables(folder)
+        arguments = _split_fields((folder / "arguments").read_bytes())
+        variables = _variables(folder)
         directory = (folder / "directory").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
-    beside = untracked_files.look(code, run_dir)
-    made = Submission(
-        job_id=raw.get("SLURM_JOB_ID", ""),
+    untracked = untracked_files.list_untracked(code, run_dir)
+    submission = Submission(
+        job_id=variables.get("SLURM_JOB_ID", ""),
         directory=directory,
         job_script_sha256=hashlib.sha256(script).hexdigest(),
         arguments=arguments,
-        options=_options(raw),
-        environment=_public(raw),
+        options=_options(variables),
+        environment=_public_variables(variables),
         training_script=code.script,
         training_script_sha256=code.script_sha256,
         git_root=code.root,
@@ -129,13 +129,13 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         patch_sha256=code.patch_sha256,
         lock=lock,
         python=sys.executable,
-        array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
-        untracked=beside.marks,
-        untracked_whole=beside.whole,
-        unkept=_unkept(folder, raw),
+        array_task=variables.get("SLURM_ARRAY_TASK_ID", ""),
+        untracked=untracked.marks,
+        untracked_whole=untracked.complete,
+        unkept=_unkept_names(folder, variables),
     )
-    _write_private(run_dir / FILE, asdict(made), folder)
-    return made
+    _write_private(run_dir / FILE, asdict(submission), folder)
+    return submission
 
 
 def read(run_dir: Path) -> Submission | None:
@@ -143,27 +143,27 @@ def read(run_dir: Path) -> Submission | None:
 
     None when there is none that this version can read.
     """
-    found = read_json(run_dir / FILE)
+    values = read_json(run_dir / FILE)
     try:
-        if not found:
+        if not values:
             return None
-        lists = {"arguments": (), "unkept": (), **found}
-        tuples = {name: tuple(lists[name]) for name in ("arguments", "unkept")}
-        return Submission(**{**found, **tuples})
+        sequences = {"arguments": (), "unkept": (), **values}
+        tuples = {name: tuple(sequences[name]) for name in ("arguments", "unkept")}
+        return Submission(**{**values, **tuples})
     except (TypeError, KeyError):
         return None
 
 
-def environment(run_dir: Path, recorded: Submission) -> Mapping[str, str]:
+def job_environment(run_dir: Path, recorded: Submission) -> Mapping[str, str]:
     """Return the job's own variables, with values that submission.json omits."""
     try:
-        raw = _variables(parts(run_dir))
+        variables = _variables(parts_folder(run_dir))
     except OSError:
         return recorded.environment
-    return {name: value for name, value in raw.items() if _is_own(name)}
+    return {name: value for name, value in variables.items() if _is_job_variable(name)}
 
 
-def typed(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
+def typed_options(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
     """Return the typed sbatch options that another job may have too.
 
     They are copied word for word. None when they aren't known for certain. They stay in the parts,
@@ -171,42 +171,44 @@ def typed(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
     the tracking server.
     """
     try:
-        line = (parts(run_dir) / "submit-line").read_text("utf-8", "surrogateescape")
+        line = (parts_folder(run_dir) / "submit-line").read_text("utf-8", "surrogateescape")
     except OSError:
         return None
     return sbatch_options.repeatable(line.removesuffix("\n"), recorded.arguments)
 
 
-def _options(raw: Mapping[str, str]) -> dict[str, str]:
-    options = {option: raw[name] for option, name in _OPTIONS.items() if raw.get(name)}
-    begun, limit = raw.get("SLURM_JOB_START_TIME", ""), raw.get("SLURM_JOB_END_TIME", "")
-    if begun.isdigit() and limit.isdigit():
-        minutes = (int(limit) - int(begun) + 59) // 60
+def _options(variables: Mapping[str, str]) -> dict[str, str]:
+    options = {option: variables[name] for option, name in _OPTIONS.items() if variables.get(name)}
+    start, end = variables.get("SLURM_JOB_START_TIME", ""), variables.get("SLURM_JOB_END_TIME", "")
+    if start.isdigit() and end.isdigit():
+        minutes = (int(end) - int(start) + 59) // 60
         if 0 < minutes < _A_YEAR_OF_MINUTES:
             options["time"] = str(minutes)
     return options
 
 
-def _public(raw: Mapping[str, str]) -> dict[str, str]:
+def _public_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the tracking server may have.
 
     Not SBATCH_EXPORT: it may have the value of any variable in it.
     """
     return {
         name: _USER_INFO.sub("", value)
-        for name, value in raw.items()
-        if _is_own(name) and name != "SBATCH_EXPORT"
+        for name, value in variables.items()
+        if _is_job_variable(name) and name != "SBATCH_EXPORT"
     }
 
 
-def _unkept(folder: Path, raw: Mapping[str, str]) -> tuple[str, ...]:
+def _unkept_names(folder: Path, variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of the user's variables that no replay will have."""
     try:
         names = (folder / "names").read_text(encoding="ascii", errors="replace").split()
     except OSError:
         return ()
-    theirs = [one for one in names if _VARIABLE.fullmatch(one) and not _OF_ANY_SHELL.match(one)]
-    return tuple(sorted({*theirs} - {*raw} - _DERIVED)[:_UNKEPT])
+    user_names = [
+        name for name in names if _VARIABLE.fullmatch(name) and not _COMMON_VARIABLE.match(name)
+    ]
+    return tuple(sorted({*user_names} - {*variables} - _SET_BY_ATTEMPT)[:_MAX_UNKEPT])
 
 
 def _write_private(path: Path, value: Mapping[str, Any], folder: Path) -> None:
@@ -214,25 +216,25 @@ def _write_private(path: Path, value: Mapping[str, Any], folder: Path) -> None:
 
     Until it is private it is in `folder`, which only its user can enter.
     """
-    made = folder / path.name
-    write_json(made, value)
-    made.chmod(0o600)
-    made.replace(path)
+    private_path = folder / path.name
+    write_json(private_path, value)
+    private_path.chmod(0o600)
+    private_path.replace(path)
     fsync_directory(path.parent)
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    return dict(_pair(item) for item in _fields((folder / "environment").read_bytes()))
+    return dict(_split_pair(item) for item in _split_fields((folder / "environment").read_bytes()))
 
 
-def _is_own(name: str) -> bool:
-    return not name.startswith("SLURM_") and name not in _DERIVED
+def _is_job_variable(name: str) -> bool:
+    return not name.startswith("SLURM_") and name not in _SET_BY_ATTEMPT
 
 
-def _fields(content: bytes) -> tuple[str, ...]:
+def _split_fields(content: bytes) -> tuple[str, ...]:
     return tuple(part.decode(errors="surrogateescape") for part in content.split(b"\0")[:-1])
 
 
-def _pair(item: str) -> tuple[str, str]:
+def _split_pair(item: str) -> tuple[str, str]:
     name, _, value = item.partition("=")
     return name, value

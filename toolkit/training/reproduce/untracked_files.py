@@ -18,16 +18,16 @@ from toolkit.training.reproduce.git_commit import Code
 
 CODE = (".py", ".pyx", ".so", ".sh")
 SETTINGS = (".json", ".toml", ".yaml", ".yml", ".cfg", ".ini")
-FILES = 200
+MAX_FILES = 200
 # The bytes that are read and hashed, of one file and of all. Of a larger file the size is kept.
-FILE_BYTES, ALL_BYTES = 1 << 20, 16 << 20
+MAX_FILE_BYTES, MAX_TOTAL_BYTES = 1 << 20, 16 << 20
 
-_NAME_BYTES = 512
+_MAX_NAME_BYTES = 512
 _TIMEOUT = 5
 # Settings with such names are not hashed. The record goes to the tracking server, and the hash of
 # a short secret gives the secret away.
 _SECRET = re.compile(r"token(?!iz)|secret|passw|credential|key", re.IGNORECASE)
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Untracked:
     """The untracked files at one moment."""
 
     marks: Mapping[str, str] = field(default_factory=dict)  # of their contents, by path from `base`
-    whole: bool = False  # True if no file that counts is left out
+    complete: bool = False  # True if no file that counts is left out
 
 
 def base(root: str, script: str) -> Path:
@@ -46,48 +46,55 @@ def base(root: str, script: str) -> Path:
     return Path(root) if root else Path(script).parent
 
 
-def look(code: Code, run_dir: Path) -> Untracked:
+def list_untracked(code: Code, run_dir: Path) -> Untracked:
     """Return the files as they are now.
 
     The files nearest to the script come first. Files that runs have written are left out.
     """
-    place = base(code.root, code.script)
-    names = _in_git(place) if code.root else _imported(place)
+    root = base(code.root, code.script)
+    names = _untracked_in_git(root) if code.root else _imported_modules(root)
     if names is None:
         return Untracked()
-    near = Path(os.path.relpath(code.script, place)).parent
+    script_folder = Path(os.path.relpath(code.script, root)).parent
     runs = run_dir if Path(code.script).is_relative_to(run_dir.parent) else run_dir.parent
-    names = [name for name in names if not (place / name).is_relative_to(runs)]
-    names.sort(key=lambda name: (not Path(name).is_relative_to(near), name.count("/"), name))
-    found = [name for name in names if len(os.fsencode(name)) <= _NAME_BYTES][:FILES]
+    names = [name for name in names if not (root / name).is_relative_to(runs)]
+    names.sort(
+        key=lambda name: (not Path(name).is_relative_to(script_folder), name.count("/"), name)
+    )
+    recorded_names = [name for name in names if len(os.fsencode(name)) <= _MAX_NAME_BYTES][
+        :MAX_FILES
+    ]
     marks: dict[str, str] = {}
-    room = ALL_BYTES
-    for name in found:
-        made = _mark(place / name, room)
-        if made is not None:
-            marks[name], read = made
-            room -= read
-    return Untracked(marks, whole=bool(code.root) and len(found) == len(names))
+    bytes_left = MAX_TOTAL_BYTES
+    for name in recorded_names:
+        mark_and_size = _mark(root / name, bytes_left)
+        if mark_and_size is not None:
+            marks[name], size = mark_and_size
+            bytes_left -= size
+    return Untracked(marks, complete=bool(code.root) and len(recorded_names) == len(names))
 
 
-def changed(place: Path, marks: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def changed_files(root: Path, marks: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the files that changed or are gone, with the change."""
     for name, mark in marks.items():
-        now = _mark(place / name, ALL_BYTES if mark.startswith("sha256:") else 0)
-        if now is None:
+        current = _mark(root / name, MAX_TOTAL_BYTES if mark.startswith("sha256:") else 0)
+        if current is None:
             yield name, "is gone"
-        elif now[0] != mark:
+        elif current[0] != mark:
             yield name, "has another content"
 
 
-def said(sentences: Iterable[str]) -> list[str]:
+def shorten(sentences: Iterable[str]) -> list[str]:
     """Return the first few sentences, and the number of the others."""
-    listed = list(sentences)
-    more = len(listed) - _SHOWN
-    return [*listed[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
+    all_sentences = list(sentences)
+    hidden_count = len(all_sentences) - _MAX_SHOWN
+    return [
+        *all_sentences[:_MAX_SHOWN],
+        *([f"and {hidden_count} more files"] if hidden_count > 0 else []),
+    ]
 
 
-def _mark(path: Path, room: int) -> tuple[str, int] | None:
+def _mark(path: Path, bytes_left: int) -> tuple[str, int] | None:
     """Return a mark of the content, and the number of bytes read.
 
     None when there is no such file.
@@ -98,32 +105,32 @@ def _mark(path: Path, room: int) -> tuple[str, int] | None:
         if path.suffix in SETTINGS and _SECRET.search(path.name):
             return "not looked at", 0
         size = path.stat().st_size
-        if size > min(room, FILE_BYTES):
+        if size > min(bytes_left, MAX_FILE_BYTES):
             return f"bytes:{size}", 0
         return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}", size
     except OSError:
         return None
 
 
-def _in_git(root: Path) -> list[str] | None:
+def _untracked_in_git(root: Path) -> list[str] | None:
     kinds = [f"*{kind}" for kind in (*CODE, *SETTINGS)]
-    words = ("ls-files", "--others", "--exclude-standard", "-z", "--", *kinds)
-    listed = git_commit.git(root, *words, timeout=_TIMEOUT)
-    return None if listed is None else [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
+    arguments = ("ls-files", "--others", "--exclude-standard", "-z", "--", *kinds)
+    output = git_commit.git(root, *arguments, timeout=_TIMEOUT)
+    return None if output is None else [os.fsdecode(name) for name in output.split(b"\0")[:-1]]
 
 
-def _imported(folder: Path) -> list[str]:
+def _imported_modules(folder: Path) -> list[str]:
     """Return the folder's modules that this process has imported.
 
     Other files in the folder may be anything.
     """
     library = str(Path(os.__file__).parent)
-    found = set()
+    names = set()
     for module in list(sys.modules.values()):
         file = getattr(module, "__dict__", {}).get("__file__")  # a lazy module loads for getattr
         if not isinstance(file, str) or "site-packages" in file or file.startswith(library):
             continue
         path = Path(os.path.realpath(file))
         if path.suffix in CODE and path.is_relative_to(folder):
-            found.add(str(path.relative_to(folder)))
-    return list(found)
+            names.add(str(path.relative_to(folder)))
+    return list(names)

@@ -30,27 +30,27 @@ from toolkit.training.io.cluster_info import instance_facts
 from toolkit.training.requeue import previous_attempts
 from toolkit.training.requeue.failure_cause import Diagnosis, Evidence, tail
 from toolkit.training.requeue.failure_rules import PEER_LOST, classify
-from toolkit.training.requeue.retry_budget import Decision, decide, dollars
+from toolkit.training.requeue.retry_budget import Decision, decide, parse_dollars
 from toolkit.training.run_folder import attempts, checkpoint_names
-from toolkit.training.run_folder.attempts import AttemptRecord, Cause, Ledger
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile, Cause
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import JobFacts, SlurmJob
 from toolkit.training.sweeps import trial_file
 from toolkit.training.tracking import mlflow
 from toolkit.training.tracking.tracker import Status
 
-NODES_SECONDS = 10.0
+NODE_LOSS_SECONDS = 10.0
 """Seconds after which EC2's list and reconcile's next pass have mostly reported a second lost
 instance.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """The exit code for the batch script, and the lines that explain it."""
 
     code: int
-    said: tuple[str, ...]
+    log_lines: tuple[str, ...]
     # For the tracking server and a sweep. None when the workers reported it, or the job may come
     # back.
     status: Status | None = None
@@ -61,16 +61,16 @@ class Outcome:
         sys.stdout.write(f"{self.code}\n")
         sys.stdout.flush()
         with suppress(OSError):
-            for line in self.said:
+            for line in self.log_lines:
                 sys.stderr.write(f"[toolkit] {line}\n")
-        if self.status and not attempt.owner.may_be_lost():
+        if self.status and not attempt.fence.may_be_superseded():
             # Standard output is for the code alone: MLflow's client prints a run's address.
             with redirect_stdout(sys.stderr):
-                mlflow.end_run(attempt, self.status, time.time())
-                trial_file.tell_over(attempt)
+                mlflow.end_mlflow_run(attempt, self.status, time.time())
+                trial_file.end_trial(attempt)
 
 
-class Ending:
+class EndOfAttempt:
     """The end of one attempt."""
 
     def __init__(
@@ -85,50 +85,63 @@ class Ending:
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock, self._chance, self._pause = clock, chance, pause
-        self._run_dir = RunDir(attempt.run_dir)
-        self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
-        self._missed: list[str] = []
+        self._run_dir = RunFolder(attempt.run_dir)
+        self._attempts_file = AttemptsFile(self._run_dir.attempts, attempt.fence.write_fenced)
+        self._write_problems: list[str] = []
 
-    def settle(self, code: int) -> Outcome:
+    def judge(self, code: int) -> JobOutcome:
         """Find the cause, decide, act, and return the outcome.
 
         Raises OSError when the evidence for the cause can't be read. Then nothing was done to the
         job, and the call may be repeated.
         """
-        return as_owner(self._attempt, lambda: self._settle(code))
+        return unless_superseded(self._attempt, lambda: self._judge(code))
 
-    def _settle(self, code: int) -> Outcome:
-        self._keep(
-            lambda: previous_attempts.tell(
-                self._ledger, self._attempt, self._job, self._environment
+    def _judge(self, code: int) -> JobOutcome:
+        self._try_to_write(
+            lambda: previous_attempts.classify_previous(
+                self._attempts_file, self._attempt, self._job, self._environment
             )
         )
-        word = verdict.read(self._attempt.verdict_file)
-        found, facts = self._diagnosed(code, word)
-        every = self._ledger.attempts()
-        record = self._record(found, word, facts, every)
-        self._keep(lambda: self._put(record))
-        known = tuple(({one.attempt: one for one in every} | {record.attempt: record}).values())
-        if word is not None and word.verdict == "hold":
-            decision = Decision("hold", 0.0, f"{word.cause}: {word.detail}")
+        ranks_verdict = verdict.read(self._attempt.verdict_file)
+        diagnosis, facts = self._diagnose(code, ranks_verdict)
+        records = self._attempts_file.attempts()
+        record = self._record(diagnosis, ranks_verdict, facts, records)
+        self._try_to_write(lambda: self._write_record(record))
+        updated_records = tuple(
+            ({entry.attempt: entry for entry in records} | {record.attempt: record}).values()
+        )
+        if ranks_verdict is not None and ranks_verdict.verdict == "hold":
+            decision = Decision("hold", 0.0, f"{ranks_verdict.cause}: {ranks_verdict.detail}")
         else:
             decision = decide(
-                found,
-                known,
+                diagnosis,
+                updated_records,
                 job_id=self._attempt.job_id,
                 step=record.step_end if self._run_dir.counts_steps else None,
-                cap_usd=dollars(self._environment.get("TOOLKIT_MAX_USD")),
+                cap_usd=parse_dollars(self._environment.get("TOOLKIT_MAX_USD")),
                 now=self._clock(),
                 chance=self._chance(),
             )
-        said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
-        failed: Status = "KILLED" if found.cause is Cause.CANCELLED else "FAILED"
-        outcome = self._act(decision, facts, _failed(code, word), failed, said)
+        explanation = f"{diagnosis.cause} by rule {diagnosis.rule} of edition {diagnosis.version}: {diagnosis.matched_line}"
+        failed_status: Status = "KILLED" if diagnosis.cause is Cause.CANCELLED else "FAILED"
+        outcome = self._act(
+            decision, facts, _failure_code(code, ranks_verdict), failed_status, explanation
+        )
         if decision.action == "hold":
-            self._keep(lambda: self._ledger.amend(replace(record, held=True)))
-        return replace(outcome, said=(*outcome.said, *self._missed, *self._no_cap(known)))
+            self._try_to_write(
+                lambda: self._attempts_file.replace_by_number(replace(record, held=True))
+            )
+        return replace(
+            outcome,
+            log_lines=(
+                *outcome.log_lines,
+                *self._write_problems,
+                *self._cap_warnings(updated_records),
+            ),
+        )
 
-    def _keep(self, write: Callable[[], None]) -> None:
+    def _try_to_write(self, write: Callable[[], None]) -> None:
         """Write to the ledger, without failing.
 
         A failed write must not keep the job from its end: a full disk is one that brings it back.
@@ -140,108 +153,129 @@ class Ending:
             except OSError:  # the error may be over by now
                 write()
         except OSError as error:
-            self._missed.append(f"not noted in the attempt ledger: {error}")
+            self._write_problems.append(f"not noted in the attempt ledger: {error}")
 
-    def _no_cap(self, known: Sequence[AttemptRecord]) -> list[str]:
+    def _cap_warnings(self, records: Sequence[AttemptRecord]) -> list[str]:
         """Return a warning if the cap that was asked for is missing."""
-        asked = self._environment.get("TOOLKIT_MAX_USD")
-        if not asked:
+        cap_text = self._environment.get("TOOLKIT_MAX_USD")
+        if not cap_text:
             return []
-        if dollars(asked) is None:
-            return [f"TOOLKIT_MAX_USD={asked!r} is no number of dollars: there is no cap"]
-        if attempts.total_cost(known) is None:
+        if parse_dollars(cap_text) is None:
+            return [f"TOOLKIT_MAX_USD={cap_text!r} is no number of dollars: there is no cap"]
+        if attempts.total_cost(records) is None:
             return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
         return []
 
-    def _diagnosed(self, code: int, word: Verdict | None) -> tuple[Diagnosis, JobFacts]:
+    def _diagnose(self, code: int, ranks_verdict: Verdict | None) -> tuple[Diagnosis, JobFacts]:
         """Return the cause and Slurm's facts.
 
         After a lost peer Slurm is asked again, for it may know more a moment later.
         """
         facts = self._job.facts()
-        found = classify(self._evidence(code, word, facts))
-        if found.rule not in PEER_LOST or len(facts.nodes.splitlines()) <= 1:
-            return found, facts
-        self._pause(NODES_SECONDS)
-        later = self._job.facts()
-        if not later.nodes:
-            return found, facts
-        return classify(self._evidence(code, word, later)), later
+        diagnosis = classify(self._evidence(code, ranks_verdict, facts))
+        if diagnosis.rule not in PEER_LOST or len(facts.nodes.splitlines()) <= 1:
+            return diagnosis, facts
+        self._pause(NODE_LOSS_SECONDS)
+        later_facts = self._job.facts()
+        if not later_facts.nodes:
+            return diagnosis, facts
+        return classify(self._evidence(code, ranks_verdict, later_facts)), later_facts
 
-    def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
+    def _evidence(self, code: int, ranks_verdict: Verdict | None, facts: JobFacts) -> Evidence:
         state = facts.state.replace("RUNNING", "")
-        if code == 0 and word is None and not self._run_dir.counts_steps:
+        if code == 0 and ranks_verdict is None and not self._run_dir.counts_steps:
             # Without a Run the script does not stop early on request: it is done.
             return Evidence(code=code, state=state)
-        detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
-        log = job_log.read(self._environment, facts.log)
-        own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
-        if code == 0 and word is None:  # the script ended well: errors in its log were overcome
-            own = ""
+        detail = (
+            f"\n{ranks_verdict.detail}\n"
+            if ranks_verdict and ranks_verdict.verdict == "failed"
+            else ""
+        )
+        log = job_log.read_tail(self._environment, facts.log)
+        attempt_log = job_log.text_since_attempt(
+            log, self._attempt.job_id, self._attempt.restart_count
+        )
+        if (
+            code == 0 and ranks_verdict is None
+        ):  # the script ended well: errors in its log were overcome
+            attempt_log = ""
         return Evidence(
             code=code,
             state=state,
-            stop=previous_attempts.asked(self._attempt),
+            stop=previous_attempts.stop_causes(self._attempt),
             nodes=facts.nodes,
-            verdict=previous_attempts.words(word),
-            log=tail(own + detail),
+            verdict=previous_attempts.verdict_text(ranks_verdict),
+            log=tail(attempt_log + detail),
         )
 
     def _record(
         self,
-        found: Diagnosis,
-        word: Verdict | None,
+        diagnosis: Diagnosis,
+        ranks_verdict: Verdict | None,
         facts: JobFacts,
-        every: Sequence[AttemptRecord],
+        records: Sequence[AttemptRecord],
     ) -> AttemptRecord:
         """Return the attempt's ledger line, begun here if no worker came."""
-        ours = [one for one in every if one.key == self._attempt.key]
+        own_records = [entry for entry in records if entry.key == self._attempt.key]
         now = self._clock()
-        record = ours[-1] if ours else unattended(self._attempt, len(every), facts, now)
+        record = (
+            own_records[-1]
+            if own_records
+            else record_without_workers(self._attempt, len(records), facts, now)
+        )
         # A background save may be committed though its attempt ended before it knew.
-        reached = max(self._reached(record), word.step if word else 0)
+        step_end = max(self._next_step(record), ranks_verdict.step if ranks_verdict else 0)
         if record.ended_at is None:
-            record = record.ended(at=now, cause=found.cause, step_end=reached)
-        detail = record.detail or found.seen
-        rule = f"{found.rule}@{found.version}"
-        cause = word.cause if word and word.verdict == "hold" else str(found.cause)
-        return replace(record, cause=cause, rule=rule, detail=detail, step_end=reached)
+            record = record.with_end(at=now, cause=diagnosis.cause, step_end=step_end)
+        detail = record.detail or diagnosis.matched_line
+        rule = f"{diagnosis.rule}@{diagnosis.version}"
+        cause = (
+            ranks_verdict.cause
+            if ranks_verdict and ranks_verdict.verdict == "hold"
+            else str(diagnosis.cause)
+        )
+        return replace(record, cause=cause, rule=rule, detail=detail, step_end=step_end)
 
-    def _put(self, record: AttemptRecord) -> None:
+    def _write_record(self, record: AttemptRecord) -> None:
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        if any(one.attempt == record.attempt for one in self._ledger.attempts()):
-            self._ledger.amend(record)
+        if any(entry.attempt == record.attempt for entry in self._attempts_file.attempts()):
+            self._attempts_file.replace_by_number(record)
         else:
-            self._ledger.begin(record)
+            self._attempts_file.append(record)
 
-    def _reached(self, record: AttemptRecord) -> int:
+    def _next_step(self, record: AttemptRecord) -> int:
         """Return the step where the next attempt begins, by the checkpoints."""
-        saved = checkpoint_names.last_step(self._run_dir.checkpoints)
-        return record.step_start or 0 if saved is None else saved
+        saved_step = checkpoint_names.last_step(self._run_dir.checkpoints)
+        return record.step_start or 0 if saved_step is None else saved_step
 
     def _act(
-        self, decision: Decision, facts: JobFacts, code: int, failed: Status, said: str
-    ) -> Outcome:
+        self,
+        decision: Decision,
+        facts: JobFacts,
+        code: int,
+        failed_status: Status,
+        explanation: str,
+    ) -> JobOutcome:
         """Act on the decision, and return the outcome.
 
         `code` and `failed` are for the job and its run, if this is their end.
         """
-        lines = [said]
+        log_lines = [explanation]
         if decision.action == "done":
-            return Outcome(0, (*lines,))
+            return JobOutcome(0, (*log_lines,))
         if decision.action == "fail":
-            lines.append(f"not brought back: {decision.reason}")
-            self._job.note(facts, f"toolkit: {decision.reason}")
-            return Outcome(code, tuple(lines), failed)
+            log_lines.append(f"not brought back: {decision.reason}")
+            self._job.append_comment(facts, f"toolkit: {decision.reason}")
+            return JobOutcome(code, tuple(log_lines), failed_status)
         if decision.action == "hold":
-            return held(self._job, facts, decision.reason, lines)
-        self._job.note(facts, f"toolkit: {decision.reason}")
+            return hold_job(self._job, facts, decision.reason, log_lines)
+        self._job.append_comment(facts, f"toolkit: {decision.reason}")
         if decision.wait and self._job.requeue_at(self._clock() + decision.wait):
-            lines.append(f"brought back in {decision.wait:.0f} s")
-        return Outcome(RESUME_ME, tuple(lines))
+            log_lines.append(f"brought back in {decision.wait:.0f} s")
+        return JobOutcome(RESUME_ME, tuple(log_lines))
 
 
-def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
+def unless_superseded(attempt: Attempt, judge: Callable[[], JobOutcome]) -> JobOutcome:
     """Return the outcome of `judge`, if the run is the attempt's.
 
     A superseded attempt decides nothing: the job may be the other attempt's too. On a node of the
@@ -249,32 +283,38 @@ def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
     harm then: the job comes back.
     """
     try:
-        attempt.owner.check()
+        attempt.fence.check()
         return judge()
     except Superseded:
-        return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+        return JobOutcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
 
 
-def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
+def hold_job(
+    job: SlurmJob, facts: JobFacts, reason: str, log_lines: Sequence[str] = ()
+) -> JobOutcome:
     """Hold the job. If Slurm does not, the job ends here.
 
     The ledger gets `held` after this call and not before: the mark gives new budgets. A process
     that is killed in between has then held nothing.
     """
-    done, why = job.hold(facts, reason)
-    return Outcome(DO_NOT_REQUEUE, (*said, *why), None if done else "FAILED")
+    is_held, hold_lines = job.hold(facts, reason)
+    return JobOutcome(DO_NOT_REQUEUE, (*log_lines, *hold_lines), None if is_held else "FAILED")
 
 
-def _failed(code: int, word: Verdict | None) -> int:
+def _failure_code(code: int, ranks_verdict: Verdict | None) -> int:
     """Return the script's own exit code.
 
     1 instead of 0 and of a code that Slurm acts on.
     """
-    own = word.exit_code if word and word.verdict == "failed" else code
-    return own if own not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
+    own_code = (
+        ranks_verdict.exit_code if ranks_verdict and ranks_verdict.verdict == "failed" else code
+    )
+    return own_code if own_code not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
 
 
-def unattended(attempt: Attempt, number: int, facts: JobFacts, now: float) -> AttemptRecord:
+def record_without_workers(
+    attempt: Attempt, number: int, facts: JobFacts, now: float
+) -> AttemptRecord:
     """Return the record of an attempt without workers.
 
     It holds the facts that the batch script knows.
@@ -283,13 +323,17 @@ def unattended(attempt: Attempt, number: int, facts: JobFacts, now: float) -> At
     nodes = tuple(line.split()[0] for line in facts.nodes.splitlines()) or (attempt.node,)
     # The instances of one job are from one pool: this one's price stands for each.
     instances = (instance,) * len(nodes) if instance else ()
-    return AttemptRecord.begun(attempt, number, now, world_size=0, nodes=nodes, instances=instances)
+    return AttemptRecord.at_start(
+        attempt, number, now, world_size=0, nodes=nodes, instances=instances
+    )
 
 
 def _explain(log: Path) -> int:
-    found = classify(Evidence(code=1, log=tail(log.read_text(errors="replace"))))
-    sys.stdout.write(f"{found.cause} {found.rule}@{found.version}: {found.seen}\n")
-    return 0 if found.cause is Cause.FINISHED else 1
+    diagnosis = classify(Evidence(code=1, log=tail(log.read_text(errors="replace"))))
+    sys.stdout.write(
+        f"{diagnosis.cause} {diagnosis.rule}@{diagnosis.version}: {diagnosis.matched_line}\n"
+    )
+    return 0 if diagnosis.cause is Cause.FINISHED else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -298,9 +342,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Any other return value means that the cause could not be told.
     """
     parser = argparse.ArgumentParser(prog="python -m toolkit.training end-of-attempt")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--code", type=int, help="the step's exit code")
-    what.add_argument("--explain", type=Path, metavar="LOG", help="the cause a log alone gives")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--code", type=int, help="the step's exit code")
+    mode.add_argument("--explain", type=Path, metavar="LOG", help="the cause a log alone gives")
     options = parser.parse_args(arguments)
     if options.explain:
         return _explain(options.explain)
@@ -308,7 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
     try:
-        outcome = Ending(attempt, SlurmJob.of(attempt), os.environ).settle(options.code)
+        outcome = EndOfAttempt(attempt, SlurmJob.of_attempt(attempt), os.environ).judge(
+            options.code
+        )
     except OSError as error:
         sys.stderr.write(f"[toolkit] can't tell why this attempt ended: {error}\n")
         return 1

@@ -37,7 +37,7 @@ class Evidence:
 class Rule:
     """A rule: if `pattern` is found in the source, `cause` is the cause."""
 
-    slug: str  # stable: the ledger names it
+    name: str  # stable: the ledger names it
     cause: Cause
     source: Source
     pattern: re.Pattern[str]
@@ -50,7 +50,7 @@ class Diagnosis:
     cause: Cause
     rule: str
     version: int  # edition of the rules
-    seen: str  # the line that the rule found
+    matched_line: str  # the line that the rule found
 
 
 def diagnose(evidence: Evidence, rules: Sequence[Rule], version: int) -> Diagnosis:
@@ -60,14 +60,14 @@ def diagnose(evidence: Evidence, rules: Sequence[Rule], version: int) -> Diagnos
     """
     for rule in rules:
         text = evidence.text(rule.source)
-        if found := rule.pattern.search(text):
-            return Diagnosis(rule.cause, rule.slug, version, _line(text, found.start()))
+        if match := rule.pattern.search(text):
+            return Diagnosis(rule.cause, rule.name, version, _line_at(text, match.start()))
     return Diagnosis(Cause.ERROR, "unexplained", version, f"exit code {evidence.code}")
 
 
-def _line(text: str, at: int) -> str:
-    start = text.rfind("\n", 0, at) + 1
-    end = text.find("\n", at)
+def _line_at(text: str, position: int) -> str:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]
     return " ".join(line.split())[:200]
 
@@ -77,8 +77,8 @@ LINE = r"^(?:[^\S\n]*(?:\[[^\]\n]{1,60}\]|[\w.-]{0,60}\d)[^\S\n]*:)*[^\S\n]*"
 there.
 """
 
-_OURS = re.compile(LINE + r"\[toolkit\] (?!cannot start: ).*\n?", re.MULTILINE)
-_IGNORED = re.compile(
+_TOOLKIT_LINES = re.compile(LINE + r"\[toolkit\] (?!cannot start: ).*\n?", re.MULTILINE)
+_IGNORED_ERRORS = re.compile(
     r"^.*Exception ignored in.*$(?:\n(?!\S*(?:Error|Exception)\b).*$)*\n?.*$", re.MULTILINE
 )
 
@@ -89,4 +89,4 @@ def tail(text: str) -> str:
     Errors that Python ignores while it exits are left out. So are the toolkit's lines: they report
     overcome trouble and earlier attempts.
     """
-    return _OURS.sub("", _IGNORED.sub("", text[-LOG_BYTES:]))
+    return _TOOLKIT_LINES.sub("", _IGNORED_ERRORS.sub("", text[-LOG_BYTES:]))

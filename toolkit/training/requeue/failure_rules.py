@@ -19,7 +19,7 @@ def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
     return Rule(slug, cause, source, re.compile(pattern, re.MULTILINE))
 
 
-_AT = LINE + r"(?:\w+\.)*"  # before the class of an exception that ends its process
+_EXCEPTION_PREFIX = LINE + r"(?:\w+\.)*"  # before the class of an exception that ends its process
 
 _STATED = (
     _rule("verdict-done", Cause.FINISHED, "verdict", r"^done\b"),
@@ -86,7 +86,7 @@ _MEMORY = (
           r"|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: Out of memory"
           r"|NCCL WARN Cuda failure(?: \d+)? '?out of memory"),
     _rule("host-memory", Cause.MEMORY, "log",
-          _AT + r"(?:_?(?:Array)?MemoryError\b|OSError: \[Errno 12\])|std::bad_alloc"
+          _EXCEPTION_PREFIX + r"(?:_?(?:Array)?MemoryError\b|OSError: \[Errno 12\])|std::bad_alloc"
           r"|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory"
           r"|insufficient shared memory|DataLoader worker .{0,40}killed by signal: (?:Killed|Bus)"),
 )  # fmt: skip
@@ -104,10 +104,10 @@ _FILESYSTEM = (
 _SCRIPT = (
     _rule("not-a-number", Cause.ERROR, "log",
           r"(?i)loss (?:is|became|was|=) ?(?:nan|inf)\b|NaN or Inf found|returned nan values"
-          r"|loss scale already at minimum|" + _AT + r"FloatingPointError"
+          r"|loss scale already at minimum|" + _EXCEPTION_PREFIX + r"FloatingPointError"
           r"|(?:non-?finite|infinite or nan) (?:loss|grad)"),
     _rule("cannot-start", Cause.ERROR, "log",
-          _AT + r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
+          _EXCEPTION_PREFIX + r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
           r"|: error: (?:unrecognized|the following|argument |ambiguous)|can't open file '"
           r"|(?:command|program) not found|undefined symbol:|version `\S+' not found"
           r"|execve\(\): \S+: (?:No such|Permission)|failed to execute: \S+: No such"
@@ -123,7 +123,7 @@ _SCRIPT = (
           r"|RemoteDisconnected|IncompleteRead|EOF occurred in violation of protocol"
           r"|NoStorage: \S+ does not answer|StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED)"),
     _rule("exception", Cause.ERROR, "log",
-          _AT + r"(?:AssertionError|AttributeError|KeyError|TypeError|ValueError|IndexError"
+          _EXCEPTION_PREFIX + r"(?:AssertionError|AttributeError|KeyError|TypeError|ValueError|IndexError"
           r"|NameError|UnboundLocalError|ZeroDivisionError|NotImplementedError|FileNotFoundError"
           r"|PermissionError|IsADirectoryError|NotADirectoryError|UnicodeDecodeError|JSONDecodeError"
           r"|UnpicklingError|ConfigAttributeError|MisconfigurationException|ValidationError"
@@ -187,7 +187,7 @@ RULES = (
     *_STATED, *_SLURM, *_HARDWARE, *_MEMORY, *_FILESYSTEM, *_SCRIPT, *_KILLED, *_NETWORK, *_LAST,
 )  # fmt: skip
 
-PEER_LOST = frozenset(rule.slug for rule in _NETWORK) | {"peer-lost-said"}
+PEER_LOST = frozenset(rule.name for rule in _NETWORK) | {"peer-lost-said"}
 """The rules that also fit on the other ranks when an instance ends.
 
 Those ranks complain seconds before EC2, and so Slurm, knows of it.

@@ -19,19 +19,24 @@ from dataclasses import replace
 
 from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.requeue import previous_attempts
-from toolkit.training.requeue.end_of_attempt import Outcome, as_owner, held, unattended
+from toolkit.training.requeue.end_of_attempt import (
+    JobOutcome,
+    hold_job,
+    record_without_workers,
+    unless_superseded,
+)
 from toolkit.training.requeue.failure_rules import VERSION
-from toolkit.training.requeue.retry_budget import dollars, exhausted, overdrawn
+from toolkit.training.requeue.retry_budget import exceeded_budget, exceeded_limit, parse_dollars
 from toolkit.training.run_folder import attempts, steps
-from toolkit.training.run_folder.attempts import AttemptRecord, Cause, Ledger
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile, Cause
 from toolkit.training.run_folder.checkpoint_names import last_step
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import SlurmJob
 
 _RULE = f"held-at-beginning@{VERSION}"
 
 
-class Beginning:
+class StartCheck:
     """The beginning of one attempt."""
 
     def __init__(
@@ -44,61 +49,71 @@ class Beginning:
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock = clock
-        self._run_dir = RunDir(attempt.run_dir)
-        self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
+        self._run_dir = RunFolder(attempt.run_dir)
+        self._attempts_file = AttemptsFile(self._run_dir.attempts, attempt.fence.write_fenced)
 
-    def look(self) -> Outcome:
+    def check(self) -> JobOutcome:
         """Judge the unjudged attempts, and note that this one begins.
 
         Holds the job if the attempt must not begin.
         """
-        return as_owner(self._attempt, self._look)
+        return unless_superseded(self._attempt, self._check)
 
-    def _look(self) -> Outcome:
-        lost = previous_attempts.close(self._ledger, steps.read(self._run_dir.steps), self._attempt)
-        said = (lost.without_a_word,) if lost else ()
-        previous_attempts.tell(self._ledger, self._attempt, self._job, self._environment)
-        previous_attempts.tell_again(self._ledger, self._attempt, self._job)
-        before = self._ledger.attempts()
+    def _check(self) -> JobOutcome:
+        lost_record = previous_attempts.close_lost(
+            self._attempts_file, steps.read(self._run_dir.steps), self._attempt
+        )
+        log_lines = (lost_record.lost_message,) if lost_record else ()
+        previous_attempts.classify_previous(
+            self._attempts_file, self._attempt, self._job, self._environment
+        )
+        previous_attempts.reclassify_by_nodes(self._attempts_file, self._attempt, self._job)
+        earlier_records = self._attempts_file.attempts()
         facts = self._job.facts()
-        record = unattended(self._attempt, len(before), facts, self._clock())
+        record = record_without_workers(self._attempt, len(earlier_records), facts, self._clock())
         # From here on, an attempt that dies before its workers come is in the ledger.
-        self._ledger.begin(record)
-        last = next((one for one in reversed(before) if one.job_id == record.job_id), None)
-        reason = self._reason(before, last)
+        self._attempts_file.append(record)
+        last_record = next(
+            (entry for entry in reversed(earlier_records) if entry.job_id == record.job_id), None
+        )
+        reason = self._hold_reason(earlier_records, last_record)
         if not reason:
-            return Outcome(0, said)
-        step = self._step(last)
-        over = record.ended(at=self._clock(), cause=attempts.HELD, step_end=step, detail=reason)
-        over = replace(over, rule=_RULE)
-        self._ledger.amend(over)
-        outcome = held(self._job, facts, reason, said)
-        self._ledger.amend(replace(over, held=True))
+            return JobOutcome(0, log_lines)
+        step = self._start_step(last_record)
+        held_record = record.with_end(
+            at=self._clock(), cause=attempts.HELD, step_end=step, detail=reason
+        )
+        held_record = replace(held_record, rule=_RULE)
+        self._attempts_file.replace_by_number(held_record)
+        outcome = hold_job(self._job, facts, reason, log_lines)
+        self._attempts_file.replace_by_number(replace(held_record, held=True))
         return outcome
 
-    def _reason(self, before: Sequence[AttemptRecord], last: AttemptRecord | None) -> str:
+    def _hold_reason(
+        self, earlier_records: Sequence[AttemptRecord], last_record: AttemptRecord | None
+    ) -> str:
         """Return why a person has to decide, or "".
 
         "" lets the attempt begin. Only budgets that end in a hold count. Slurm does not requeue a
         job that failed, so a person wanted it to run.
         """
-        if last and (last.held or last.cause == Cause.FINISHED):
+        if last_record and (last_record.held or last_record.cause == Cause.FINISHED):
             return ""  # a person released the job and knew why; a finished one costs no more
         job_id = self._attempt.job_id
-        step = self._step(last) if self._run_dir.counts_steps else None
-        cap = dollars(self._environment.get("TOOLKIT_MAX_USD"))
-        if reason := overdrawn(before, job_id=job_id, now=self._clock()):
+        step = self._start_step(last_record) if self._run_dir.counts_steps else None
+        cap = parse_dollars(self._environment.get("TOOLKIT_MAX_USD"))
+        if reason := exceeded_budget(earlier_records, job_id=job_id, now=self._clock()):
             return reason
-        reason = exhausted(before, job_id=job_id, step=step, cap_usd=cap)
-        if not reason or last is None:
+        reason = exceeded_limit(earlier_records, job_id=job_id, step=step, cap_usd=cap)
+        if not reason or last_record is None:
             return reason
-        lost = last.cause == attempts.LOST
-        return f"{reason}: {last.without_a_word if lost else f'the last ended by {last.cause}'}"
+        was_lost = last_record.cause == attempts.LOST
+        return f"{reason}: {last_record.lost_message if was_lost else f'the last ended by {last_record.cause}'}"
 
-    def _step(self, last: AttemptRecord | None) -> int:
+    def _start_step(self, last_record: AttemptRecord | None) -> int:
         """Return the step where the attempt would begin."""
-        saved = last_step(self._run_dir.checkpoints)
-        return (last and last.step_start) or 0 if saved is None else saved
+        saved_step = last_step(self._run_dir.checkpoints)
+        return (last_record and last_record.step_start) or 0 if saved_step is None else saved_step
 
 
 def main(_arguments: Sequence[str] = ()) -> int:
@@ -109,5 +124,5 @@ def main(_arguments: Sequence[str] = ()) -> int:
     # Holding a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
-    Beginning(attempt, SlurmJob.of(attempt), os.environ).look().conclude(attempt)
+    StartCheck(attempt, SlurmJob.of_attempt(attempt), os.environ).check().conclude(attempt)
     return 0

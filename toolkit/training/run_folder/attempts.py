@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolkit.training.attempt.attempt import Attempt
-from toolkit.training.io.durable_files import encode, read_lines, write_atomic
+from toolkit.training.io.durable_files import encode_line, read_lines, write_atomic
 
 RUNNING = "running"
 LOST = "lost"  # ended without a verdict: its instances went, or it was killed
 HELD = "held"  # the job was held before the attempt's workers began
 
-NO_PROGRESS = 3
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 3
 """After so many attempts that begin at one step, the job is held."""
 
 
@@ -50,7 +50,7 @@ class AttemptRecord:
         return f"{self.job_id}.{self.restart_count}"
 
     @classmethod
-    def begun(
+    def at_start(
         cls,
         attempt: Attempt,
         number: int,
@@ -87,20 +87,20 @@ class AttemptRecord:
         None when no instance's price is known. An unknown price is taken to be the mean of the
         known ones, for the instances of a job are from one pool.
         """
-        known = [price for each in self.instances if (price := _price(each)) is not None]
-        machines = max(len(self.nodes), len(self.instances))
-        return sum(known, Decimal(0)) * machines / len(known) if known else None
+        prices = [price for instance in self.instances if (price := _price(instance)) is not None]
+        instance_count = max(len(self.nodes), len(self.instances))
+        return sum(prices, Decimal(0)) * instance_count / len(prices) if prices else None
 
     @property
-    def without_a_word(self) -> str:
+    def lost_message(self) -> str:
         """Return the message for an attempt that is found lost."""
         return f"attempt {self.attempt} (job {self.job_id}) ended without a word"
 
-    def awaits(self, key: str) -> bool:
+    def awaits_workers(self, key: str) -> bool:
         """Return whether this is the attempt `key`, begun and still without workers."""
         return self.key == key and self.cause == RUNNING and self.world_size == 0
 
-    def ended(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
+    def with_end(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
         """Return the record of the same attempt, ended."""
         seconds = max(0.0, at - self.started_at)
         return replace(
@@ -113,7 +113,7 @@ class AttemptRecord:
             detail=detail,
         )
 
-    def until(self, at: float) -> Self:
+    def with_later_end(self, at: float) -> Self:
         """Return the same record, with an end of `at` or later.
 
         The attempt had its instances at least until then.
@@ -121,35 +121,39 @@ class AttemptRecord:
         if self.ended_at is None or at <= self.ended_at:
             return self
         step = self.step_end or 0
-        return self.ended(at=at, cause=self.cause, step_end=step, detail=self.detail)
+        return self.with_end(at=at, cause=self.cause, step_end=step, detail=self.detail)
 
 
-class Ledger:
+class AttemptsFile:
     """The attempts of one run, in order. The last one may be running.
 
     `put` writes the file.
     """
 
-    def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
-        self._path, self._put = path, put
+    def __init__(
+        self, path: Path, write_file: Callable[[Path, bytes], None] = write_atomic
+    ) -> None:
+        self._path, self._write_file = path, write_file
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        return tuple(_parse(line) for line in read_lines(self._path) if line)
+        return tuple(_parse_record(line) for line in read_lines(self._path) if line)
 
-    def begin(self, record: AttemptRecord) -> None:
+    def append(self, record: AttemptRecord) -> None:
         """Add an attempt.
 
         An earlier attempt without an end must be closed first.
         """
-        self._write([*self.attempts(), record])
+        self._write_all([*self.attempts(), record])
 
-    def update(self, record: AttemptRecord) -> None:
+    def replace_last(self, record: AttemptRecord) -> None:
         """Put `record` in place of the last attempt."""
-        self._write([*self.attempts()[:-1], record])
+        self._write_all([*self.attempts()[:-1], record])
 
-    def amend(self, record: AttemptRecord) -> None:
+    def replace_by_number(self, record: AttemptRecord) -> None:
         """Put `record` in place of the attempt of the same number."""
-        self._write([record if one.attempt == record.attempt else one for one in self.attempts()])
+        self._write_all(
+            [record if entry.attempt == record.attempt else entry for entry in self.attempts()]
+        )
 
     def close_lost(self, *, last_seen: float, step_end: int) -> AttemptRecord | None:
         """Close a last attempt that is still `running` though another one began.
@@ -159,13 +163,15 @@ class Ledger:
         attempts = self.attempts()
         if not attempts or attempts[-1].cause != RUNNING:
             return None
-        last = attempts[-1]
-        closed = last.ended(at=max(last_seen, last.started_at), cause=LOST, step_end=step_end)
-        self.update(closed)
-        return closed
+        last_record = attempts[-1]
+        closed_record = last_record.with_end(
+            at=max(last_seen, last_record.started_at), cause=LOST, step_end=step_end
+        )
+        self.replace_last(closed_record)
+        return closed_record
 
-    def _write(self, attempts: Sequence[AttemptRecord]) -> None:
-        self._put(self._path, b"".join(encode(asdict(attempt)) for attempt in attempts))
+    def _write_all(self, attempts: Sequence[AttemptRecord]) -> None:
+        self._write_file(self._path, b"".join(encode_line(asdict(attempt)) for attempt in attempts))
 
 
 def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
@@ -173,11 +179,13 @@ def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
 
     A person who releases a held job gives it a new budget.
     """
-    held = [at for at, attempt in enumerate(attempts) if attempt.held]
-    return attempts[held[-1] + 1 :] if held else attempts
+    held_indexes = [index for index, attempt in enumerate(attempts) if attempt.held]
+    return attempts[held_indexes[-1] + 1 :] if held_indexes else attempts
 
 
-def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int | None) -> bool:
+def without_progress(
+    earlier_attempts: Sequence[AttemptRecord], job_id: str, step: int | None
+) -> bool:
     """Return whether the last NO_PROGRESS attempts began at one step, `step`.
 
     An attempt counts by the step where it *begins*. An attempt that is killed before its first
@@ -189,9 +197,13 @@ def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int | None) -> 
     """
     if step is None:
         return False
-    ours = [one for one in since_release(earlier) if one.job_id == job_id]
-    last = [one for one in ours if one.cause != Cause.REQUEUED][-NO_PROGRESS:]
-    return len(last) == NO_PROGRESS and all(attempt.step_start in (None, step) for attempt in last)
+    job_attempts = [record for record in since_release(earlier_attempts) if record.job_id == job_id]
+    last_attempts = [record for record in job_attempts if record.cause != Cause.REQUEUED][
+        -MAX_ATTEMPTS_WITHOUT_PROGRESS:
+    ]
+    return len(last_attempts) == MAX_ATTEMPTS_WITHOUT_PROGRESS and all(
+        attempt.step_start in (None, step) for attempt in last_attempts
+    )
 
 
 def total_cost(attempts: Sequence[AttemptRecord]) -> Decimal | None:
@@ -217,11 +229,11 @@ def _cost(price: Decimal | None, seconds: float) -> str | None:
     return str(cost.quantize(Decimal("0.000001")))
 
 
-def _parse(line: dict[str, Any]) -> AttemptRecord:
+def _parse_record(line: dict[str, Any]) -> AttemptRecord:
     """Return the record of a line, without fields of later versions."""
-    found = {field.name: line[field.name] for field in fields(AttemptRecord) if field.name in line}
+    values = {field.name: line[field.name] for field in fields(AttemptRecord) if field.name in line}
     sequences = {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
-    return AttemptRecord(**found | sequences)
+    return AttemptRecord(**values | sequences)
 
 
 class Cause(StrEnum):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from toolkit.training.io.durable_files import inside, there
+from toolkit.training.io.durable_files import list_folder, path_exists
 
 NAME = re.compile(r"step-(?P<step>\d{8,})\.(?P<number>\d{6,})")
 
@@ -15,12 +15,12 @@ def is_committed(folder: Path) -> bool:
 
     Raises OSError when that can't be found out.
     """
-    return there(folder / COMMITTED)
+    return path_exists(folder / COMMITTED)
 
 
-def number(name: str) -> int:
+def save_number(name: str) -> int:
     """Return the number of the save among all saves of the run."""
-    return int(_parsed(name)["number"])
+    return int(_match_name(name)["number"])
 
 
 def last_step(root: Path) -> int | None:
@@ -28,13 +28,13 @@ def last_step(root: Path) -> int | None:
 
     None when there is none.
     """
-    every = (folder for folder in inside(root) if NAME.fullmatch(folder.name))
-    committed = (folder.name for folder in every if is_committed(folder))
-    newest = max(committed, key=number, default=None)
-    return int(_parsed(newest)["step"]) if newest else None
+    folders = (folder for folder in list_folder(root) if NAME.fullmatch(folder.name))
+    committed_names = (folder.name for folder in folders if is_committed(folder))
+    newest = max(committed_names, key=save_number, default=None)
+    return int(_match_name(newest)["step"]) if newest else None
 
 
-def _parsed(name: str) -> re.Match[str]:
+def _match_name(name: str) -> re.Match[str]:
     match = NAME.fullmatch(name)
     if not match:
         raise ValueError(f"not a checkpoint's name: {name!r}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def files(run_dir: Path, attempt_key: str) -> list[Path]:
+def usage_files(run_dir: Path, attempt_key: str) -> list[Path]:
     """Return the usage files of an attempt's nodes.
 
     Each node writes its file once a minute while it samples.

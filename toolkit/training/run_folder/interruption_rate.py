@@ -6,7 +6,7 @@ from toolkit.training.run_folder.attempts import HELD, RUNNING, AttemptRecord, C
 
 # An end that the job or its owner caused says nothing about the instances. More frequent saves
 # would not prevent it. Every other cause counts, those of later editions too.
-_OWN_WILL = frozenset(
+_NO_INTERRUPTION = frozenset(
     {
         *(Cause.FINISHED, Cause.ERROR, Cause.MEMORY, Cause.TIME_LIMIT, Cause.CANCELLED),
         *(Cause.REQUEUED, "no-progress", HELD, RUNNING),
@@ -18,15 +18,17 @@ _EXPECTED_HOURS = 24.0
 
 
 def mtti(
-    attempts: Sequence[AttemptRecord], machines: int, *, per_machine_hour: float | None = None
+    attempts: Sequence[AttemptRecord], instances: int, *, per_instance_hour: float | None = None
 ) -> float:
     """Return the expected seconds until a run of `machines` instances loses one.
 
     `per_machine_hour` is a known rate to begin with. The run's own attempts count beside one
     interruption at that rate.
     """
-    taken = [attempt for attempt in attempts if attempt.cause not in _OWN_WILL]
+    interrupted_attempts = [
+        attempt for attempt in attempts if attempt.cause not in _NO_INTERRUPTION
+    ]
     hours = sum((attempt.seconds or 0) / 3600 * len(attempt.nodes) for attempt in attempts)
-    expected = 1 / per_machine_hour if per_machine_hour else _EXPECTED_HOURS
-    rate = (1 + len(taken)) / (expected + hours)
-    return 3600 / (rate * max(1, machines))
+    expected_hours = 1 / per_instance_hour if per_instance_hour else _EXPECTED_HOURS
+    rate = (1 + len(interrupted_attempts)) / (expected_hours + hours)
+    return 3600 / (rate * max(1, instances))

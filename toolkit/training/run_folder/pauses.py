@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from toolkit.training.io.durable_files import encode, read_lines
+from toolkit.training.io.durable_files import encode_line, read_lines
 
 Kind = Literal["save", "restore"]
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class Pause:
     """A pause of training.
 
     An asynchronous save counts only as far as training waited for it. Training waits for its
@@ -28,24 +28,24 @@ class Timing:
     step: int
 
 
-def append(path: Path, timing: Timing) -> None:
+def append(path: Path, pause: Pause) -> None:
     """Append a pause.
 
     It is not fsynced: a lost pause counts as training time, and does no other harm.
     """
     with path.open("ab") as stream:
-        stream.write(encode(asdict(timing)))
+        stream.write(encode_line(asdict(pause)))
 
 
-def read(path: Path) -> tuple[Timing, ...]:
+def read(path: Path) -> tuple[Pause, ...]:
     """Return all pauses, without lines that a kill cut short."""
-    return tuple(_parsed(path))
+    return tuple(_parse_lines(path))
 
 
-def _parsed(path: Path) -> Iterator[Timing]:
+def _parse_lines(path: Path) -> Iterator[Pause]:
     for line in read_lines(path):
         try:
             if line:
-                yield Timing(**line)
+                yield Pause(**line)
         except TypeError:
             continue

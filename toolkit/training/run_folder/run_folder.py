@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.io.durable_files import (
-    encode,
-    find_json,
+    encode_line,
+    load_json,
+    path_exists,
     read_twice,
-    there,
     write_atomic,
     write_first,
 )
@@ -21,14 +21,16 @@ from toolkit.training.run_folder.checkpoint_names import last_step
 from toolkit.training.sample_order import SampleOrder
 
 
-class RunDir:
+class RunFolder:
     """The paths in a run's folder, and the facts that no attempt may change.
 
     `put` writes the facts: only the run's owner may.
     """
 
-    def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
-        self.path, self._put = path, put
+    def __init__(
+        self, path: Path, write_file: Callable[[Path, bytes], None] = write_atomic
+    ) -> None:
+        self.path, self._write_file = path, write_file
         self.checkpoints = path / "checkpoints"
         self.steps = path / "steps.jsonl"
         self.attempts = path / "attempts.jsonl"
@@ -42,8 +44,8 @@ class RunDir:
         Safe to repeat: the key of an earlier attempt stays.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        if not there(self._facts):
-            write_first(self._facts, encode({"key": uuid.uuid4().hex}))
+        if not path_exists(self._facts):
+            write_first(self._facts, encode_line({"key": uuid.uuid4().hex}))
 
     @property
     def key(self) -> str:
@@ -58,7 +60,7 @@ class RunDir:
 
         Raises OSError when they can't be read now.
         """
-        return find_json(self._facts) or {}
+        return load_json(self._facts) or {}
 
     @property
     def counts_steps(self) -> bool:
@@ -78,16 +80,20 @@ class RunDir:
 
         The number of epochs may change. Before the first checkpoint the global batch may too.
         """
-        wanted = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
+        order_facts = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
         facts = json.loads(read_twice(self._facts, Path.read_bytes))
-        begun = dict(facts.get("order") or wanted)
-        begun.setdefault("global_batch", order.global_batch)  # older runs did not note it
-        other = {name for name, value in wanted.items() if begun.get(name) != value}
-        if other and (other != {"global_batch"} or self._has_saved()):
-            raise ValueError(f"the run in {self.path} began with {begun}, not with {wanted}")
-        noted = {"order": wanted, "epochs": epochs}  # training longer, or shorter, is fine
-        if facts | noted != facts:
-            self._put(self._facts, encode(facts | noted))
+        first_order = dict(facts.get("order") or order_facts)
+        first_order.setdefault("global_batch", order.global_batch)  # older runs did not note it
+        changed_names = {
+            name for name, value in order_facts.items() if first_order.get(name) != value
+        }
+        if changed_names and (changed_names != {"global_batch"} or self._has_saved()):
+            raise ValueError(
+                f"the run in {self.path} began with {first_order}, not with {order_facts}"
+            )
+        new_facts = {"order": order_facts, "epochs": epochs}  # training longer, or shorter, is fine
+        if facts | new_facts != facts:
+            self._write_file(self._facts, encode_line(facts | new_facts))
 
     def _has_saved(self) -> bool:
         """Return whether the run has a checkpoint.

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolkit.training.io.durable_files import encode, read_lines
+from toolkit.training.io.durable_files import encode_line, read_lines
 
-_ROOM = 200_000  # lines held in memory while the disk takes none: about 60 MB
+_MAX_PENDING = 200_000  # lines held in memory while the disk takes none: about 60 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class History:
     steps: tuple[StepRecord, ...]  # the steps that count
     repeated: tuple[StepRecord, ...]  # steps done in vain
     resumptions: tuple[Resumption, ...]
-    torn: int  # number of lines that were cut short
+    torn_lines: int  # number of lines that were cut short
 
 
 class StepLog:
@@ -62,18 +62,18 @@ class StepLog:
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None] = lambda _: None) -> None:
-        self._warn, self._warned = warn, False
-        self._waiting: deque[bytes] = deque()
+        self._warn, self._has_warned = warn, False
+        self._pending_lines: deque[bytes] = deque()
         self._stream = path.open("ab", buffering=0)
-        self._cut = self._stream.tell() > 0 and not _ends_a_line(path)
+        self._last_line_is_cut = self._stream.tell() > 0 and not _ends_a_line(path)
 
-    def resume(self, mark: Resumption) -> None:
+    def resume(self, resumption: Resumption) -> None:
         """Write a `resume` line to disk.
 
         Raises OSError when the disk does not take it: no work is lost if the attempt does not
         begin.
         """
-        self._waiting.append(encode({"event": "resume", **asdict(mark)}))
+        self._pending_lines.append(encode_line({"event": "resume", **asdict(resumption)}))
         self.sync()
 
     def step(self, record: StepRecord) -> None:
@@ -81,17 +81,19 @@ class StepLog:
 
         Raises no error of the disk: lines that it does not take wait, in order, and `sync` fails.
         """
-        if len(self._waiting) < _ROOM:  # full after hours; the audit names missing steps
+        if (
+            len(self._pending_lines) < _MAX_PENDING
+        ):  # full after hours; the audit names missing steps
             line = asdict(record) | {"metrics": dict(record.metrics)}
-            self._waiting.append(encode({"event": "step", **line}))
+            self._pending_lines.append(encode_line({"event": "step", **line}))
         try:
             self._write()
         except OSError as error:
-            if not self._warned:
+            if not self._has_warned:
                 self._warn(f"steps can't be recorded, training goes on and they wait: {error}")
-            self._warned = True
+            self._has_warned = True
         else:
-            self._warned = False
+            self._has_warned = False
 
     def sync(self) -> None:
         """Have all lines so far on disk.
@@ -113,43 +115,43 @@ class StepLog:
             self._warn(f"the last steps may not be recorded: {error}")
 
     def _write(self) -> None:
-        while self._waiting:
+        while self._pending_lines:
             # A line that a kill or a full disk cut short stays where it is, and is written again.
-            line = b"\n" * self._cut + self._waiting[0]
+            line = b"\n" * self._last_line_is_cut + self._pending_lines[0]
             written = self._stream.write(line)
             if written:
-                self._cut = not line[:written].endswith(b"\n")
+                self._last_line_is_cut = not line[:written].endswith(b"\n")
             if written == len(line):
-                self._waiting.popleft()
+                self._pending_lines.popleft()
 
 
 def read(path: Path) -> History:
     """Return the step log with its `resume` lines applied."""
     steps: list[StepRecord] = []
     repeated: list[StepRecord] = []
-    marks: list[Resumption] = []
-    torn = 0
+    resumptions: list[Resumption] = []
+    torn_lines = 0
     for line in read_lines(path):
-        entry = _entry(line)
+        entry = _parse_entry(line)
         if entry is None:
-            torn += 1
-        elif marks and entry.attempt < marks[-1].attempt:
+            torn_lines += 1
+        elif resumptions and entry.attempt < resumptions[-1].attempt:
             if isinstance(entry, StepRecord):
                 repeated.append(entry)
         elif isinstance(entry, Resumption):
-            marks.append(entry)
+            resumptions.append(entry)
             repeated += [record for record in steps if record.step >= entry.step]
             steps = [record for record in steps if record.step < entry.step]
         else:
             steps.append(entry)
-    return History(tuple(steps), tuple(repeated), tuple(marks), torn)
+    return History(tuple(steps), tuple(repeated), tuple(resumptions), torn_lines)
 
 
-def _entry(line: dict[str, Any] | None) -> StepRecord | Resumption | None:
-    fields = dict(line or {})
-    kind = {"step": StepRecord, "resume": Resumption}.get(fields.pop("event", ""))
+def _parse_entry(line: dict[str, Any] | None) -> StepRecord | Resumption | None:
+    values = dict(line or {})
+    kind = {"step": StepRecord, "resume": Resumption}.get(values.pop("event", ""))
     try:
-        return kind(**fields) if kind else None
+        return kind(**values) if kind else None
     except TypeError:
         return None
 

@@ -13,9 +13,11 @@ from toolkit.training.io.durable_files import read_json, write_json
 FILE = "stop-forecast.json"
 
 # Seconds.
-NOTICE = 120.0  # from EC2's notice to the end of a spot instance
-NOTICED = 5.2  # until the workers know: 5 s for the node agent's poll, 0.2 s for the workers'
-LEAVING = 12.0  # the last records (10 s at most), the exit, the filesystem's last flush
+NOTICE_SECONDS = 120.0  # from EC2's notice to the end of a spot instance
+NOTICING_SECONDS = (
+    5.2  # until the workers know: 5 s for the node agent's poll, 0.2 s for the workers'
+)
+LEAVING_SECONDS = 12.0  # the last records (10 s at most), the exit, the filesystem's last flush
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +35,21 @@ class StopForecast:
     def seconds(self) -> float:
         return self.noticing + self.steps + self.in_flight + self.saving + self.leaving
 
-    def problem(self, notice: float = NOTICE) -> str | None:
+    def problem(self, notice: float = NOTICE_SECONDS) -> str | None:
         """Return what does not fit into the notice, or None.
 
         `notice` is in seconds.
         """
         if self.seconds <= notice:
             return None
-        saves = self.saving + self.in_flight
+        saving_seconds = self.saving + self.in_flight
         return (
             f"a stop would take {self.seconds:.0f} s and a spot notice gives {notice:.0f}:"
-            f" {self.steps:.0f} s for two steps, {saves:.0f} s for saving"
+            f" {self.steps:.0f} s for two steps, {saving_seconds:.0f} s for saving"
             f" {self.bytes / 2**30:.1f} GiB"
         )
 
-    def advice(self, notice: float = NOTICE) -> str:
+    def advice(self, notice: float = NOTICE_SECONDS) -> str:
         """Return what to change when the stop does not fit.
 
         The smallest change comes first.
@@ -59,10 +61,10 @@ class StopForecast:
             changes.append(
                 "save with background=True: a stop leaves its reading back and S3 behind"
             )
-        left = notice - self.noticing - self.steps - self.leaving
-        if left > 0:
+        seconds_to_save = notice - self.noticing - self.steps - self.leaving
+        if seconds_to_save > 0:
             mib = self.bytes / 2**20
-            needed = 2 * mib / left
+            needed = 2 * mib / seconds_to_save
             changes.append(f"write at {needed:.0f} MiB/s, not {mib / max(self.saving, 1e-9):.0f}")
         changes += [
             "codec=DcpCodec(): every rank writes its share",
@@ -71,7 +73,7 @@ class StopForecast:
         ]
         return "; or ".join(changes)
 
-    def warning(self, notice: float = NOTICE) -> str | None:
+    def warning(self, notice: float = NOTICE_SECONDS) -> str | None:
         """Return the problem and the advice, or None when the stop fits."""
         problem = self.problem(notice)
         return problem and f"{problem}. To change that: {self.advice(notice)}"
@@ -85,17 +87,17 @@ def forecast(
     A stop may come when a save has just begun. It waits for that save, and then makes another one.
     """
     return StopForecast(
-        noticing=NOTICED,
+        noticing=NOTICING_SECONDS,
         steps=2 * step_seconds,
         in_flight=in_flight_seconds,
         saving=save_seconds,
-        leaving=LEAVING,
+        leaving=LEAVING_SECONDS,
         bytes=saved_bytes,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredForecast:
     """A forecast, and the job that made it."""
 
     job_id: str
@@ -103,24 +105,24 @@ class Measured:
     forecast: StopForecast
 
     @classmethod
-    def parse(cls, found: Mapping[str, Any]) -> Self | None:
+    def parse(cls, values: Mapping[str, Any]) -> Self | None:
         """Return the record that `keep` wrote, None for another version's."""
         try:
-            forecast = StopForecast(**found["forecast"])
-            return cls(str(found["job_id"]), int(found["world_size"]), forecast)
+            forecast = StopForecast(**values["forecast"])
+            return cls(str(values["job_id"]), int(values["world_size"]), forecast)
         except (KeyError, TypeError, ValueError):
             return None
 
 
-def keep(run_dir: Path, forecast: StopForecast, job_id: str, world_size: int) -> None:
+def write_measured(run_dir: Path, forecast: StopForecast, job_id: str, world_size: int) -> None:
     """Write the forecast to the run's folder.
 
     It replaces that of an earlier attempt.
     """
-    write_json(run_dir / FILE, asdict(Measured(job_id, world_size, forecast)))
+    write_json(run_dir / FILE, asdict(MeasuredForecast(job_id, world_size, forecast)))
 
 
-def of(run_dir: Path) -> Measured | None:
+def read_measured(run_dir: Path) -> MeasuredForecast | None:
     """Return a run's forecast, or None before its first save."""
-    found = read_json(run_dir / FILE)
-    return Measured.parse(found) if found else None
+    values = read_json(run_dir / FILE)
+    return MeasuredForecast.parse(values) if values else None

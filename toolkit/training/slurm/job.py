@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from toolkit.training.attempt.attempt import PATIENCE, Attempt
-from toolkit.training.attempt.fencing import UNCLAIMED, Owner
-from toolkit.training.slurm.job_comment import noted
+from toolkit.training.attempt.attempt import RETRY_PAUSES, Attempt
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence
+from toolkit.training.slurm.job_comment import with_line
 from toolkit.training.slurm.job_id import own_record, task_name
 
 CANCELLED_TIMEOUT = 10  # seconds: within the 30 s (KillWait) that a job has after SIGTERM
@@ -45,14 +45,14 @@ class JobFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Accounted:
+class AccountedAttempt:
     """An attempt as accounting has it."""
 
     start: float  # epoch seconds, as `end`
     end: float | None  # None while the attempt runs
     state: str
 
-    def off(self, moment: float) -> float:
+    def seconds_outside(self, moment: float) -> float:
         """Return by how many seconds a moment lies outside the attempt.
 
         0.0 for a moment within it.
@@ -66,7 +66,7 @@ class NodeEvent:
 
     node: str
     at: float  # epoch seconds
-    said: str  # formatted as a line of JobFacts.nodes
+    line: str  # formatted as a line of JobFacts.nodes
 
 
 class SlurmJob:
@@ -81,18 +81,18 @@ class SlurmJob:
         job_id: str,
         call: Call,
         name: str = "",
-        owner: Owner = UNCLAIMED,
+        fence: Fence = UNCLAIMED,
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._job_id, self._run, self._owner, self._sleep = job_id, call, owner, sleep
+        self._job_id, self._run, self._fence, self._sleep = job_id, call, fence, sleep
         self.name = name or job_id
-        self._deaf = False
+        self._has_timed_out = False
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Self:
+    def of_attempt(cls, attempt: Attempt) -> Self:
         """Return the job that this process is in."""
-        return cls(attempt.job_id, run, task_name(attempt.job_id), attempt.owner)
+        return cls(attempt.job_id, run_command, task_name(attempt.job_id), attempt.fence)
 
     def facts(self) -> JobFacts:
         """Return the facts of slurmctld, empty when it does not answer."""
@@ -103,22 +103,22 @@ class SlurmJob:
         return JobFacts(
             log=str(job.get("standard_output") or ""),
             comment=str(job.get("comment") or ""),
-            state=_words(job.get("job_state")),
-            nodes=self._nodes(str(job.get("nodes") or "")),
+            state=_state_text(job.get("job_state")),
+            nodes=self._node_lines(str(job.get("nodes") or "")),
         )
 
-    def accounted(self) -> Sequence[Accounted] | None:
+    def accounted_attempts(self) -> Sequence[AccountedAttempt] | None:
         """Return the job's attempts that accounting saw begin.
 
         None when it does not answer. Before Slurm 24.11 the attempts have no number.
         """
-        show = [*_ACCOUNTING, "sacct", f"--jobs={self._job_id}"]
-        show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
+        arguments = [*_ACCOUNTING, "sacct", f"--jobs={self._job_id}"]
+        arguments += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
         try:
-            said = self._run([*show, "--format=JobIDRaw,Start,End,State"])
-            rows = [line.split("|", 3) for line in said.splitlines()]
+            output = self._run([*arguments, "--format=JobIDRaw,Start,End,State"])
+            rows = [line.split("|", 3) for line in output.splitlines()]
             return [
-                Accounted(float(start), float(end) if end.isdecimal() else None, state)
+                AccountedAttempt(float(start), float(end) if end.isdecimal() else None, state)
                 for job, start, end, state in rows
                 if job == self._job_id and start.isdecimal()
             ]
@@ -132,11 +132,11 @@ class SlurmJob:
         accounting does not answer.
         """
         start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        show = [*_ACCOUNTING, "sacctmgr", "--noheader", "--parsable2", "show", "event"]
-        show += [f"nodes={','.join(nodes)}", f"start={start}"]
+        arguments = [*_ACCOUNTING, "sacctmgr", "--noheader", "--parsable2", "show", "event"]
+        arguments += [f"nodes={','.join(nodes)}", f"start={start}"]
         try:
-            said = self._run([*show, "format=NodeName,Start,State,Reason"])
-            rows = [line.split("|", 3) for line in said.splitlines()]
+            output = self._run([*arguments, "format=NodeName,Start,State,Reason"])
+            rows = [line.split("|", 3) for line in output.splitlines()]
             return [
                 NodeEvent(node, float(at), f"{node} {state} {reason}".strip())
                 for node, at, state, reason in rows
@@ -145,15 +145,15 @@ class SlurmJob:
         except FAILURES:
             return ()
 
-    def note(self, facts: JobFacts, text: str) -> bool:
+    def append_comment(self, facts: JobFacts, text: str) -> bool:
         """Append to the job's comment as `facts` have it.
 
         Returns whether Slurm did it. An unread comment is left alone, and False returned.
         """
         if facts.comment is None:
             return False
-        comment = noted(facts.comment, text)
-        return self._does("update", f"jobid={self.name}", f"comment={comment}")
+        comment = with_line(facts.comment, text)
+        return self._change_job("update", f"jobid={self.name}", f"comment={comment}")
 
     def requeue_at(self, start: float) -> bool:
         """Requeue the running job, to start at `start` (epoch seconds) or later.
@@ -162,10 +162,10 @@ class SlurmJob:
         requeued job back (batch_requeue_fini in its job_mgr.c). It sends this job SIGTERM, which
         the caller ignores.
         """
-        if not self._does("requeue", self.name):
+        if not self._change_job("requeue", self.name):
             return False
         moment = datetime.fromtimestamp(start).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006
-        self._does("update", f"jobid={self.name}", f"StartTime={moment}")
+        self._change_job("update", f"jobid={self.name}", f"StartTime={moment}")
         return True
 
     def requeue_held(self) -> bool:
@@ -173,8 +173,8 @@ class SlurmJob:
 
         `scontrol release` brings it back. Returns whether Slurm did it.
         """
-        self._deaf = False  # an earlier timeout of a read says nothing about this call
-        return self._does("requeuehold", self.name)
+        self._has_timed_out = False  # an earlier timeout of a read says nothing about this call
+        return self._change_job("requeuehold", self.name)
 
     def hold(self, facts: JobFacts, reason: str) -> tuple[bool, tuple[str, ...]]:
         """Requeue the running job held, with the reason in its comment.
@@ -183,68 +183,70 @@ class SlurmJob:
         job's log. Any other end is worse, so it is tried for a minute.
         """
         release = f"scontrol release {self.name}"
-        for pause in (*PATIENCE, 0):
-            self._deaf = False
+        for pause in (*RETRY_PAUSES, 0):
+            self._has_timed_out = False
             if facts.comment is None:
                 facts = self.facts()
-            self.note(facts, f"toolkit: held: {reason}; to go on: {release}")
-            if held := self.requeue_held():
+            self.append_comment(facts, f"toolkit: held: {reason}; to go on: {release}")
+            if is_held := self.requeue_held():
                 break
             self._sleep(pause)
-        next_step = f"to go on: {release}" if held else "Slurm did not hold it: it ends here"
-        return held, (f"held: {reason}", next_step)
+        next_step = f"to go on: {release}" if is_held else "Slurm did not hold it: it ends here"
+        return is_held, (f"held: {reason}", next_step)
 
-    def _nodes(self, hostlist: str) -> str:
+    def _node_lines(self, hostlist: str) -> str:
         if not hostlist:
             return ""
         try:
-            found = self._read("show", "nodes", hostlist)["nodes"]
-            found = [item for item in found if isinstance(item, dict)]
+            node_records = self._read("show", "nodes", hostlist)["nodes"]
+            node_records = [item for item in node_records if isinstance(item, dict)]
         except FAILURES:
             return ""
         return "\n".join(
-            f"{node.get('name')} {_words(node.get('state'))} {node.get('reason') or ''}".strip()
-            for node in found
+            f"{node.get('name')} {_state_text(node.get('state'))} {node.get('reason') or ''}".strip()
+            for node in node_records
         )
 
     def _read(self, *arguments: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = json.loads(self._call(*arguments, "--json"))
-        return found
+        answer: Mapping[str, Any] = json.loads(self._run_scontrol(*arguments, "--json"))
+        return answer
 
-    def _does(self, *arguments: str) -> bool:
+    def _change_job(self, *arguments: str) -> bool:
         try:
-            self._owner.check()
-            self._call(*arguments)
+            self._fence.check()
+            self._run_scontrol(*arguments)
         except FAILURES:
             return False
         return True
 
-    def _call(self, *arguments: str) -> str:
-        if self._deaf:
+    def _run_scontrol(self, *arguments: str) -> str:
+        if self._has_timed_out:
             raise TimeoutError("slurmctld did not answer before")
         try:
             return self._run(["scontrol", *arguments])
         except subprocess.TimeoutExpired:
-            self._deaf = True
+            self._has_timed_out = True
             raise
 
 
-def _words(state: object) -> str:
+def _state_text(state: object) -> str:
     return ",".join(map(str, state)) if isinstance(state, list) else str(state or "")
 
 
-def run(argv: Sequence[str]) -> str:
+def run_command(argv: Sequence[str]) -> str:
     """Run a command and return its output.
 
     Raises one of FAILURES.
     """
     if shutil.which(argv[0]) is None:
         raise FileNotFoundError(argv[0])
-    done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
-    return done.stdout
+    process = subprocess.run(
+        list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True
+    )
+    return process.stdout
 
 
-def cancelled(
+def is_cancelled(
     job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
 ) -> bool:
     """Return whether somebody cancelled this process's job.
@@ -257,14 +259,14 @@ def cancelled(
         return False
     try:
         name = task_name(job_id, environment)
-        text = (call or _run)(["scontrol", "show", "job", name, "--oneliner"])
+        text = (call or _run_for_cancelled)(["scontrol", "show", "job", name, "--oneliner"])
     except (OSError, subprocess.SubprocessError):
         return False
     return re.search(r"\bJobState=CANCELLED\b", text) is not None
 
 
-def _run(argv: Sequence[str]) -> str:
-    done = subprocess.run(
+def _run_for_cancelled(argv: Sequence[str]) -> str:
+    process = subprocess.run(
         list(argv), capture_output=True, text=True, timeout=CANCELLED_TIMEOUT, check=True
     )
-    return done.stdout
+    return process.stdout

@@ -18,15 +18,15 @@ PERIOD = 60.0
 """Seconds between two marks. Each is a write to slurmctld, and accounting needs no more."""
 
 TIMEOUT = 30.0
-LONGEST = 1024
-_BETWEEN = " | "
-_OURS = "toolkit: "
+MAX_LENGTH = 1024
+_SEPARATOR = " | "
+_LINE_PREFIX = "toolkit: "
 _MARK = re.compile(r"\s*toolkit:checkpoint=\d+")
 
 Call = Callable[[Sequence[str]], str]
 
 
-class JobRemark:
+class JobCommentWriter:
     """A background writer of the mark of the last checkpoint.
 
     A failed write costs accuracy, and no more.
@@ -34,80 +34,82 @@ class JobRemark:
 
     def __init__(self, job_id: str, call: Call, name: str = "") -> None:
         self._job_id, self._call, self._name = job_id, call, name or job_id
-        self._told: float | None = None
-        self._teller: threading.Thread | None = None
+        self._marked_at: float | None = None
+        self._writer: threading.Thread | None = None
 
-    def checkpoint(self, at: float) -> None:
+    def mark_checkpoint(self, at: float) -> None:
         """Note a checkpoint committed at `at` (epoch seconds).
 
         Nothing is written within PERIOD of the last mark, or while a write is under way.
         """
-        busy = self._teller is not None and self._teller.is_alive()
-        if busy or (self._told is not None and at - self._told < PERIOD):
+        is_writing = self._writer is not None and self._writer.is_alive()
+        if is_writing or (self._marked_at is not None and at - self._marked_at < PERIOD):
             return
-        self._told = at
-        self._teller = threading.Thread(target=self._tell, args=(at,), daemon=True)
-        self._teller.start()
+        self._marked_at = at
+        self._writer = threading.Thread(target=self._write_mark, args=(at,), daemon=True)
+        self._writer.start()
 
     def wait(self) -> None:
         """Wait for the write that is under way.
 
         It takes at most twice scontrol's timeout.
         """
-        if self._teller is not None:
-            self._teller.join(2 * TIMEOUT)
+        if self._writer is not None:
+            self._writer.join(2 * TIMEOUT)
 
-    def _tell(self, at: float) -> None:
+    def _write_mark(self, at: float) -> None:
         try:
-            known = json.loads(self._call(["scontrol", "show", "job", self._name, "--json"]))
-            job = own_record(known, self._job_id)
-            comment = marked(str(job.get("comment") or ""), at)
+            answer = json.loads(self._call(["scontrol", "show", "job", self._name, "--json"]))
+            job = own_record(answer, self._job_id)
+            comment = with_checkpoint_mark(str(job.get("comment") or ""), at)
             self._call(["scontrol", "update", f"jobid={self._name}", f"comment={comment}"])
         except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
             return
 
 
-def marked(comment: str, at: float) -> str:
+def with_checkpoint_mark(comment: str, at: float) -> str:
     """Return the comment with this mark and without an older one."""
     mark = f"toolkit:checkpoint={int(at)}"
-    kept = _MARK.sub("", comment)[: LONGEST - len(mark) - 1]
-    return f"{kept} {mark}".strip()
+    user_text = _MARK.sub("", comment)[: MAX_LENGTH - len(mark) - 1]
+    return f"{user_text} {mark}".strip()
 
 
-def noted(comment: str, text: str) -> str:
+def with_line(comment: str, text: str) -> str:
     """Return the comment with a line of ours at its end.
 
     The user's words and the checkpoint's mark stay. When the comment gets too long, our own oldest
     lines are dropped.
     """
     marks = "".join(f" {mark.strip()}" for mark in _MARK.findall(comment))
-    parts = [part for part in _MARK.sub("", comment).split(_BETWEEN) if part]
-    line = _plain(text)
-    while (room := LONGEST - len(_BETWEEN.join([*parts, ""])) - len(marks)) < len(line):
-        ours = [at for at, part in enumerate(parts) if part.startswith(_OURS)]
-        if not ours:
-            line = line[: max(0, room)]
+    parts = [part for part in _MARK.sub("", comment).split(_SEPARATOR) if part]
+    line = _printable(text)
+    while (free_length := MAX_LENGTH - len(_SEPARATOR.join([*parts, ""])) - len(marks)) < len(line):
+        own_indexes = [index for index, part in enumerate(parts) if part.startswith(_LINE_PREFIX)]
+        if not own_indexes:
+            line = line[: max(0, free_length)]
             break
-        del parts[ours[0]]
-    return f"{_BETWEEN.join([*parts, line] if line else parts)}{marks}".strip()
+        del parts[own_indexes[0]]
+    return f"{_SEPARATOR.join([*parts, line] if line else parts)}{marks}".strip()
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     """Return printable text without characters that quote or separate.
 
     Long texts are cut.
     """
-    kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\|" else " " for char in text)
-    return " ".join(kept.split())[: LONGEST // 2]
+    printable = "".join(
+        char if " " <= char <= "~" and char not in "\"'`\\|" else " " for char in text
+    )
+    return " ".join(printable.split())[: MAX_LENGTH // 2]
 
 
-def for_job(
+def comment_writer_for(
     job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
-) -> JobRemark | None:
+) -> JobCommentWriter | None:
     """Return the remark of this process's job, None outside of one."""
     if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
         return None
-    return JobRemark(job_id, call or _run, task_name(job_id, environment))
+    return JobCommentWriter(job_id, call or _run, task_name(job_id, environment))
 
 
 def _run(argv: Sequence[str]) -> str:

@@ -17,8 +17,10 @@ def task_name(job_id: str, environment: Mapping[str, str] = os.environ) -> str:
     It is ARRAY_TASK when the job has its array's id, else the job's id.
     """
     task = environment.get("SLURM_ARRAY_TASK_ID")
-    last = environment.get("SLURM_JOB_ID") == job_id == environment.get("SLURM_ARRAY_JOB_ID")
-    return f"{job_id}_{task}" if last and task else job_id
+    has_array_id = (
+        environment.get("SLURM_JOB_ID") == job_id == environment.get("SLURM_ARRAY_JOB_ID")
+    )
+    return f"{job_id}_{task}" if has_array_id and task else job_id
 
 
 def own_record(answer: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
@@ -26,7 +28,7 @@ def own_record(answer: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
 
     For an array task the answer may hold the whole array. Raises LookupError.
     """
-    for item in answer["jobs"]:
-        if isinstance(item, dict) and str(item.get("job_id")) == job_id:
-            return item
+    for record in answer["jobs"]:
+        if isinstance(record, dict) and str(record.get("job_id")) == job_id:
+            return record
     raise LookupError(f"no job {job_id}")

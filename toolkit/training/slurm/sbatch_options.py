@@ -24,7 +24,7 @@ _FLAGS: Final = frozenset({
     "use-min-nodes", "verbose", "version", "wait",
 })  # fmt: skip
 # Options of the moment of submission, such as when to start: a copy of the job must not have them.
-_OF_THE_MOMENT: Final = frozenset({
+_NOT_REPEATABLE: Final = frozenset({
     "array", "begin", "chdir", "deadline", "dependency", "hold", "parsable", "quiet", "test-only",
     "verbose", "wait",
 })  # fmt: skip
@@ -35,10 +35,10 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     The value is "" for an option without one.
     """
-    at = 0
-    while at < len(words):
-        name, value, taken = _option(words, at)
-        at += taken
+    index = 0
+    while index < len(words):
+        name, value, word_count = _option(words, index)
+        index += word_count
         if name:
             yield name, value
 
@@ -50,37 +50,37 @@ def repeatable(line: str, arguments: Sequence[str]) -> tuple[str, ...] | None:
     without quotes. `arguments` are the script's own. None when the line can be read in two ways, as
     with a value of two words.
     """
-    given = "".join(f" {argument}" for argument in arguments)
-    if not line.endswith(given):
+    script_arguments = "".join(f" {argument}" for argument in arguments)
+    if not line.endswith(script_arguments):
         return None
-    words = line[: len(line) - len(given)].split(" ")
-    kept: list[str] = []
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        name, _, taken = _option(words, at)
+    words = line[: len(line) - len(script_arguments)].split(" ")
+    kept_words: list[str] = []
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        name, _, word_count = _option(words, index)
         if not name:
             return None
-        if name not in _OF_THE_MOMENT:
-            kept += words[at : at + taken]
-        at += taken
-    return tuple(kept) if at == len(words) - 1 else None
+        if name not in _NOT_REPEATABLE:
+            kept_words += words[index : index + word_count]
+        index += word_count
+    return tuple(kept_words) if index == len(words) - 1 else None
 
 
-def _option(words: Sequence[str], at: int) -> tuple[str, str, int]:
+def _option(words: Sequence[str], index: int) -> tuple[str, str, int]:
     """Return an option's name, its value, and its number of words.
 
     The name is "" when there is no option at that place.
     """
-    word = words[at]
+    word = words[index]
     if word.startswith("--"):
-        name, given, value = word[2:].partition("=")
-        after = not given and name not in _FLAGS and at + 1 < len(words)
-        if after and not words[at + 1].startswith("-"):
-            return name, words[at + 1], 2
+        name, separator, value = word[2:].partition("=")
+        may_take_next = not separator and name not in _FLAGS and index + 1 < len(words)
+        if may_take_next and not words[index + 1].startswith("-"):
+            return name, words[index + 1], 2
         return name, value, 1
     if not word.startswith("-") or word[1:2] not in _SHORT:
         return "", "", 1
     name, value = _SHORT[word[1]], word[2:].removeprefix("=")
-    if not value and name not in _FLAGS and at + 1 < len(words):
-        return name, words[at + 1], 2
+    if not value and name not in _FLAGS and index + 1 < len(words):
+        return name, words[index + 1], 2
     return name, value, 1

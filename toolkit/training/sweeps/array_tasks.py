@@ -11,7 +11,7 @@ _TASK = re.compile(r"(\d+)_(\d+)")
 Call = Callable[[Sequence[str]], str]
 
 
-def tasks(call: Call | None = None) -> frozenset[str] | None:
+def queued_tasks(call: Call | None = None) -> frozenset[str] | None:
     """Return `<array job>_<task>` of every task in the queue.
 
     None when Slurm does not answer.
@@ -27,5 +27,7 @@ def tasks(call: Call | None = None) -> frozenset[str] | None:
 
 
 def _run(argv: Sequence[str]) -> str:
-    done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
-    return done.stdout
+    process = subprocess.run(
+        list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True
+    )
+    return process.stdout

@@ -23,33 +23,45 @@ NO_SWEEP, NO_STORAGE = 2, 3
 
 def best(states: Sequence[TrialState], *, maximize: bool, count: int) -> list[TrialState]:
     """Return the best complete trials, the best first."""
-    done = [one for one in states if one.state == "complete" and one.value is not None]
-    return sorted(done, key=lambda one: one.value or 0.0, reverse=maximize)[:count]
+    complete_trials = [
+        trial for trial in states if trial.state == "complete" and trial.value is not None
+    ]
+    return sorted(complete_trials, key=lambda trial: trial.value or 0.0, reverse=maximize)[:count]
 
 
-def of(
-    study: Any, live: frozenset[str] | None, now: float, *, count: int, settle: bool, dry_run: bool
+def sweep_state(
+    study: Any,
+    queued_tasks: frozenset[str] | None,
+    now: float,
+    *,
+    count: int,
+    fail_gone: bool,
+    dry_run: bool,
 ) -> dict[str, Any]:
     """Return the state of a sweep.
 
     `live` is None when Slurm does not answer: then no task counts as gone.
     """
-    found = trials.states(study)
-    lost = [] if live is None else trials.gone(found, live, now)
-    settled = lost if dry_run else trials.give_up(study, lost) if settle else []
-    if settled and not dry_run:
-        found = trials.states(study)
-        lost = []
+    trial_states = trials.states(study)
+    gone_trials = (
+        [] if queued_tasks is None else trials.gone_trials(trial_states, queued_tasks, now)
+    )
+    failed_trials = (
+        gone_trials if dry_run else trials.fail_gone(study, gone_trials) if fail_gone else []
+    )
+    if failed_trials and not dry_run:
+        trial_states = trials.states(study)
+        gone_trials = []
     maximize = study.direction.name == "MAXIMIZE"
     return {
         "sweep": study.study_name,
         "direction": study.direction.name.lower(),
-        "counts": dict(Counter(one.state for one in found)),
-        "best": [asdict(one) for one in best(found, maximize=maximize, count=count)],
-        "running": [asdict(one) for one in found if one.state == "running"],
-        "gone": [one.number for one in lost],
-        "settled": [one.number for one in settled] if settle else [],
-        "trials": len(found),
+        "counts": dict(Counter(trial.state for trial in trial_states)),
+        "best": [asdict(trial) for trial in best(trial_states, maximize=maximize, count=count)],
+        "running": [asdict(trial) for trial in trial_states if trial.state == "running"],
+        "gone": [trial.number for trial in gone_trials],
+        "settled": [trial.number for trial in failed_trials] if fail_gone else [],
+        "trials": len(trial_states),
     }
 
 
@@ -74,13 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"no sweep is called {options.name!r}\n")
         return NO_SWEEP
     now = time.time()
-    answer = of(
+    state = sweep_state(
         study,
-        array_tasks.tasks(),
+        array_tasks.queued_tasks(),
         now,
         count=options.best,
-        settle=options.settle,
+        fail_gone=options.settle,
         dry_run=options.dry_run,
     )
-    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.write(json.dumps(state) + "\n")
     return 0

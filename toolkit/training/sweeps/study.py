@@ -27,13 +27,13 @@ def address(environment: Mapping[str, str] = os.environ) -> str:
 
     Raises NoStorage when the cluster has none.
     """
-    named = environment.get("TOOLKIT_SWEEP_STORAGE") or clusters(environment)
-    if not named:
+    url = environment.get("TOOLKIT_SWEEP_STORAGE") or cluster_address(environment)
+    if not url:
         raise NoStorage("no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or enable mlflow")
-    return named
+    return url
 
 
-def clusters(environment: Mapping[str, str] = os.environ) -> str:
+def cluster_address(environment: Mapping[str, str] = os.environ) -> str:
     """Return the URL of the storage on the head node, or ""."""
     return str(site_facts(environment).get("sweep_storage") or "")
 
@@ -48,16 +48,16 @@ def connect(url: str) -> Any:
     proxy = _PROXY.fullmatch(url)
     if proxy is None:
         return storages.get_storage(url)
-    _be_quiet()
-    found = storages.GrpcStorageProxy(host=proxy[1], port=int(proxy[2]))
+    _silence_warning()
+    proxy_storage = storages.GrpcStorageProxy(host=proxy[1], port=int(proxy[2]))
     try:
-        found.wait_server_ready(timeout=_READY_SECONDS)
+        proxy_storage.wait_server_ready(timeout=_READY_SECONDS)
     except ConnectionError as error:
         raise NoStorage(f"{url} does not answer") from error
-    return found
+    return proxy_storage
 
 
-def study(storage: Any, name: str, direction: Direction) -> Any:
+def open_study(storage: Any, name: str, direction: Direction) -> Any:
     """Return the study of that name, made if it is missing.
 
     Several tasks may do so at once.
@@ -70,7 +70,7 @@ def study(storage: Any, name: str, direction: Direction) -> Any:
     )
 
 
-def _be_quiet() -> None:
+def _silence_warning() -> None:
     """Silence the proxy's warning that it is experimental.
 
     It would be in every task's log; ADR 0012 has weighed that.

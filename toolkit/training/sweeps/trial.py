@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from toolkit.training.attempt import exception_verdict, verdict
 from toolkit.training.attempt.attempt import Attempt, current
-from toolkit.training.attempt.job_log import say
+from toolkit.training.attempt.job_log import log_line
 from toolkit.training.attempt.stop_request import Stopped
 from toolkit.training.attempt.verdict import read_verdict
-from toolkit.training.distributed.process_group import World, join
+from toolkit.training.distributed.process_group import ProcessGroup, join
 from toolkit.training.sweeps import array_tasks, study, trial_file, trials
 
 Space = Callable[[Any], Mapping[str, Any]]
@@ -25,9 +25,9 @@ Space = Callable[[Any], Mapping[str, Any]]
 1e-1)}`.
 """
 
-BEAT_SECONDS = 60.0
+HEARTBEAT_SECONDS = 60.0
 
-TRIES = 10
+STORAGE_TRIES = 10
 """Tries, of 30 s each, when the storage does not answer as a task begins.
 
 A head restarts in minutes, and no rank trains meanwhile. The other ranks wait for 10 minutes.
@@ -42,12 +42,12 @@ class SweepTrial:
         space: Space,
         *,
         direction: study.Direction = "minimize",
-        world: World | None = None,
+        world: ProcessGroup | None = None,
         attempt: Attempt | None = None,
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
         pauses: tuple[float, ...] = (1, 2, 4, 8, 16),
-        beat_seconds: float = BEAT_SECONDS,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self.world = world or join()
         self.params: Mapping[str, Any] = {}
@@ -57,10 +57,10 @@ class SweepTrial:
         self._environment, self._clock, self._pauses = environment, clock, pauses
         self._study: Any = None  # on rank 0 only, like the next two
         self._trial: Any = None
-        self._reported: set[int] = set()
-        self._pruned = self._told = False
-        self._beat_seconds = beat_seconds
-        self._quiet = threading.Event()
+        self._reported_steps: set[int] = set()
+        self._is_pruned = self._has_ended = False
+        self._heartbeat_seconds = heartbeat_seconds
+        self._stop_heartbeat = threading.Event()
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -69,9 +69,9 @@ class SweepTrial:
 
         Returns True when the trial is pruned: leave the loop.
         """
-        verdict = self._report(float(value), step) if self.world.rank == 0 else False
-        self._pruned = bool(self.world.broadcast(verdict))
-        return self._pruned
+        is_pruned = self._report(float(value), step) if self.world.rank == 0 else False
+        self._is_pruned = bool(self.world.broadcast(is_pruned))
+        return self._is_pruned
 
     def complete(self, value: float) -> None:
         """End the trial with this value; a pruned one ends as pruned.
@@ -81,15 +81,15 @@ class SweepTrial:
         back to the end of its training.
         """
         if self.world.rank == 0:
-            self._told = True
+            self._has_ended = True
             with suppress(OSError):  # the sweep's storage may still take the value
-                trial_file.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
+                trial_file.add(self._attempt.run_dir, value=float(value), pruned=self._is_pruned)
             try:
-                self._tell(value=float(value))
+                self._end_trial(value=float(value))
             except study.NoStorage as error:
-                self._come_back(f"NoStorage: {error}")
+                self._fail_attempt(f"NoStorage: {error}")
                 raise
-        self._told = True
+        self._has_ended = True
 
     # -- the context ------------------------------------------------------------------------------
 
@@ -98,39 +98,39 @@ class SweepTrial:
 
         Leaves the program with exit code 0 if the trial is over already.
         """
-        problem: Exception | None = None
-        heard: tuple[int, Mapping[str, Any], bool] | None = None
+        storage_error: Exception | None = None
+        claimed_trial: tuple[int, Mapping[str, Any], bool] | None = None
         if self.world.rank == 0:
             try:
-                heard = self._take_up()
+                claimed_trial = self._claim_trial()
             except Exception as error:  # noqa: BLE001  # the other ranks wait for an answer
-                problem = error
-        heard = self.world.broadcast(heard)
-        if problem:
-            raise problem
-        if heard is None:
+                storage_error = error
+        claimed_trial = self.world.broadcast(claimed_trial)
+        if storage_error:
+            raise storage_error
+        if claimed_trial is None:
             raise SystemExit(1)  # rank 0 says why
-        self.number, self.params, over = heard
-        if over:
+        self.number, self.params, is_finished = claimed_trial
+        if is_finished:
             raise SystemExit(0)
         return self
 
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        self._quiet.set()
-        if self.world.rank != 0 or self._told:
+        self._stop_heartbeat.set()
+        if self.world.rank != 0 or self._has_ended:
             return
-        left = exception_verdict.on_purpose(error) and not isinstance(error, Stopped)
-        if error is None or left:
-            self._fail("the script gave no value")
-        elif not _comes_back(error):
-            why = f"{type(error).__name__}: {error}"[:500]
-            if not self._attempt.judged:
-                self._fail(why)
+        is_clean_exit = exception_verdict.is_clean_exit(error) and not isinstance(error, Stopped)
+        if error is None or is_clean_exit:
+            self._fail_trial("the script gave no value")
+        elif not _is_requeued_after(error):
+            reason = f"{type(error).__name__}: {error}"[:500]
+            if not self._attempt.judged_by_script:
+                self._fail_trial(reason)
                 return
             with suppress(OSError):  # if the batch script ends the job, it reports the failure
-                trial_file.add(self._attempt.run_dir, failed=why)
+                trial_file.add(self._attempt.run_dir, failed=reason)
 
     # -- rank 0 -----------------------------------------------------------------------------------
 
@@ -150,90 +150,102 @@ class SweepTrial:
         array = self._environment.get("SLURM_ARRAY_JOB_ID") or self._attempt.job_id
         return self._environment.get("TOOLKIT_SWEEP") or f"sweep-{array}"
 
-    def _take_up(self) -> tuple[int, Mapping[str, Any], bool]:
-        self._study = study.study(self._storage(), self.sweep, self._direction)
-        live = array_tasks.tasks()
-        if live is not None:  # every task that starts gives up the trials of lost tasks
-            trials.give_up(
-                self._study, trials.gone(trials.states(self._study), live, self._clock())
+    def _claim_trial(self) -> tuple[int, Mapping[str, Any], bool]:
+        self._study = study.open_study(self._storage(), self.sweep, self._direction)
+        queued_tasks = array_tasks.queued_tasks()
+        if queued_tasks is not None:  # every task that starts gives up the trials of lost tasks
+            trials.fail_gone(
+                self._study,
+                trials.gone_trials(trials.states(self._study), queued_tasks, self._clock()),
             )
-        trial, over = trials.claim(self._study, self.task, self._clock())
-        if over:
-            say(f"trial {trial.number} of {self.sweep} is over: {trial.state.name.lower()}")
+        trial, is_finished = trials.claim_trial(self._study, self.task, self._clock())
+        if is_finished:
+            log_line(f"trial {trial.number} of {self.sweep} is over: {trial.state.name.lower()}")
             return trial.number, trial.params, True
         self._trial = trial
-        self._reported = set(self._frozen().intermediate_values)
+        self._reported_steps = set(self._stored_trial().intermediate_values)
         params = dict(self._space(trial))
-        known = trial_file.read(self._attempt.run_dir)
+        noted_facts = trial_file.read(self._attempt.run_dir)
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        mine = {"sweep": self.sweep, "task": self.task, "trial": trial.number, "params": params}
-        trial_file.add(self._attempt.run_dir, **mine, failed="")
-        if "value" in known:  # the task was done, and killed before it could report the value
-            self._pruned = bool(known.get("pruned"))
-            self._tell(value=known["value"])
+        trial_facts = {
+            "sweep": self.sweep,
+            "task": self.task,
+            "trial": trial.number,
+            "params": params,
+        }
+        trial_file.add(self._attempt.run_dir, **trial_facts, failed="")
+        if "value" in noted_facts:  # the task was done, and killed before it could report the value
+            self._is_pruned = bool(noted_facts.get("pruned"))
+            self._end_trial(value=noted_facts["value"])
             return trial.number, params, True
-        say(f"trial {trial.number} of {self.sweep}: {params}")
-        self._start_beating()
+        log_line(f"trial {trial.number} of {self.sweep}: {params}")
+        self._start_heartbeat()
         return trial.number, params, False
 
     def _storage(self) -> Any:
         url = study.address(self._environment)
-        if url != study.clusters(self._environment) and not trial_file.read(self._attempt.run_dir):
-            return self._never_met(url)
-        for _ in range(TRIES - 1):
+        if url != study.cluster_address(self._environment) and not trial_file.read(
+            self._attempt.run_dir
+        ):
+            return self._connect_first(url)
+        for _ in range(STORAGE_TRIES - 1):
             try:
                 return study.connect(url)
             except study.NoStorage as error:
-                say(f"{error}: trying again")
+                log_line(f"{error}: trying again")
         return study.connect(url)
 
-    def _never_met(self, url: str) -> Any:
+    def _connect_first(self, url: str) -> Any:
         try:
             return study.connect(url)
         except study.NoStorage:
             # The message must match no rule that brings a job back, and so must its cause: the
             # name may be a mistake.
-            why = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
-            raise study.NoStorage(why) from None
+            reason = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
+            raise study.NoStorage(reason) from None
 
     def _report(self, value: float, step: int) -> bool:
         try:
-            if step not in self._reported:  # an earlier attempt may have reported it
+            if step not in self._reported_steps:  # an earlier attempt may have reported it
                 self._trial.report(value, step)
-                self._reported.add(step)
+                self._reported_steps.add(step)
             return bool(self._trial.should_prune())
         except Exception as error:  # noqa: BLE001  # training goes on after any error of the storage
-            say(f"not reported at step {step}: {type(error).__name__}: {error}")
+            log_line(f"not reported at step {step}: {type(error).__name__}: {error}")
             return False
 
-    def _tell(self, value: float) -> None:
+    def _end_trial(self, value: float) -> None:
         """Report to the storage how the trial ended.
 
         Tries for a while, then raises NoStorage.
         """
         for pause in (*self._pauses, None):
             try:
-                trials.tell(self._study, self._trial, value, pruned=self._pruned, again=True)
+                trials.end_trial(
+                    self._study, self._trial, value, pruned=self._is_pruned, may_be_finished=True
+                )
             except Exception as error:
                 if pause is None:
                     url = study.address(self._environment)
                     raise study.NoStorage(f"{url} does not answer: {error}") from error
-                say(f"the sweep's storage does not answer, trying again: {error}")
+                log_line(f"the sweep's storage does not answer, trying again: {error}")
                 time.sleep(pause)
             else:
                 return
 
-    def _come_back(self, why: str) -> None:
+    def _fail_attempt(self, reason: str) -> None:
         """Have the batch script judge the attempt as failed, for this reason.
 
         Its training is done, but its value is not reported.
         """
-        if not self._attempt.judged:
+        if not self._attempt.judged_by_script:
             return
         for pause in (*self._pauses, None):
             try:
-                word = read_verdict(self._attempt)
-                verdict.failed(word.step if word else 0, why).write(self._attempt.verdict_file)
+                ranks_verdict = read_verdict(self._attempt)
+                verdict.failed(ranks_verdict.step if ranks_verdict else 0, reason).write(
+                    self._attempt.verdict_file
+                )
             except OSError:
                 if pause is None:
                     raise
@@ -241,25 +253,25 @@ class SweepTrial:
             else:
                 return
 
-    def _fail(self, why: str) -> None:
+    def _fail_trial(self, reason: str) -> None:
         with suppress(Exception):  # nothing may hide the script's own error
-            trials.fail(self._study, self.number, why)
+            trials.fail_trial(self._study, self.number, reason)
 
-    def _frozen(self) -> Any:
+    def _stored_trial(self) -> Any:
         return self._study._storage.get_trial(self._trial._trial_id)  # noqa: SLF001  # Optuna has no other
 
-    def _start_beating(self) -> None:
-        identity = self._trial._trial_id  # noqa: SLF001  # as above
+    def _start_heartbeat(self) -> None:
+        trial_id = self._trial._trial_id  # noqa: SLF001  # as above
 
-        def work() -> None:
-            while not self._quiet.wait(self._beat_seconds):
+        def write_heartbeats() -> None:
+            while not self._stop_heartbeat.wait(self._heartbeat_seconds):
                 with suppress(Exception):  # the next heartbeat may arrive
-                    trials.beat(self._study, identity, self._clock())
+                    trials.write_heartbeat(self._study, trial_id, self._clock())
 
-        threading.Thread(target=work, name="heartbeat", daemon=True).start()
+        threading.Thread(target=write_heartbeats, name="heartbeat", daemon=True).start()
 
 
-def _comes_back(error: BaseException) -> bool:
+def _is_requeued_after(error: BaseException) -> bool:
     """Return whether Slurm will start this task again.
 
     Then its trial goes on.

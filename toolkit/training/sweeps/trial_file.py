@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.attempt.attempt import Attempt
-from toolkit.training.io.durable_files import find_json, write_json
+from toolkit.training.io.durable_files import load_json, write_json
 from toolkit.training.sweeps import study as study_storage, trials
 
 FILE = "trial.json"
@@ -22,7 +22,7 @@ def read(run_dir: Path) -> dict[str, Any]:
 
     Raises OSError when they can't be read.
     """
-    return find_json(run_dir / FILE) or {}
+    return load_json(run_dir / FILE) or {}
 
 
 def add(run_dir: Path, **facts: Any) -> None:
@@ -33,7 +33,7 @@ def add(run_dir: Path, **facts: Any) -> None:
     write_json(run_dir / FILE, read(run_dir) | facts)
 
 
-def tell_over(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
+def end_trial(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
     """End the attempt's trial: its task does not come back.
 
     A trial that is not over has failed. But if the file has a value that the sweep has not heard,
@@ -42,17 +42,19 @@ def tell_over(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> 
     Returns whether the sweep has taken it. If not, a later task gives the trial up.
     """
     try:
-        found = read(attempt.run_dir)
-        if not found:
+        facts = read(attempt.run_dir)
+        if not facts:
             return False
         import optuna
 
         storage = study_storage.connect(study_storage.address(environment))
-        study = optuna.load_study(study_name=found["sweep"], storage=storage)
-        if "value" in found:
-            trials.tell(study, found["trial"], found["value"], pruned=bool(found.get("pruned")))
+        study = optuna.load_study(study_name=facts["sweep"], storage=storage)
+        if "value" in facts:
+            trials.end_trial(
+                study, facts["trial"], facts["value"], pruned=bool(facts.get("pruned"))
+            )
         else:
-            trials.fail(study, found["trial"], found.get("failed") or "its task failed")
+            trials.fail_trial(study, facts["trial"], facts.get("failed") or "its task failed")
     except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
         return False
     return True

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-TASK, HEARTBEAT, RETRY_OF, WHY = (
+TASK, HEARTBEAT, RETRY_OF, REASON = (
     "toolkit.task",
     "toolkit.heartbeat",
     "toolkit.retry_of",
@@ -19,7 +19,7 @@ TASK, HEARTBEAT, RETRY_OF, WHY = (
 GRACE_SECONDS = 180.0
 """Three heartbeats: a task that Slurm has just started, or just ended, is not gone yet."""
 
-GONE = "its task is gone"
+TASK_GONE = "its task is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TrialState:
     why: str = ""
 
 
-def claim(study: Any, task: str, now: float) -> tuple[Any, bool]:
+def claim_trial(study: Any, task: str, now: float) -> tuple[Any, bool]:
     """Return the task's trial, and whether it is over already.
 
     It is the task's earlier trial, or a new one. A failed trial whose task came back is tried again
@@ -45,59 +45,63 @@ def claim(study: Any, task: str, now: float) -> tuple[Any, bool]:
     import optuna
     from optuna.trial import TrialState as State
 
-    own = [t for t in study.get_trials(deepcopy=False) if t.user_attrs.get(TASK) == task]
-    last = own[-1] if own else None
-    if last is not None and last.state in (State.COMPLETE, State.PRUNED):
-        return last, True
-    if last is not None and last.state == State.RUNNING:
-        return optuna.trial.Trial(study, last._trial_id), False  # noqa: SLF001  # there is no other way
+    task_trials = [t for t in study.get_trials(deepcopy=False) if t.user_attrs.get(TASK) == task]
+    last_trial = task_trials[-1] if task_trials else None
+    if last_trial is not None and last_trial.state in (State.COMPLETE, State.PRUNED):
+        return last_trial, True
+    if last_trial is not None and last_trial.state == State.RUNNING:
+        return optuna.trial.Trial(study, last_trial._trial_id), False  # noqa: SLF001  # there is no other way
     attributes: dict[str, Any] = {TASK: task, HEARTBEAT: now}
     template: dict[str, Any] = {}
-    if last is not None:
-        attributes[RETRY_OF] = last.number
-        template = {"params": last.params, "distributions": last.distributions}
-    made = optuna.trial.create_trial(state=State.RUNNING, user_attrs=attributes, **template)
-    storage, number = study._storage, study._study_id  # noqa: SLF001  # ask() can't bind
-    return optuna.trial.Trial(study, storage.create_new_trial(number, made)), False
+    if last_trial is not None:
+        attributes[RETRY_OF] = last_trial.number
+        template = {"params": last_trial.params, "distributions": last_trial.distributions}
+    new_trial = optuna.trial.create_trial(state=State.RUNNING, user_attrs=attributes, **template)
+    storage, study_id = study._storage, study._study_id  # noqa: SLF001  # ask() can't bind
+    return optuna.trial.Trial(study, storage.create_new_trial(study_id, new_trial)), False
 
 
-def beat(study: Any, trial_id: int, now: float) -> None:
+def write_heartbeat(study: Any, trial_id: int, now: float) -> None:
     """Write a heartbeat: a task works on the trial."""
     study._storage.set_trial_user_attr(trial_id, HEARTBEAT, now)  # noqa: SLF001  # as above
 
 
-def gone(states: Iterable[TrialState], live: frozenset[str], now: float) -> list[TrialState]:
+def gone_trials(
+    states: Iterable[TrialState], queued_tasks: frozenset[str], now: float
+) -> list[TrialState]:
     """Return the running trials that no task works on, or will.
 
     They are silent, and their task is not in the queue.
     """
     return [
-        one
-        for one in states
-        if one.state == "running"
-        and one.task not in live
-        and (one.heard is None or now - one.heard > GRACE_SECONDS)
+        trial
+        for trial in states
+        if trial.state == "running"
+        and trial.task not in queued_tasks
+        and (trial.heard is None or now - trial.heard > GRACE_SECONDS)
     ]
 
 
-def give_up(study: Any, lost: Sequence[TrialState]) -> list[TrialState]:
+def fail_gone(study: Any, gone_states: Sequence[TrialState]) -> list[TrialState]:
     """Fail trials that are gone.
 
     Returns those that it failed: another task may have been first.
     """
     from optuna.exceptions import UpdateFinishedTrialError
 
-    done = []
-    for one in lost:
+    failed_trials = []
+    for trial in gone_states:
         try:
-            fail(study, one.number, GONE)
+            fail_trial(study, trial.number, TASK_GONE)
         except (UpdateFinishedTrialError, ValueError, RuntimeError):
             continue
-        done.append(one)
-    return done
+        failed_trials.append(trial)
+    return failed_trials
 
 
-def tell(study: Any, trial: Any, value: float, *, pruned: bool, again: bool = False) -> None:
+def end_trial(
+    study: Any, trial: Any, value: float, *, pruned: bool, may_be_finished: bool = False
+) -> None:
     """End a trial with its value, or as pruned.
 
     `trial` is the trial or its number. Raises one of Optuna's errors when it is over already. With
@@ -106,21 +110,21 @@ def tell(study: Any, trial: Any, value: float, *, pruned: bool, again: bool = Fa
     from optuna.trial import TrialState as State
 
     if pruned:
-        study.tell(trial, state=State.PRUNED, skip_if_finished=again)
+        study.tell(trial, state=State.PRUNED, skip_if_finished=may_be_finished)
     else:
-        study.tell(trial, value, skip_if_finished=again)
+        study.tell(trial, value, skip_if_finished=may_be_finished)
 
 
-def fail(study: Any, number: int, why: str) -> None:
+def fail_trial(study: Any, number: int, reason: str) -> None:
     """End a trial as failed.
 
     Raises one of Optuna's errors when it is over already.
     """
     from optuna.trial import TrialState as State
 
-    storage, identity = study._storage, study._study_id  # noqa: SLF001  # as above
-    trial_id = storage.get_trial_id_from_study_id_trial_number(identity, number)
-    storage.set_trial_user_attr(trial_id, WHY, why)
+    storage, study_id = study._storage, study._study_id  # noqa: SLF001  # as above
+    trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, number)
+    storage.set_trial_user_attr(trial_id, REASON, reason)
     study.tell(number, state=State.FAIL)
 
 
@@ -130,9 +134,9 @@ def states(study: Any) -> list[TrialState]:
 
 
 def _state(trial: Any) -> TrialState:
-    heard = trial.user_attrs.get(HEARTBEAT)
-    if heard is None and trial.datetime_start is not None:
-        heard = trial.datetime_start.timestamp()
+    last_heartbeat = trial.user_attrs.get(HEARTBEAT)
+    if last_heartbeat is None and trial.datetime_start is not None:
+        last_heartbeat = trial.datetime_start.timestamp()
     names = {"FAIL": "failed"}
     return TrialState(
         number=trial.number,
@@ -141,6 +145,6 @@ def _state(trial: Any) -> TrialState:
         value=trial.values[0] if trial.values else None,
         params=dict(trial.params),
         step=trial.last_step,
-        heard=heard,
-        why=str(trial.user_attrs.get(WHY, "")),
+        heard=last_heartbeat,
+        why=str(trial.user_attrs.get(REASON, "")),
     )

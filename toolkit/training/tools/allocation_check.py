@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.attempt.attempt import current
-from toolkit.training.distributed.process_group import World, join
+from toolkit.training.distributed.process_group import ProcessGroup, join
 from toolkit.training.io.durable_files import write_atomic
 
-PATIENCE = timedelta(seconds=90)  # the longest wait of a collective
-LARGEST_SKEW = 2.0  # seconds between the clocks
+COLLECTIVE_TIMEOUT = timedelta(seconds=90)  # the longest wait of a collective
+MAX_CLOCK_SKEW = 2.0  # seconds between the clocks
 PROBE_MIB = 16  # of the file, and of the tensor that measures the network
 SLOW_DISK_MIB_S = 20.0
-SIDE = 1024  # of the matrices that a GPU multiplies
-ROUNDING = 1e-9  # the largest error of a right product
+MATRIX_SIDE = 1024  # of the matrices that a GPU multiplies
+MAX_ROUNDING_ERROR = 1e-9  # the largest error of a right product
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,75 +31,79 @@ class Report:
     """The findings of one rank."""
 
     rank: int
-    host: str
+    node: str
     gpu: str
     gpu_problem: str
-    wanted_gpus: int  # GPUs that Slurm gave the job on this node
+    granted_gpus: int  # GPUs that Slurm gave the job on this node
     sum_ok: bool  # sums over all ranks are right
     network: float  # MiB/s; 0 when there is nothing to measure
     disk: float  # MiB/s
-    unseen: tuple[str, ...]  # files of other ranks that can't be read here
+    unseen_files: tuple[str, ...]  # files of other ranks that can't be read here
     clock: float  # epoch seconds
 
 
-def judge(reports: Sequence[Report]) -> tuple[str, ...]:
+def find_faults(reports: Sequence[Report]) -> tuple[str, ...]:
     """Return the faults, one sentence each."""
-    wrong = []
-    for one in reports:
-        if one.gpu_problem:
-            wrong.append(f"{one.host}, rank {one.rank}: {one.gpu_problem}")
-        if not one.sum_ok:
-            wrong.append(f"{one.host}, rank {one.rank}: the ranks' sum came out wrong")
-        if one.unseen:
-            names = ", ".join(one.unseen[:3])
-            wrong.append(f"{one.host}, rank {one.rank}: does not see what others wrote: {names}")
-        if 0 < one.disk < SLOW_DISK_MIB_S:
-            wrong.append(f"{one.host}: writes {one.disk:.0f} MiB/s: a checkpoint would take long")
-    clocks = [one.clock for one in reports]
-    if clocks and max(clocks) - min(clocks) > LARGEST_SKEW:
-        late = min(reports, key=lambda one: one.clock)
+    faults = []
+    for report in reports:
+        if report.gpu_problem:
+            faults.append(f"{report.node}, rank {report.rank}: {report.gpu_problem}")
+        if not report.sum_ok:
+            faults.append(f"{report.node}, rank {report.rank}: the ranks' sum came out wrong")
+        if report.unseen_files:
+            names = ", ".join(report.unseen_files[:3])
+            faults.append(
+                f"{report.node}, rank {report.rank}: does not see what others wrote: {names}"
+            )
+        if 0 < report.disk < SLOW_DISK_MIB_S:
+            faults.append(
+                f"{report.node}: writes {report.disk:.0f} MiB/s: a checkpoint would take long"
+            )
+    clocks = [report.clock for report in reports]
+    if clocks and max(clocks) - min(clocks) > MAX_CLOCK_SKEW:
+        slowest = min(reports, key=lambda report: report.clock)
         skew = max(clocks) - min(clocks)
-        wrong.append(f"{late.host}: its clock is {skew:.1f} s behind: is chrony running?")
-    return tuple(dict.fromkeys(wrong))
+        faults.append(f"{slowest.node}: its clock is {skew:.1f} s behind: is chrony running?")
+    return tuple(dict.fromkeys(faults))
 
 
-def lines(reports: Sequence[Report]) -> tuple[str, ...]:
+def report_lines(reports: Sequence[Report]) -> tuple[str, ...]:
     """Return one line a rank, for people."""
     return tuple(
-        f"rank {one.rank} on {one.host}: {one.gpu}, network {one.network:.0f} MiB/s,"
-        f" disk {one.disk:.0f} MiB/s"
-        for one in reports
+        f"rank {report.rank} on {report.node}: {report.gpu}, network {report.network:.0f} MiB/s,"
+        f" disk {report.disk:.0f} MiB/s"
+        for report in reports
     )
 
 
-def look(world: World, folder: Path, environment: Mapping[str, str]) -> Report:
+def check_rank(world: ProcessGroup, folder: Path, environment: Mapping[str, str]) -> Report:
     """Return this rank's report. Collective."""
-    gpu, problem = _gpu(world.local_rank, environment)
-    disk = _write(folder, world.rank)
+    gpu, problem = _check_gpu(world.local_rank, environment)
+    disk = _measure_disk(folder, world.rank)
     names = world.gather(f"rank-{world.rank}")  # all have written
-    unseen = tuple(name for name in names if not (folder / name).exists())
-    sum_ok, network = _network(world)
+    unseen_files = tuple(name for name in names if not (folder / name).exists())
+    sum_ok, network = _measure_network(world)
     world.gather(None)
     return Report(
         rank=world.rank,
-        host=environment.get("SLURMD_NODENAME") or socket.gethostname(),
+        node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
         gpu=gpu,
         gpu_problem=problem,
-        wanted_gpus=_wanted(environment),
+        granted_gpus=_granted_gpus(environment),
         sum_ok=sum_ok,
         network=network,
         disk=disk,
-        unseen=unseen,
+        unseen_files=unseen_files,
         clock=time.time(),
     )
 
 
-def _wanted(environment: Mapping[str, str]) -> int:
-    found = environment.get("SLURM_GPUS_ON_NODE", "0")
-    return int(found) if found.isdecimal() else 0
+def _granted_gpus(environment: Mapping[str, str]) -> int:
+    count = environment.get("SLURM_GPUS_ON_NODE", "0")
+    return int(count) if count.isdecimal() else 0
 
 
-def _gpu(local_rank: int, environment: Mapping[str, str]) -> tuple[str, str]:
+def _check_gpu(local_rank: int, environment: Mapping[str, str]) -> tuple[str, str]:
     """Return the GPU's name, and its fault or "".
 
     A pretended GPU has no driver, and its name says so.
@@ -108,49 +112,54 @@ def _gpu(local_rank: int, environment: Mapping[str, str]) -> tuple[str, str]:
 
     if not torch.cuda.is_available():
         driver = Path("/proc/driver/nvidia").exists() or Path("/dev/nvidia0").exists()
-        if driver and _wanted(environment):
+        if driver and _granted_gpus(environment):
             return "GPU unusable", "an NVIDIA driver is there and torch can't use it"
-        return ("GPU pretended" if _wanted(environment) else "no GPU"), ""
+        return ("GPU pretended" if _granted_gpus(environment) else "no GPU"), ""
     if local_rank >= torch.cuda.device_count():
         return "GPU missing", f"sees {torch.cuda.device_count()} GPUs, and is the next"
     try:
         device = torch.device("cuda", local_rank)
-        square = torch.randn(SIDE, SIDE, device=device, dtype=torch.float64)
+        square = torch.randn(MATRIX_SIDE, MATRIX_SIDE, device=device, dtype=torch.float64)
         error = float(
-            (square @ torch.eye(SIDE, device=device, dtype=torch.float64) - square).abs().max()
+            (square @ torch.eye(MATRIX_SIDE, device=device, dtype=torch.float64) - square)
+            .abs()
+            .max()
         )
         name = torch.cuda.get_device_name(device)
     except RuntimeError as failure:
         return "GPU broken", str(failure).splitlines()[0][:200]
-    return name, f"{name} multiplies wrong (off by {error:.1e})" if error > ROUNDING else ""
+    return (
+        name,
+        f"{name} multiplies wrong (off by {error:.1e})" if error > MAX_ROUNDING_ERROR else "",
+    )
 
 
-def _write(folder: Path, rank: int) -> float:
+def _measure_disk(folder: Path, rank: int) -> float:
     folder.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    start_time = time.monotonic()
     write_atomic(folder / f"rank-{rank}", os.urandom(1 << 20) * PROBE_MIB)
-    return PROBE_MIB / max(1e-6, time.monotonic() - began)
+    return PROBE_MIB / max(1e-6, time.monotonic() - start_time)
 
 
-def _network(world: World) -> tuple[bool, float]:
+def _measure_network(world: ProcessGroup) -> tuple[bool, float]:
     """Return whether sums over all ranks are right, and MiB/s.
 
     A small and a large sum are tested. The large one is timed; 0.0 with one rank.
     """
     total = world.start_sum([world.rank + 1])()[0]
-    right = total == world.size * (world.size + 1) // 2
+    is_correct = total == world.size * (world.size + 1) // 2
     if world.size == 1:
-        return right, 0.0
+        return is_correct, 0.0
     import torch
     import torch.distributed as dist
 
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     probe = torch.ones(PROBE_MIB * (1 << 20) // 4, device=device)
     dist.all_reduce(probe)  # the first one sets up the connections
-    began = time.monotonic()
+    start_time = time.monotonic()
     dist.all_reduce(probe)
-    right = right and float(probe[-1].item()) == float(world.size**2)
-    return right, PROBE_MIB / max(1e-6, time.monotonic() - began)
+    is_correct = is_correct and float(probe[-1].item()) == float(world.size**2)
+    return is_correct, PROBE_MIB / max(1e-6, time.monotonic() - start_time)
 
 
 def _remove(folder: Path) -> None:
@@ -166,18 +175,18 @@ def main(_arguments: Sequence[str] = ()) -> int:
     """
     attempt = current()
     folder = attempt.run_dir / f"smoke.{attempt.key}"
-    world = join(timeout=PATIENCE)
-    reports: list[Any] = world.gather(look(world, folder, os.environ))
-    wrong = judge(reports)
+    world = join(timeout=COLLECTIVE_TIMEOUT)
+    reports: list[Any] = world.gather(check_rank(world, folder, os.environ))
+    faults = find_faults(reports)
     world.gather(None)  # all ranks have read the files
     if world.rank == 0:
         _remove(folder)
-        for line in lines(reports):
+        for line in report_lines(reports):
             sys.stdout.write(f"[toolkit] {line}\n")
-        for line in wrong:
+        for line in faults:
             sys.stdout.write(f"[toolkit] WRONG: {line}\n")
-        verdict = f"{len(wrong)} things are wrong" if wrong else "everything works"
-        sys.stdout.write(f"[toolkit] {world.size} ranks: {verdict}\n")
+        conclusion = f"{len(faults)} things are wrong" if faults else "everything works"
+        sys.stdout.write(f"[toolkit] {world.size} ranks: {conclusion}\n")
         sys.stdout.flush()
     world.close()
-    return 1 if wrong else 0
+    return 1 if faults else 0

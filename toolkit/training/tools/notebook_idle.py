@@ -18,65 +18,65 @@ from datetime import datetime
 from http import HTTPStatus, client
 from typing import Any
 
-LOOK_SECONDS = 15.0
-_ANSWER_SECONDS = 10.0
+POLL_SECONDS = 15.0
+_REQUEST_TIMEOUT = 10.0
 
-_NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError)
+_PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError)
 """The errors of parsing an answer that has another shape than Jupyter's."""
 
-Look = Callable[[], Iterable[Mapping[str, Any]]]
+ListResources = Callable[[], Iterable[Mapping[str, Any]]]
 
 
-def last_use(found: Iterable[Mapping[str, Any]], now: float) -> float:
+def last_use(resources: Iterable[Mapping[str, Any]], now: float) -> float:
     """Return when any of these kernels and terminals was used last.
 
     Epoch seconds; `now` while a kernel computes.
     """
     times = [
-        now if one.get("execution_state") == "busy" else _seconds(one["last_activity"])
-        for one in found
+        now if resource.get("execution_state") == "busy" else _seconds(resource["last_activity"])
+        for resource in resources
     ]
     return max(times, default=float("-inf"))
 
 
 def wait_until_idle(
-    look: Look,
+    list_resources: ListResources,
     limit: float,
     *,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Return when nothing that `look` lists was used for `limit` seconds."""
-    used, silent = clock(), False
-    while clock() - used < limit:
-        sleep(min(LOOK_SECONDS, limit / 2))
+    last_used, is_unreachable = clock(), False
+    while clock() - last_used < limit:
+        sleep(min(POLL_SECONDS, limit / 2))
         try:
             # A kernel that was shut down is no longer listed: the last use seen so far is kept.
-            used, silent = max(used, last_use(look(), clock())), False
-        except (OSError, client.HTTPException, *_NO_ANSWER) as error:
-            if not silent:
-                _say(f"can't ask the notebook whether it is used, and take it to be: {error!r}")
-            used, silent = clock(), True
+            last_used, is_unreachable = max(last_used, last_use(list_resources(), clock())), False
+        except (OSError, client.HTTPException, *_PARSE_ERRORS) as error:
+            if not is_unreachable:
+                _log(f"can't ask the notebook whether it is used, and take it to be: {error!r}")
+            last_used, is_unreachable = clock(), True
 
 
 def main(arguments: list[str]) -> int:
     address, limit = arguments[0], float(arguments[1])
-    wait_until_idle(lambda: [*_ask(address, "kernels"), *_ask(address, "terminals")], limit)
+    wait_until_idle(lambda: [*_request(address, "kernels"), *_request(address, "terminals")], limit)
     return 0
 
 
-def _ask(address: str, what: str) -> list[dict[str, Any]]:
+def _request(address: str, kind: str) -> list[dict[str, Any]]:
     # Not through a proxy, which urllib would take from the environment.
-    connection = client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+    connection = client.HTTPConnection(address, timeout=_REQUEST_TIMEOUT)
     token = os.environ.get("JUPYTER_TOKEN", "")
     try:
-        connection.request("GET", f"/api/{what}", headers={"Authorization": f"token {token}"})
-        answer = connection.getresponse()
-        if answer.status == HTTPStatus.NOT_FOUND and what == "terminals":
+        connection.request("GET", f"/api/{kind}", headers={"Authorization": f"token {token}"})
+        response = connection.getresponse()
+        if response.status == HTTPStatus.NOT_FOUND and kind == "terminals":
             return []  # a server without any
-        if answer.status != HTTPStatus.OK:
-            raise ValueError(f"{answer.status} {answer.reason} for /api/{what}")
-        return list(json.load(answer))
+        if response.status != HTTPStatus.OK:
+            raise ValueError(f"{response.status} {response.reason} for /api/{kind}")
+        return list(json.load(response))
     finally:
         connection.close()
 
@@ -85,6 +85,6 @@ def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"[toolkit] {text}\n")
     sys.stderr.flush()

@@ -18,13 +18,13 @@ from typing import Any, Final, Self
 
 from toolkit.training.io.durable_files import read_json, write_json
 
-MACHINE: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the node's own, as outside
-READ_ONLY: Final = ("/etc/hosts", "/etc/resolv.conf")
-REFUSED: Final = 93
-_HELD: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
+NODE_PATHS: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the node's own, as outside
+READ_ONLY_PATHS: Final = ("/etc/hosts", "/etc/resolv.conf")
+REFUSED_CODE: Final = 93
+_MOUNT_FLAGS: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
 
 
-class BundleRefusedError(Exception):
+class BundleRefused(Exception):
     """The error of a bundle that can't be used. Its message says why and what to do."""
 
 
@@ -35,7 +35,9 @@ class Mount:
     source: str
     destination: str
     read_only: bool = False
-    held: tuple[str, ...] = ()  # the source's own mount flags, which the new mount must have too
+    mount_flags: tuple[
+        str, ...
+    ] = ()  # the source's own mount flags, which the new mount must have too
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -47,7 +49,7 @@ class Mount:
         destination, _, mode = rest.partition(":")
         absolute = source.startswith("/") and destination.startswith("/")
         if not absolute or mode not in {"", "ro", "rw"}:
-            raise BundleRefusedError(f"mount {text!r} is not SOURCE:DESTINATION or …:ro, absolute")
+            raise BundleRefused(f"mount {text!r} is not SOURCE:DESTINATION or …:ro, absolute")
         return cls(source, destination, read_only=mode == "ro")
 
     def spec(self) -> dict[str, Any]:
@@ -59,17 +61,17 @@ class Mount:
             "destination": self.destination,
             "type": "none",
             "source": self.source,
-            "options": ["rbind", "ro", *self.held] if self.read_only else ["rbind"],
+            "options": ["rbind", "ro", *self.mount_flags] if self.read_only else ["rbind"],
         }
 
-    def found(self) -> Self:
+    def with_mount_flags(self) -> Self:
         """Return the same mount with its source's mount flags.
 
         Without privilege no flag can be dropped, and making a mount read only states all of them
         anew. Raises OSError when there is no source.
         """
         flags = os.statvfs(self.source).f_flag
-        return replace(self, held=tuple(word for word, flag in _HELD if flags & flag))
+        return replace(self, mount_flags=tuple(name for name, flag in _MOUNT_FLAGS if flags & flag))
 
 
 def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
@@ -79,11 +81,11 @@ def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
     """
     config = read_json(bundle / "config.json")
     if config is None:
-        raise BundleRefusedError(f"{bundle} is no OCI bundle: it has no config.json")
-    said = read_json(bundle / "umoci.json") or {}
-    walked = (said.get("from_descriptor_path") or {}).get("descriptor_walk") or []
-    if digest not in {step.get("digest") for step in walked}:
-        raise BundleRefusedError(
+        raise BundleRefused(f"{bundle} is no OCI bundle: it has no config.json")
+    umoci = read_json(bundle / "umoci.json") or {}
+    descriptors = (umoci.get("from_descriptor_path") or {}).get("descriptor_walk") or []
+    if digest not in {step.get("digest") for step in descriptors}:
+        raise BundleRefused(
             f"the bundle {bundle} is not of the image that was pinned, or doesn't say (umoci.json);"
             " `umoci unpack --rootless` writes it"
         )
@@ -127,27 +129,29 @@ def job_config(
     }
 
 
-def machine_mounts() -> list[Mount]:
+def node_mounts() -> list[Mount]:
     """Return the mounts that every step has, in a container or not."""
-    both = [Mount(path, path) for path in MACHINE]
-    return [*both, *(Mount(path, path, read_only=True) for path in READ_ONLY)]
+    writable = [Mount(path, path) for path in NODE_PATHS]
+    return [*writable, *(Mount(path, path, read_only=True) for path in READ_ONLY_PATHS)]
 
 
-def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> None:
+def write_bundle(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> None:
     """Write FOLDER/config.json, whole or not at all.
 
     Raises BundleRefusedError or OSError.
     """
     bundle = bundle.resolve()
     config = pinned_config(bundle, digest)
-    wanted = [*machine_mounts(), *mounts]
-    missing = [mount.source for mount in wanted if not Path(mount.source).exists()]
+    all_mounts = [*node_mounts(), *mounts]
+    missing = [mount.source for mount in all_mounts if not Path(mount.source).exists()]
     if missing:
-        raise BundleRefusedError(f"there is nothing to mount at {', '.join(missing)}")
-    wanted = [mount.found() for mount in wanted]
+        raise BundleRefused(f"there is nothing to mount at {', '.join(missing)}")
+    all_mounts = [mount.with_mount_flags() for mount in all_mounts]
     folder.mkdir(parents=True, exist_ok=True)
-    made = job_config(config, bundle, wanted, cwd=str(Path.cwd()), uid=os.getuid(), gid=os.getgid())
-    write_json(folder / "config.json", made)
+    step_config = job_config(
+        config, bundle, all_mounts, cwd=str(Path.cwd()), uid=os.getuid(), gid=os.getgid()
+    )
+    write_json(folder / "config.json", step_config)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -155,18 +159,18 @@ def main(argv: list[str] | None = None) -> int:
 
     0: made. 93: refused, with the reason on stderr.
     """
-    words = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m toolkit.training oci-bundle", description=(__doc__ or "").split("\n")[0]
     )
-    words.add_argument("bundle", type=Path)
-    words.add_argument("digest")
-    words.add_argument("folder", type=Path)
-    words.add_argument("mounts", nargs="*", metavar="SOURCE:DESTINATION[:ro]")
-    asked = words.parse_args(argv)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("digest")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("mounts", nargs="*", metavar="SOURCE:DESTINATION[:ro]")
+    options = parser.parse_args(argv)
     try:
-        mounts = [Mount.parse(text) for text in asked.mounts]
-        make(asked.bundle, asked.digest, asked.folder, mounts)
-    except (BundleRefusedError, OSError) as error:
+        mounts = [Mount.parse(text) for text in options.mounts]
+        write_bundle(options.bundle, options.digest, options.folder, mounts)
+    except (BundleRefused, OSError) as error:
         print(f"[toolkit] cannot start: {error}", file=sys.stderr)  # noqa: T201 - a program's answer
-        return REFUSED
+        return REFUSED_CODE
     return 0

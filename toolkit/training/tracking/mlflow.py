@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.cluster_info import site_facts
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.tracking.tracker import (
     NoTracker,
-    Record,
-    Rejected,
+    RecordRejected,
     Status,
     Tracker,
-    noted_run,
+    TrackingRecord,
+    mlflow_run_id,
 )
 
 T = TypeVar("T")
@@ -52,22 +52,22 @@ class MlflowServer:
         run_id = run_id or self._find()
         if run_id is None:
             experiment = self._experiment_id()
-            run = self._client.create_run(experiment, tags=self._tags, run_name=self._name)
-            return str(run.info.run_id)
+            mlflow_run = self._client.create_run(experiment, tags=self._tags, run_name=self._name)
+            return str(mlflow_run.info.run_id)
         self._client.update_run(run_id, status="RUNNING")
         return run_id
 
-    def send(self, run_id: str, records: list[Record]) -> None:
+    def send(self, run_id: str, records: list[TrackingRecord]) -> None:
         from mlflow.exceptions import MlflowException
 
         try:
             self._send(run_id, records)
         except MlflowException as error:
             if error.error_code in _REFUSALS:
-                raise Rejected(str(error)) from error
+                raise RecordRejected(str(error)) from error
             raise
 
-    def _send(self, run_id: str, records: list[Record]) -> None:
+    def _send(self, run_id: str, records: list[TrackingRecord]) -> None:
         from mlflow.entities import Metric, Param, RunTag
 
         metrics = [
@@ -79,40 +79,40 @@ class MlflowServer:
         for record in records:
             tags.update(record.tags)
         params = [Param(name, value[:6000]) for r in records for name, value in r.params.items()]
-        for share in _chunks(metrics, _METRICS):
-            self._client.log_batch(run_id, metrics=share)
-        for share in _chunks([RunTag(k, v[:5000]) for k, v in tags.items()], _TAGS):
-            self._client.log_batch(run_id, tags=share)
-        for share in _chunks(params, _PARAMS):
-            self._client.log_batch(run_id, params=share)
+        for items in _chunks(metrics, _METRICS):
+            self._client.log_batch(run_id, metrics=items)
+        for items in _chunks([RunTag(k, v[:5000]) for k, v in tags.items()], _TAGS):
+            self._client.log_batch(run_id, tags=items)
+        for items in _chunks(params, _PARAMS):
+            self._client.log_batch(run_id, params=items)
         for record in records:
             if record.artifact:
                 self._client.log_artifact(run_id, record.artifact)
             if record.status:  # update_run alone would leave the run without an end
-                at = int(record.at * 1000)
-                self._client.set_terminated(run_id, status=record.status, end_time=at)
+                end_time = int(record.at * 1000)
+                self._client.set_terminated(run_id, status=record.status, end_time=end_time)
 
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException
 
-        found = self._client.get_experiment_by_name(self._experiment)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(self._experiment)
+        if experiment is None:
             try:
                 return str(self._client.create_experiment(self._experiment))
             except MlflowException:  # another job made it in between
-                found = self._client.get_experiment_by_name(self._experiment)
-        return str(found.experiment_id)
+                experiment = self._client.get_experiment_by_name(self._experiment)
+        return str(experiment.experiment_id)
 
     def _find(self) -> str | None:
-        found = self._client.search_runs(
+        mlflow_runs = self._client.search_runs(
             [self._experiment_id()], f"tags.`toolkit.run_key` = '{self._key}'", max_results=1
         )
-        return str(found[0].info.run_id) if found else None
+        return str(mlflow_runs[0].info.run_id) if mlflow_runs else None
 
 
 def tracker_for(
     attempt: Attempt,
-    run_dir: RunDir,
+    run_folder: RunFolder,
     warn: Callable[[str], None],
     environment: Mapping[str, str] = os.environ,
 ) -> Tracker | NoTracker:
@@ -120,18 +120,18 @@ def tracker_for(
 
     Returns NoTracker when neither is set.
     """
-    uri = _uri(environment)
+    uri = _tracking_uri(environment)
     if not uri:
         return NoTracker()
     return Tracker(
-        lambda: _connect(uri, attempt, run_dir, environment),
-        run_dir.path,
+        lambda: _connect(uri, attempt, run_folder, environment),
+        run_folder.path,
         warn,
-        owner=attempt.owner,
+        fence=attempt.fence,
     )
 
 
-def end_run(
+def end_mlflow_run(
     attempt: Attempt, status: Status, at: float, environment: Mapping[str, str] = os.environ
 ) -> bool:
     """End the attempt's run when no worker is there to do so.
@@ -139,36 +139,38 @@ def end_run(
     Returns whether the server has taken it. Importing the client takes seconds, so only ends that
     nothing waits for come here.
     """
-    run_dir, uri = RunDir(attempt.run_dir), _uri(environment)
-    run_id = noted_run(run_dir.path)
+    run_folder, uri = RunFolder(attempt.run_dir), _tracking_uri(environment)
+    run_id = mlflow_run_id(run_folder.path)
     if not run_id or not uri:
         return False
     try:
-        _connect(uri, attempt, run_dir, environment).send(run_id, [Record(at, status=status)])
+        _connect(uri, attempt, run_folder, environment).send(
+            run_id, [TrackingRecord(at, status=status)]
+        )
     except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
         return False
     return True
 
 
-def _uri(environment: Mapping[str, str]) -> str:
-    named = environment.get("MLFLOW_TRACKING_URI")
-    return str(named or site_facts(environment).get("mlflow_tracking_uri") or "")
+def _tracking_uri(environment: Mapping[str, str]) -> str:
+    stated_uri = environment.get("MLFLOW_TRACKING_URI")
+    return str(stated_uri or site_facts(environment).get("mlflow_tracking_uri") or "")
 
 
 def _connect(
-    uri: str, attempt: Attempt, run_dir: RunDir, environment: Mapping[str, str]
+    uri: str, attempt: Attempt, run_folder: RunFolder, environment: Mapping[str, str]
 ) -> MlflowServer:
     return MlflowServer(
         uri,
         experiment=environment.get("TOOLKIT_EXPERIMENT") or attempt.account or "default",
         name=f"{attempt.job_name} {attempt.job_id}",
-        key=run_dir.key,
+        key=run_folder.key,
         user=attempt.user,
         job_id=attempt.job_id,
     )
 
 
-def flat(params: Mapping[str, Any]) -> dict[str, str]:
+def as_text(params: Mapping[str, Any]) -> dict[str, str]:
     """Return parameters in the form that MLflow takes."""
     return {str(name): str(value) for name, value in params.items()}
 

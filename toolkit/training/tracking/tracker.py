@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
-from toolkit.training.io.durable_files import encode, read_json
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
+from toolkit.training.io.durable_files import encode_line, read_json
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
-_ROOM = 200_000  # records held while the server is away: about 100 MB
-_BATCH = 500  # records a call; MLflow takes 1000 metrics a call
-_NOTED, _BACKLOG = "mlflow.json", "tracking-backlog.json"
+_MAX_QUEUED = 200_000  # records held while the server is away: about 100 MB
+_BATCH_SIZE = 500  # records a call; MLflow takes 1000 metrics a call
+_RUN_FILE, _BACKLOG_FILE = "mlflow.json", "tracking-backlog.json"
 
 
-class Rejected(Exception):  # noqa: N818  # says what happened
+class RecordRejected(Exception):  # noqa: N818  # says what happened
     """The error of a record that the server will never take. It is dropped, not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TrackingRecord:
     """A record for the server. Empty fields are not sent."""
 
     at: float  # epoch seconds
@@ -41,14 +41,14 @@ class Record:
     status: str = ""  # a Status
 
 
-class Server(Protocol):
+class TrackingServer(Protocol):
     """A tracking server. After any exception but Rejected, a later call may succeed."""
 
     def open(self, run_id: str | None) -> str:
         """Continue the run `run_id`, or make one. Returns its id."""
         ...
 
-    def send(self, run_id: str, records: list[Record]) -> None: ...
+    def send(self, run_id: str, records: list[TrackingRecord]) -> None: ...
 
 
 class Tracker:
@@ -56,29 +56,29 @@ class Tracker:
 
     def __init__(
         self,
-        connect: Callable[[], Server],
+        connect: Callable[[], TrackingServer],
         folder: Path,
         warn: Callable[[str], None],
         *,
-        owner: Owner = UNCLAIMED,
+        fence: Fence = UNCLAIMED,
         pauses: tuple[float, ...] = (1, 2, 4, 8, 16, 30),
         linger: float = 1.0,
     ) -> None:
         self._connect, self._folder, self._warn = connect, folder, warn
-        self._owner = owner
+        self._fence = fence
         self._pauses, self._linger = pauses, linger
-        self._waiting: deque[Record] = deque(self._backlog())
+        self._queue: deque[TrackingRecord] = deque(self._read_backlog())
         self._changed = threading.Condition()
-        self._closing = False
+        self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TrackingRecord) -> None:
         """Queue a record. Never waits for the server."""
         with self._changed:
-            if len(self._waiting) >= _ROOM and not record.status:
+            if len(self._queue) >= _MAX_QUEUED and not record.status:
                 return  # after hours of outage; steps.jsonl still has every step
-            self._waiting.append(record)
+            self._queue.append(record)
             self._changed.notify()
 
     def close(self, timeout: float) -> bool:
@@ -88,39 +88,43 @@ class Tracker:
         has the run, nothing is sent and nothing kept.
         """
         with self._changed:
-            self._closing = True
+            self._is_closing = True
             self._changed.notify()
         self._thread.join(timeout)
         with self._changed:
-            left = list(self._waiting)
+            unsent_records = list(self._queue)
         with suppress(Superseded):
-            self._keep(left)
-        return not left
+            self._write_backlog(unsent_records)
+        return not unsent_records
 
-    def _keep(self, left: list[Record]) -> None:
-        path = self._folder / _BACKLOG
-        if left:
-            self._owner.put(path, encode({"records": [_plain(record) for record in left]}))
-            self._warn(f"tracking: {len(left)} records kept in {path.name} for the next attempt")
+    def _write_backlog(self, unsent_records: list[TrackingRecord]) -> None:
+        path = self._folder / _BACKLOG_FILE
+        if unsent_records:
+            self._fence.write_fenced(
+                path, encode_line({"records": [_as_json(record) for record in unsent_records]})
+            )
+            self._warn(
+                f"tracking: {len(unsent_records)} records kept in {path.name} for the next attempt"
+            )
         elif path.exists():
-            self._owner.take(path).unlink(missing_ok=True)
+            self._fence.move_to_trash(path).unlink(missing_ok=True)
 
-    def _backlog(self) -> list[Record]:
+    def _read_backlog(self) -> list[TrackingRecord]:
         """Return the records that an earlier attempt kept.
 
         They come without the state that the attempt ended in, since the run goes on.
         """
-        found = read_json(self._folder / _BACKLOG, limit=1 << 30) or {}
-        return [Record(**{**fields, "status": ""}) for fields in found.get("records", [])]
+        backlog = read_json(self._folder / _BACKLOG_FILE, limit=1 << 30) or {}
+        return [TrackingRecord(**{**fields, "status": ""}) for fields in backlog.get("records", [])]
 
     def _run(self) -> None:
-        opened: tuple[Server, str] | None = None
+        connection: tuple[TrackingServer, str] | None = None
         failures = 0
-        while batch := self._next():
+        while batch := self._next_batch():
             try:
-                self._owner.check()
-                opened = opened or self._open()
-                self._deliver(*opened, batch)
+                self._fence.check()
+                connection = connection or self._open()
+                self._deliver(*connection, batch)
             except Superseded:
                 return
             except Exception as error:  # noqa: BLE001  # no failure of the record may end the run
@@ -133,38 +137,38 @@ class Tracker:
             failures = 0
             with self._changed:
                 for _ in batch:
-                    self._waiting.popleft()
+                    self._queue.popleft()
 
-    def _deliver(self, server: Server, run_id: str, batch: list[Record]) -> None:
+    def _deliver(self, server: TrackingServer, run_id: str, batch: list[TrackingRecord]) -> None:
         """Send a batch. A refused record costs only itself."""
         try:
             server.send(run_id, batch)
-        except Rejected as error:
+        except RecordRejected as error:
             if len(batch) == 1:
                 self._warn(f"tracking: the server does not take a record: {error}")
             else:
                 for record in batch:
                     self._deliver(server, run_id, [record])
 
-    def _open(self) -> tuple[Server, str]:
+    def _open(self) -> tuple[TrackingServer, str]:
         """Return a server, and the run's id there."""
-        server, known = self._connect(), noted_run(self._folder)
-        run_id = server.open(known)
-        if run_id != known:
-            self._owner.put(self._folder / _NOTED, encode({"run_id": run_id}))
+        server, known_id = self._connect(), mlflow_run_id(self._folder)
+        run_id = server.open(known_id)
+        if run_id != known_id:
+            self._fence.write_fenced(self._folder / _RUN_FILE, encode_line({"run_id": run_id}))
         return server, run_id
 
-    def _next(self) -> list[Record]:
+    def _next_batch(self) -> list[TrackingRecord]:
         """Return the next records to send; they stay queued until sent.
 
         Empty when the tracker is closed and all are sent.
         """
         with self._changed:
-            while not self._waiting and not self._closing:
+            while not self._queue and not self._is_closing:
                 self._changed.wait()
-            if not self._closing:
+            if not self._is_closing:
                 self._changed.wait(self._linger)  # let a batch gather
-            return [self._waiting[i] for i in range(min(_BATCH, len(self._waiting)))]
+            return [self._queue[i] for i in range(min(_BATCH_SIZE, len(self._queue)))]
 
     def _pause(self, failures: int) -> bool:
         """Wait before the next try, and return whether to make one.
@@ -173,10 +177,10 @@ class Tracker:
         to do so.
         """
         with self._changed:
-            if self._closing and failures > 1:
+            if self._is_closing and failures > 1:
                 return False
             self._changed.wait_for(
-                lambda: self._closing, self._pauses[min(failures, len(self._pauses)) - 1]
+                lambda: self._is_closing, self._pauses[min(failures, len(self._pauses)) - 1]
             )
             return True
 
@@ -184,32 +188,32 @@ class Tracker:
 class NoTracker:
     """A tracker for a run without a tracking server."""
 
-    def add(self, record: Record) -> None:  # noqa: ARG002  # the tracker's shape
+    def add(self, record: TrackingRecord) -> None:  # noqa: ARG002  # the tracker's shape
         return
 
     def close(self, timeout: float) -> bool:  # noqa: ARG002  # the tracker's shape
         return True
 
 
-def noted_run(folder: Path) -> str | None:
+def mlflow_run_id(folder: Path) -> str | None:
     """Return the id that the server gave the run in this folder.
 
     None when it has none yet.
     """
-    found = (read_json(folder / _NOTED) or {}).get("run_id")
-    return str(found) if found else None
+    run_id = (read_json(folder / _RUN_FILE) or {}).get("run_id")
+    return str(run_id) if run_id else None
 
 
-def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+def as_floats(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return metrics as floats, without those that are NaN.
 
     This waits for values that a GPU still computes.
     """
-    found = {name: float(value) for name, value in metrics.items()}
-    return {name: value for name, value in found.items() if not math.isnan(value)}
+    floats = {name: float(value) for name, value in metrics.items()}
+    return {name: value for name, value in floats.items() if not math.isnan(value)}
 
 
-def _plain(record: Record) -> dict[str, Any]:
+def _as_json(record: TrackingRecord) -> dict[str, Any]:
     return {
         "at": record.at,
         "step": record.step,

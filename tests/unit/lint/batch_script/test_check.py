@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.lint.batch_script import script, shell
-from toolkit.lint.batch_script.check import RULES, check
+from toolkit.lint.batch_script.check import RULES, check_script
 from toolkit.lint.finding import Severity
 
 REPO = Path(__file__).resolve().parents[4]
@@ -21,15 +21,15 @@ LAUNCH = "srun --kill-on-bad-exit=1 torchrun --shutdown-timeout=60 --rdzv-endpoi
 
 
 def slugs(text, options=""):
-    outside = script.said(options.split(), "on the command line")
-    return {found.slug for found in check(text, outside=outside)}
+    outside = script.outside_directives(options.split(), "on the command line")
+    return {found.slug for found in check_script(text, outside_options=outside)}
 
 
 @pytest.mark.parametrize(
     "path", sorted((REPO / "jobscripts").glob("*.sbatch")), ids=lambda p: p.name
 )
 def test_our_own_scripts_are_clean(path):
-    assert check(path.read_text()) == ()
+    assert check_script(path.read_text()) == ()
 
 
 def test_a_careful_script_is_left_alone():
@@ -76,7 +76,7 @@ LOSES_WORK = pytest.mark.parametrize(
 def test_what_loses_work_is_reported(slug, before, after):
     text = HEAD + LAUNCH + "\n"
     assert slug not in slugs(text)
-    found = [one for one in check(text.replace(before, after)) if one.slug == slug]
+    found = [one for one in check_script(text.replace(before, after)) if one.slug == slug]
     assert found
     assert all(one.fix and one.message for one in found)
 
@@ -113,13 +113,13 @@ def test_what_the_command_line_says_wins_over_the_scripts_lines(slug, good, bad)
 
 def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
     text = HEAD + LAUNCH + "\n"
-    found = {one.slug: one.fix for one in check(text, stop_seconds=100)}
+    found = {one.slug: one.fix for one in check_script(text, stop_seconds=100)}
     assert "USR1@130" in found["signal-late"]
     assert "--shutdown-timeout=100" in found["shutdown-timeout"]
-    unsaid = {one.slug: one.message for one in check(text.replace("USR1@90", "USR1"), 100)}
+    unsaid = {one.slug: one.message for one in check_script(text.replace("USR1@90", "USR1"), 100)}
     assert unsaid["signal-late"].startswith("60 s is little time")
     quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
-    assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check(quick, 15)}
+    assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check_script(quick, 15)}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
 )
 def test_scratch_is_a_nodes_own_where_that_is_known(folder, lost):
     text = f"{HEAD}{LAUNCH} --checkpoint-dir={folder}\n"
-    assert {one.slug for one in check(text, node_disks=("/scratch",))} == (
+    assert {one.slug for one in check_script(text, node_disks=("/scratch",))} == (
         {"saved-on-node"} if lost else set()
     )
     assert slugs(text) == set()  # many sites share it
@@ -168,7 +168,7 @@ def test_a_launch_is_understood_through_the_scripts_own_variables():
         'RUN="torchrun \\\n  --rdzv-endpoint=$(hostname)"\nsrun "${ARGS[@]}" $RUN t.py\n'
     )
     (launch,) = script.parse(text).launches
-    assert (launch.kind, launch.line, launch.srun) == ("torchrun", 12, True)
+    assert (launch.kind, launch.line, launch.uses_srun) == ("torchrun", 12, True)
     assert "kill-on-bad-exit" not in slugs(text)
     assert "hostname-rendezvous" in slugs(text)
 
@@ -180,7 +180,7 @@ def test_a_comment_in_the_script_silences_a_rule():
 
 
 def test_errors_come_first_and_every_slug_is_one_rules():
-    found = check("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
+    found = check_script("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
     kinds = [one.severity for one in found]
     assert kinds == sorted(kinds, key=lambda kind: kind is not Severity.ERROR)
     assert len({rule.slug for rule in RULES}) == len(RULES)
@@ -190,7 +190,7 @@ def test_errors_come_first_and_every_slug_is_one_rules():
     "text", ["", "#!/bin/bash\n", "'", '"$(', "cat <<EOF\nx", "\\", "#SBATCH '"]
 )
 def test_no_text_is_too_broken_to_read(text):
-    check(text)
+    check_script(text)
 
 
 def test_short_and_long_options_are_the_same():
@@ -202,7 +202,7 @@ def test_short_and_long_options_are_the_same():
 
 def test_commands_know_their_lines_through_quotes_and_documents():
     text = 'a\n"b\nc"\ncat <<EOF\ninner\nEOF\nd # e\n'
-    found, documents = shell.commands(text)
+    found, documents = shell.split_commands(text)
     assert [(one.line, one.inner) for one in found] == [
         (1, False), (2, False), (4, False), (5, True), (7, False),
     ]  # fmt: skip

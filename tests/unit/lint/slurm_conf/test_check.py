@@ -22,7 +22,7 @@ def rendered(version="24.11", profile="aws"):
 
 
 def found(text, version="24.11"):
-    return {item.slug for item in check.check(parse(text), SlurmVersion.parse(version))}
+    return {item.slug for item in check.check_slurm_conf(parse(text), SlurmVersion.parse(version))}
 
 
 @pytest.mark.parametrize("profile", ["local", "aws"])
@@ -116,7 +116,7 @@ def test_every_trap_has_a_case_and_a_name_of_its_own():
 
 def test_a_finding_says_where_and_what_to_do_and_who_says_so():
     text = edited(rendered(), "TreeWidth=65533")
-    (first, *_) = check.check(parse(text), SlurmVersion.parse("24.11"))
+    (first, *_) = check.check_slurm_conf(parse(text), SlurmVersion.parse("24.11"))
     assert first.line == len(text.splitlines())
     assert first.fix == "leave TreeWidth out"
     assert first.source.startswith("https://")
@@ -135,7 +135,9 @@ def test_a_partition_that_mixes_shares_says_which_nodes_are_left_half_used():
     """The least of them is all that each GPU brings along."""
     text = f"{LARGE}\nNodeName=small CPUs=4 Gres=gpu:1\nPartitionName=all Nodes=ALL DefCpuPerGPU=4"
     (hit,) = [
-        item for item in check.check(parse(text), SlurmVersion(24, 11)) if item.slug == "gpu-share"
+        item
+        for item in check.check_slurm_conf(parse(text), SlurmVersion(24, 11))
+        if item.slug == "gpu-share"
     ]
     assert hit.message == "in all, a job with all GPUs of big-[1-2] has 32 of 192 CPUs"
 

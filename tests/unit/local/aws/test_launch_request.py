@@ -10,8 +10,8 @@ from toolkit.local.aws.launch_request import (
     USER_DATA_LIMIT,
     launch_of,
     merge,
+    parse_bool,
     tags_by_type,
-    truth,
     user_data_bytes,
 )
 
@@ -65,7 +65,7 @@ def test_the_primary_interface_gives_subnet_address_and_public_address():
     assert launch.public_ip is True
     assert launch.nics[0]["Groups"] == ["sg-1"]
     assert launch.nics[0]["DeleteOnTermination"] is True
-    moved = launch.at(subnet_id="subnet-3", zone="us-east-1b")
+    moved = launch.with_place(subnet_id="subnet-3", zone="us-east-1b")
     assert moved.nics[0]["SubnetId"] == moved.subnet_id == "subnet-3"
     assert moved.nics[1]["SubnetId"] == "subnet-2"
 
@@ -119,4 +119,4 @@ def test_tags_ec2_refuses_are_refused(tags):
     [(True, True), ("true", True), ("True", True), ("false", False), (None, None), (False, False)],
 )
 def test_booleans_are_read_in_every_spelling(value, meaning):
-    assert truth(value) is meaning
+    assert parse_bool(value) is meaning

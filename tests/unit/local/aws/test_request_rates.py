@@ -77,13 +77,13 @@ def test_a_token_is_answered_once_and_kept_from_other_requests():
         return len(made)
 
     params = {"ClientToken": "t", "MaxCount": 1}
-    assert [tokens.once("Run", "r", params, make) for _ in range(3)] == [1, 1, 1]
-    assert tokens.once("Run", "other", params, make) == 2, "tokens are a region's"
+    assert [tokens.run_once("Run", "r", params, make) for _ in range(3)] == [1, 1, 1]
+    assert tokens.run_once("Run", "other", params, make) == 2, "tokens are a region's"
     with pytest.raises(Exception, match="inconsistent"):
-        tokens.once("Run", "r", {**params, "MaxCount": 2}, make)
-    assert tokens.once("Run", "r", {"MaxCount": 1}, make) == 3, "no token, no memory"
+        tokens.run_once("Run", "r", {**params, "MaxCount": 2}, make)
+    assert tokens.run_once("Run", "r", {"MaxCount": 1}, make) == 3, "no token, no memory"
     with pytest.raises(Exception, match="terminated instance"):
-        tokens.once("Run", "r", params, make, lambda first: first == 1)
+        tokens.run_once("Run", "r", params, make, lambda first: first == 1)
 
 
 SCOPE = "AKIA/20261121/eu-west-1/ec2/aws4_request"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from toolkit.local.machines.driver import Completed, MachineSpec
+from toolkit.local.machines.driver import CommandResult, MachineSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OK = Completed(0, b"", b"")
+OK = CommandResult(0, b"", b"")
 
 
 @dataclass
@@ -31,7 +31,7 @@ class FakeHost:
         self.seen.append(words)
         for start, message in self.broken.items():
             if " ".join(words).startswith(start):
-                return Completed(1, b"", message.encode())
+                return CommandResult(1, b"", message.encode())
         if words[:2] == ["ip", "netns"]:
             return self._netns(words[2], words[3])
         if words[:2] == ["ip", "-n"]:
@@ -52,11 +52,13 @@ class FakeHost:
 
     def _link(self, namespace, words):
         if not (self.netns_root / namespace).exists():
-            return Completed(1, b"", b"Cannot open network namespace")
+            return CommandResult(1, b"", b"Cannot open network namespace")
         match words:
             case ["link", "show", name]:
                 return (
-                    OK if (namespace, name) in self.links else Completed(1, b"", b"no such device")
+                    OK
+                    if (namespace, name) in self.links
+                    else CommandResult(1, b"", b"no such device")
                 )
             case ["link", "add", name, "type", "bridge"]:
                 self.links[namespace, name] = ["bridge"]
@@ -64,7 +66,7 @@ class FakeHost:
                 self.links[namespace, name] = [f"veth to {other}"]
                 self.links[other, peer] = [f"veth to {namespace}"]
             case ["link", "del", name]:
-                return OK if self.links.pop((namespace, name), None) else Completed(1, b"", b"")
+                return OK if self.links.pop((namespace, name), None) else CommandResult(1, b"", b"")
             case ["addr", "replace", address, "dev", device, *_]:
                 self.links.setdefault((namespace, device), []).append(address)
             case ["route", "replace", route, "dev", device, *_]:

@@ -10,11 +10,11 @@ import pytest
 from toolkit.local.machines import base_image_recipe
 from toolkit.local.machines.driver import check_image_id
 from toolkit.local.machines.errors import MachineError
-from toolkit.local.machines.host_settings import Inheritance
+from toolkit.local.machines.host_settings import HostSettings
 from toolkit.local.machines.layout import Layout
 from toolkit.local.machines.python_copy import Interpreter
 
-HOST = Inheritance()
+HOST = HostSettings()
 TREE = Path(base_image_recipe.__file__).parent / "tree"
 
 
@@ -41,7 +41,7 @@ def python(tmp_path):
 
 def test_the_same_recipe_has_the_same_id_and_it_is_an_ami_id(python):
     first = base_image_recipe.image_id(HOST, python)
-    assert first == base_image_recipe.image_id(Inheritance(), python)
+    assert first == base_image_recipe.image_id(HostSettings(), python)
     assert check_image_id(first)
 
 

@@ -142,4 +142,4 @@ def test_secrets_and_trust_are_collected_apart(root):
 
 def test_a_host_with_nothing_gives_the_defaults(tmp_path):
     found = host_settings.read(tmp_path, {}, "", Path("/nonexistent"))
-    assert found == host_settings.Inheritance()
+    assert found == host_settings.HostSettings()

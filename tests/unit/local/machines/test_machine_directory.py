@@ -1,6 +1,6 @@
 """A machine whose disk became an image goes on on top of it."""
 
-from toolkit.local.machines.machine_directory import Disk, Record
+from toolkit.local.machines.machine_directory import Disk, MachineRecord
 
 BASE, IMAGE = "ami-00000000000000001", "ami-00000000000000002"
 
@@ -9,6 +9,6 @@ def test_a_disk_stands_on_the_image_that_was_made_of_it(tmp_path):
     disk = Disk(tmp_path / "i-1")
     (disk.home / "work" / "work").mkdir(parents=True)
     disk.write("machine.json", {"image_id": BASE, "environment": {"A": "b"}})
-    disk.stand_on(IMAGE)
-    assert disk.record() == Record(IMAGE, {"A": "b"})
+    disk.rebase_on(IMAGE)
+    assert disk.record() == MachineRecord(IMAGE, {"A": "b"})
     assert not (disk.home / "work").exists()

@@ -3,9 +3,9 @@
 import stat
 
 from toolkit.local.machines import seed_files
-from toolkit.local.machines.host_settings import Inheritance
+from toolkit.local.machines.host_settings import HostSettings
 
-HOST = Inheritance(
+HOST = HostSettings(
     apt_options=(("Acquire::http::Proxy", "http://u:secret@proxy:3128"),),
     apt_auth=b"machine a login u password secret\n",
     pip=(("find-links", "/wheels"), ("index-url", "https://u:secret@pypi.example/simple")),

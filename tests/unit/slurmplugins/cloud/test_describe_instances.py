@@ -63,7 +63,7 @@ def test_it_agrees_with_botocore_in_every_field_it_reads(client: Any):
     (mine,), (other,) = ours["Reservations"], theirs["Reservations"]
     for one, two in zip(mine["Instances"], other["Instances"], strict=True):
         assert ec2_messages.instance(one) == ec2_messages.instance(two)
-        assert one.keys() <= describe_instances.READ
+        assert one.keys() <= describe_instances.READ_FIELDS
         for key, value in one.items():
             theirs_too = two[key]
             if isinstance(value, dict):  # of a structure, only what is read
@@ -91,7 +91,7 @@ def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
     for item in describe_instances.read(BODY)["Reservations"][0]["Instances"]:
         recorder = Recorder(item)
         ec2_messages.instance(recorder)
-        assert recorder.asked <= describe_instances.READ
+        assert recorder.asked <= describe_instances.READ_FIELDS
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
 def test_what_it_can_not_read_is_left_to_botocore(body: bytes):
     answer: dict[str, Any] = {"status_code": 200, "body": body}
     found: dict[str, Any] = {}
-    describe_instances._instead(answer, found)
+    describe_instances._use_fast_reader(answer, found)
     assert (answer["body"], found) == (body, {})
 
 

@@ -111,21 +111,21 @@ def test_every_code_is_in_one_class_only():
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        ("InsufficientInstanceCapacity", errors.Capacity),
-        ("VcpuLimitExceeded", errors.Quota),
+        ("InsufficientInstanceCapacity", errors.NoCapacity),
+        ("VcpuLimitExceeded", errors.QuotaExceeded),
         ("RequestLimitExceeded", errors.Throttled),
         ("UnauthorizedOperation", errors.Denied),
         ("NeverSeenBefore", errors.UnknownCloudError),
         # Not in the table: what they are is in their name.
-        ("InsufficientVolumeCapacity", errors.Capacity),
-        ("SpotFleetRequestsLimitExceeded", errors.Quota),
+        ("InsufficientVolumeCapacity", errors.NoCapacity),
+        ("SpotFleetRequestsLimitExceeded", errors.QuotaExceeded),
         ("InvalidKeyPair.NotFound", errors.NotFound),
         ("InvalidSnapshot.NotFound", errors.NotFound),
         ("InvalidParameterDependency", errors.InvalidRequest),
         ("InvalidNetworkInterfaceID.Malformed", errors.InvalidRequest),
         # And whose fault it is says nothing more.
         ("Client.RequestLimitExceeded", errors.Throttled),
-        ("Server.InsufficientInstanceCapacity", errors.Capacity),
+        ("Server.InsufficientInstanceCapacity", errors.NoCapacity),
         ("Server.InternalError", errors.CloudUnreachable),
     ],
 )
@@ -184,7 +184,7 @@ def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, kno
     with pytest.raises(errors.CloudError, match="got 1") as caught:
         Ec2("demo", lambda: client).launch(request(), lambda: None)
     assert isinstance(caught.value, errors.CloudUnreachable) is not known
-    assert caught.value.started == 1
+    assert caught.value.instances_started == 1
     assert client.calls[-1] == ("terminate_instances", {"InstanceIds": ["i-0"]})
 
 
@@ -220,7 +220,7 @@ def test_no_launch_is_repeated_whose_machines_were_ended(code: str):
     """
     error, ended = unnamed(code)
     assert not (ended and error.retryable)
-    assert error.started == 3
+    assert error.instances_started == 3
 
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation"])
@@ -228,7 +228,7 @@ def test_a_fleet_that_can_be_neither_named_nor_ended_is_in_doubt(code: str):
     """Its instances live: no other may be started for their nodes."""
     error, _ = unnamed(code, endable=False)
     assert type(error) is errors.CloudUnreachable
-    assert error.started == 3
+    assert error.instances_started == 3
     assert error.message.endswith("not ended")
 
 
@@ -259,7 +259,7 @@ def test_a_fleet_asked_for_again_gets_the_same_names_in_whatever_order_ec2_lists
         fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
         found = Ec2("demo", lambda: client, FakeClock()).launch(fleet, lambda: None)
         (written,) = [given["Tags"] for name, given in client.calls if name == "create_tags"]
-        return [(item.id, item.node) for item in found.machines], written
+        return [(item.id, item.node) for item in found.instances], written
 
     assert launched(["i-0003", "i-0001", "i-0002"]) == launched(["i-0002", "i-0003", "i-0001"])
 
@@ -267,7 +267,7 @@ def test_a_fleet_asked_for_again_gets_the_same_names_in_whatever_order_ec2_lists
 def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
     client = Answers(run_instances={"Instances": [described(2), described(0), described(1)]})
     found = Ec2("demo", lambda: client).launch(request(), lambda: None)
-    assert [item.node for item in found.machines] == list(G)
+    assert [item.node for item in found.instances] == list(G)
 
 
 def test_a_doubt_begins_when_ec2_is_asked_and_not_while_a_client_is_made():
@@ -306,7 +306,7 @@ def test_botocores_errors_become_ours():
     )
 
     client_error = ClientError({"Error": {"Code": "VcpuLimitExceeded", "Message": "m"}}, "Run")
-    assert isinstance(translate(client_error), errors.Quota)
+    assert isinstance(translate(client_error), errors.QuotaExceeded)
     assert isinstance(translate(NoCredentialsError()), errors.Denied)
     assert isinstance(translate(ReadTimeoutError(endpoint_url="x")), errors.CloudUnreachable)
     unreachable = translate(EndpointConnectionError(endpoint_url="x"))

@@ -155,7 +155,7 @@ def test_a_launch_index_that_is_not_said_is_the_first():
 
 
 def test_a_machine_of_a_fleet_that_is_not_described_yet_is_what_was_asked_for():
-    assert ec2_messages.unlisted(FLEET, "i-9", NODES[2]) == replace(
+    assert ec2_messages.undescribed_instance(FLEET, "i-9", NODES[2]) == replace(
         READ,
         id="i-9",
         state=InstanceState.PENDING,
@@ -186,7 +186,7 @@ def test_each_of_a_fleets_errors_is_about_the_type_that_it_names():
         ("", ""),
         ("", "odd"),
     ]
-    assert isinstance(found[0].error, errors.Capacity)
+    assert isinstance(found[0].error, errors.NoCapacity)
 
 
 def impaired(*since: datetime | None, check: str = "InstanceStatus") -> dict[str, Any]:

@@ -13,11 +13,11 @@ from botocore.parsers import ResponseParserError
 
 from slurmplugins import errors
 from slurmplugins.cloud import ec2, ec2_messages, error_codes, partial_termination, tags
-from slurmplugins.cloud.client import ask, translate, within
+from slurmplugins.cloud.client import call, call_with_limit, translate
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.config import burst as burst_config
 from slurmplugins.launch import launch_call
-from slurmplugins.launch.fallback import Spend, by_pool
+from slurmplugins.launch.fallback import Spend, spend_by_pool
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause, InstanceState
 from slurmplugins.model.launch import Refusal
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
 
 G = hostlist.expand("gpu-[001-008]")
 BIG = "spot:g5.2xlarge:us-east-1a"
@@ -63,7 +63,7 @@ def test_an_answer_without_a_code_of_ec2s_proves_nothing(code: str, status: int)
     assert isinstance(found, errors.CloudUnreachable)
     assert found.code == ("NobodyKnowsThis" if code == "NobodyKnowsThis" else f"HTTP {status}")
     assert found.retryable
-    assert not found.settles
+    assert not found.resolves_launch
 
 
 @pytest.mark.parametrize("status", [400, 500, 503])
@@ -80,7 +80,7 @@ def test_what_botocore_can_not_read_is_no_answer():
         raise ResponseParserError("x" * 100_000)
 
     with pytest.raises(errors.CloudUnreachable) as caught:
-        ask(FakeClock(), "run_instances", unread)
+        call(FakeClock(), "run_instances", unread)
     assert len(caught.value.message) < 1000
 
 
@@ -118,8 +118,8 @@ def test_an_answer_to_a_launch_that_says_nothing_of_instances_is_none(
         ("Blocked", errors.Denied, True),
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", errors.Denied, True),
         ("OperationNotPermitted", errors.InvalidRequest, True),
-        ("UnsupportedHostConfiguration", errors.Capacity, False),
-        ("InstanceCreditSpecification.NotSupported", errors.Capacity, False),
+        ("UnsupportedHostConfiguration", errors.NoCapacity, False),
+        ("InstanceCreditSpecification.NotSupported", errors.NoCapacity, False),
     ],
 )
 def test_a_job_is_held_only_for_what_surely_needs_a_person(
@@ -127,7 +127,7 @@ def test_a_job_is_held_only_for_what_surely_needs_a_person(
 ):
     found = error_codes.error(code, "m")
     assert type(found) is kind
-    assert found.holds is holds
+    assert found.holds_job is holds
 
 
 def test_a_launch_that_ec2_refuses_for_its_time_is_asked_nowhere_else(bench: Bench):
@@ -181,10 +181,10 @@ def test_no_filter_has_more_values_than_ec2_takes():
     asked = request()
     asked = replace(asked, nodes=nodes, others=(replace(asked.offering, type="g5.2xlarge"),))
     found = Ec2("demo", lambda: client, FakeClock()).launch(asked, lambda: None)
-    assert [item.node for item in found.machines] == list(nodes)
+    assert [item.node for item in found.instances] == list(nodes)
     sizes = [len(given["Filters"][0]["Values"]) for name, given in client.calls[2:]]
     assert max(sizes) <= 200
-    assert sum(sizes) == ec2.SETTLE_TRIES * 450
+    assert sum(sizes) == ec2.NEW_INSTANCE_TRIES * 450
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -198,7 +198,7 @@ def test_a_list_without_an_end_is_no_list(*, fresh: bool):
     client = Endless()
     with pytest.raises(errors.CloudUnreachable, match="without end"):
         Ec2("demo", lambda: client).instances()
-    assert len(client.calls) == (ec2.MOST_PAGES if fresh else 2)
+    assert len(client.calls) == (ec2.MAX_PAGES if fresh else 2)
 
 
 def test_a_call_without_an_end_is_given_up():
@@ -209,7 +209,7 @@ def test_a_call_without_an_end_is_given_up():
 
     release = threading.Event()
     with pytest.raises(errors.CloudUnreachable, match="no whole answer"):
-        within(Impatient(), release.wait)
+        call_with_limit(Impatient(), release.wait)
     release.set()
 
 
@@ -217,9 +217,9 @@ def test_a_bounded_call_returns_and_raises_what_it_does():
     def broken() -> None:
         raise KeyError("x")
 
-    assert within(FakeClock(), lambda: 7) == 7
+    assert call_with_limit(FakeClock(), lambda: 7) == 7
     with pytest.raises(KeyError):
-        within(FakeClock(), broken)
+        call_with_limit(FakeClock(), broken)
 
 
 # Odd items
@@ -230,7 +230,7 @@ def test_a_state_that_is_none_we_know_is_neither_live_nor_over(state: str):
     found = ec2_messages.instance(in_state(0, state))
     assert found.state is InstanceState.UNCLEAR
     assert found.unclear == state
-    assert {found.state.live, found.state.over, found.state.lost} == {False}
+    assert {found.state.live, found.state.terminated, found.state.not_working} == {False}
 
 
 def test_an_instance_without_a_state_or_an_id_stops_no_list():
@@ -301,7 +301,7 @@ def test_an_instance_in_an_unclear_state_ends_as_slurm_powers_its_node_down(benc
 def test_a_price_that_no_instance_has_counts_as_none(bench: Bench, price: str):
     up(bench, 7, G[:2])
     machines = [replace(item, price=price) for item in bench.cloud.live()]
-    assert by_pool(machines)["gpu"] == Spend()
+    assert spend_by_pool(machines)["gpu"] == Spend()
 
 
 @pytest.mark.parametrize("order", ["", "0", "00", "00abcd", "-1abcd", "-5", "+0ab", "xx", "99a"])
@@ -332,7 +332,9 @@ def refusing(
 def test_all_but_those_that_ec2_refuses_end(count: int, *, naming: bool):
     ids = [f"i-{number:04}" for number in range(200)]
     kept, asked = set(ids[::57][:count]), list[int]()
-    over, named = partial_termination.ended(ids, refusing(kept, asked, naming=naming))
+    over, named = partial_termination.terminate_all_possible(
+        ids, refusing(kept, asked, naming=naming)
+    )
     assert over == set(ids) - kept
     assert named.keys() == kept
 
@@ -341,8 +343,10 @@ def test_all_but_those_that_ec2_refuses_end(count: int, *, naming: bool):
 def test_the_calls_of_one_list_are_bounded_and_each_instance_is_accounted_for(*, naming: bool):
     ids = [f"i-{number:04}" for number in range(200)]
     asked: list[int] = []
-    over, named = partial_termination.ended(ids, refusing(set(ids[::2]), asked, naming=naming))
-    assert len(asked) == partial_termination.MOST_CALLS
+    over, named = partial_termination.terminate_all_possible(
+        ids, refusing(set(ids[::2]), asked, naming=naming)
+    )
+    assert len(asked) == partial_termination.MAX_CALLS
     assert over.isdisjoint(named)
     assert over | named.keys() == set(ids)
 
@@ -354,7 +358,7 @@ def test_what_is_no_judgement_of_the_list_is_not_asked_in_parts():
 
     asked: list[int] = []
     with pytest.raises(errors.Throttled):
-        partial_termination.ended(["i-1", "i-2"], end)
+        partial_termination.terminate_all_possible(["i-1", "i-2"], end)
     assert asked == [1]
 
 
@@ -367,7 +371,9 @@ def test_a_protected_instance_is_asked_for_once_and_the_others_count_as_over(ben
         asked.append(list(ids))
         over = terminate([item for item in ids if item != kept])
         if kept in ids:
-            raise errors.NotAllEnded(over, {kept: error_codes.error("OperationNotPermitted", "no")})
+            raise errors.SomeNotTerminated(
+                over, {kept: error_codes.error("OperationNotPermitted", "no")}
+            )
         return over
 
     bench.cloud.terminate = partly  # type: ignore[method-assign]
@@ -398,7 +404,7 @@ def throttling(bench: Bench, times: float, least: int = 0) -> list[LaunchRequest
     """Have fleets start `least` instances and be throttled for the rest, so many times."""
     launch, asked = bench.cloud.launch, list[Any]()
 
-    def throttled(wanted: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def throttled(wanted: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         asked.append(wanted)
         if not wanted.others or len(asked) > times:
             return launch(wanted, intend)
@@ -418,7 +424,7 @@ def test_a_fleet_throttled_inside_its_answer_is_asked_for_again_with_growing_pau
     assert {item.lifecycle for item in bench.cloud.live()} == {Lifecycle.SPOT}
     assert len(bench.cloud.live()) == 3
     assert len({item.attempt for item in asked}) == len(asked) == 5
-    assert bench.engine.memory.setbacks() == {}
+    assert bench.engine.unavailable_offerings.entries() == {}
     pauses = bench.clock.slept[-4:]
     least = [launch_call.FIRST_PAUSE * 2**again / 2 for again in range(4)]
     assert all(low <= pause <= 3 * low for low, pause in zip(least, pauses, strict=True))

@@ -16,8 +16,8 @@ from slurmplugins.cloud.rate_limit import (
     INSTANCES,
     RUN_INSTANCES,
     Bucket,
-    Guess,
     Rate,
+    RateEstimate,
     RateLimitedCloud,
 )
 from slurmplugins.launch import batching
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from slurmplugins.cloud.rate_limit import Place
-    from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+    from slurmplugins.cloud.rate_limit import QueuePlace
+    from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
 
 G = hostlist.expand("gpu-[0001-4000]")
 HOP = 0.05
@@ -62,7 +62,7 @@ class Race:
 
     def __post_init__(self) -> None:
         self._ours = Bucket(
-            self.account if self.told else INSTANCES, self.clock, learns=not self.told
+            self.account if self.told else INSTANCES, self.clock, adaptive=not self.told
         )
         self._turns = Bucket(RUN_INSTANCES, self.clock)
         burst = self.account.burst
@@ -91,30 +91,30 @@ class Race:
             self._enter(self._left.pop(0), 1.0)
 
     def _enter(self, part: int, pause: float) -> None:
-        self._wait(part, pause, self._ours.enter(part), self._turns.enter(1))
+        self._wait(part, pause, self._ours.join_queue(part), self._turns.join_queue(1))
 
-    def _wait(self, part: int, pause: float, place: Place, turn: Place) -> None:
+    def _wait(self, part: int, pause: float, place: QueuePlace, turn: QueuePlace) -> None:
         wait = max(self._ours.wait(place), self._turns.wait(turn))
         if wait > 0.001:
             self._in(min(wait, 0.5), lambda: self._wait(part, pause, place, turn))
         else:
             self._in(self.hop, lambda: self._arrive(part, pause, place))
 
-    def _arrive(self, part: int, pause: float, place: Place) -> None:
+    def _arrive(self, part: int, pause: float, place: QueuePlace) -> None:
         now = self.clock.monotonic()
-        if self._calls.take(1, now) and self._ec2.take(part, now):
+        if self._calls.spend(1, now) and self._ec2.spend(part, now):
             self._in(self.hop, lambda: self._granted(place))
         else:
             self.refused.append(now)
             self._in(self.hop, lambda: self._refused(part, pause, place))
 
-    def _granted(self, place: Place) -> None:
-        self._ours.granted(place)
+    def _granted(self, place: QueuePlace) -> None:
+        self._ours.record_success(place)
         self._next()
 
-    def _refused(self, part: int, pause: float, place: Place) -> None:
+    def _refused(self, part: int, pause: float, place: QueuePlace) -> None:
         """The call is repeated after a pause that doubles, as `launch_call` does it."""
-        self._ours.refused(place)
+        self._ours.record_refusal(place)
         self._in(pause, lambda: self._enter(part, min(2 * pause, 20.0)))
 
 
@@ -150,7 +150,7 @@ def test_an_account_that_has_what_is_published_is_asked_in_vain_but_a_few_times(
 
 def test_a_bucket_that_another_run_has_emptied_costs_a_few_refusals():
     race = Race(RAISED, told=False)
-    assert race._ec2.take(1000, 0.0)
+    assert race._ec2.spend(1000, 0.0)
     assert race.run(*[250] * 16) <= 2 * 4000 / RAISED.per_second
     assert len(race.refused) <= 10
 
@@ -159,36 +159,36 @@ def test_a_bucket_that_another_run_has_emptied_costs_a_few_refusals():
 
 
 def test_the_guess_halves_at_a_refusal_and_never_falls_below_what_is_published():
-    guess = Guess.first(INSTANCES)
+    guess = RateEstimate.initial(INSTANCES)
     assert guess.per_second == 250
     rates = []
-    while not guess.settled:
-        guess = guess.refused()
+    while not guess.is_final:
+        guess = guess.after_refusal()
         rates.append(guess.per_second)
     assert rates == [125, 62.5, 31.25, 15.625, 7.8125, 3.90625, 2]
-    assert guess.refused().per_second == guess.granted().per_second == 2
+    assert guess.after_refusal().per_second == guess.after_success().per_second == 2
 
 
 def test_the_guess_rises_by_equal_steps_while_ec2_refuses_nothing():
-    guess = Guess.first(INSTANCES).refused()
-    rates = [(guess := guess.granted()).per_second for _ in range(5)]
+    guess = RateEstimate.initial(INSTANCES).after_refusal()
+    rates = [(guess := guess.after_success()).per_second for _ in range(5)]
     assert rates == [150, 175, 200, 225, 250]
 
 
 def test_what_was_in_the_bucket_says_nothing_about_the_rate():
-    bucket = Bucket(INSTANCES, FakeClock(), learns=True)
+    bucket = Bucket(INSTANCES, FakeClock(), adaptive=True)
     for _ in range(4):
-        bucket.granted(bucket.enter(250))
+        bucket.record_success(bucket.join_queue(250))
     assert bucket.per_second == 250
-    bucket.granted(bucket.enter(250))
+    bucket.record_success(bucket.join_queue(250))
     assert bucket.per_second > 250
 
 
 def test_several_refusals_at_once_are_one_piece_of_news():
-    bucket = Bucket(INSTANCES, FakeClock(), learns=True)
-    places = [bucket.enter(250) for _ in range(4)]
+    bucket = Bucket(INSTANCES, FakeClock(), adaptive=True)
+    places = [bucket.join_queue(250) for _ in range(4)]
     for place in places:
-        bucket.refused(place)
+        bucket.record_refusal(place)
     assert bucket.per_second == 125
 
 
@@ -198,9 +198,9 @@ def test_several_refusals_at_once_are_one_piece_of_news():
 def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
     clock = FakeClock()
     bucket = Bucket(Rate(10, 0.01), clock)
-    first, second = bucket.enter(10), bucket.enter(10)
+    first, second = bucket.join_queue(10), bucket.join_queue(10)
     assert bucket.wait(second) > 900
-    bucket.refused(first)
+    bucket.record_refusal(first)
     assert 0 < bucket.wait(second) <= 1
     clock.advance(1)
     assert bucket.wait(second) == 0
@@ -209,18 +209,18 @@ def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
 def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
     """EC2 takes a call of any size once its bucket is full."""
     bucket = Bucket(Rate(1000, 2), FakeClock())
-    assert bucket.wait(bucket.enter(4000)) == 0
-    assert bucket.wait(bucket.enter(4000)) <= 501
+    assert bucket.wait(bucket.join_queue(4000)) == 0
+    assert bucket.wait(bucket.join_queue(4000)) <= 501
 
 
 def test_a_bucket_holds_no_more_than_its_burst_however_often_it_gets_tokens_back():
     clock = FakeClock()
     bucket = Bucket(Rate(10, 1), clock)
     for _ in range(5):
-        bucket.refused(bucket.enter(10))
+        bucket.record_refusal(bucket.join_queue(10))
         clock.advance(60)
-    assert bucket.wait(bucket.enter(10)) == 0
-    assert bucket.wait(bucket.enter(5)) >= 5
+    assert bucket.wait(bucket.join_queue(10)) == 0
+    assert bucket.wait(bucket.join_queue(5)) >= 5
 
 
 def test_the_line_waits_longer_each_time_that_ec2_refuses_the_known_rate_in_a_row():
@@ -228,27 +228,27 @@ def test_the_line_waits_longer_each_time_that_ec2_refuses_the_known_rate_in_a_ro
     bucket = Bucket(Rate(10, 100), clock)
     pauses = []
     for _ in range(4):
-        place = bucket.enter(1)
+        place = bucket.join_queue(1)
         clock.advance(bucket.wait(place))
-        bucket.refused(place)
-        pauses.append(bucket.wait(bucket.enter(1)))
+        bucket.record_refusal(place)
+        pauses.append(bucket.wait(bucket.join_queue(1)))
     assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6], rel=0.001)
 
 
 def test_a_grant_ends_the_growing_of_pauses():
     clock = FakeClock(0.0)
     bucket = Bucket(Rate(10, 100), clock)
-    bucket.refused(bucket.enter(1))
+    bucket.record_refusal(bucket.join_queue(1))
     clock.advance(1)
-    bucket.granted(bucket.enter(1))
-    bucket.refused(bucket.enter(1))
-    assert bucket.wait(bucket.enter(1)) == pytest.approx(0.2)
+    bucket.record_success(bucket.join_queue(1))
+    bucket.record_refusal(bucket.join_queue(1))
+    assert bucket.wait(bucket.join_queue(1)) == pytest.approx(0.2)
 
 
 def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
     clock = FakeClock(0.0)
     bucket = Bucket(Rate(10, 10), clock)
-    first, second = bucket.enter(10), bucket.enter(10)
+    first, second = bucket.join_queue(10), bucket.join_queue(10)
     assert bucket.wait(first) == 0
     assert bucket.wait(second) == pytest.approx(1.2)
 
@@ -271,7 +271,7 @@ def far(folder: Path, *, told: Rate | None, patience: float = 500.0, timeout: in
     bench.cloud.throttle.enabled = True
     launch = bench.cloud.launch
 
-    def across(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def across(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         bench.clock.advance(HOP)
         try:
             return launch(request, intend)
@@ -335,16 +335,16 @@ def test_at_ec2s_published_rate_a_run_wastes_none_of_what_ec2_gives(load: str, t
     bench = far(tmp_path, told=None, timeout=900, patience=225)
     launch, given = bench.cloud.launch, []
 
-    def counted(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def counted(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         launched = launch(request, intend)
-        given.append((bench.clock.monotonic(), len(launched.machines)))
+        given.append((bench.clock.monotonic(), len(launched.instances)))
         return launched
 
     bench.cloud.launch = counted  # type: ignore[method-assign]
     began = bench.clock.monotonic()
     resumed(bench, *LOADS[load])
     most = INSTANCES.burst + INSTANCES.per_second * (given[-1][0] - began)
-    assert sum(count for _, count in given) >= most - batching.MAX_POOLED
+    assert sum(count for _, count in given) >= most - batching.MAX_SHARED_BATCH
     assert refusals(bench) <= 40
 
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from slurmplugins.cloud.stores import S3Store
 from slurmplugins.errors import CloudError
-from slurmplugins.system.workers import Crew
+from slurmplugins.system.workers import WorkerPool
 
 
 class FakeS3:
@@ -63,6 +63,6 @@ def test_many_at_once_make_one_client():
         return made[-1]
 
     store = S3Store("bucket", connect)
-    Crew(8).map(lambda number: store.put(str(number), {}), range(16))
+    WorkerPool(8).map(lambda number: store.put(str(number), {}), range(16))
     assert len(made) == 1
     assert len(made[0].objects) == 16

@@ -16,7 +16,7 @@ from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
 from slurmplugins.system import decision_log
-from slurmplugins.system.workers import Crew
+from slurmplugins.system.workers import WorkerPool
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+    from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
 
 G = hostlist.expand("gpu-[001-064]")
 NOWHERE = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), "InsufficientInstanceCapacity")
@@ -79,7 +79,7 @@ def test_nodes_that_came_up_while_the_rest_was_searched_are_given_back_with_thei
     """slurmctld would place jobs on them, which have no instance."""
     launch, calls = bench.cloud.launch, []
 
-    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         calls.append(request)
         if len(calls) == 1:
             return launch(request, intend)
@@ -156,7 +156,7 @@ def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, st
     waits: list[bool] = []
     launch = bench.cloud.launch
 
-    def at(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def at(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         if request.offering.key == "spot:p5.48xlarge:us-east-1a":
             waits.append(begun.wait(5))
         elif request.pool == "big":
@@ -169,7 +169,7 @@ def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, st
             waits.append(on.wait(5))
 
     bench.cloud.launch = at  # type: ignore[method-assign]
-    bench.engine = replace(bench.engine, crew=Crew(8))
+    bench.engine = replace(bench.engine, crew=WorkerPool(8))
     cpu = hostlist.expand("cpu-[1-2]")
     asks = [
         bench.slurm.start(7, [G[0], cpu[0]]),
@@ -185,7 +185,7 @@ def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, st
 
 @pytest.mark.parametrize("workers", [1, 8])
 def test_what_goes_wrong_while_slurm_is_told_is_not_lost(bench: Bench, workers: int):
-    bench.engine = replace(bench.engine, crew=Crew(workers))
+    bench.engine = replace(bench.engine, crew=WorkerPool(workers))
 
     def broken(_assignments: object) -> NoReturn:
         raise ValueError("our own mistake")

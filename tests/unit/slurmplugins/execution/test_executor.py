@@ -10,8 +10,13 @@ import pytest
 
 from slurmplugins.cloud import error_codes
 from slurmplugins.errors import SlurmRefused
-from slurmplugins.execution.job_notices import Teller
-from slurmplugins.execution.termination import END_SECONDS, VERIFY_PAUSE, VERIFY_TRIES, Ends
+from slurmplugins.execution.job_notices import JobNotifier
+from slurmplugins.execution.termination import (
+    TERMINATE_SECONDS,
+    VERIFY_PAUSE,
+    VERIFY_TRIES,
+    Terminator,
+)
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import MarkDown, Terminate
 from slurmplugins.model.instance import EndCause
@@ -19,8 +24,8 @@ from slurmplugins.model.launch import Failure
 from slurmplugins.node import agent
 from slurmplugins.power_save.resume import resume
 from slurmplugins.reconciler.run import run_pass
-from slurmplugins.state.journal import SETTLE_SECONDS, Journal
-from slurmplugins.state.launch_budget_file import Brake
+from slurmplugins.state.journal import LISTING_DELAY_SECONDS, Journal
+from slurmplugins.state.launch_budget_file import LaunchBudget
 from slurmplugins.system.logger import Log
 from tests.fakes.boundaries import watch
 from tests.fakes.clock import FakeClock
@@ -53,7 +58,7 @@ def test_a_list_that_is_too_old_for_its_turn_is_read_again(bench: Bench):
     before = cloud.instances
     lists: list[int] = []
 
-    with journal.run() as other:
+    with journal.resume_process() as other:
         journal.claim(other, lambda _: G[:1])
 
         def meanwhile(place: str) -> None:
@@ -61,7 +66,7 @@ def test_a_list_that_is_too_old_for_its_turn_is_read_again(bench: Bench):
                 lists.append(len(before()))
                 journal.release(other, G[:1])
                 resume(bench.engine, [ask])
-                bench.clock.advance(SETTLE_SECONDS + 1)
+                bench.clock.advance(LISTING_DELAY_SECONDS + 1)
 
         resume(watch(bench.engine, meanwhile), [ask])
     assert lists == [0]
@@ -83,8 +88,8 @@ class SlowCloud:
 def ended(tmp_path: Path, count: int) -> tuple[int, FakeClock]:
     clock = FakeClock()
     cloud: Any = SlowCloud()
-    ends = Ends(
-        cloud, Journal(tmp_path, clock), clock, Log([].append, clock), Brake(tmp_path, clock)
+    ends = Terminator(
+        cloud, Journal(tmp_path, clock), clock, Log([].append, clock), LaunchBudget(tmp_path, clock)
     )
     actions = [
         Terminate(machine(f"i-{number}"), EndCause.SUSPEND, "test") for number in range(count)
@@ -101,21 +106,21 @@ def test_a_program_ends_machines_for_two_minutes_and_leaves_the_rest_to_the_next
     tmp_path: Path,
 ):
     count, clock = ended(tmp_path, 100)
-    assert sum(clock.slept) == END_SECONDS
-    assert count == END_SECONDS / VERIFY_PAUSE + 1
+    assert sum(clock.slept) == TERMINATE_SECONDS
+    assert count == TERMINATE_SECONDS / VERIFY_PAUSE + 1
 
 
 def test_a_launch_that_worked_makes_its_offering_fresh_again(bench: Bench):
     """All have a setback, so the first to be over is tried; it works, so the memory was wrong."""
     offerings = bench.config.pools["gpu"].offerings
     for item in offerings:
-        bench.engine.memory.remember(
+        bench.engine.unavailable_offerings.mark_unavailable(
             item, error_codes.error("InsufficientInstanceCapacity", "none")
         )
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (request,) = bench.cloud.requests
     left = {item.key for item in offerings} - {request.offering.key}
-    assert bench.engine.memory.setbacks().keys() == left
+    assert bench.engine.unavailable_offerings.entries().keys() == left
 
 
 def test_no_job_is_brought_back_on_a_list_that_is_not_believed(bench: Bench):
@@ -157,7 +162,7 @@ def test_a_comment_that_is_refused_keeps_no_other_job_from_hearing(bench: Bench)
     """The first of them has ended meanwhile."""
     bench.slurm.queue[8] = JobState()
     failures = [Failure(job, G[:1], "no-capacity", message="none left") for job in (7, 8)]
-    Teller(bench.slurm, bench.engine.log).failures(failures)
+    JobNotifier(bench.slurm, bench.engine.log).notify_failures(failures)
     assert "none left" in bench.slurm.queue[8].comment
     assert [item["job"] for item in bench.events("comment failed")] == [7]
 
@@ -188,7 +193,7 @@ class Stage:
             instance_id="i-1",
             metadata=metadata,
             slurm=self.slurm,
-            jobs=self.jobs,
+            read_attempts=self.jobs,
             stop_directory=place,
             clock=clock,
             log=Log([].append, clock),

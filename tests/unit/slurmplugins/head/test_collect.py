@@ -12,7 +12,7 @@ from slurmplugins.errors import BadName
 from slurmplugins.head import collect, report
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import BootFailure, Boots
+from slurmplugins.model.instance import BootFailure, BootResults
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.resume import resume
 from tests.fakes.engine import SPOT_A, Bench
@@ -192,7 +192,7 @@ def test_reconciles_last_pass_is_told_without_asking_anyone(bench: Bench, runner
 
 def test_a_pools_failures_are_told(bench: Bench, runner: FakeRunner):
     failed = tuple(BootFailure(f"i-{n}", "gpu-001", "gpu", "x", 1.0) for n in range(5))
-    circuit_breaker.update(bench.engine.state, Boots(failed), bench.clock.now())
+    circuit_breaker.update(bench.engine.state, BootResults(failed), bench.clock.now())
     (standing,) = gathered(bench, runner, "pass").standings
     assert standing.protected_since == bench.clock.now()
     assert standing.last[0] == "i-0 (gpu-001): x"

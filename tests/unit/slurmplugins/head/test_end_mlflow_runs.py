@@ -7,7 +7,7 @@ import pytest
 from slurmplugins import mlflow_runs
 from slurmplugins.errors import SlurmUnreachable, TrackingError
 from slurmplugins.head import mlflow as mlflow_client
-from slurmplugins.head.end_mlflow_runs import QUIET_SECONDS, JobEnd, decide, settle
+from slurmplugins.head.end_mlflow_runs import QUIET_SECONDS, AttemptEnd, end_runs, runs_to_end
 from slurmplugins.head.mlflow import MlflowRest
 from tests.fakes.mlflow import FakeMlflow, a_run
 from tests.fakes.runner import FakeRunner
@@ -18,8 +18,8 @@ LONG_AGO = NOW - QUIET_SECONDS - 1
 
 def ends(*rows, queued=(), job="7", now=NOW):
     """The status that a RUNNING run of job 7 is given; None: it is left alone."""
-    rows = [JobEnd(7, state, ended) for state, ended in rows]
-    found = decide([a_run("r1", job)], rows, frozenset(queued), now)
+    rows = [AttemptEnd(7, state, ended) for state, ended in rows]
+    found = runs_to_end([a_run("r1", job)], rows, frozenset(queued), now)
     return found[0].status if found else None
 
 
@@ -87,19 +87,19 @@ def slurm(rows="", queue=""):
 def test_settling_writes_the_status_the_end_and_why():
     mlflow = FakeMlflow.of(a_run("r1"), a_run("r2", "8"), a_run("r3", "9", status="FINISHED"))
     runner = slurm("7|CANCELLED by 1001|9000\n8|RUNNING|Unknown\n", "8\n")
-    (done,) = settle(mlflow, runner, NOW, dry_run=False)
+    (done,) = end_runs(mlflow, runner, NOW, dry_run=False)
     assert (done.run_id, done.status) == ("r1", "KILLED")
     assert (mlflow.runs["r1"].status, mlflow.runs["r1"].ended) == ("KILLED", 9000.0)
     assert mlflow.runs["r1"].tags["toolkit.ended_by"] == "sacct: CANCELLED"
     assert mlflow.runs["r2"].status == "RUNNING"
     asked = runner.commands[0]
     assert "--jobs=7,8" in asked
-    assert settle(mlflow, runner, NOW, dry_run=False) == ()
+    assert end_runs(mlflow, runner, NOW, dry_run=False) == ()
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing():
     mlflow = FakeMlflow.of(a_run("r1"))
-    assert settle(mlflow, slurm("7|TIMEOUT|9000\n"), NOW, dry_run=True)[0].status == "FAILED"
+    assert end_runs(mlflow, slurm("7|TIMEOUT|9000\n"), NOW, dry_run=True)[0].status == "FAILED"
     assert mlflow.runs["r1"].status == "RUNNING"
 
 
@@ -108,12 +108,12 @@ def test_without_slurm_nothing_is_settled():
     runner = FakeRunner()
     runner.answer("env", stderr="slurmdbd is away", returncode=1)
     with pytest.raises(SlurmUnreachable, match="slurmdbd is away"):
-        settle(mlflow, runner, NOW, dry_run=False)
+        end_runs(mlflow, runner, NOW, dry_run=False)
     assert mlflow.runs["r1"].status == "RUNNING"
 
 
 def test_slurm_is_not_asked_when_no_run_is_running():
-    assert settle(FakeMlflow.of(), FakeRunner(strict=True), NOW, dry_run=False) == ()
+    assert end_runs(FakeMlflow.of(), FakeRunner(strict=True), NOW, dry_run=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_slurm_is_not_asked_when_no_run_is_running():
 def test_a_run_is_found_by_job_id_name_or_folder(reference, found):
     tags = {"toolkit.job_id": "7", "toolkit.run_dir": "/shared/runs/7"}
     mlflow = FakeMlflow.of(a_run("r1", tags=tags), a_run("a" * 32, "8"))
-    assert [run.run_id for run in mlflow_client.find(mlflow, reference)] == found
+    assert [run.run_id for run in mlflow_client.find_runs(mlflow, reference)] == found
 
 
 class PagedServer(MlflowRest):

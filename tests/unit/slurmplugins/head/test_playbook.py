@@ -30,22 +30,22 @@ ok: [localhost]
 
 def fed(*lines: str) -> Progress:
     progress = Progress()
-    progress.expect(LISTING)
+    progress.count_tasks(LISTING)
     for line in lines:
-        progress.feed(line)
+        progress.read_line(line)
     return progress
 
 
 def test_it_knows_how_far_it_is():
     progress = fed(*OUTPUT)
-    assert (progress.done, progress.total) == (1, 3)
+    assert (progress.tasks_done, progress.task_count) == (1, 3)
     assert (progress.phase, progress.task) == ("base", "Write motd")
 
 
 def test_a_good_end_is_whole():
     progress = fed(*OUTPUT)
     progress.finish(0)
-    assert (progress.state, progress.done, progress.error) == ("ok", 3, "")
+    assert (progress.state, progress.tasks_done, progress.error) == ("ok", 3, "")
 
 
 def test_a_failed_task_says_what_and_why():
@@ -91,11 +91,11 @@ def test_status_is_written_at_most_once_a_second_and_at_the_end(capsys):
     log = Log(lambda _: None, clock)
     reporter = playbook.Reporter(store, "status/head.json", "abc", clock, log)  # type: ignore[arg-type]
     progress = Progress()
-    playbook.follow(OUTPUT, progress, reporter)
+    playbook.follow_output(OUTPUT, progress, reporter)
     assert store.puts == 1
     clock.advance(1.5)
-    reporter.show(progress)
-    reporter.show(progress, force=True)
+    reporter.write_progress(progress)
+    reporter.write_progress(progress, force=True)
     assert store.puts == 3
     status = store.objects["status/head.json"]
     assert (status["state"], status["bundle"], status["phase"]) == ("running", "abc", "base")
@@ -106,5 +106,5 @@ def test_a_store_that_is_down_does_not_stop_the_playbook(capsys):
     store.broken = True
     lines: list[str] = []
     reporter = playbook.Reporter(store, "s.json", "", clock, Log(lines.append, clock))  # type: ignore[arg-type]
-    playbook.follow(OUTPUT, Progress(), reporter)
+    playbook.follow_output(OUTPUT, Progress(), reporter)
     assert "status" in lines[0]

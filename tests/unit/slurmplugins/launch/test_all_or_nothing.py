@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins.cloud import error_codes
-from slurmplugins.errors import NotAllEnded, SlurmUnreachable
+from slurmplugins.errors import SlurmUnreachable, SomeNotTerminated
 from slurmplugins.launch import ec2_quotas
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
 
 G = hostlist.expand("gpu-[001-008]")
 C = hostlist.expand("cpu-[1-4]")
@@ -39,7 +39,7 @@ def bench(tmp_path: Path) -> Bench:
 def asks(bench: Bench, *started: JobRequest) -> Sequence[JobRequest]:
     """As slurmctld's file tells of them."""
     jobs = [{"job_id": ask.job, "nodes_resume": hostlist.compress(ask.nodes)} for ask in started]
-    return resume_file.asks(json.dumps({"jobs": jobs}).encode(), "")
+    return resume_file.job_requests(json.dumps({"jobs": jobs}).encode(), "")
 
 
 def het(bench: Bench, gpu: Sequence[str] = G[:2]) -> list[JobRequest]:
@@ -89,7 +89,7 @@ def test_a_job_that_shares_a_node_with_one_that_is_held_is_not_held(
         "toolkit: shared-node gpu-002, for which it waits, was to come for job 7, which is to be"
         " held"
     )
-    assert bench.engine.brake.load().jobs.keys() == {7}
+    assert bench.engine.launch_budget.load().jobs.keys() == {7}
 
 
 def test_a_component_whose_mate_is_of_a_protected_pool_is_not_launched_for(bench: Bench):
@@ -111,7 +111,7 @@ def test_a_refusal_of_more_than_a_job_asked_for_holds_only_the_job_that_asked(
 ):
     launch = bench.cloud.launch
 
-    def small(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def small(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         """Refuse what is for two nodes."""
         if len(request.nodes) > 1:
             intend()
@@ -145,11 +145,11 @@ def kept_alive(bench: Bench, node: hostlist.NodeName) -> None:
             kept = {
                 instance.id: error_codes.error("OperationNotPermitted", "it may not be terminated")
             }
-            raise NotAllEnded(over, kept)
+            raise SomeNotTerminated(over, kept)
         return over
 
     bench.cloud.terminate = end  # type: ignore[method-assign]
-    bench.engine.journal.condemn([instance.id], EndCause.SUSPEND)
+    bench.engine.journal.mark_terminating([instance.id], EndCause.SUSPEND)
     bench.slurm.finish(1)
     bench.slurm.define((node,))
 
@@ -198,7 +198,7 @@ def test_an_instance_that_was_there_ends_with_a_het_job_that_can_not_begin(bench
     bench.cloud.capacity = {CPU: 0}
     resume(bench.engine, asks(bench, first, second))
     assert on(bench) == set()
-    assert set(bench.engine.journal.claims().ended.values()) == {EndCause.RESUME_FAILED}
+    assert set(bench.engine.journal.view().termination_causes.values()) == {EndCause.RESUME_FAILED}
 
 
 def test_a_component_that_comes_in_a_later_call_takes_what_its_mate_has(bench: Bench):
@@ -339,8 +339,8 @@ def test_what_the_last_try_of_a_job_left_behind_fills_no_quota_of_its_own(bench:
     ],
 )
 def test_families_share_a_quota_as_ec2_says(one: str, other: str, together: bool):
-    assert (ec2_quotas.scope(one, "spot") == ec2_quotas.scope(other, "spot")) == together
-    assert ec2_quotas.scope(one, "spot") != ec2_quotas.scope(one, "on-demand")
+    assert (ec2_quotas.quota_name(one, "spot") == ec2_quotas.quota_name(other, "spot")) == together
+    assert ec2_quotas.quota_name(one, "spot") != ec2_quotas.quota_name(one, "on-demand")
 
 
 def test_jobs_that_exceed_a_quota_together_are_launched_for_one_after_the_other(bench: Bench):

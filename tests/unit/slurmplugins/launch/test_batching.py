@@ -10,7 +10,7 @@ import pytest
 from slurmplugins.cloud.rate_limit import INSTANCES
 from slurmplugins.cloud.tags import FLEET_PARTS, MAX_PARTS, node_of, node_tags, order_tags
 from slurmplugins.launch import batching
-from slurmplugins.launch.batching import Want
+from slurmplugins.launch.batching import NodeRequest
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Instance, InstanceState
 from slurmplugins.model.offering import Lifecycle
@@ -18,10 +18,10 @@ from slurmplugins.model.offering import Lifecycle
 N = hostlist.expand("gpu-[0001-4000]")
 
 
-def wants(*sizes: int) -> list[Want]:
+def wants(*sizes: int) -> list[NodeRequest]:
     found, at = [], 0
     for turn, size in enumerate(sizes):
-        found.append(Want(turn, turn + 1, N[at : at + size]))
+        found.append(NodeRequest(turn, turn + 1, N[at : at + size]))
         at += size
     return found
 
@@ -44,10 +44,10 @@ def machine(node: hostlist.NodeName) -> Instance:
     )
 
 
-def settled(jobs: list[Want], got: int, *, old: bool = False) -> batching.Settlement:
+def settled(jobs: list[NodeRequest], got: int, *, old: bool = False) -> batching.InstanceAllocation:
     nodes = [node for want in jobs for node in want.nodes][:got]
     machines = {node: machine(node) for node in nodes}
-    return batching.settle(
+    return batching.allocate(
         jobs, machines, set() if old else {item.id for item in machines.values()}
     )
 
@@ -55,12 +55,12 @@ def settled(jobs: list[Want], got: int, *, old: bool = False) -> batching.Settle
 def test_five_hundred_jobs_of_eight_nodes_are_seventeen_calls():
     found = batching.batches(wants(*[8] * 500), fleet=False)
     assert len(found) == 17, "31 whole jobs fit into a call of 250"
-    assert all(len(item.nodes) <= batching.MAX_POOLED for item in found)
+    assert all(len(item.nodes) <= batching.MAX_SHARED_BATCH for item in found)
     assert tuple(node for item in found for node in item.nodes) == N
 
 
 def test_a_pooled_call_is_worth_it_for_its_smallest_job():
-    assert [item.least for item in batching.batches(wants(8, 3, 5), fleet=False)] == [3]
+    assert [item.min_instances for item in batching.batches(wants(8, 3, 5), fleet=False)] == [3]
 
 
 @pytest.mark.parametrize("fleet", [False, True])
@@ -68,13 +68,13 @@ def test_a_pooled_call_is_worth_it_for_its_smallest_job():
 def test_a_job_that_fits_into_one_call_is_never_split(size: int, *, fleet: bool):
     """EC2 itself makes it all or nothing; in two calls, 500 machines could be paid for nothing."""
     (found,) = batching.batches(wants(size), fleet=fleet)
-    assert (len(found.nodes), found.least) == (size, size)
+    assert (len(found.nodes), found.min_instances) == (size, size)
 
 
 def test_a_job_larger_than_a_call_is_all_or_nothing_in_each():
     found = batching.batches(wants(2, 1100, 3), fleet=False)
     parts = [(250, 250)] * 4
-    assert [(len(item.nodes), item.least) for item in found] == [
+    assert [(len(item.nodes), item.min_instances) for item in found] == [
         (2, 2),
         *parts,
         (100, 100),
@@ -95,7 +95,7 @@ def test_no_call_is_larger_than_what_the_account_is_told_to_start_at_once(
     """EC2 would never grant it, however long it waits."""
     found = batching.batches(wants(250), fleet=False, burst=burst)
     assert [len(item.nodes) for item in found] == sizes
-    assert all(item.least == len(item.nodes) for item in found)
+    assert all(item.min_instances == len(item.nodes) for item in found)
     together = batching.batches(wants(60, 60, 30), fleet=False, burst=burst)
     assert [len(item.nodes) for item in together] == [60, 90]
 
@@ -114,15 +114,15 @@ def test_only_instances_of_wants_that_lack_none_in_the_call_are_certain():
     jobs = wants(2, 3, 600)
     pooled = batching.Batch(tuple(jobs[:2]), N[:5], 2)
     machines = [machine(node) for node in N[:4]]
-    assert [item.node for item in batching.certain(pooled, machines)] == list(N[:2])
+    assert [item.node for item in batching.final_instances(pooled, machines)] == list(N[:2])
     part = batching.Batch((jobs[2],), N[5:255], 250)
     machines = [machine(node) for node in N[5:255]]
-    assert batching.certain(part, machines) == tuple(machines)
+    assert batching.final_instances(part, machines) == tuple(machines)
 
 
 @pytest.mark.parametrize("fleet", [False, True])
 def test_nodes_scattered_over_the_pool_still_fit_into_the_tags(*, fleet: bool):
-    scattered = Want(0, 1, N[::2][:900])
+    scattered = NodeRequest(0, 1, N[::2][:900])
     found = batching.batches([scattered], fleet=fleet)
     rng = random.Random(1)  # noqa: S311  # ids, the same each time
     for item in found:
@@ -136,40 +136,40 @@ def test_nodes_scattered_over_the_pool_still_fit_into_the_tags(*, fleet: bool):
 def test_whole_jobs_are_filled_in_queue_order():
     jobs = wants(3, 3, 3)
     found = settled(jobs, 7)
-    assert list(found.filled) == jobs[:2]
-    assert [item.node for item in found.spare] == [N[6]]
+    assert list(found.complete) == jobs[:2]
+    assert [item.node for item in found.surplus] == [N[6]]
 
 
 def test_what_one_job_leaves_over_goes_to_the_next_that_fits():
     jobs = wants(2, 4, 3, 1)
     found = settled(jobs, 5)
-    assert list(found.filled) == [jobs[0], jobs[2]]
-    assert set(found.given.values()) == set(jobs[2].nodes)
-    assert found.spare == ()
+    assert list(found.complete) == [jobs[0], jobs[2]]
+    assert set(found.reassigned.values()) == set(jobs[2].nodes)
+    assert found.surplus == ()
 
 
 def test_a_job_keeps_its_own_machines_and_takes_only_what_it_lacks():
     jobs = wants(3, 2)
     machines = {node: machine(node) for node in (*jobs[0].nodes[:2], *jobs[1].nodes[:1])}
-    found = batching.settle(jobs, machines, {item.id for item in machines.values()})
-    assert list(found.filled) == [jobs[0]]
-    assert found.given == {f"i-{jobs[1].nodes[0]}": jobs[0].nodes[2]}
+    found = batching.allocate(jobs, machines, {item.id for item in machines.values()})
+    assert list(found.complete) == [jobs[0]]
+    assert found.reassigned == {f"i-{jobs[1].nodes[0]}": jobs[0].nodes[2]}
 
 
 def test_a_machine_that_may_have_read_its_name_is_not_given_away():
     jobs = wants(2, 4, 3)
     found = settled(jobs, 5, old=True)
-    assert list(found.filled) == [jobs[0]]
-    assert len(found.spare) == 3
+    assert list(found.complete) == [jobs[0]]
+    assert len(found.surplus) == 3
 
 
 def test_nothing_is_given_to_nodes_that_are_in_doubt_and_what_their_job_has_goes_on():
     jobs = wants(2, 2, 1)
     machines = {node: machine(node) for node in (jobs[0].nodes[0], jobs[1].nodes[0])}
     young = {item.id for item in machines.values()}
-    assert set(batching.settle(jobs, machines, young).filled) == {jobs[0]}
-    found = batching.settle(jobs, machines, young, {jobs[0]})
-    assert found.given == {f"i-{jobs[0].nodes[0]}": jobs[1].nodes[1]}
+    assert set(batching.allocate(jobs, machines, young).complete) == {jobs[0]}
+    found = batching.allocate(jobs, machines, young, {jobs[0]})
+    assert found.reassigned == {f"i-{jobs[0].nodes[0]}": jobs[1].nodes[1]}
 
 
 class Looked:
@@ -194,8 +194,8 @@ def test_a_machine_is_looked_at_a_few_times_however_many_jobs_there_are(
     jobs = wants(*[8] * 400)
     machines: dict[hostlist.NodeName, Any] = {n: Looked(n) for job in jobs for n in job.nodes[:4]}
     young = set() if old else {f"i-{node}" for node in machines}
-    found = batching.settle(jobs, machines, young)
-    assert len(found.filled) == (0 if old else 200)
+    found = batching.allocate(jobs, machines, young)
+    assert len(found.complete) == (0 if old else 200)
     assert Looked.looks <= 3 * len(machines)
 
 

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from slurmplugins.launch import fallback
-from slurmplugins.launch.fallback import Spend, by_pool, plan, spot_price
+from slurmplugins.launch.fallback import Spend, apply_spot_limit, spend_by_pool, spot_price
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Instance, InstanceState
-from slurmplugins.model.offering import Lifecycle, Offering, Policy, Pool, Preference, Rung
+from slurmplugins.model.offering import Lifecycle, Offering, OfferingGroup, Policy, PolicyName, Pool
 
 A, B = "us-east-1a", "us-east-1b"
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, A, "0.40")
@@ -21,14 +21,14 @@ DEMAND = Offering("g5.xlarge", Lifecycle.ON_DEMAND, A, "1.00")
 DEMAND_2 = replace(DEMAND, type="g5.2xlarge", price="1.20")
 RESERVED = replace(DEMAND, reservation="cr-0a")
 OTHER = replace(DEMAND, reservation="cr-0b")
-P = Preference
+P = PolicyName
 
 
 def ladder(
     *offerings: Offering, policy_: Policy | None = None, waited: float = 0.0
-) -> tuple[Rung, ...]:
+) -> tuple[OfferingGroup, ...]:
     pool = Pool("gpu", hostlist.expand("gpu-1"), "spot", "demo-gpu", {}, offerings)
-    return fallback.ladder(pool, policy_ or Policy(), waited)
+    return fallback.fallback_order(pool, policy_ or Policy(), waited)
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,17 @@ def ladder(
     ],
 )
 def test_a_reservation_is_used_first_because_it_is_paid_for(
-    preference: Preference, expected: list[Offering]
+    preference: PolicyName, expected: list[Offering]
 ):
-    found = ladder(SPOT, DEMAND, RESERVED, policy_=Policy(preference, after=60))
+    found = ladder(SPOT, DEMAND, RESERVED, policy_=Policy(preference, on_demand_after=60))
     assert [item for rung in found for item in rung] == expected
 
 
 @pytest.mark.parametrize(("waited", "allowed"), [(59.9, False), (60.0, True)])
 def test_a_job_goes_on_demand_after_its_wait(waited: float, allowed: bool):
-    found = ladder(SPOT, DEMAND, policy_=Policy(P.ON_DEMAND_AFTER, after=60), waited=waited)
+    found = ladder(
+        SPOT, DEMAND, policy_=Policy(P.ON_DEMAND_AFTER, on_demand_after=60), waited=waited
+    )
     assert (DEMAND in [item for rung in found for item in rung]) is allowed
 
 
@@ -78,7 +80,7 @@ def test_each_offering_is_a_call_of_its_own_where_their_order_is_the_users():
     in_order = Pool(
         "gpu", hostlist.expand("gpu-1"), "spot", "t", {}, (SPOT, SPOT_2), one_by_one=True
     )
-    assert fallback.ladder(in_order, Policy(), 0.0) == ((SPOT,), (SPOT_2,))
+    assert fallback.fallback_order(in_order, Policy(), 0.0) == ((SPOT,), (SPOT_2,))
     assert ladder(SPOT, SPOT_2, policy_=Policy(P.CHEAPEST_FIRST)) == ((SPOT,), (SPOT_2,))
     assert ladder(SPOT, SPOT_2) == ((SPOT, SPOT_2),)
 
@@ -86,7 +88,7 @@ def test_each_offering_is_a_call_of_its_own_where_their_order_is_the_users():
 def test_the_price_of_spot_is_the_first_spot_offerings_if_there_is_one():
     assert spot_price([(DEMAND,), (SPOT_2, SPOT), (SPOT,)]) == Decimal("0.50")
     assert spot_price([(DEMAND,)]) is None
-    bought = plan(Spend(), ((DEMAND,),), 2, 0.0)
+    bought = apply_spot_limit(Spend(), ((DEMAND,),), 2, 0.0)
     assert bought == (Spend(total=Decimal("2.00")), ((DEMAND,),))
 
 
@@ -122,14 +124,14 @@ def machine(state: InstanceState, lifecycle: Lifecycle = Lifecycle.SPOT) -> Inst
 @pytest.mark.parametrize("state", InstanceState)
 def test_only_a_machine_that_lives_counts_in_spots_share(state: InstanceState):
     """EC2 lists what has ended for an hour, and it costs nothing."""
-    found = by_pool([machine(state)]).get("gpu", Spend())
+    found = spend_by_pool([machine(state)]).get("gpu", Spend())
     assert found.spot == (Decimal("0.40") if state.live else 0)
 
 
 def test_spot_goes_up_to_its_share_and_not_beyond():
     known = Spend(spot=Decimal("0.40"), total=Decimal("1.40"))
     rungs = ((SPOT,), (DEMAND,))
-    exact = plan(known, rungs, 1, 0.80 / 1.80 + 1e-9)
+    exact = apply_spot_limit(known, rungs, 1, 0.80 / 1.80 + 1e-9)
     assert exact == (Spend(Decimal("0.80"), Decimal("1.80")), rungs)
-    over = plan(known, rungs, 1, 0.80 / 1.80 - 1e-9)
+    over = apply_spot_limit(known, rungs, 1, 0.80 / 1.80 - 1e-9)
     assert over == (Spend(Decimal("0.40"), Decimal("2.40")), ((DEMAND,),))

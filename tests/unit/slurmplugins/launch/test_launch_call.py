@@ -207,5 +207,5 @@ def test_a_fleet_that_names_an_instance_twice_is_ended_and_refused():
 def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
     """EC2 takes a call of any size once its bucket is full."""
     bucket = Bucket(Rate(1000, 2), FakeClock())
-    assert bucket.wait(bucket.enter(4000)) == 0
-    assert bucket.wait(bucket.enter(4000)) >= 1000 / 2 - 1
+    assert bucket.wait(bucket.join_queue(4000)) == 0
+    assert bucket.wait(bucket.join_queue(4000)) >= 1000 / 2 - 1

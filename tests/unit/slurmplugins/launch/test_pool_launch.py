@@ -11,14 +11,14 @@ import pytest
 from slurmplugins.cloud import error_codes
 from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import SlurmUnreachable
-from slurmplugins.launch.pool_launch import YOUNG_SECONDS
+from slurmplugins.launch.pool_launch import NOT_BOOTED_SECONDS
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
-from slurmplugins.system.workers import Crew
+from slurmplugins.system.workers import WorkerPool
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.model.instance import Assignment
-    from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+    from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
 
 G = hostlist.expand("gpu-[0001-4000]")
 BIG = "spot:g5.2xlarge:us-east-1a"
@@ -102,7 +102,7 @@ def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     launch = bench.cloud.launch
 
-    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         found = launch(request, intend)
         bench.clock.advance(10)
         return found
@@ -132,7 +132,7 @@ def test_no_renaming_leaves_later_than_a_machine_is_young_however_many_and_slow_
     bench: Bench,
 ):
     bench.cloud.capacity = {SPOT_A: 10, SPOT_B: 0, ON_DEMAND: 0}
-    give, ages = bench.cloud.give, []
+    give, ages = bench.cloud.retag_nodes, []
 
     def slowly(wanted: dict[str, hostlist.NodeName], may: Callable[[str], bool]) -> bool:
         done = give(wanted, may)
@@ -143,10 +143,10 @@ def test_no_renaming_leaves_later_than_a_machine_is_young_however_many_and_slow_
     def since(instance_id: str) -> float:
         return bench.cloud.machines[instance_id].instance.launched_at
 
-    bench.cloud.give = slowly  # type: ignore[method-assign]
+    bench.cloud.retag_nodes = slowly  # type: ignore[method-assign]
     resume(bench.engine, start(bench, 12, *[1] * 8))
     assert len(ages) == 5
-    assert max(ages) <= YOUNG_SECONDS
+    assert max(ages) <= NOT_BOOTED_SECONDS
     assert running(bench) == {101, 102, 103, 104, 105}
     assert {item.node for item in bench.cloud.live()} == set(G[12:17])
 
@@ -204,7 +204,7 @@ def test_a_job_whose_call_got_no_answer_is_given_nothing_of_anothers(wide: Bench
     wide.cloud.lag = 60
     launch = wide.cloud.launch
 
-    def silent_for_the_first(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def silent_for_the_first(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         wide.cloud.lose_answers = int(G[0] in request.nodes)
         wide.cloud.capacity = {SPOT_A: 450}
         return launch(request, intend)
@@ -219,7 +219,7 @@ def test_a_machine_that_ended_before_its_launch_was_answered_is_no_jobs(bench: B
     bench.cloud.lose_answers = 1
     launch = bench.cloud.launch
 
-    def taken_meanwhile(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def taken_meanwhile(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         for machine in bench.cloud.live()[:1]:
             bench.cloud.interrupt(machine.id)
         bench.cloud.launch = launch if bench.cloud.machines else taken_meanwhile  # type: ignore[method-assign]
@@ -242,7 +242,7 @@ def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(wide: Ben
 def test_addresses_of_a_large_jobs_parts_are_told_as_the_parts_come(wide: Bench):
     launch, told_before = wide.cloud.launch, []
 
-    def told(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def told(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         told_before.append(len(wide.slurm.assigned))
         return launch(request, intend)
 
@@ -319,7 +319,9 @@ def test_a_job_over_two_pools_and_its_neighbours_are_each_whole(bench: Bench):
 def test_capacity_that_is_back_after_the_first_call_serves_all_the_others(wide: Bench):
     """All offerings were refused before; the first call's success wipes that out for the rest."""
     for item in wide.config.pools["gpu"].offerings:
-        wide.engine.memory.remember(item, error_codes.error("InsufficientInstanceCapacity", "none"))
+        wide.engine.unavailable_offerings.mark_unavailable(
+            item, error_codes.error("InsufficientInstanceCapacity", "none")
+        )
     resume(wide.engine, start(wide, *[300] * 3))
     assert running(wide) == {100, 101, 102}
 
@@ -331,7 +333,7 @@ def clumsy(bench: Bench, pool: str) -> None:
     """The adapter has a bug that launches of one pool bring out, once the machines are started."""
     launch = bench.cloud.launch
 
-    def launched(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def launched(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         found = launch(request, intend)
         if request.pool == pool:
             raise KeyError("no such thing")
@@ -393,7 +395,7 @@ def test_errors_of_a_fleet_are_kept_apart_and_remembered_apart(bench: Bench):
     comment = bench.slurm.queue[100].comment
     assert f"{SPOT_A}: InsufficientInstanceCapacity" in comment
     assert f"{BIG}: VcpuLimitExceeded" in comment
-    known = bench.engine.memory.setbacks()
+    known = bench.engine.unavailable_offerings.entries()
     assert known[BIG].code == "VcpuLimitExceeded"
     assert known[SPOT_A].code == "InsufficientInstanceCapacity"
 
@@ -478,7 +480,7 @@ def test_spot_has_no_more_than_its_share_of_what_the_pool_costs(bench: Bench):
 
 
 def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Bench):
-    wide.engine = replace(wide.engine, crew=Crew(4))
+    wide.engine = replace(wide.engine, crew=WorkerPool(4))
     together = threading.Barrier(4, timeout=10)
     launch = wide.cloud.launch
     lock = threading.Lock()
@@ -538,7 +540,7 @@ def test_a_throttled_call_is_repeated_while_there_is_time(bench: Bench):
 def test_no_further_offering_is_tried_once_half_of_resume_timeout_is_spent(bench: Bench):
     launch = bench.cloud.launch
 
-    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         bench.clock.advance(50)
         return launch(request, intend)
 

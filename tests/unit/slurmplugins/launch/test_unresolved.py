@@ -13,11 +13,11 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
 from slurmplugins.launch import unresolved
 from slurmplugins.model import hostlist
-from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
 from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.power_save.resume import resume
-from slurmplugins.state.journal import SETTLE_SECONDS
-from slurmplugins.system.workers import Crew
+from slurmplugins.state.journal import LISTING_DELAY_SECONDS
+from slurmplugins.system.workers import WorkerPool
 from tests.fakes.clock import START
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -93,8 +93,8 @@ def test_a_call_without_an_answer_stays_in_doubt_until_ec2_has_judged_that_reque
     said = error_codes.error(code, "no")
     bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer"), *[said] * 20]
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    doubtful = set() if said.settles else set(G[:2])
-    assert bench.engine.journal.claims().doubtful == doubtful
+    doubtful = set() if said.resolves_launch else set(G[:2])
+    assert bench.engine.journal.view().unresolved_nodes == doubtful
 
 
 @pytest.mark.parametrize("code", ["NeverSeenBefore", "UnauthorizedOperation", "SlowDown"])
@@ -118,9 +118,9 @@ def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
     bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")]
     resume(bench.engine, [ask])
     bench.clock.advance(60)
-    assert bench.engine.journal.claims().doubtful == set(G[:2])
+    assert bench.engine.journal.view().unresolved_nodes == set(G[:2])
     bench.clock.advance(61)
-    assert bench.engine.journal.claims().doubtful == set()
+    assert bench.engine.journal.view().unresolved_nodes == set()
 
 
 SAYS_NOTHING = ["IdempotentParameterMismatch", "SlowDown", "UnauthorizedOperation", "NeverSeen"]
@@ -132,14 +132,14 @@ def test_a_doubt_ends_two_minutes_after_the_last_call_without_an_answer_whatever
 ):
     ask = unanswered(bench, happened=False)
     silent = bench.clock.monotonic()
-    while bench.clock.monotonic() <= silent + SETTLE_SECONDS:
+    while bench.clock.monotonic() <= silent + LISTING_DELAY_SECONDS:
         bench.cloud.next_errors = [error_codes.error(code, "no")]
         resume(bench.engine, [ask])
         assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
         bench.clock.advance(15)
         bench.slurm.define(G[:2])
         ask = bench.slurm.start(7, G[:2])
-    assert bench.engine.journal.claims().doubtful == set()
+    assert bench.engine.journal.view().unresolved_nodes == set()
 
 
 def test_a_doubt_whose_machines_have_ended_since_is_none(bench: Bench):
@@ -162,7 +162,7 @@ def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
     launch, bench.cloud.launch = bench.cloud.launch, refuse  # type: ignore[assignment]
     resume(bench.engine, [ask])
     bench.cloud.launch = launch  # type: ignore[method-assign]
-    assert bench.engine.journal.claims().doubtful == set(G[:2])
+    assert bench.engine.journal.view().unresolved_nodes == set(G[:2])
 
 
 def patient(folder: Path) -> Bench:
@@ -179,8 +179,8 @@ def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")] * 5
     resume(bench.engine, [bench.slurm.start(8, G[2:4])])
-    assert bench.clock.now() - START > SETTLE_SECONDS
-    assert bench.engine.journal.claims().doubtful == set(G[2:4])
+    assert bench.clock.now() - START > LISTING_DELAY_SECONDS
+    assert bench.engine.journal.view().unresolved_nodes == set(G[2:4])
 
 
 def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_before(tmp_path: Path):
@@ -188,8 +188,8 @@ def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_befo
     throttled = [error_codes.error("RequestLimitExceeded", "slow down")] * 20
     bench.cloud.next_errors = [*throttled, *[error_codes.error("Unreachable", "no answer")] * 5]
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    assert bench.clock.now() - START > SETTLE_SECONDS
-    assert bench.engine.journal.claims().doubtful == set(G[:2])
+    assert bench.clock.now() - START > LISTING_DELAY_SECONDS
+    assert bench.engine.journal.view().unresolved_nodes == set(G[:2])
 
 
 def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):
@@ -202,7 +202,7 @@ def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):
 def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
     ask = unanswered(bench, happened=True)
     before = bench.cloud.calls.count("launch")
-    with bench.engine.journal.run() as other:
+    with bench.engine.journal.resume_process() as other:
         bench.engine.journal.claim(other, lambda _: G[1:2])
         resume(bench.engine, [ask])
     assert bench.cloud.calls.count("launch") == before
@@ -221,9 +221,9 @@ def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
         offering,
         tuple(nodes),
     )
-    with bench.engine.journal.run() as run:
+    with bench.engine.journal.resume_process() as run:
         bench.engine.journal.claim(run, lambda _: nodes)
-        bench.engine.journal.intend(request, run, [1])
+        bench.engine.journal.record_call(request, run, [1])
 
 
 def test_asking_again_starts_no_machine_for_a_node_that_slurm_has_off(bench: Bench):
@@ -236,7 +236,7 @@ def test_asking_again_starts_no_machine_for_a_node_that_slurm_has_off(bench: Ben
 def test_no_job_adopts_a_machine_that_was_launched_before_slurm_asked_for_its_node(bench: Bench):
     killed_before_its_call(bench, G)
     resume(bench.engine, [bench.slurm.start(2, G[:1])])
-    bench.clock.advance(SETTLE_SECONDS + 1)
+    bench.clock.advance(LISTING_DELAY_SECONDS + 1)
     resume(bench.engine, [bench.slurm.start(3, G[1:])])
     assert {item.node for item in bench.cloud.live()} == set(G[1:])
     bench.clock.advance(60)
@@ -255,21 +255,21 @@ def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench:
 def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time(bench: Bench):
     for number in range(4):
         killed_before_its_call(bench, G[2 * number : 2 * number + 2])
-    bench.engine = replace(bench.engine, crew=Crew(4))
+    bench.engine = replace(bench.engine, crew=WorkerPool(4))
     together = threading.Barrier(4, timeout=5)
     launch = bench.cloud.launch
 
-    def meeting(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def meeting(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         together.wait()
         return launch(request, intend)
 
     ask = bench.slurm.start(7, G)
     bench.cloud.launch = meeting  # type: ignore[method-assign]
-    with bench.engine.journal.run() as run:
+    with bench.engine.journal.resume_process() as run:
         wanted = frozenset(bench.engine.journal.claim(run, lambda _: G))
-        unresolved.settle(bench.engine, run, wanted, bench.clock.monotonic() - 1)
+        unresolved.resolve(bench.engine, run, wanted, bench.clock.monotonic() - 1)
         assert bench.cloud.live() == []
-        unresolved.settle(bench.engine, run, wanted, bench.clock.monotonic())
+        unresolved.resolve(bench.engine, run, wanted, bench.clock.monotonic())
     assert {item.node for item in bench.cloud.live()} == set(ask.nodes)
 
 
@@ -279,12 +279,12 @@ def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Ben
     unanswered(bench, happened=False)
     bench.cloud.next_errors = [error_codes.error(code, "no")] if code else []
     engine = bench.engine
-    with engine.journal.run() as run:
+    with engine.journal.resume_process() as run:
         wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
-        unresolved.settle(engine, run, wanted, math.inf)
-        claims = engine.journal.claims()
-    assert claims.busy == {G[0]}
-    assert (G[1] in claims.doubtful) == (code == "Unreachable")
+        unresolved.resolve(engine, run, wanted, math.inf)
+        claims = engine.journal.view()
+    assert claims.claimed_nodes == {G[0]}
+    assert (G[1] in claims.unresolved_nodes) == (code == "Unreachable")
 
 
 def test_a_request_in_the_journal_is_the_same_request_again():

@@ -68,7 +68,7 @@ def test_malformed_hostlists_are_refused(hostlist: str):
 @pytest.mark.parametrize("odd", ["node01", "gpu-[3-1]", "$(id)", "a[1-2,7]", "", "gpu-[1-2"])
 def test_what_is_no_name_of_ours_is_set_aside_where_that_is_asked(odd: str):
     found: list[str] = []
-    assert expand(f"gpu-[1-2],{odd}", odd=found) == ("gpu-1", "gpu-2")
+    assert expand(f"gpu-[1-2],{odd}", invalid_names=found) == ("gpu-1", "gpu-2")
     assert found == [odd]
 
 
@@ -95,7 +95,7 @@ def test_where_that_is_asked_the_largest_ranges_of_too_many_are_set_aside(
     hostlist: str, expanded: tuple[str, ...], set_aside: list[str]
 ):
     odd: list[str] = []
-    assert expand(hostlist, limit=3, odd=odd) == expanded
+    assert expand(hostlist, limit=3, invalid_names=odd) == expanded
     assert sorted(odd) == sorted(set_aside)
 
 

@@ -50,7 +50,7 @@ class Stage:
             instance_id="i-1",
             metadata=self.metadata,
             slurm=self.slurm,
-            jobs=lambda: running_jobs.attempts(
+            read_attempts=lambda: running_jobs.attempts(
                 self.slurm, self.runner, "/usr/bin", NODE, self.proc
             ),
             stop_directory=self.stop,
@@ -130,14 +130,14 @@ def test_the_attempt_is_the_workers_where_the_batch_script_has_another_jobs_envi
     stage.runner.answer("/usr/bin/scontrol", "listpids", stdout=listing)
     stage.process(41, b"SLURM_RESTART_COUNT=4\0")
     stage.process(42, b"SLURM_RESTART_COUNT=" + workers + b"\0")
-    assert stage.agent.jobs() == {(7, restart)}
+    assert stage.agent.read_attempts() == {(7, restart)}
 
 
 def test_a_user_can_not_name_another_job_in_an_environment(stage: Stage):
     stage.slurm.unreachable = True
     stage.runner.answer("/usr/bin/scontrol", "listpids", stdout="PID JOBID\n41 7 0 0 0\n")
     stage.process(41, b"SLURM_JOB_ID=99\0XSLURM_RESTART_COUNT=5\0SLURM_RESTART_COUNT=x\0")
-    assert stage.agent.jobs() == {(7, 0)}
+    assert stage.agent.read_attempts() == {(7, 0)}
 
 
 def test_when_nobody_knows_the_jobs_it_is_tried_again(stage: Stage):
@@ -146,7 +146,7 @@ def test_when_nobody_knows_the_jobs_it_is_tried_again(stage: Stage):
     stage.runner.answer("/usr/bin/scontrol", "listpids", stderr="no socket", returncode=1)
     stage.agent.poll()
     with pytest.raises(SlurmError):
-        stage.agent.jobs()
+        stage.agent.read_attempts()
     stage.slurm.unreachable = False
     stage.agent.poll()
     assert (stage.stop / "7.2.json").exists()
@@ -243,9 +243,9 @@ def test_stop_requests_of_long_ago_are_forgotten(stage: Stage):
         path = stage.stop / name
         path.write_text("{}")
         os.utime(path, (stage.clock.now() - age,) * 2)
-    agent_requests.forget_requests(stage.stop, stage.clock.now() - node_agent.OLD_REQUEST)
+    agent_requests.remove_old_requests(stage.stop, stage.clock.now() - node_agent.OLD_REQUEST)
     assert [path.name for path in stage.stop.iterdir()] == ["2.0.json"]
-    agent_requests.forget_requests(stage.stop / "absent", stage.clock.now())
+    agent_requests.remove_old_requests(stage.stop / "absent", stage.clock.now())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"time": 3}', '{"time": "soon"}'])

@@ -64,7 +64,7 @@ class Stage:
         self.boot = Boot(
             settings=settings,
             metadata=self.metadata,
-            secret=lambda name: self.asked.append(name) or KEY,  # type: ignore[func-returns-value]
+            read_secret=lambda name: self.asked.append(name) or KEY,  # type: ignore[func-returns-value]
             runner=self.runner,
             clock=self.clock,
             log=Log(lambda _: None, self.clock),
@@ -172,7 +172,7 @@ def test_a_disk_that_can_not_be_used_costs_no_node(stage: Stage):
     (block / "model").write_text(instance_store.MODEL)
     (stage.root / "dev").mkdir()
     (stage.root / "dev/nvme1n1").touch()
-    stage.runner.answer("/usr/sbin/blkid", returncode=instance_store.NOTHING_FOUND)
+    stage.runner.answer("/usr/sbin/blkid", returncode=instance_store.UNKNOWN_CONTENT)
     stage.runner.answer("/usr/sbin/mkfs.ext4", returncode=1, stderr="no such device")
     stage.boot.run()
     assert any("slurmd.service" in argv for argv in stage.runner.commands)
@@ -210,7 +210,7 @@ def test_odd_metadata_stops_the_boot_before_slurmd(stage: Stage, path: str, valu
 
 def test_a_short_key_is_refused(stage: Stage):
     with pytest.raises(BootError, match="shorter"):
-        slurmd_setup.Files(stage.root).slurm_key("short")
+        slurmd_setup.NodeFiles(stage.root).write_slurm_key("short")
 
 
 def test_everything_missing_from_node_json_is_named_at_once(tmp_path: Path):
@@ -229,7 +229,7 @@ def test_people_get_their_accounts_and_groups(tmp_path: Path):
     path.write_text(json.dumps([{**ADA, "groups": ["vision"]}]))
     if os.getuid() != 0:
         pytest.skip("the list must be root's")
-    follower = users.Follower(path, runner)
+    follower = users.UserListFollower(path, runner)
     follower.follow()
     follower.follow()
     assert [argv[0] for argv in runner.commands] == [
@@ -245,7 +245,7 @@ def test_a_list_that_others_may_write_is_not_believed(tmp_path: Path):
     path.write_text(json.dumps([ADA]))
     path.chmod(0o666)
     with pytest.raises(BootError, match="not believed"):
-        users.Follower(path, FakeRunner()).follow()
+        users.UserListFollower(path, FakeRunner()).follow()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.fakes.runner import FakeRunner
 def runner() -> FakeRunner:
     made = FakeRunner()
     made.answer("/usr/bin/mountpoint", returncode=1)
-    made.answer("/usr/sbin/blkid", returncode=instance_store.NOTHING_FOUND)
+    made.answer("/usr/sbin/blkid", returncode=instance_store.UNKNOWN_CONTENT)
     return made
 
 

@@ -13,12 +13,12 @@ import pytest
 from slurmplugins.cloud import ec2_messages, error_codes
 from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import BadName, ConfigError, SlurmRefused, SlurmUnreachable, StateError
-from slurmplugins.execution.down_nodes import refuse
+from slurmplugins.execution.down_nodes import give_back_without_engine
 from slurmplugins.head.assemble import check_cluster
 from slurmplugins.launch import launch_call
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
-from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
 from slurmplugins.power_save import prepare
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
@@ -86,7 +86,7 @@ def test_what_a_jobs_owner_writes_reaches_no_tag_and_no_command(bench: Bench, te
         "account": text,
     }
     content = json.dumps({"jobs": [entry]}).encode()
-    asks = resume_file.asks(content, "gpu-001")
+    asks = resume_file.job_requests(content, "gpu-001")
     bench.slurm.start(7, asks[0].nodes)
     resume(bench.engine, asks)
     (machine,) = bench.cloud.machines.values()
@@ -97,7 +97,7 @@ def test_what_a_jobs_owner_writes_reaches_no_tag_and_no_command(bench: Bench, te
 @pytest.mark.parametrize("job", [0, -1, 2**40, True, "x", None, 1.5])
 def test_an_odd_job_number_is_no_job_but_its_nodes_are_launched(job: object):
     content = json.dumps({"jobs": [{"job_id": job, "nodes_resume": "gpu-001"}]}).encode()
-    assert resume_file.asks(content, "gpu-001") == (JobRequest(None, G[:1]),)
+    assert resume_file.job_requests(content, "gpu-001") == (JobRequest(None, G[:1]),)
 
 
 def test_a_file_that_repeats_names_without_end_is_not_read_to_its_end(
@@ -107,7 +107,7 @@ def test_a_file_that_repeats_names_without_end_is_not_read_to_its_end(
     jobs = [{"job_id": n, "nodes_resume": "other-[001-999]"} for n in range(1, 9)]
     last = {"job_id": 9, "nodes_resume": "gpu-001"}
     content = json.dumps({"jobs": [*jobs, last]}).encode()
-    assert resume_file.asks(content, "gpu-001") == (JobRequest(None, G[:1]),)
+    assert resume_file.job_requests(content, "gpu-001") == (JobRequest(None, G[:1]),)
 
 
 def test_every_tag_of_a_launch_is_within_ec2s_bounds():
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_at_any_write_leaves_no_half_job(
     ask = bench.slurm.start(7, G[:3])
     launch = bench.cloud.launch
 
-    def noted(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def noted(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         def intended() -> None:
             intend()
             lines = (bench.engine.state / "journal.jsonl").read_text().splitlines()
@@ -217,7 +217,7 @@ def test_a_damaged_line_keeps_no_idle_instance_and_says_what_it_names(bench: Ben
     bench.restart()
     run_pass(bench.engine)
     assert len(bench.cloud.live()) == 3
-    (remark,) = LastPass.load(bench.engine.state).remarks
+    (remark,) = LastPass.load(bench.engine.state).warnings
     assert all(item.id in remark for item in bench.cloud.live())
     bench.slurm.finish(1)
     bench.slurm.power_down(G[:2])
@@ -245,7 +245,7 @@ def test_credentials_that_were_not_found_once_hold_nobody(bench: Bench):
     """The metadata service was slow: EC2 has said nothing."""
     missing = error_codes.error("MissingCredentials", "Unable to locate credentials")
     bench.cloud.next_list_errors = [missing] * (prepare.LIST_CALL_TRIES - 1)
-    bench.cloud.next_errors = [missing] * (launch_call.TRIES - 1)
+    bench.cloud.next_errors = [missing] * (launch_call.UNANSWERED_TRIES - 1)
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
 
@@ -282,7 +282,7 @@ def test_a_slurm_conf_of_another_cluster_is_noticed(tmp_path: Path):
 def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench):
     error = ConfigError(("burst.json is of cluster demo, slurm.conf of other",))
     asks = [bench.slurm.start(7, G[:2])]
-    refuse(bench.slurm, bench.clock, bench.engine.log, asks, error)
+    give_back_without_engine(bench.slurm, bench.clock, bench.engine.log, asks, error)
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].state == "PENDING"
     assert bench.slurm.queue[7].held, "or it would be back, and refused, every few seconds"
@@ -302,7 +302,7 @@ def test_without_an_engine_the_nodes_are_given_back_also_where_slurm_answers_the
         return nodes(wanted)
 
     bench.slurm.nodes = deaf_once  # type: ignore[method-assign]
-    refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    give_back_without_engine(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].held
 
@@ -321,7 +321,7 @@ def test_without_an_engine_a_slurmctld_that_falls_silent_is_told_once_more_howev
             bench.slurm.unreachable = len(told) > answered
 
     slurm = watch(bench.engine, silent).slurm
-    refuse(slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    give_back_without_engine(slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
     assert len(told) == answered + 1
 
 
@@ -331,7 +331,7 @@ def test_without_an_engine_no_job_is_told_that_it_is_held_where_it_is_not(bench:
 
     bench.slurm.hold = refused  # type: ignore[method-assign]
     asks = [bench.slurm.start(7, G[:2])]
-    refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    give_back_without_engine(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
     assert bench.slurm.queue[7].comment == "toolkit: config no"
 
 
@@ -339,7 +339,7 @@ def test_without_an_engine_a_node_that_is_up_and_its_job_are_left_alone(bench: B
     asks = [bench.slurm.start(7, G[:2])]
     for node in G[:2]:
         bench.slurm.register(node, f"i-{node}")
-    refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    give_back_without_engine(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
     assert bench.slurm.writes == []
     assert bench.slurm.queue[7].comment == ""
 

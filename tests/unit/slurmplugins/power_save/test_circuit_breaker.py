@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import BootFailure, Boots, EndCause
-from slurmplugins.model.launch import JobLaunch, JobRequest, PoolAsk
+from slurmplugins.model.instance import BootFailure, BootResults, EndCause
+from slurmplugins.model.launch import JobLaunch, JobRequest, PoolRequest
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.circuit_breaker import Record
 from slurmplugins.power_save.resume import resume
@@ -25,8 +25,8 @@ C = hostlist.expand("cpu-[1-4]")
 NOW = 1_000_000.0
 
 
-def failed(count: int, start: int = 0, pool: str = "gpu") -> Boots:
-    return Boots(
+def failed(count: int, start: int = 0, pool: str = "gpu") -> BootResults:
+    return BootResults(
         tuple(
             BootFailure(f"i-{number}", "gpu-001", pool, "it did not come up", NOW, NOW - 240)
             for number in range(start, start + count)
@@ -35,9 +35,9 @@ def failed(count: int, start: int = 0, pool: str = "gpu") -> Boots:
 
 
 def protected(probes: int = 0) -> Record:
-    record = circuit_breaker.learn(Record(), failed(5), NOW)
+    record = circuit_breaker.record_boots(Record(), failed(5), NOW)
     for number in range(probes):
-        record = circuit_breaker.learn(record, failed(1, 10 + number), NOW)
+        record = circuit_breaker.record_boots(record, failed(1, 10 + number), NOW)
     return record
 
 
@@ -48,51 +48,54 @@ def bench(tmp_path: Path) -> Bench:
 
 def job(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> JobLaunch:
     pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
-    return JobLaunch(number, (PoolAsk(pool, nodes),), nodes)
+    return JobLaunch(number, (PoolRequest(pool, nodes),), nodes)
 
 
 def test_four_failures_shut_nothing_and_the_fifth_does():
-    record = circuit_breaker.learn(Record(), failed(4), NOW)
+    record = circuit_breaker.record_boots(Record(), failed(4), NOW)
     assert not record.pools["gpu"].protected
-    record = circuit_breaker.learn(record, failed(1, 4), NOW)
+    record = circuit_breaker.record_boots(record, failed(1, 4), NOW)
     assert record.pools["gpu"].protected
     assert record.pools["gpu"].retry_at == NOW + 600
 
 
 @pytest.mark.parametrize("count", [4, 10_000])
 def test_a_machine_is_counted_once_however_often_it_is_seen(count: int):
-    record = circuit_breaker.learn(Record(), failed(count), NOW)
-    assert circuit_breaker.learn(record, failed(count), NOW) == record
-    assert circuit_breaker.learn(record, failed(count), NOW + 3 * 3600) == record
+    record = circuit_breaker.record_boots(Record(), failed(count), NOW)
+    assert circuit_breaker.record_boots(record, failed(count), NOW) == record
+    assert circuit_breaker.record_boots(record, failed(count), NOW + 3 * 3600) == record
 
 
 def test_a_machine_that_looks_failed_again_while_ec2_lists_it_is_not_counted_again():
-    record = circuit_breaker.learn(Record(), failed(4), NOW)
-    later = circuit_breaker.learn(record, Boots(), NOW + 3600)
-    assert circuit_breaker.learn(later, failed(4), NOW + 3615).pools == record.pools
+    record = circuit_breaker.record_boots(Record(), failed(4), NOW)
+    later = circuit_breaker.record_boots(record, BootResults(), NOW + 3600)
+    assert circuit_breaker.record_boots(later, failed(4), NOW + 3615).pools == record.pools
 
 
 @pytest.mark.parametrize("set_by", [0.0, -86_400.0, 86_400.0])
 def test_machines_that_ec2_lists_no_more_are_forgotten(set_by: float):
-    record = circuit_breaker.learn(Record(), failed(4), NOW)
-    assert circuit_breaker.learn(record, Boots(), NOW + set_by + 7200).counted == {}
+    record = circuit_breaker.record_boots(Record(), failed(4), NOW)
+    assert circuit_breaker.record_boots(record, BootResults(), NOW + set_by + 7200).counted == {}
 
 
 def test_a_success_forgets_every_failure():
-    record = circuit_breaker.learn(Record(), failed(4), NOW)
-    assert circuit_breaker.learn(record, Boots(fine_until={"gpu": NOW}), NOW).pools == {}
+    record = circuit_breaker.record_boots(Record(), failed(4), NOW)
+    assert (
+        circuit_breaker.record_boots(record, BootResults(healthy_until={"gpu": NOW}), NOW).pools
+        == {}
+    )
 
 
 def test_a_success_beside_failures_keeps_the_pool_open():
-    boots = Boots(failed(9).failed, {"gpu": NOW})
-    assert circuit_breaker.learn(Record(), boots, NOW).pools == {}
+    boots = BootResults(failed(9).failures, {"gpu": NOW})
+    assert circuit_breaker.record_boots(Record(), boots, NOW).pools == {}
 
 
 def test_a_node_that_came_up_long_before_the_failures_keeps_nothing_open():
-    boots = Boots(failed(5).failed, {"gpu": NOW - 3600})
-    record = circuit_breaker.learn(Record(), boots, NOW)
+    boots = BootResults(failed(5).failures, {"gpu": NOW - 3600})
+    record = circuit_breaker.record_boots(Record(), boots, NOW)
     assert record.pools["gpu"].protected
-    assert circuit_breaker.learn(record, boots, NOW) == record
+    assert circuit_breaker.record_boots(record, boots, NOW) == record
 
 
 @pytest.mark.parametrize(
@@ -103,41 +106,41 @@ def test_each_failed_probe_doubles_the_pause_up_to_an_hour(probes: int, pause: f
 
 
 def test_a_protected_pool_launches_nothing_and_says_when_it_will(bench: Bench):
-    screened = circuit_breaker.screen(protected(), [job(bench, 7, G[:2])], NOW, 180)
-    assert screened.let == ()
-    (refused,) = screened.refused
-    assert (refused.job, refused.nodes, refused.slug) == (7, G[:2], "pool-protected")
+    screened = circuit_breaker.admit(protected(), [job(bench, 7, G[:2])], NOW, 180)
+    assert screened.permitted == ()
+    (refused,) = screened.refusals
+    assert (refused.job, refused.nodes, refused.reason_code) == (7, G[:2], "pool-protected")
     assert "5 machines in a row did not come up; next try" in refused.message
 
 
 def test_other_pools_are_not_concerned(bench: Bench):
     other = job(bench, 8, C[:1])
-    assert circuit_breaker.screen(protected(), [other], NOW, 180).let == (other,)
+    assert circuit_breaker.admit(protected(), [other], NOW, 180).permitted == (other,)
 
 
 def test_after_the_pause_the_smallest_job_alone_is_let_through(bench: Bench):
     jobs = [job(bench, 7, G[:4]), job(bench, 8, G[4:5]), job(bench, 9, G[5:7])]
-    screened = circuit_breaker.screen(protected(), jobs, NOW + 600, 180)
-    assert [item.job for item in screened.let] == [8]
-    again = circuit_breaker.screen(screened.record, jobs[:1], NOW + 601, 180)
-    assert again.let == (), "the probe is under way"
-    assert circuit_breaker.screen(screened.record, jobs[:1], NOW + 780, 180).let == (jobs[0],)
+    screened = circuit_breaker.admit(protected(), jobs, NOW + 600, 180)
+    assert [item.job for item in screened.permitted] == [8]
+    again = circuit_breaker.admit(screened.record, jobs[:1], NOW + 601, 180)
+    assert again.permitted == (), "the probe is under way"
+    assert circuit_breaker.admit(screened.record, jobs[:1], NOW + 780, 180).permitted == (jobs[0],)
 
 
 def test_a_clock_that_is_set_back_prolongs_no_protection(bench: Bench):
     """A probe goes at once, and is the only one until it must have come up."""
     jobs = [job(bench, 7, G[:2]), job(bench, 8, G[2:4])]
     earlier = NOW - 3600
-    screened = circuit_breaker.screen(protected(), jobs, earlier, 180)
-    assert screened.let == (jobs[0],)
-    assert circuit_breaker.screen(screened.record, jobs, earlier + 179, 180).let == ()
-    assert circuit_breaker.screen(screened.record, jobs, earlier + 180, 180).let == (jobs[0],)
+    screened = circuit_breaker.admit(protected(), jobs, earlier, 180)
+    assert screened.permitted == (jobs[0],)
+    assert circuit_breaker.admit(screened.record, jobs, earlier + 179, 180).permitted == ()
+    assert circuit_breaker.admit(screened.record, jobs, earlier + 180, 180).permitted == (jobs[0],)
 
 
 def test_a_probe_that_may_take_longer_than_any_pause_is_waited_for(bench: Bench):
     jobs = [job(bench, 7, G[:2])]
-    screened = circuit_breaker.screen(protected(), jobs, NOW + 600, 7200)
-    assert circuit_breaker.screen(screened.record, jobs, NOW + 600, 7200).let == ()
+    screened = circuit_breaker.admit(protected(), jobs, NOW + 600, 7200)
+    assert circuit_breaker.admit(screened.record, jobs, NOW + 600, 7200).permitted == ()
 
 
 def test_a_damaged_record_opens_every_pool(tmp_path: Path):
@@ -242,13 +245,13 @@ def test_an_interrupted_boot_is_not_the_pools_fault(bench: Bench):
 
 def test_consoles_are_bounded_in_size_and_number(tmp_path: Path):
     for number in range(30):
-        console_logs.keep(tmp_path, f"i-{number:x}", "x" * 100_000)
+        console_logs.save(tmp_path, f"i-{number:x}", "x" * 100_000)
     files = list((tmp_path / "consoles").iterdir())
     assert len(files) == 20
     assert max(path.stat().st_size for path in files) == 64 * 1024
 
 
 def test_a_console_can_not_draw_on_the_terminal(tmp_path: Path):
-    console_logs.keep(tmp_path, "i-1", "\x1b[31mred\n\n")
+    console_logs.save(tmp_path, "i-1", "\x1b[31mred\n\n")
     assert console_logs.tail(tmp_path, "i-1") == ("[31mred",)
     assert console_logs.tail(tmp_path, "../../etc/passwd") == ()

@@ -11,9 +11,9 @@ from slurmplugins.config import burst as burst_config
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
 from slurmplugins.model.instance import Assignment, EndCause, Instance, InstanceState
-from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, PoolAsk, ResumePlan
+from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, PoolRequest, ResumePlan
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle, Policy, Preference
+from slurmplugins.model.offering import Lifecycle, Policy, PolicyName
 from slurmplugins.power_save import planner
 from slurmplugins.power_save.suspend import plan_terminations
 from slurmplugins.state.journal_view import JournalView
@@ -60,11 +60,13 @@ def planned(
     waited: dict[int, float] | None = None,
     **journal: Any,
 ) -> ResumePlan:
-    return planner.resume(asks, listed, JournalView(**journal), config, NOW, waited=waited)
+    return planner.plan_resume(
+        asks, listed, JournalView(**journal), config, NOW, queue_seconds=waited
+    )
 
 
 def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobLaunch:
-    return JobLaunch(job, (PoolAsk(GPU, nodes, ladder),), nodes)
+    return JobLaunch(job, (PoolRequest(GPU, nodes, ladder),), nodes)
 
 
 # What is launched
@@ -72,23 +74,23 @@ def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobL
 
 def test_a_job_without_instances_gets_one_launch_with_an_ask_for_each_pool():
     ask = JobRequest(7, (G[0], C[0], G[1]))
-    asks = (PoolAsk(GPU, G[:2], RUNGS), PoolAsk(CPU, C[:1], ((CPU.offerings[0],),)))
+    asks = (PoolRequest(GPU, G[:2], RUNGS), PoolRequest(CPU, C[:1], ((CPU.offerings[0],),)))
     plan = planned(ask)
-    assert plan == ResumePlan(launches=(JobLaunch(7, asks, ask.nodes),), asks=(ask,))
-    assert plan.claimed == plan.named == (G[0], G[1], C[0])
+    assert plan == ResumePlan(launches=(JobLaunch(7, asks, ask.nodes),), job_requests=(ask,))
+    assert plan.nodes_to_claim == plan.affected_nodes == (G[0], G[1], C[0])
 
 
 def test_only_the_nodes_without_an_instance_are_launched_of_a_job():
     ask = JobRequest(7, G[:2])
     plan = planned(ask, listed=(machine(),))
-    assert plan.adopt == (made(),)
-    assert plan.launches == (JobLaunch(7, (PoolAsk(GPU, G[1:2], RUNGS),), G[:2]),)
+    assert plan.adoptions == (made(),)
+    assert plan.launches == (JobLaunch(7, (PoolRequest(GPU, G[1:2], RUNGS),), G[:2]),)
 
 
 def test_each_job_is_planned_by_itself_in_turn():
     plan = planned(JobRequest(7, (G[0], NOBODYS[0])), JobRequest(8, G[1:2]), listed=(machine(),))
     assert [item.job for item in plan.failures] == [7]
-    assert plan.adopt == ()
+    assert plan.adoptions == ()
     assert plan.launches == (launch(G[1], job=8),)
 
 
@@ -107,23 +109,23 @@ def test_a_jobs_partition_and_how_long_it_has_waited_choose_its_ladder(
     partition: str, job: int | None, waited: dict[int, float], ladder: Any
 ):
     policies = {
-        "fast": Policy(Preference.ON_DEMAND_AFTER, 60.0),
-        "spot": Policy(Preference.ON_DEMAND_ONLY),
+        "fast": Policy(PolicyName.ON_DEMAND_AFTER, 60.0),
+        "spot": Policy(PolicyName.ON_DEMAND_ONLY),
     }
     given = replace(CONFIG, policies=policies)
     plan = planned(JobRequest(job, G[:1], partition), config=given, waited=waited)
-    assert plan.launches[0].asks[0].ladder == ladder
+    assert plan.launches[0].pool_requests[0].fallback_order == ladder
 
 
 @pytest.mark.parametrize("job", [7, None])
 def test_a_job_whose_wait_nobody_knows_has_not_waited(job: int | None):
-    policies = {"spot": Policy(Preference.ON_DEMAND_AFTER, 1.0)}
+    policies = {"spot": Policy(PolicyName.ON_DEMAND_AFTER, 1.0)}
     plan = planned(JobRequest(job, G[:1]), config=replace(CONFIG, policies=policies))
-    assert plan.launches[0].asks[0].ladder == SPOT
+    assert plan.launches[0].pool_requests[0].fallback_order == SPOT
 
 
 def test_a_job_of_which_one_pool_has_no_offering_gets_nothing():
-    given = replace(CONFIG, policies={"spot": Policy(Preference.SPOT_ONLY)})
+    given = replace(CONFIG, policies={"spot": Policy(PolicyName.SPOT_ONLY)})
     nodes = (G[0], C[0])
     text = "the policy leaves no offering of pool cpu to this job now"
     plan = planned(JobRequest(7, nodes), config=given)
@@ -149,14 +151,16 @@ def test_all_nodes_of_a_job_count_against_the_pools_share_of_spot(
         "i-9", node=hostlist.parse("gpu-008"), price=lives, lifecycle=Lifecycle.ON_DEMAND
     )
     plan = planned(JobRequest(7, G[:nodes]), config=given, listed=(other,) if lives else ())
-    assert plan.launches[0].asks[0].ladder == (RUNGS if spot else DEMAND)
+    assert plan.launches[0].pool_requests[0].fallback_order == (RUNGS if spot else DEMAND)
 
 
 def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
     pool = replace(GPU, max_spot_share=0.5)
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
     jobs = [JobRequest(number, (node,)) for number, node in enumerate(G)]
-    ladders = [item.asks[0].ladder for item in planned(*jobs, config=given).launches]
+    ladders = [
+        item.pool_requests[0].fallback_order for item in planned(*jobs, config=given).launches
+    ]
     # 1.006 on demand, then 0.4024 twice; a third would be more than half.
     assert ladders == [DEMAND, RUNGS, RUNGS, DEMAND]
 
@@ -166,9 +170,9 @@ def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
 
 def test_a_node_is_given_the_oldest_of_its_instances():
     pair = (machine("i-2", launched_at=NOW - 30), machine("i-3", launched_at=NOW - 40))
-    assert planned(JobRequest(7, G[:1]), listed=pair).adopt == (made("i-3"),)
+    assert planned(JobRequest(7, G[:1]), listed=pair).adoptions == (made("i-3"),)
     same = (machine("i-5"), machine("i-4"))
-    assert planned(JobRequest(7, G[:1]), listed=same).adopt == (made("i-4"),)
+    assert planned(JobRequest(7, G[:1]), listed=same).adoptions == (made("i-4"),)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_a_node_is_given_the_oldest_of_its_instances():
 )
 def test_what_is_no_compute_instance_of_a_node_is_not_handed_out(other: Instance):
     plan = planned(JobRequest(7, G[:1]), listed=(other,))
-    assert (plan.adopt, plan.replace) == ((), ())
+    assert (plan.adoptions, plan.stale_instances) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -187,42 +191,50 @@ def test_an_instance_as_old_as_resume_timeout_is_replaced(age: float, adopted: b
     old = machine(launched_at=NOW - age)
     plan = planned(JobRequest(7, G[:1]), listed=(old,))
     if adopted:
-        assert (plan.adopt, plan.replace, plan.launches) == ((made(),), (), ())
+        assert (plan.adoptions, plan.stale_instances, plan.launches) == ((made(),), (), ())
     else:
-        assert (plan.adopt, plan.replace, plan.launches) == ((), (old,), (launch(G[0]),))
-        assert plan.named == G[:1]
+        assert (plan.adoptions, plan.stale_instances, plan.launches) == (
+            (),
+            (old,),
+            (launch(G[0]),),
+        )
+        assert plan.affected_nodes == G[:1]
 
 
 def test_an_instance_of_another_pool_or_that_slurm_let_go_of_is_replaced():
     wrong = machine(pool="cpu")
-    assert planned(JobRequest(7, G[:1]), listed=(wrong,)).replace == (wrong,)
+    assert planned(JobRequest(7, G[:1]), listed=(wrong,)).stale_instances == (wrong,)
     plan = planned(JobRequest(7, G[:1]), listed=(machine(),), let_go=frozenset({"i-1"}))
-    assert (plan.adopt, plan.replace, plan.launches) == ((), (machine(),), (launch(G[0]),))
+    assert (plan.adoptions, plan.stale_instances, plan.launches) == (
+        (),
+        (machine(),),
+        (launch(G[0]),),
+    )
 
 
 def test_beside_an_instance_that_is_handed_out_the_old_one_is_replaced():
     old = machine("i-2", launched_at=NOW - 999)
     plan = planned(JobRequest(7, G[:1]), listed=(machine(), old))
-    assert (plan.adopt, plan.replace, plan.launches) == ((made(),), (old,), ())
+    assert (plan.adoptions, plan.stale_instances, plan.launches) == ((made(),), (old,), ())
 
 
 def test_an_instance_that_ec2_does_not_list_yet_is_handed_out_as_the_journal_has_it():
     assignment = Assignment(G[0], "i-1", "10.9.9.9", "p5.48xlarge")
     plan = planned(JobRequest(7, G[:1]), launched={"i-1": assignment})
-    assert plan == ResumePlan(adopt=(assignment,), asks=(JobRequest(7, G[:1]),))
+    assert plan == ResumePlan(adoptions=(assignment,), job_requests=(JobRequest(7, G[:1]),))
 
 
 def test_an_instance_that_ec2_lists_as_over_is_not_handed_out_from_the_journal():
     gone = machine(state=S.TERMINATED)
     plan = planned(JobRequest(7, G[:1]), listed=(gone,), launched={"i-1": made()})
-    assert (plan.adopt, plan.replace, plan.launches) == ((), (), (launch(G[0]),))
+    assert (plan.adoptions, plan.stale_instances, plan.launches) == ((), (), (launch(G[0]),))
 
 
 def test_an_instance_is_handed_out_under_the_name_it_was_given_last():
     journal = {"launched": {"i-1": made("i-1", G[1])}, "former": {"i-1": {G[0]}}}
     plan = planned(JobRequest(7, G[1:2]), listed=(machine(),), **journal)
-    assert (plan.adopt, plan.launches) == ((made("i-1", G[1]),), ())
-    assert plan.filling == {"spot:g": {G[1]}}
+    assert (plan.adoptions, plan.launches) == ((made("i-1", G[1]),), ())
+    assert plan.nodes_by_quota == {"spot:g": {G[1]}}
 
 
 def test_the_share_of_spot_counts_an_instance_that_the_journal_has_renamed():
@@ -232,7 +244,7 @@ def test_the_share_of_spot_counts_an_instance_that_the_journal_has_renamed():
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
     dear = machine(price="9", lifecycle=Lifecycle.ON_DEMAND)
     plan = planned(JobRequest(7, G[2:3]), listed=(dear,), config=given, **journal)
-    assert plan.launches[0].asks[0].ladder == RUNGS
+    assert plan.launches[0].pool_requests[0].fallback_order == RUNGS
 
 
 @pytest.mark.parametrize("state", S)
@@ -244,8 +256,8 @@ def test_beside_an_instance_whose_end_was_decided_another_is_launched_and_it_is_
     if state is S.UNCLEAR:
         assert plan.launches == ()
     else:
-        assert (plan.adopt, plan.replace, plan.launches) == ((), (), (launch(G[0]),))
-    assert plan.unended == ((condemned,) if state.live else ())
+        assert (plan.adoptions, plan.stale_instances, plan.launches) == ((), (), (launch(G[0]),))
+    assert plan.unterminated_instances == ((condemned,) if state.live else ())
 
 
 def test_the_instances_to_replace_and_those_that_should_be_over_are_all_told():
@@ -255,13 +267,13 @@ def test_the_instances_to_replace_and_those_that_should_be_over_are_all_told():
     plan = planned(
         JobRequest(7, G[:3]), JobRequest(8, G[3:]), listed=(*old, *condemned), ended=ended
     )
-    assert (plan.replace, plan.unended) == (old, condemned)
+    assert (plan.stale_instances, plan.unterminated_instances) == (old, condemned)
 
 
 def test_a_node_that_another_run_is_at_is_left_to_it():
     plan = planned(JobRequest(7, G[:2]), listed=(machine(),), busy=frozenset(G[:1]))
-    launched = JobLaunch(7, (PoolAsk(GPU, G[1:2], RUNGS),), G[:2])
-    assert (plan.adopt, plan.busy, plan.launches) == ((), G[:1], (launched,))
+    launched = JobLaunch(7, (PoolRequest(GPU, G[1:2], RUNGS),), G[:2])
+    assert (plan.adoptions, plan.claimed_by_others, plan.launches) == ((), G[:1], (launched,))
 
 
 def test_each_instance_that_will_end_one_day_fills_its_quota():
@@ -269,7 +281,7 @@ def test_each_instance_that_will_end_one_day_fills_its_quota():
     given_up = {"i-4": EndCause.RESUME_FAILED}
     listed = tuple(machine(f"i-{number}", node) for number, node in enumerate(G, 1))
     plan = planned(JobRequest(7, C[:1]), listed=listed, config=static, ended=given_up)
-    assert plan.filling == {"spot:g": set(G[:2])}
+    assert plan.nodes_by_quota == {"spot:g": set(G[:2])}
 
 
 # What gets nothing
@@ -282,7 +294,7 @@ def refused(
     ask = JobRequest(7, nodes)
     plan = planned(ask, listed=listed, **journal)
     (failure,) = plan.failures
-    assert replace(plan, filling={}) == ResumePlan(failures=(failure,), asks=(ask,))
+    assert replace(plan, filling={}) == ResumePlan(failures=(failure,), job_requests=(ask,))
     assert (failure.job, failure.nodes) == (7, nodes)
     return failure
 
@@ -303,7 +315,7 @@ def test_nothing_is_launched_beside_a_launch_that_got_no_answer(which: str):
 @pytest.mark.parametrize("which", ["settling", "doubtful"])
 def test_a_launch_without_answer_is_in_no_doubt_where_its_instance_is_there(which: str):
     plan = planned(JobRequest(7, G[:1]), listed=(machine(),), **{which: frozenset(G[:1])})
-    assert (plan.failures, plan.adopt) == ((), (made(),))
+    assert (plan.failures, plan.adoptions) == ((), (made(),))
 
 
 @pytest.mark.parametrize(
@@ -319,17 +331,17 @@ def test_an_instance_of_before_settles_no_launch_without_answer(
     of_before: Instance, journal: dict[str, Any]
 ):
     failure = refused(G[0], listed=(of_before,), doubtful=frozenset(G[:1]), **journal)
-    assert failure.slug == "launch-in-doubt"
+    assert failure.reason_code == "launch-in-doubt"
 
 
 def test_a_doubt_that_another_run_is_at_is_that_runs():
     plan = planned(JobRequest(7, G[:1]), doubtful=frozenset(G[:1]), busy=frozenset(G[:1]))
-    assert (plan.failures, plan.busy) == ((), G[:1])
+    assert (plan.failures, plan.claimed_by_others) == ((), G[:1])
 
 
 def test_an_instance_that_nobody_understands_is_not_handed_out_and_has_no_other_beside_it():
     strange = frozenset({"i-1"})
-    assert refused(G[0], listed=(machine(),), strange=strange).slug == "launch-in-doubt"
+    assert refused(G[0], listed=(machine(),), strange=strange).reason_code == "launch-in-doubt"
     gone = machine(state=S.SHUTTING_DOWN)
     assert planned(JobRequest(7, G[:1]), listed=(gone,), strange=strange).failures == ()
 
@@ -371,7 +383,7 @@ def test_an_unlisted_end_of_a_later_node_is_seen_behind_a_node_without_one():
 
 def test_an_old_instance_does_not_stand_for_one_that_is_to_end_unlisted():
     old = machine("i-2", launched_at=NOW - 999)
-    assert refused(G[0], listed=(old,), ending={"i-1": made()}).slug == "not-ended"
+    assert refused(G[0], listed=(old,), ending={"i-1": made()}).reason_code == "not-ended"
 
 
 def test_an_end_that_ec2_lists_is_no_unlisted_one():
@@ -408,14 +420,14 @@ def test_a_job_is_launched_for_while_slurm_waits_for_each_of_its_nodes(flags: st
     seen = states(n1="ALLOCATED+POWERING_UP", n2=flags)
     text = "Slurm does not wait for gpu-002 any more"
     failure = Failure(7, G[:2], "not-awaited", message=text)
-    assert planner.awaited(asks, plan, seen) == ((asks, []) if waits else ([], [failure]))
+    assert planner.still_awaited(asks, plan, seen) == ((asks, []) if waits else ([], [failure]))
 
 
 def test_a_job_of_a_node_that_slurm_does_not_show_is_not_launched_for():
-    left, failures = planner.awaited(
+    left, failures = planner.still_awaited(
         [JobRequest(7, G[:1])], ResumePlan(launches=(launch(G[0]),)), {}
     )
-    assert (left, [item.slug for item in failures]) == ([], ["not-awaited"])
+    assert (left, [item.reason_code for item in failures]) == ([], ["not-awaited"])
 
 
 @pytest.mark.parametrize(
@@ -423,21 +435,30 @@ def test_a_job_of_a_node_that_slurm_does_not_show_is_not_launched_for():
     [("ALLOCATED", True), ("IDLE+POWERED_DOWN", False), ("DOWN", False)],
 )
 def test_a_node_that_is_up_on_what_the_plan_hands_out_is_waited_for(flags: str, waits: bool):
-    left, _ = planner.awaited([JobRequest(7, G[:1])], ResumePlan(adopt=(made(),)), states(n1=flags))
+    left, _ = planner.still_awaited(
+        [JobRequest(7, G[:1])], ResumePlan(adoptions=(made(),)), states(n1=flags)
+    )
     assert bool(left) is waits
 
 
 def test_a_node_that_works_on_what_the_plan_would_replace_keeps_it_and_leaves_the_ask():
-    ask = JobRequest(7, G[:3], shared=(G[0], G[3]))
-    plan = ResumePlan(replace=(machine(), machine("i-9", node=None)), launches=(launch(*G[:3]),))
+    ask = JobRequest(7, G[:3], shared_nodes=(G[0], G[3]))
+    plan = ResumePlan(
+        stale_instances=(machine(), machine("i-9", node=None)), launches=(launch(*G[:3]),)
+    )
     seen = states(n1="ALLOCATED", n2="IDLE+POWERING_UP", n3="IDLE+POWERING_UP")
-    assert planner.awaited([ask], plan, seen) == ([replace(ask, nodes=G[1:3], shared=G[3:4])], [])
+    assert planner.still_awaited([ask], plan, seen) == (
+        [replace(ask, nodes=G[1:3], shared=G[3:4])],
+        [],
+    )
 
 
 @pytest.mark.parametrize("flags", ["IDLE+POWERED_DOWN", "DOWN", "UNREADABLE", "UNREADABLE+DOWN"])
 def test_no_instance_is_replaced_under_a_node_that_is_off_down_or_odd(flags: str):
-    plan = ResumePlan(replace=(machine(), machine("i-9", node=None)), launches=(launch(G[0]),))
-    left, failures = planner.awaited([JobRequest(7, G[:1])], plan, states(n1=flags))
+    plan = ResumePlan(
+        stale_instances=(machine(), machine("i-9", node=None)), launches=(launch(G[0]),)
+    )
+    left, failures = planner.still_awaited([JobRequest(7, G[:1])], plan, states(n1=flags))
     if flags == "UNREADABLE":  # it may be up on it
         assert left == [JobRequest(7, ())]
     else:
@@ -445,14 +466,17 @@ def test_no_instance_is_replaced_under_a_node_that_is_off_down_or_odd(flags: str
 
 
 def test_a_node_that_only_its_pool_wants_replaced_is_no_reason_against_an_odd_one():
-    plan = ResumePlan(replace=(machine("i-9", node=None),), launches=(launch(G[0]),))
+    plan = ResumePlan(stale_instances=(machine("i-9", node=None),), launches=(launch(G[0]),))
     ask = JobRequest(7, G[:1])
-    assert planner.awaited([ask], plan, states(n1="UNREADABLE+DOWN")) == ([ask], [])
+    assert planner.still_awaited([ask], plan, states(n1="UNREADABLE+DOWN")) == ([ask], [])
 
 
 def test_a_node_for_which_nothing_is_planned_is_not_asked_about():
     asks = [JobRequest(7, G[:1])]
-    assert planner.awaited(asks, ResumePlan(busy=G[:1]), states(n1="DOWN")) == (asks, [])
+    assert planner.still_awaited(asks, ResumePlan(claimed_by_others=G[:1]), states(n1="DOWN")) == (
+        asks,
+        [],
+    )
 
 
 # What suspend ends

@@ -13,10 +13,10 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.errors import CloudError, SlurmUnreachable
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
-from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
-from slurmplugins.system.workers import Crew
+from slurmplugins.system.workers import WorkerPool
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -90,7 +90,7 @@ def test_nodes_are_let_go_of_although_slurm_does_not_know_one_of_them(bench: Ben
     bench.cloud.unreadable = True
     with pytest.raises(CloudError):
         suspend(bench.engine, [G[0], G[7]], EndCause.SUSPEND)
-    assert bench.engine.journal.claims().let_go == {machine.id}
+    assert bench.engine.journal.view().powered_down_ids == {machine.id}
 
 
 def test_a_node_that_slurm_has_let_go_of_meanwhile_is_not_given_back_a_second_time(bench: Bench):
@@ -158,7 +158,7 @@ def test_a_machine_the_cloud_does_not_list_yet_is_not_launched_twice(bench: Benc
 
 def test_nodes_a_live_run_works_on_are_left_to_it(bench: Bench):
     ask = bench.slurm.start(7, G[:2])
-    with bench.engine.journal.run() as other:
+    with bench.engine.journal.resume_process() as other:
         bench.engine.journal.claim(other, lambda _: G[:2])
         resume(bench.engine, [ask])
     assert bench.cloud.requests == []
@@ -233,7 +233,7 @@ def test_nothing_is_launched_once_resume_timeout_has_passed(bench: Bench, place:
     ask = bench.slurm.start(7, G[:3])
     resume(watch(bench.engine, at(place, stand_still)), [ask])
     assert bench.cloud.machines == {}
-    assert bench.engine.journal.claims().doubtful == set()
+    assert bench.engine.journal.view().unresolved_nodes == set()
     if not ticks:
         assert bench.slurm.state[G[0]].reason == "toolkit: too-late"
 
@@ -278,7 +278,7 @@ def test_nodes_that_other_runs_give_back_one_after_the_other_stop_no_launch(benc
     asks = [bench.slurm.start(job, G[job - 1 : job]) for job in range(1, 8)]
     theirs = list(G[1:7])
 
-    with bench.engine.journal.run() as other:
+    with bench.engine.journal.resume_process() as other:
         bench.engine.journal.claim(other, lambda _: theirs)
 
         def give_back(place: str) -> None:
@@ -392,7 +392,7 @@ def test_machines_that_are_replaced_delay_no_job_but_those_that_replace_them(
     launched = threading.Event()
     launch, terminate = bench.cloud.launch, bench.cloud.terminate
 
-    def seen(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def seen(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         answer = launch(request, intend)
         launched.set()
         return answer
@@ -402,7 +402,7 @@ def test_machines_that_are_replaced_delay_no_job_but_those_that_replace_them(
         return terminate(ids)
 
     bench.cloud.launch, bench.cloud.terminate = seen, waiting  # type: ignore[method-assign]
-    engine = dataclasses.replace(bench.engine, crew=Crew(workers))
+    engine = dataclasses.replace(bench.engine, crew=WorkerPool(workers))
     resume(engine, [first, bench.slurm.start(8, G[1:3])])
     assert [len(request.nodes) for request in bench.cloud.requests] == [1, 2, 1]
     assert bench.cloud.calls.index("terminate") < len(bench.cloud.calls) - 1
@@ -433,7 +433,7 @@ def test_a_machine_whose_tags_say_another_pool_is_replaced_and_not_adopted(bench
 def test_a_machine_whose_end_is_decided_is_not_adopted_however_alive_it_looks(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (doomed,) = bench.cloud.live()
-    bench.engine.journal.condemn([doomed.id], EndCause.SUSPEND)
+    bench.engine.journal.mark_terminating([doomed.id], EndCause.SUSPEND)
     resume(bench.engine, [JobRequest(8, G[:1])])
     assert len(bench.cloud.requests) == 2
     assert bench.slurm.state[G[0]].instance_id != doomed.id
@@ -514,7 +514,7 @@ def test_the_intent_is_on_the_disk_before_the_cloud_is_asked(
         found = os.fstat(descriptor)
         synced[found.st_ino] = found.st_size
 
-    def launched(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def launched(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         def intended() -> None:
             intend()
             assert request.attempt in journal.read_text()

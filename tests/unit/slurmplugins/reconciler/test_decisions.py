@@ -14,7 +14,7 @@ from slurmplugins.model.instance import (
     IMPAIRED_SECONDS,
     Assignment,
     BootFailure,
-    Boots,
+    BootResults,
     EndCause,
     Instance,
     InstanceHealth,
@@ -24,7 +24,7 @@ from slurmplugins.model.launch import JobRequest, ResumePlan
 from slurmplugins.model.node import Node
 from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import circuit_breaker, planner
-from slurmplugins.power_save.circuit_breaker import KEPT, Record
+from slurmplugins.power_save.circuit_breaker import MAX_SHOWN, Record
 from slurmplugins.power_save.suspend import plan_terminations
 from slurmplugins.reconciler import boot_failures, plausibility, rules, snapshot
 from slurmplugins.state.journal import Journal
@@ -78,10 +78,10 @@ def world(
         config=CONFIG,
         instances=machines,
         nodes={**off, **{item.name: item for item in nodes}},
-        claims=claims or JournalView(),
+        journal=claims or JournalView(),
         now=NOW,
         health={item.id: item for item in health},
-        known=known,
+        known_instances=known,
     )
 
 
@@ -91,9 +91,9 @@ def world(
 def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
     """slurmd was quicker than this run: the node came up on the machine that the plan adopts."""
     ask = JobRequest(7, G[:2])
-    plan = ResumePlan(adopt=tuple(Assignment(item, f"i-{item}", "", "") for item in ask.nodes))
+    plan = ResumePlan(adoptions=tuple(Assignment(item, f"i-{item}", "", "") for item in ask.nodes))
     states = {G[0]: node("ALLOCATED", name=G[0]), G[1]: node("ALLOCATED+POWERING_UP", name=G[1])}
-    assert planner.awaited([ask], plan, states) == ([ask], [])
+    assert planner.still_awaited([ask], plan, states) == ([ask], [])
 
 
 @pytest.mark.parametrize("state", S)
@@ -109,11 +109,11 @@ def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old
     tmp_path: Path,
 ):
     journal = Journal(tmp_path, FakeClock())
-    journal.launched("a1", [Assignment(G[0], "i-1", "", "")])
-    journal.launched("a1", [Assignment(G[1], "i-1", "", "")])
-    assert journal.condemn_idle([("i-1", G[0])], EndCause.SUSPEND) == frozenset()
-    assert journal.claims().ended == {}
-    assert journal.condemn_idle([("i-1", G[1])], EndCause.SUSPEND) == {"i-1"}
+    journal.record_launched("a1", [Assignment(G[0], "i-1", "", "")])
+    journal.record_launched("a1", [Assignment(G[1], "i-1", "", "")])
+    assert journal.mark_terminating_if_idle([("i-1", G[0])], EndCause.SUSPEND) == frozenset()
+    assert journal.view().termination_causes == {}
+    assert journal.mark_terminating_if_idle([("i-1", G[1])], EndCause.SUSPEND) == {"i-1"}
 
 
 # Whether the lists are believed
@@ -121,9 +121,9 @@ def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old
 
 def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
     ids = [f"i-{number}" for number in range(6)]
-    ended = JournalView(ended=dict.fromkeys(ids, EndCause.SUSPEND))
-    assert plausibility.cloud(world(known=frozenset(ids), claims=ended)) == ""
-    assert plausibility.cloud(world(known=frozenset(ids))) != ""
+    ended = JournalView(termination_causes=dict.fromkeys(ids, EndCause.SUSPEND))
+    assert plausibility.cloud_doubt(world(known=frozenset(ids), claims=ended)) == ""
+    assert plausibility.cloud_doubt(world(known=frozenset(ids))) != ""
 
 
 # Which boots failed
@@ -141,15 +141,15 @@ def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
 def test_a_machine_that_a_person_or_ec2_took_says_nothing_of_its_image(code: str, failed: bool):
     gone = machine(state=S.TERMINATED, end_code=code)
     seen = boot_failures.observe(world(gone, nodes=(node("ALLOCATED+POWERING_UP"),)))
-    assert bool(seen.failed) is failed
+    assert bool(seen.failures) is failed
 
 
 def test_the_youngest_machine_that_came_up_speaks_for_its_pool_in_any_order():
     pair = (machine("i-1", age=600), replace(machine("i-2", age=100), node=G[1]))
     nodes = (node("ALLOCATED", "i-1"), node("ALLOCATED", "i-2", G[1]))
     expected = {"gpu": NOW - 100 + CONFIG.resume_timeout}
-    assert boot_failures.observe(world(*pair, nodes=nodes)).fine_until == expected
-    assert boot_failures.observe(world(*reversed(pair), nodes=nodes)).fine_until == expected
+    assert boot_failures.observe(world(*pair, nodes=nodes)).healthy_until == expected
+    assert boot_failures.observe(world(*reversed(pair), nodes=nodes)).healthy_until == expected
 
 
 # Protected pools
@@ -161,19 +161,19 @@ def failure(number: int, launched_at: float) -> BootFailure:
 
 def test_a_pool_is_forgiven_only_what_went_wrong_before_its_success():
     failures = (failure(1, NOW - 900), failure(2, NOW - 100))
-    record = circuit_breaker.learn(Record(), Boots(failures), NOW)
-    between = Boots((), {"gpu": NOW - 500})
-    assert "gpu" in circuit_breaker.learn(record, between, NOW).pools
-    after = Boots((), {"gpu": NOW})
-    assert "gpu" not in circuit_breaker.learn(record, after, NOW).pools
+    record = circuit_breaker.record_boots(Record(), BootResults(failures), NOW)
+    between = BootResults((), {"gpu": NOW - 500})
+    assert "gpu" in circuit_breaker.record_boots(record, between, NOW).pools
+    after = BootResults((), {"gpu": NOW})
+    assert "gpu" not in circuit_breaker.record_boots(record, after, NOW).pools
 
 
 def test_the_newest_failures_are_the_ones_remembered():
     record = Record()
-    for number in range(KEPT + 3):
-        record = circuit_breaker.learn(record, Boots((failure(number, NOW - 1),)), NOW)
+    for number in range(MAX_SHOWN + 3):
+        record = circuit_breaker.record_boots(record, BootResults((failure(number, NOW - 1),)), NOW)
     assert [item.instance_id for item in record.pools["gpu"].last] == [
-        f"i-{number}" for number in range(3, KEPT + 3)
+        f"i-{number}" for number in range(3, MAX_SHOWN + 3)
     ]
 
 

@@ -11,8 +11,8 @@ from slurmplugins.model.instance import EndCause
 from slurmplugins.node.agent import RELOAD, Registrar
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
-from slurmplugins.reconciler.forgotten_nodes import Asked
-from slurmplugins.reconciler.pass_state import Memory
+from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
+from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import agent_requests
 from slurmplugins.system.logger import Log
@@ -80,7 +80,7 @@ def test_a_job_goes_on_where_it_is_when_slurmctld_forgets_its_nodes(bench: Bench
 def test_a_node_that_registers_again_is_asked_for_nothing_more(bench: Bench, saved: str):
     bench.slurm.killed(G, saved=saved)
     passes(bench, 300)
-    assert Memory.load(bench.engine.state).asked == {}
+    assert PassState.load(bench.engine.state).registration_requests == {}
     assert not list(bench.engine.stop_requests.iterdir())
 
 
@@ -111,7 +111,7 @@ def test_a_node_is_asked_once_a_minute(bench: Bench):
     asked = []
     for _ in range(8):
         passes(bench, 15, heard=False)
-        asked.append(agent_requests.requested_registration(bench.engine.stop_requests, G[0]))
+        asked.append(agent_requests.read_registration_request(bench.engine.stop_requests, G[0]))
     assert len(set(asked)) == 2
 
 
@@ -126,9 +126,11 @@ def test_a_node_that_boots_is_left_to_boot(bench: Bench):
 def test_a_clock_that_is_set_back_delays_no_request(bench: Bench):
     bench.slurm.killed(G[:1], saved="POWERED_DOWN")
     ahead = bench.clock.now() + 3600
-    Memory(asked={G[0]: Asked(ahead, ahead)}).save(bench.engine.state)
+    PassState(registration_requests={G[0]: RegistrationRequests(ahead, ahead)}).save(
+        bench.engine.state
+    )
     run_pass(bench.engine)
-    assert agent_requests.requested_registration(bench.engine.stop_requests, G[0])
+    assert agent_requests.read_registration_request(bench.engine.stop_requests, G[0])
 
 
 class TestRegistrar:

@@ -9,8 +9,8 @@ import pytest
 from slurmplugins.cloud import error_codes
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
-from slurmplugins.reconciler.instance_ledger import SECONDS, WRITERS
-from slurmplugins.reconciler.pass_state import Memory
+from slurmplugins.reconciler.instance_ledger import WRITE_SECONDS, WRITERS
+from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import run_pass
 from tests.fakes.boundaries import Killed
 from tests.fakes.engine import Bench, burst
@@ -67,7 +67,7 @@ def test_a_pass_killed_anywhere_in_the_ledger_has_remembered_what_it_saw(
 
     creating(bench, dies)
     passes(bench, 1)
-    assert set(Memory.load(bench.engine.state).unbacked) == {MANY[0]}
+    assert set(PassState.load(bench.engine.state).without_instance_since) == {MANY[0]}
     passes(bench, 5)
     assert bench.slurm.queue[7].state == "PENDING"
 
@@ -91,7 +91,7 @@ def test_a_slow_bucket_holds_a_pass_up_for_its_seconds_and_has_all_entries_in_th
     creating(bench, lambda: bench.clock.advance(1))
     began = bench.clock.monotonic()
     passes(bench, 1)
-    assert bench.clock.monotonic() - began <= 15 + SECONDS + WRITERS
+    assert bench.clock.monotonic() - began <= 15 + WRITE_SECONDS + WRITERS
     assert 0 < len(bench.store.objects) < 199
     passes(bench, 8)
     assert len(bench.store.objects) == 199

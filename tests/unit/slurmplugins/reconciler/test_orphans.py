@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurmplugins.config import burst as burst_config
-from slurmplugins.errors import SHOWN
+from slurmplugins.errors import MOST_NAMED
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
 from slurmplugins.model.instance import EndCause, Instance, InstanceState
@@ -52,17 +52,17 @@ def world(*machines: Instance, nodes: dict[str, Node] | None = None, **journal: 
         config=CONFIG,
         instances=machines,
         nodes=known if nodes is None else nodes,
-        claims=JournalView(**journal),
+        journal=JournalView(**journal),
         now=NOW,
     )
 
 
 def ended(given: Snapshot) -> list[Terminate]:
-    return list(orphans.ends(given))
+    return list(orphans.terminations(given))
 
 
 def remarks(given: Snapshot) -> list[str]:
-    return list(orphans.remarks(given))
+    return list(orphans.warnings(given))
 
 
 LOST = machine("i-9", node=NOBODYS)
@@ -129,7 +129,7 @@ def test_an_instance_of_another_pool_than_its_node_ends_unless_slurm_uses_it():
     ],
 )
 def test_slurm_uses_no_instance_of_a_node_that_is_off_or_has_another(node: Node):
-    assert orphans.misfit(world(nodes={GPU: node}), machine(pool="cpu"))
+    assert orphans.has_wrong_tags(world(nodes={GPU: node}), machine(pool="cpu"))
 
 
 def test_no_instance_is_of_the_wrong_pool_that_is_no_nodes_or_whose_node_has_no_pool():
@@ -140,7 +140,7 @@ def test_no_instance_is_of_the_wrong_pool_that_is_no_nodes_or_whose_node_has_no_
         machine(node=NOBODYS, pool="cpu"),
         machine(),
     )
-    assert not any(orphans.misfit(given, item) for item in others)
+    assert not any(orphans.has_wrong_tags(given, item) for item in others)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_an_instance_that_slurm_uses_against_its_tags_is_told_and_one_with_right
 
 @pytest.mark.parametrize(
     ("count", "more"),
-    [(1, ""), (SHOWN, ""), (SHOWN + 1, " and 1 more"), (SHOWN + 9, " and 9 more")],
+    [(1, ""), (MOST_NAMED, ""), (MOST_NAMED + 1, " and 1 more"), (MOST_NAMED + 9, " and 9 more")],
 )
 def test_so_many_instances_that_nobody_understands_are_named_and_the_rest_counted(
     count: int, more: str
@@ -218,6 +218,6 @@ def test_so_many_instances_that_nobody_understands_are_named_and_the_rest_counte
     gone = machine("i-gone", state=S.TERMINATED)
     strange = frozenset((*ids, "i-gone"))
     given = world(*map(machine, ids), gone, machine("i-fine"), strange=strange)
-    named = f"{', '.join(ids[:SHOWN])}{more}: named by a line of the journal that can't be "
+    named = f"{', '.join(ids[:MOST_NAMED])}{more}: named by a line of the journal that can't be "
     said = f"{named}understood: given to no job, ended only while their node is off"
     assert remarks(given) == [said]

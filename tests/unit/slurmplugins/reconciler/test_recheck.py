@@ -13,7 +13,7 @@ from slurmplugins.launch import launch_call
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import JobRequest
-from slurmplugins.power_save.resume import BUDGET_SHARE, resume
+from slurmplugins.power_save.resume import CAPACITY_SHARE, resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.pass_state import LastPass
 from slurmplugins.reconciler.run import run_pass
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.model.instance import Instance
-    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.launch import LaunchRequest, LaunchResult
     from slurmplugins.model.node import Node
 
 G = hostlist.expand("gpu-[001-008]")
@@ -140,17 +140,17 @@ def test_a_pass_that_leaves_something_to_the_next_says_so(bench: Bench):
     held_up = watch(bench.engine, once(LOOKED, lambda: bench.clock.advance(16)))
     run_pass(held_up)
     assert len(bench.cloud.live()) == 1
-    note = LastPass.load(bench.engine.state).note
+    note = LastPass.load(bench.engine.state).blocked_by
     assert note == "slurm-slow: before all was done, what Slurm had said was 16 s old"
     run_pass(bench.engine)
-    assert (bench.cloud.live(), LastPass.load(bench.engine.state).note) == ([], "")
+    assert (bench.cloud.live(), LastPass.load(bench.engine.state).blocked_by) == ([], "")
 
 
 def test_a_slow_slurmctld_is_not_told_of_where_nothing_was_left_to_do(bench: Bench):
     up(bench, 7, G[0])
     seen = watch(bench.engine, once(SEEN, lambda: bench.clock.advance(16)))
     run_pass(seen)
-    assert LastPass.load(bench.engine.state).note == ""
+    assert LastPass.load(bench.engine.state).blocked_by == ""
 
 
 @pytest.mark.parametrize("drained", [True, False])
@@ -259,7 +259,7 @@ def test_a_machine_that_a_pass_ends_is_written_down_before_slurm_is_told_of_its_
     places: list[str] = []
     run_pass(watch(bench.engine, places.append))
     assert places.index("journal.condemn_idle: done") < places.index("slurm.down: about to")
-    assert bench.engine.journal.claims().ended == {machine: EndCause.BOOT_FAILED}
+    assert bench.engine.journal.view().termination_causes == {machine: EndCause.BOOT_FAILED}
 
 
 def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
@@ -280,7 +280,7 @@ def test_what_a_run_has_claimed_since_the_view_is_left_to_it(bench: Bench, *, la
     """Also when that run was over before the pass came to act."""
     orphan(bench, 8, G[0])
     orphan(bench, 9, G[1])
-    run = bench.engine.journal.run()
+    run = bench.engine.journal.resume_process()
 
     def claims() -> None:
         bench.clock.advance(0.1)
@@ -300,7 +300,7 @@ def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Be
 
     def claims() -> None:
         bench.clock.advance(0.1)
-        with bench.engine.journal.run() as run:
+        with bench.engine.journal.resume_process() as run:
             bench.engine.journal.claim(run, lambda _: G[:1])
 
     seen = watch(bench.engine, once("journal.claims: done", claims))
@@ -332,7 +332,7 @@ def test_a_run_downs_no_node_that_is_up_and_holds_no_job_that_runs(bench: Bench)
 
 def test_a_run_gives_back_no_node_that_another_live_run_has_claimed(bench: Bench):
     asks = [bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:2])]
-    with bench.engine.journal.run() as other:
+    with bench.engine.journal.resume_process() as other:
         unlisted(bench, lambda: bench.engine.journal.claim(other, lambda _: G[:1]))
         resume(bench.engine, asks)
     assert bench.slurm.queue[7].state == "RUNNING"
@@ -361,7 +361,7 @@ def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Be
 
     def look(place: str) -> None:
         if place == "cloud.launch: about to":
-            busy.append(bench.engine.journal.claims().busy)
+            busy.append(bench.engine.journal.view().claimed_nodes)
 
     asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, cpu)]
     resume(watch(bench.engine, look), asks)
@@ -390,7 +390,7 @@ def test_the_time_for_finding_capacity_is_counted_from_the_begin_of_the_run(benc
     bench.cloud.instances = slow  # type: ignore[method-assign]
     bench.cloud.next_errors = [error_codes.error("RequestLimitExceeded", "slow down")] * 99
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
-    budget = bench.config.resume_timeout * BUDGET_SHARE
+    budget = bench.config.resume_timeout * CAPACITY_SHARE
     assert bench.clock.monotonic() - began < budget + launch_call.LONGEST_PAUSE * 1.5
 
 
@@ -398,8 +398,8 @@ def test_a_node_left_without_a_machine_by_a_settlement_gets_one_from_the_run_tha
     bench: Bench,
 ):
     journal = bench.engine.journal
-    with journal.run() as other:
-        journal.claim(other, lambda _: G[:2], settling=True)
+    with journal.resume_process() as other:
+        journal.claim(other, lambda _: G[:2], to_resolve=True)
         bench.clock.sleep = lambda _: journal.release(other, G[:2])  # type: ignore[method-assign]
         resume(bench.engine, [bench.slurm.start(7, G[:3])])
     assert [item.node for item in bench.cloud.live()] == list(G[:3])
@@ -407,8 +407,8 @@ def test_a_node_left_without_a_machine_by_a_settlement_gets_one_from_the_run_tha
 
 def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
     journal = bench.engine.journal
-    with journal.run() as other:
-        journal.claim(other, lambda _: G[:1], settling=True)
+    with journal.resume_process() as other:
+        journal.claim(other, lambda _: G[:1], to_resolve=True)
         resume(bench.engine, [bench.slurm.start(7, G[1:2])])
         resume(bench.engine, [bench.slurm.start(8, [G[0], *G[2:4]])])
     assert [item.node for item in bench.cloud.live()] == [G[1]]
@@ -418,8 +418,8 @@ def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles
     """That run does not want it, and need not find a machine for it."""
     journal = bench.engine.journal
     asks = [bench.slurm.start(7, G[:4]), bench.slurm.start(8, G[4:5])]
-    with journal.run() as other:
-        journal.claim(other, lambda _: G[:1], settling=True)
+    with journal.resume_process() as other:
+        journal.claim(other, lambda _: G[:1], to_resolve=True)
         resume(bench.engine, asks)
     assert [item.node for item in bench.cloud.live()] == [G[4]]
     assert bench.slurm.state[G[1]].reason == "toolkit: launch-in-doubt"
@@ -435,7 +435,7 @@ def test_a_run_ends_no_machine_of_a_node_that_is_up_without_setting_that_node_do
     bench.cloud.capacity = {CPU: 0}
     launch = bench.cloud.launch
 
-    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
         if request.pool == "cpu":
             bench.clock.advance(40)
             bench.boot()
@@ -458,7 +458,7 @@ def test_an_adopted_node_is_let_go_of_at_once(bench: Bench):
 
 
 def busy(bench: Bench) -> frozenset[hostlist.NodeName]:
-    return bench.engine.journal.claims().busy
+    return bench.engine.journal.view().claimed_nodes
 
 
 @pytest.mark.parametrize("again", [0, 1])

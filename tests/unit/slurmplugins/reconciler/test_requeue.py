@@ -12,7 +12,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.node import EndedJob
 from slurmplugins.power_save.resume import resume
 from slurmplugins.reconciler import requeue
-from slurmplugins.reconciler.requeue import Loss, due
+from slurmplugins.reconciler.requeue import InstanceLoss, jobs_to_requeue
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import json_parser
 from tests.fakes.engine import Bench
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 G = hostlist.expand("gpu-[001-008]")
-LOSS = Loss(G[1], "i-0abc", 1000.0)
+LOSS = InstanceLoss(G[1], "i-0abc", 1000.0)
 JOB = EndedJob(7, frozenset({"FAILED"}), "gpu-[001-002]", 1010.0, 1, requeue=True)
 
 
@@ -134,15 +134,15 @@ def test_a_failed_job_on_a_nodes_next_machine_is_no_victim_of_the_one_before(ben
         dataclasses.replace(JOB, requeue=False),
         dataclasses.replace(JOB, nodes="gpu-[003-004]"),
         dataclasses.replace(JOB, nodes="login[1-2],x"),
-        dataclasses.replace(JOB, ended_at=LOSS.at - requeue.BEFORE - 1),
-        dataclasses.replace(JOB, ended_at=LOSS.at + requeue.AFTER + 1),
+        dataclasses.replace(JOB, ended_at=LOSS.at - requeue.SECONDS_BEFORE_LOSS - 1),
+        dataclasses.replace(JOB, ended_at=LOSS.at + requeue.SECONDS_AFTER_LOSS + 1),
         dataclasses.replace(JOB, started_at=LOSS.at + 1, ended_at=LOSS.at + 10),
         dataclasses.replace(JOB, admin_comment="toolkit: brought back: lost gpu-002 (i-0abc)"),
     ],
 )
 def test_what_ended_for_another_reason_stays_ended(job: EndedJob):
-    assert len(due([JOB], [LOSS])) == 1
-    assert due([job], [LOSS]) == ()
+    assert len(jobs_to_requeue([JOB], [LOSS])) == 1
+    assert jobs_to_requeue([job], [LOSS]) == ()
 
 
 def test_a_job_is_read_as_slurm_24_11_prints_it():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurmplugins.config import burst as burst_config
-from slurmplugins.config.burst import UNBACKED_GRACE
+from slurmplugins.config.burst import MISSING_INSTANCE_GRACE
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import (
     Drain,
@@ -31,7 +31,7 @@ from slurmplugins.model.instance import (
 from slurmplugins.model.node import Node
 from slurmplugins.model.offering import Lifecycle
 from slurmplugins.reconciler import rules, snapshot
-from slurmplugins.reconciler.forgotten_nodes import Asked
+from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.engine import burst
 
@@ -111,7 +111,7 @@ def static(flags: str, *machines: Instance, **more: Any) -> snapshot.Snapshot:
 
 TAKEN_MACHINE = machine(S.TERMINATED, end_code=TAKEN)
 LOST = ["down toolkit: interrupted (Server.SpotInstanceTermination)", "power-down"]
-LONG_AGO = {NODE: NOW - UNBACKED_GRACE}
+LONG_AGO = {NODE: NOW - MISSING_INSTANCE_GRACE}
 TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     # Slurm has let go
     "powered down, no machine": (world("IDLE+POWERED_DOWN"), []),
@@ -184,7 +184,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         world(
             "IDLE+POWERED_DOWN",
             machine(S.STOPPED),
-            claims=JournalView(ended={"i-1": EndCause.SUSPEND}),
+            claims=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
         ),
         ["end i-1:suspend"],
     ),
@@ -216,12 +216,16 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "ALLOCATED+DRAIN+POWERED_DOWN",
             machine(),
             reason="flood",
-            asked={NODE: Asked(NOW - 180, NOW - 60)},
+            asked={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
         ),
         [],
     ),
     "a job on it, powered down, machine lives, asked for ResumeTimeout": (
-        world("ALLOCATED+POWERED_DOWN", machine(), asked={NODE: Asked(NOW - 180, NOW - 60)}),
+        world(
+            "ALLOCATED+POWERED_DOWN",
+            machine(),
+            asked={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
+        ),
         ["down toolkit: never-registered"],
     ),
     "a job on it, powered down, no machine": (world("ALLOCATED+POWERED_DOWN"), []),
@@ -262,7 +266,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["down toolkit: no-machine", "power-down"],
     ),
     "silent, no machine for less than the grace": (
-        world("ALLOCATED+NOT_RESPONDING", unbacked_since={NODE: NOW - UNBACKED_GRACE + 1}),
+        world("ALLOCATED+NOT_RESPONDING", unbacked_since={NODE: NOW - MISSING_INSTANCE_GRACE + 1}),
         [],
     ),
     "powering up, no machine for long": (
@@ -549,7 +553,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "ALLOCATED+POWERING_UP",
             machine(age=900, id="i-0"),
             machine(),
-            claims=JournalView(busy=frozenset({NODE})),
+            claims=JournalView(claimed_nodes=frozenset({NODE})),
         ),
         [],
     ),
@@ -557,19 +561,27 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         world(
             "ALLOCATED+POWERING_UP",
             unbacked_since=LONG_AGO,
-            claims=JournalView(launched={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}),
+            claims=JournalView(
+                recent_launches={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}
+            ),
         ),
         [],
     ),
     "powering down, launched and not listed": (
         world(
             "IDLE+POWERING_DOWN",
-            claims=JournalView(launched={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}),
+            claims=JournalView(
+                recent_launches={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}
+            ),
         ),
         [],
     ),
     "condemned and alive": (
-        world("IDLE+POWERED_DOWN", machine(), claims=JournalView(ended={"i-1": EndCause.SUSPEND})),
+        world(
+            "IDLE+POWERED_DOWN",
+            machine(),
+            claims=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
+        ),
         ["end i-1:suspend"],
     ),
     # Machines without a node
@@ -590,7 +602,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "IDLE",
             machine(),
             machine(id="i-2", node=None, attempt="f1"),
-            claims=JournalView(asked=frozenset({"f1"})),
+            claims=JournalView(awaiting_reply=frozenset({"f1"})),
         ),
         [],
     ),
@@ -623,23 +635,23 @@ def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
     given = replace(world("IDLE+POWERED_DOWN", machine()), nodes={})
     found = rules.plan(given)
     assert found.actions == ()
-    assert "not believed" in found.note
+    assert "not believed" in found.blocked_by
 
 
 def test_a_node_that_answers_without_a_listed_machine_is_remarked():
     given = world("ALLOCATED", unbacked_since=LONG_AGO)
     said = (f"{NODE} answers, and EC2 lists no machine for it: left alone",)
-    assert rules.plan(given).remarks == said
-    assert rules.plan(replace(given, unbacked_since={})).remarks == ()
+    assert rules.plan(given).warnings == said
+    assert rules.plan(replace(given, unbacked_since={})).warnings == ()
 
 
 def test_how_long_a_node_has_no_machine_is_remembered_and_forgotten():
     first = rules.plan(world("IDLE"))
-    assert first.unbacked_since == {NODE: NOW}
-    later = rules.plan(world("IDLE", unbacked_since=first.unbacked_since, now=NOW + 30))
-    assert later.unbacked_since == {NODE: NOW}
-    backed = rules.plan(world("IDLE", machine(), unbacked_since=later.unbacked_since))
-    assert backed.unbacked_since == {}
+    assert first.without_instance_since == {NODE: NOW}
+    later = rules.plan(world("IDLE", unbacked_since=first.without_instance_since, now=NOW + 30))
+    assert later.without_instance_since == {NODE: NOW}
+    backed = rules.plan(world("IDLE", machine(), unbacked_since=later.without_instance_since))
+    assert backed.without_instance_since == {}
 
 
 def fleet(size: int, **more: Any) -> snapshot.Snapshot:
@@ -657,7 +669,7 @@ def test_an_ec2_that_lists_nothing_while_machines_answer_is_not_believed():
     found = rules.plan(replace(fleet(4), instances=()))
     assert found.actions == ()
     assert not found.cloud_believed
-    assert "EC2 lists none of 4 of 4" in found.note
+    assert "EC2 lists none of 4 of 4" in found.blocked_by
 
 
 def test_an_ec2_that_forgets_most_machines_of_the_last_pass_is_not_believed():
@@ -671,7 +683,7 @@ def test_losing_half_of_the_machines_is_believed():
     given = fleet(6)
     found = rules.plan(replace(given, instances=given.instances[:3]))
     assert found.cloud_believed
-    assert len(found.unbacked_since) == 3
+    assert len(found.without_instance_since) == 3
 
 
 def test_machines_that_ended_are_no_reason_to_doubt():
@@ -686,8 +698,8 @@ def test_machines_we_ended_or_just_launched_are_not_missed():
     given = fleet(4)
     ids = [item.id for item in given.instances]
     claims = JournalView(
-        launched={key: Assignment(NODE, key, "", "") for key in ids[:2]},
-        ended=dict.fromkeys(ids[2:], EndCause.SUSPEND),
+        recent_launches={key: Assignment(NODE, key, "", "") for key in ids[:2]},
+        termination_causes=dict.fromkeys(ids[2:], EndCause.SUSPEND),
     )
     found = rules.plan(replace(given, instances=(), claims=claims))
     assert found.cloud_believed
@@ -702,7 +714,7 @@ def test_doubt_ends_after_ten_minutes_of_the_same_answer():
     believed = rules.plan(replace(waiting, now=NOW + 600))
     assert believed.cloud_believed
     assert believed.doubted_since == NOW
-    assert len(believed.unbacked_since) == 4, "and only now do the graces begin"
+    assert len(believed.without_instance_since) == 4, "and only now do the graces begin"
 
 
 def test_a_machine_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
@@ -711,18 +723,18 @@ def test_a_machine_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
     nodes = {name: node for name, node in given.nodes.items() if name != NODE}
     found = rules.plan(replace(given, nodes=nodes))
     assert found.actions == ()
-    assert found.remarks == ("i-1 is gpu-001, which Slurm does not have: left alone",)
+    assert found.warnings == ("i-1 is gpu-001, which Slurm does not have: left alone",)
 
 
 def test_what_is_left_alone_is_remarked():
     given = world("IDLE", machine(pool="cpu"), machine(id="i-2", role="web"))
-    assert rules.plan(given).remarks == (
+    assert rules.plan(given).warnings == (
         "i-1 works as gpu-001, though its tags say pool 'cpu'",
         "i-2 has the cluster's tag and no known role: left alone",
     )
 
 
-LEFT = JournalView(let_go=frozenset({"i-1"}))
+LEFT = JournalView(powered_down_ids=frozenset({"i-1"}))
 """Slurm has powered the node down since i-1 was launched for it, and asks for it anew."""
 
 
@@ -731,15 +743,15 @@ def test_a_machine_that_slurm_has_let_go_of_ends_while_its_node_waits_for_anothe
     assert found.actions == (
         Terminate(machine(), EndCause.SUSPEND, "Slurm has powered its node down since"),
     )
-    assert found.unbacked_since == {NODE: NOW}
+    assert found.without_instance_since == {NODE: NOW}
 
 
 def test_a_machine_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
     """The job goes back first, so that nothing is ended under one."""
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
     fresh = rules.plan(world(flags, machine(), claims=LEFT))
-    assert (fresh.actions, fresh.unbacked_since) == ((), {NODE: NOW})
-    since = {NODE: NOW - UNBACKED_GRACE}
+    assert (fresh.actions, fresh.without_instance_since) == ((), {NODE: NOW})
+    since = {NODE: NOW - MISSING_INSTANCE_GRACE}
     late = rules.plan(world(flags, machine(), claims=LEFT, unbacked_since=since))
     reason = "toolkit: no-machine"
     assert late.actions == (MarkDown(NODE, reason), PowerDown(NODE, reason))
@@ -770,10 +782,10 @@ def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
     """What is remembered from an hour ahead began just now."""
     ahead = NOW + 3600
     found = rules.plan(world("IDLE+NOT_RESPONDING", unbacked_since={NODE: ahead}))
-    assert found.unbacked_since == {NODE: NOW}
+    assert found.without_instance_since == {NODE: NOW}
     known = frozenset({"i-1", "i-2", "i-3"})
     held = rules.plan(world("IDLE", known=known, doubted_since=ahead))
-    assert held.note
+    assert held.blocked_by
     assert held.doubted_since == NOW
 
 
@@ -785,29 +797,31 @@ def test_a_clock_that_is_set_back_lets_no_static_node_wait():
 def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_decided():
     may = machine(S.UNCLEAR, unclear="hibernating")
     flags = "IDLE+NOT_RESPONDING"
-    assert rules.plan(world(flags, may)).unbacked_since == {}
-    ended = JournalView(ended={"i-1": EndCause.SUSPEND})
-    assert rules.plan(world(flags, may, claims=ended)).unbacked_since == {NODE: NOW}
+    assert rules.plan(world(flags, may)).without_instance_since == {}
+    ended = JournalView(termination_causes={"i-1": EndCause.SUSPEND})
+    assert rules.plan(world(flags, may, claims=ended)).without_instance_since == {NODE: NOW}
 
 
 MEMORY: dict[str, Any] = {
     "unbacked_since": {NODE: NOW - 5},
     "woken": {NODE: NOW - 6},
-    "asked": {NODE: Asked(NOW - 8, NOW - 7)},
+    "asked": {NODE: RegistrationRequests(NOW - 8, NOW - 7)},
 }
 
 
 def test_while_slurm_is_not_believed_nothing_is_done_and_nothing_forgotten():
     given = replace(world("ALLOCATED", TAKEN_MACHINE, doubted_since=NOW - 9, **MEMORY), nodes={})
     note = "Slurm lists 0 of 12 nodes: not believed"
-    assert rules.plan(given) == snapshot.Plan(note=note, doubted_since=NOW - 9, **MEMORY)
+    assert rules.plan(given) == snapshot.Plan(blocked_by=note, doubted_since=NOW - 9, **MEMORY)
 
 
 def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
     known = frozenset({"i-1", "i-2", "i-3"})
     found = rules.plan(world("ALLOCATED", known=known, **MEMORY))
     note = "EC2 lists none of 3 of 3 live machines: not believed"
-    assert found == snapshot.Plan(note=note, cloud_believed=False, doubted_since=NOW, **MEMORY)
+    assert found == snapshot.Plan(
+        blocked_by=note, cloud_believed=False, doubted_since=NOW, **MEMORY
+    )
 
 
 def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_sent_back():
@@ -817,7 +831,7 @@ def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_
     reason = "toolkit: machine-ended"
     assert found == snapshot.Plan(
         (MarkDown(NODE, reason), PowerDown(NODE, reason)),
-        note="the journal can't be read: nothing is ended",
+        blocked_by="the journal can't be read: nothing is ended",
         cloud_believed=False,
         doubted_since=NOW - 9,
         **MEMORY,
@@ -852,14 +866,14 @@ def test_a_static_node_is_asked_to_wake_every_five_minutes_and_that_is_remembere
     woken: dict[hostlist.NodeName, float], remembered: float, power_up: bool
 ):
     found = rules.plan(static("IDLE+POWERED_DOWN", woken=woken))
-    assert found.woken == {NODE: remembered}
+    assert found.last_power_up == {NODE: remembered}
     assert bool(found.actions) is power_up
 
 
 def test_a_node_that_is_not_static_or_wakes_by_itself_is_not_remembered_as_woken():
-    assert rules.plan(world("IDLE+POWERED_DOWN", woken={NODE: NOW - 9})).woken == {}
-    assert rules.plan(static("IDLE", machine(), woken={NODE: NOW - 9})).woken == {}
-    assert rules.plan(static("IDLE+POWERED_DOWN+POWER_UP")).woken == {}
+    assert rules.plan(world("IDLE+POWERED_DOWN", woken={NODE: NOW - 9})).last_power_up == {}
+    assert rules.plan(static("IDLE", machine(), woken={NODE: NOW - 9})).last_power_up == {}
+    assert rules.plan(static("IDLE+POWERED_DOWN+POWER_UP")).last_power_up == {}
 
 
 def test_a_doubt_of_ec2s_list_ends_with_a_list_that_can_be_true():

@@ -18,7 +18,7 @@ from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler import instance_ledger
-from slurmplugins.reconciler.pass_state import LastPass, Memory
+from slurmplugins.reconciler.pass_state import LastPass, PassState
 from slurmplugins.reconciler.run import run_pass
 from tests.fakes.boundaries import Killed, watch
 from tests.fakes.cloud import FakeStore
@@ -231,7 +231,7 @@ def test_what_a_pass_wrote_before_it_died_is_not_written_over(
 
     up(bench)
     with monkeypatch.context() as fatal:
-        fatal.setattr(Memory, "save", dies)
+        fatal.setattr(PassState, "save", dies)
         with pytest.raises(Killed):
             passes(bench, 15)
     before = dict(bench.store.objects)
@@ -265,7 +265,7 @@ def one_machine_taken(bench: Bench) -> Bench:
     up(bench, 8, G[2:3])
     machines = {item.node: item.id for item in bench.cloud.live()}
     bench.cloud.interrupt(machines[G[0]])
-    bench.engine.journal.condemn([machines[G[2]]], EndCause.SUSPEND)
+    bench.engine.journal.mark_terminating([machines[G[2]]], EndCause.SUSPEND)
     return bench
 
 
@@ -273,7 +273,7 @@ def test_a_journal_that_fails_in_the_middle_of_a_pass_costs_what_it_was_asked_fo
     one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
 ):
     bench = one_machine_taken
-    inner, calls = bench.engine.journal.claims, []
+    inner, calls = bench.engine.journal.view, []
 
     def claims(but: str = ""):
         calls.append(but)
@@ -300,14 +300,14 @@ def test_a_disk_that_has_no_room_for_memory_costs_no_pass_and_no_tidying_and_is_
         done.append("memory")
         raise StateError("reconcile's memory can't be written: no space left on device")
 
-    monkeypatch.setattr(Memory, "save", full)
+    monkeypatch.setattr(PassState, "save", full)
     inner = bench.engine.journal.compact
     monkeypatch.setattr(bench.engine.journal, "compact", lambda: done.append("journal") or inner())
     passes(bench, 15)
     assert bench.slurm.queue[7].state == "PENDING"
     assert len(bench.store.objects) == 3
     assert done[:2] == ["journal", "memory"]
-    assert "no space left" in LastPass.load(bench.engine.state).note
+    assert "no space left" in LastPass.load(bench.engine.state).blocked_by
 
 
 def test_a_journal_that_has_no_room_to_be_made_smaller_costs_no_memory(
@@ -320,7 +320,7 @@ def test_a_journal_that_has_no_room_to_be_made_smaller_costs_no_memory(
 
     monkeypatch.setattr(bench.engine.journal, "compact", full)
     passes(bench, 15)
-    assert len(Memory.load(bench.engine.state).ledger) == 3
+    assert len(PassState.load(bench.engine.state).ledger) == 3
 
 
 def test_losing_the_state_directory_loses_no_fact_of_the_ledger(bench: Bench, tmp_path: Path):
@@ -344,10 +344,10 @@ def test_an_ec2_that_suddenly_lists_nothing_costs_no_job_and_no_ledger_entry(ben
     passes(bench, 300)
     assert bench.slurm.queue[7].state == "RUNNING"
     assert bench.store.objects == before
-    assert "not believed" in LastPass.load(bench.engine.state).note
+    assert "not believed" in LastPass.load(bench.engine.state).blocked_by
     bench.cloud.machines = hidden
     passes(bench, 15)
-    assert LastPass.load(bench.engine.state).note == ""
+    assert LastPass.load(bench.engine.state).blocked_by == ""
     assert len(bench.cloud.live()) == 4
 
 
@@ -359,11 +359,11 @@ def test_an_ec2_that_leaves_out_machines_whose_nodes_answer_costs_no_job(bench: 
     left_out = {key: bench.cloud.machines.pop(key) for key in hidden}
     passes(bench, 90)
     assert bench.slurm.queue[7].state == "RUNNING"
-    assert f"{G[0]} answers" in LastPass.load(bench.engine.state).remarks[0]
+    assert f"{G[0]} answers" in LastPass.load(bench.engine.state).warnings[0]
     bench.cloud.machines |= left_out
     passes(bench, 30)
     assert len(bench.cloud.live()) == 8
-    assert LastPass.load(bench.engine.state).remarks == ()
+    assert LastPass.load(bench.engine.state).warnings == ()
 
 
 def test_an_ec2_that_lists_nothing_for_ten_minutes_is_believed(bench: Bench):
@@ -381,7 +381,7 @@ def test_a_pass_that_could_not_look_says_so(bench: Bench):
     with pytest.raises(SlurmUnreachable):
         run_pass(bench.engine)
     found = LastPass.load(bench.engine.state)
-    assert found.note == "nothing is done: slurm-unreachable: connect failure"
+    assert found.blocked_by == "nothing is done: slurm-unreachable: connect failure"
     assert found.at == bench.clock.now()
 
 

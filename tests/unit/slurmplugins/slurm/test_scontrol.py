@@ -30,7 +30,7 @@ def test_nodes_and_jobs_are_read_as_flags():
     runner.answer(
         "/usr/bin/squeue", stdout=json.dumps({"jobs": [{**job, "restart_cnt": 2}, newer]})
     )
-    assert slurm.nodes()[0].off
+    assert slurm.nodes()[0].powering_off
     assert [(item.id, item.restarts, item.running) for item in slurm.jobs()] == [
         (4, 2, True),
         (5, 3, False),
@@ -270,14 +270,14 @@ def test_an_outage_that_scontrol_ends_well_in_is_no_job_unknown(
 def test_an_outage_that_scontrol_ends_well_in_is_no_empty_list_of_jobs():
     slurm, runner = scontrol()
     runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=NO_JOBS)
-    assert slurm.ended() == ()
+    assert slurm.ended_jobs() == ()
     runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=NO_JOBS, stderr=UNREACHED)
     with pytest.raises(SlurmUnreachable):
-        slurm.ended()
+        slurm.ended_jobs()
 
 
 def test_a_word_on_standard_error_takes_nothing_from_an_answer():
     slurm, runner = scontrol()
     jobs = json.dumps({"jobs": [{"job_id": 7, "batch_flag": True, "job_state": ["FAILED"]}]})
     runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=jobs, stderr=UNREACHED)
-    assert [job.id for job in slurm.ended()] == [7]
+    assert [job.id for job in slurm.ended_jobs()] == [7]

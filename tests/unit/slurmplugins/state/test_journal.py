@@ -14,8 +14,8 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Assignment, EndCause
 from slurmplugins.model.launch import LaunchRequest
 from slurmplugins.model.offering import Lifecycle, Offering
-from slurmplugins.state.journal import COMPACT_BYTES, SETTLE_SECONDS, Journal
-from slurmplugins.state.journal_view import Book
+from slurmplugins.state.journal import COMPACT_BYTES, LISTING_DELAY_SECONDS, Journal
+from slurmplugins.state.journal_view import JournalReplay
 from slurmplugins.system import files
 from tests.fakes.clock import FakeClock
 
@@ -46,28 +46,28 @@ def assignment(node: hostlist.NodeName, instance_id: str) -> Assignment:
 
 
 def test_a_claim_holds_while_its_run_lives(journal: Journal):
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:2])
-        assert journal.claims().busy == set(G[:2])
-    assert journal.claims().busy == frozenset()
+        assert journal.view().claimed_nodes == set(G[:2])
+    assert journal.view().claimed_nodes == frozenset()
 
 
 def test_the_next_claimant_sees_the_claims_before_it(journal: Journal):
     seen: list[frozenset[hostlist.NodeName]] = []
-    with journal.run() as one, journal.run() as two:
+    with journal.resume_process() as one, journal.resume_process() as two:
         journal.claim(one, lambda _: G[:1])
-        journal.claim(two, lambda claims: seen.append(claims.busy) or ())
+        journal.claim(two, lambda claims: seen.append(claims.claimed_nodes) or ())
     assert seen == [frozenset(G[:1])]
 
 
 def test_a_claim_ends_with_its_process_however_it_ends(journal: Journal, tmp_path: Path):
     child = os.fork()
     if child == 0:
-        manager = journal.run()
+        manager = journal.resume_process()
         journal.claim(manager.__enter__(), lambda _: G[:1])
         os._exit(9)
     os.waitpid(child, 0)
-    assert journal.claims().busy == frozenset()
+    assert journal.view().claimed_nodes == frozenset()
 
 
 def test_the_lock_of_a_killed_run_is_swept_and_that_of_a_live_one_is_not(
@@ -75,94 +75,94 @@ def test_the_lock_of_a_killed_run_is_swept_and_that_of_a_live_one_is_not(
 ):
     child = os.fork()
     if child == 0:
-        journal.run().__enter__()
+        journal.resume_process().__enter__()
         os._exit(9)
     os.waitpid(child, 0)
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:1])
-        journal.sweep()
+        journal.remove_dead_locks()
         assert [path.stem for path in (tmp_path / "runs").iterdir()] == [run]
-        assert journal.claims().busy == {G[0]}
+        assert journal.view().claimed_nodes == {G[0]}
 
 
 def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
     journal: Journal, clock: FakeClock
 ):
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:2])
-        journal.intend(request(), run, [7])
-        assert journal.claims().doubtful == frozenset()
-    assert journal.claims().doubtful == set(G[:2])
+        journal.record_call(request(), run, [7])
+        assert journal.view().unresolved_nodes == frozenset()
+    assert journal.view().unresolved_nodes == set(G[:2])
     clock.advance(121)
-    assert journal.claims().doubtful == frozenset()
+    assert journal.view().unresolved_nodes == frozenset()
 
 
 def test_what_a_live_run_has_asked_for_is_known_until_it_has_an_outcome(journal: Journal):
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:2])
         for attempt in ("a1", "a2", "a3"):
-            journal.intend(request(attempt), run, [7])
-        journal.failed("a1", error_codes.error("InsufficientInstanceCapacity", "none"))
-        journal.launched("a2", [assignment(G[0], "i-1")])
-        assert journal.claims().asked == {"a3"}
-    assert journal.claims().asked == frozenset()
+            journal.record_call(request(attempt), run, [7])
+        journal.record_failed("a1", error_codes.error("InsufficientInstanceCapacity", "none"))
+        journal.record_launched("a2", [assignment(G[0], "i-1")])
+        assert journal.view().awaiting_reply == {"a3"}
+    assert journal.view().awaiting_reply == frozenset()
 
 
 def test_an_outcome_ends_the_doubt(journal: Journal):
-    journal.intend(request("a1"), "run", [7])
-    journal.failed("a1", error_codes.error("InsufficientInstanceCapacity", "none"))
-    journal.intend(request("a2"), "run", [7])
-    journal.launched("a2", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
-    claims = journal.claims()
-    assert claims.doubtful == frozenset()
-    assert set(claims.launched) == {"i-1", "i-2"}
+    journal.record_call(request("a1"), "run", [7])
+    journal.record_failed("a1", error_codes.error("InsufficientInstanceCapacity", "none"))
+    journal.record_call(request("a2"), "run", [7])
+    journal.record_launched("a2", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
+    claims = journal.view()
+    assert claims.unresolved_nodes == frozenset()
+    assert set(claims.recent_launches) == {"i-1", "i-2"}
 
 
 def test_launches_are_remembered_until_the_cloud_lists_them(journal: Journal, clock: FakeClock):
-    journal.launched("a1", [assignment(G[0], "i-1")])
+    journal.record_launched("a1", [assignment(G[0], "i-1")])
     clock.advance(121)
-    assert journal.claims().launched == {}
+    assert journal.view().recent_launches == {}
 
 
 def test_a_node_that_is_let_go_takes_its_machines_of_until_then_along_and_no_given_one(
     journal: Journal, clock: FakeClock
 ):
-    journal.launched("a1", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
-    journal.launched("a1", [assignment(G[2], "i-2")])
-    journal.let_go(G[:2], clock.monotonic())
-    journal.launched("a2", [assignment(G[0], "i-3")])
-    assert journal.claims().let_go == {"i-1"}
+    journal.record_launched("a1", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
+    journal.record_launched("a1", [assignment(G[2], "i-2")])
+    journal.record_powered_down(G[:2], clock.monotonic())
+    journal.record_launched("a2", [assignment(G[0], "i-3")])
+    assert journal.view().powered_down_ids == {"i-1"}
 
 
 def test_a_machine_that_a_node_got_after_it_was_seen_off_is_not_let_go_of(
     journal: Journal, clock: FakeClock
 ):
-    journal.launched("a1", [assignment(G[0], "i-1")])
+    journal.record_launched("a1", [assignment(G[0], "i-1")])
     seen = clock.monotonic()
     clock.advance(5)
-    journal.launched("a2", [assignment(G[0], "i-2")])
-    journal.let_go(G[:1], seen)
-    assert journal.claims().let_go == {"i-1"}
+    journal.record_launched("a2", [assignment(G[0], "i-2")])
+    journal.record_powered_down(G[:1], seen)
+    assert journal.view().powered_down_ids == {"i-1"}
 
 
 def test_a_condemned_machine_is_no_longer_a_launched_one(journal: Journal):
-    journal.launched("a1", [assignment(G[0], "i-1")])
-    journal.condemn(["i-1"], EndCause.SUSPEND)
-    claims = journal.claims()
-    assert claims.launched == {}
-    assert claims.ended == {"i-1": EndCause.SUSPEND}
+    journal.record_launched("a1", [assignment(G[0], "i-1")])
+    journal.mark_terminating(["i-1"], EndCause.SUSPEND)
+    claims = journal.view()
+    assert claims.recent_launches == {}
+    assert claims.termination_causes == {"i-1": EndCause.SUSPEND}
 
 
 def test_the_first_cause_given_for_an_end_stays(journal: Journal):
-    journal.condemn(["i-1"], EndCause.SUSPEND)
-    journal.condemn(["i-1"], EndCause.ORPHAN)
-    assert journal.claims().ended == {"i-1": EndCause.SUSPEND}
+    journal.mark_terminating(["i-1"], EndCause.SUSPEND)
+    journal.mark_terminating(["i-1"], EndCause.ORPHAN)
+    assert journal.view().termination_causes == {"i-1": EndCause.SUSPEND}
 
 
 def test_a_machine_whose_node_is_claimed_can_not_be_condemned_as_idle(journal: Journal):
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:1])
-        agreed = journal.condemn_idle(
+        agreed = journal.mark_terminating_if_idle(
             [("i-1", G[0]), ("i-2", G[1]), ("i-3", None)], EndCause.ORPHAN
         )
     assert agreed == {"i-2", "i-3"}
@@ -172,7 +172,7 @@ def test_an_instance_that_nobody_understands_ends_only_with_a_node_that_is_off(
     journal: Journal, clock: FakeClock, tmp_path: Path
 ):
     """And while that line is new, not even then: it may have been given another name."""
-    journal.claims()
+    journal.view()
     stamp = {"at": clock.now(), "up": clock.monotonic(), "boot": clock.boot()}
     line = {**stamp, "kind": "later", "of": ["i-00000001"]}
     with (tmp_path / "journal.jsonl").open("a") as file:
@@ -180,48 +180,52 @@ def test_an_instance_that_nobody_understands_ends_only_with_a_node_that_is_off(
 
     def condemned(off: Sequence[hostlist.NodeName]) -> bool:
         wanted = [("i-00000001", G[0])]
-        return bool(journal.condemn_idle(wanted, EndCause.SUSPEND, clock.monotonic(), off))
+        return bool(
+            journal.mark_terminating_if_idle(wanted, EndCause.SUSPEND, clock.monotonic(), off)
+        )
 
     assert not condemned(off=G[:1])
-    clock.advance(SETTLE_SECONDS + 1)
+    clock.advance(LISTING_DELAY_SECONDS + 1)
     assert not condemned(off=[])
     assert not condemned(off=G[1:])
-    assert "i-00000001" in journal.claims().strange
+    assert "i-00000001" in journal.view().unreadable_ids
     assert condemned(off=G[:1])
-    assert journal.claims().ended == {"i-00000001": EndCause.SUSPEND}
+    assert journal.view().termination_causes == {"i-00000001": EndCause.SUSPEND}
 
 
 def test_damaged_lines_are_skipped_and_swallow_nothing(journal: Journal, tmp_path: Path):
     path = tmp_path / "journal.jsonl"
-    journal.condemn(["i-1"], EndCause.SUSPEND)
+    journal.mark_terminating(["i-1"], EndCause.SUSPEND)
     with path.open("a") as file:
         file.write(
             '{"kind": "ended"}\n[1]\n\xff\n{"kind": "claim", "run": "../../x", "nodes": ["a"]}\n'
         )
         file.write('{"kind": "ended", "ids": ["i-9"], "cau')
-    journal.condemn(["i-2"], EndCause.ORPHAN)
-    assert set(journal.claims().ended) == {"i-1", "i-2"}
+    journal.mark_terminating(["i-2"], EndCause.ORPHAN)
+    assert set(journal.view().termination_causes) == {"i-1", "i-2"}
 
 
 def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeClock, tmp_path: Path):
     path = tmp_path / "journal.jsonl"
-    journal.condemn(["i-old"], EndCause.SUSPEND)
+    journal.mark_terminating(["i-old"], EndCause.SUSPEND)
     with path.open("a") as file:
         file.write(f'{{"at": 0, "kind": "ended", "ids": [], "pad": "{"x" * COMPACT_BYTES}"}}\n')
     clock.advance(25 * 3600)
-    journal.condemn(["i-new"], EndCause.SUSPEND)
+    journal.mark_terminating(["i-new"], EndCause.SUSPEND)
     journal.compact()
-    assert set(journal.claims().ended) == {"i-new"}
+    assert set(journal.view().termination_causes) == {"i-new"}
     assert path.stat().st_size < 1000
 
 
 def refused(journal: Journal, clock: FakeClock, calls: int) -> None:
     """A run that asks so many times, and gets no machine."""
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G)
         for number in range(calls):
-            journal.intend(request(f"a{number}"), run, [7])
-            journal.failed(f"a{number}", error_codes.error("InsufficientInstanceCapacity", "none"))
+            journal.record_call(request(f"a{number}"), run, [7])
+            journal.record_failed(
+                f"a{number}", error_codes.error("InsufficientInstanceCapacity", "none")
+            )
         journal.release(run, G)
     clock.advance(121)
 
@@ -238,14 +242,14 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_size_of_the_file_is_bounded_by_machines_and_not_by_calls(
     journal: Journal, clock: FakeClock, tmp_path: Path, calls: int
 ):
-    journal.launched("b", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
-    journal.let_go(G[:2], clock.monotonic())
-    journal.launched("c", [assignment(G[2], "i-3")])
-    journal.condemn(["i-1", "i-2"], EndCause.SUSPEND)
+    journal.record_launched("b", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
+    journal.record_powered_down(G[:2], clock.monotonic())
+    journal.record_launched("c", [assignment(G[2], "i-3")])
+    journal.mark_terminating(["i-1", "i-2"], EndCause.SUSPEND)
     refused(journal, clock, calls)
     journal.compact()
     assert (tmp_path / "journal.jsonl").stat().st_size < 500
-    assert set(journal.claims().ended) == {"i-1", "i-2"}
+    assert set(journal.view().termination_causes) == {"i-1", "i-2"}
 
 
 @pytest.mark.usefixtures("large")
@@ -254,7 +258,7 @@ def test_a_file_that_was_compacted_is_left_as_it_is_until_it_has_doubled(
 ):
     path = tmp_path / "journal.jsonl"
     refused(journal, clock, 10)
-    journal.condemn([f"i-{number}" for number in range(1000)], EndCause.SUSPEND)
+    journal.mark_terminating([f"i-{number}" for number in range(1000)], EndCause.SUSPEND)
     journal.compact()
     before, was = path.read_bytes(), path.stat()
     clock.advance(15)
@@ -270,20 +274,22 @@ def test_a_file_that_was_compacted_is_left_as_it_is_until_it_has_doubled(
 
 
 def test_a_process_reads_each_line_once(journal: Journal, monkeypatch: pytest.MonkeyPatch):
-    inner, read = Book.add, []
-    monkeypatch.setattr(Book, "add", lambda self, record: read.append(1) or inner(self, record))
+    inner, read = JournalReplay.add, []
+    monkeypatch.setattr(
+        JournalReplay, "add", lambda self, record: read.append(1) or inner(self, record)
+    )
     for number in range(20):
-        journal.condemn([f"i-{number}"], EndCause.SUSPEND)
-    assert len(journal.claims().ended) == len(read) == 20
+        journal.mark_terminating([f"i-{number}"], EndCause.SUSPEND)
+    assert len(journal.view().termination_causes) == len(read) == 20
 
 
 def test_what_was_said_at_one_moment_is_not_changed_by_what_comes(journal: Journal):
-    journal.launched("a1", [assignment(G[0], "i-1")])
-    before = journal.claims()
-    journal.launched("a1", [assignment(G[1], "i-1")])
-    journal.condemn(["i-1"], EndCause.SUSPEND)
-    journal.claims()
-    assert (before.ended, set(before.launched)) == ({}, {"i-1"})
+    journal.record_launched("a1", [assignment(G[0], "i-1")])
+    before = journal.view()
+    journal.record_launched("a1", [assignment(G[1], "i-1")])
+    journal.mark_terminating(["i-1"], EndCause.SUSPEND)
+    journal.view()
+    assert (before.termination_causes, set(before.recent_launches)) == ({}, {"i-1"})
 
 
 def test_a_clock_set_forward_by_days_takes_no_claim_from_a_live_run(
@@ -291,26 +297,26 @@ def test_a_clock_set_forward_by_days_takes_no_claim_from_a_live_run(
 ):
     with (tmp_path / "journal.jsonl").open("a") as file:
         file.write(f'{{"at": 0, "kind": "ended", "ids": [], "pad": "{"x" * COMPACT_BYTES}"}}\n')
-    with journal.run() as run:
+    with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:2])
-        journal.intend(request(), run, [7])
+        journal.record_call(request(), run, [7])
         clock.jump(3 * 24 * 3600)
         journal.compact()
-        assert journal.claims().busy == set(G[:2])
-    assert journal.claims().doubtful == set(G[:2])
+        assert journal.view().claimed_nodes == set(G[:2])
+    assert journal.view().unresolved_nodes == set(G[:2])
 
 
 @pytest.mark.parametrize("set_by", [-50 * 60.0, 24 * 3600.0])
 def test_a_clock_that_is_set_makes_nothing_younger_or_older(
     journal: Journal, clock: FakeClock, set_by: float
 ):
-    journal.intend(request("a1"), "run", [7])
-    journal.launched("a2", [assignment(G[2], "i-1")])
+    journal.record_call(request("a1"), "run", [7])
+    journal.record_launched("a2", [assignment(G[2], "i-1")])
     clock.jump(set_by)
-    assert journal.claims().doubtful == set(G[:2])
+    assert journal.view().unresolved_nodes == set(G[:2])
     clock.advance(121)
-    assert journal.claims().doubtful == frozenset()
-    assert journal.claims().launched == {}
+    assert journal.view().unresolved_nodes == frozenset()
+    assert journal.view().recent_launches == {}
 
 
 @pytest.mark.parametrize("set_by", [-3600.0, 0.0, 24 * 3600.0])
@@ -318,28 +324,28 @@ def test_after_a_boot_a_line_is_no_older_for_what_the_wall_clock_says(
     tmp_path: Path, clock: FakeClock, set_by: float
 ):
     """The monotonic clock may by chance be where it was when the line was written."""
-    Journal(tmp_path, clock).launched("a1", [assignment(G[0], "i-1")])
+    Journal(tmp_path, clock).record_launched("a1", [assignment(G[0], "i-1")])
     again = FakeClock(boot="2")
     again.jump(set_by)
-    assert set(Journal(tmp_path, again).claims().launched) == {"i-1"}
+    assert set(Journal(tmp_path, again).view().recent_launches) == {"i-1"}
     again.advance(121)
-    assert Journal(tmp_path, again).claims().launched == {}
+    assert Journal(tmp_path, again).view().recent_launches == {}
 
 
 def test_what_runs_of_before_the_last_boot_were_at_is_left_to_nobody(tmp_path: Path):
     """Their steady clock was another one."""
     old = Journal(tmp_path, FakeClock())
-    with old.run() as run:
+    with old.resume_process() as run:
         old.claim(run, lambda _: G[:2])
-    assert old.claims().worked_on(0.0) == set(G[:2])
-    assert Journal(tmp_path, FakeClock(boot="2")).claims().worked_on(0.0) == frozenset()
+    assert old.view().claimed_since(0.0) == set(G[:2])
+    assert Journal(tmp_path, FakeClock(boot="2")).view().claimed_since(0.0) == frozenset()
 
 
 def test_a_journal_that_can_not_be_used_says_so(tmp_path: Path, clock: FakeClock):
     journal = Journal(tmp_path / "absent", clock)
     with pytest.raises(StateError):
-        journal.claims()
-    with pytest.raises(StateError), journal.run():
+        journal.view()
+    with pytest.raises(StateError), journal.resume_process():
         pass
 
 

@@ -13,17 +13,23 @@ from slurmplugins.cloud import error_codes, rate_limit
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.rate_limit import INSTANCES, RateLimitedCloud
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import BootFailure, Boots, EndCause
-from slurmplugins.model.launch import Failure, JobLaunch, PoolAsk, Results
+from slurmplugins.model.instance import BootFailure, BootResults, EndCause
+from slurmplugins.model.launch import Failure, JobLaunch, JobResults, PoolRequest
 from slurmplugins.model.node import Node
 from slurmplugins.power_save import circuit_breaker
-from slurmplugins.power_save.resume import _rate, resume
+from slurmplugins.power_save.resume import _launch_rate, resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.state import launch_budget, unavailable_offerings
-from slurmplugins.state.journal import SETTLE_SECONDS
-from slurmplugins.state.launch_budget import Doubt, Rate, Record, RefusedEnds, Tries
-from slurmplugins.state.launch_budget_file import Starts
+from slurmplugins.state.journal import LISTING_DELAY_SECONDS
+from slurmplugins.state.launch_budget import (
+    LaunchHistory,
+    Rate,
+    Record,
+    RefusedTerminations,
+    UnresolvedLaunch,
+)
+from slurmplugins.state.launch_budget_file import StartedInstances
 from tests.fakes import request_rates
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -32,13 +38,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.launch import Launched
+    from slurmplugins.model.launch import LaunchResult
 
 G = hostlist.expand("gpu-[001-008]")
 C = hostlist.expand("cpu-[1-4]")
 CPU = "on-demand:m7i.large:us-east-1a"
 NOW = 1_000_000.0
-RATE = Rate(1000, 2, 450, told=False)
+RATE = Rate(1000, 2, 450, is_configured=False)
 TOLD = replace(RATE, told=True)
 
 
@@ -50,21 +56,23 @@ def bench(tmp_path: Path) -> Bench:
 def job(bench: Bench, nodes: Sequence[NodeName], number: int | None = 7) -> JobLaunch:
     pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
     ladder = tuple((item,) for item in pool.offerings)
-    return JobLaunch(number, (PoolAsk(pool, tuple(nodes), ladder),), tuple(nodes))
+    return JobLaunch(number, (PoolRequest(pool, tuple(nodes), ladder),), tuple(nodes))
 
 
 def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) -> Record:
     """One launch for the job that came to nothing, after so many instances."""
     screened = launch_budget.screen(record, [launch], NOW, rate)
-    assert screened.let
+    assert screened.permitted
     assert launch.job is not None
-    charged = {launch.job: len(launch_budget.planned(launch))}
-    return launch_budget.settle(screened.record, charged, {launch.job: started}, {launch.job})
+    charged = {launch.job: len(launch_budget.planned_nodes(launch))}
+    return launch_budget.record_results(
+        screened.record, charged, {launch.job: started}, {launch.job}
+    )
 
 
 def exhausted(bench: Bench) -> Record:
     record = Record()
-    for _ in range(launch_budget.MULTIPLE):
+    for _ in range(launch_budget.BUDGET_PER_NODE):
         record = tried(record, job(bench, G[:4]), 4)
     return launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record
 
@@ -77,9 +85,9 @@ def test_a_job_that_does_not_begin_is_held_after_three_times_its_nodes(
     for _ in range(rounds):
         record = tried(record, job(bench, G[:size]), size)
     screened = launch_budget.screen(record, [job(bench, G[:size])], NOW, RATE)
-    assert screened.let == ()
-    (failure,) = screened.refused
-    assert (failure.slug, failure.hold) == ("launch-loop", True)
+    assert screened.permitted == ()
+    (failure,) = screened.refusals
+    assert (failure.reason_code, failure.hold) == ("launch-loop", True)
     assert failure.message.startswith(f"{size * rounds} instances were started for its {size}")
 
 
@@ -94,19 +102,19 @@ def test_a_launch_whose_run_is_killed_counts_in_full(bench: Bench):
     record = Record()
     for _ in range(3):
         record = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record
-    assert launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).let == ()
+    assert launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).permitted == ()
 
 
 def test_the_largest_size_that_a_job_had_is_its_measure(bench: Bench):
     record = tried(Record(), job(bench, G[:4]), 4)
     for _ in range(8):
         record = tried(record, job(bench, G[:1]), 1)
-    assert launch_budget.screen(record, [job(bench, G[:1])], NOW, RATE).let == ()
+    assert launch_budget.screen(record, [job(bench, G[:1])], NOW, RATE).permitted == ()
 
 
 def test_jobs_have_budgets_of_their_own(bench: Bench):
     other = job(bench, G[4:], 8)
-    assert launch_budget.screen(exhausted(bench), [other], NOW, RATE).let == (other,)
+    assert launch_budget.screen(exhausted(bench), [other], NOW, RATE).permitted == (other,)
 
 
 def test_a_job_that_is_not_held_yet_stays_barred_with_the_same_words(bench: Bench):
@@ -114,20 +122,20 @@ def test_a_job_that_is_not_held_yet_stays_barred_with_the_same_words(bench: Benc
     record = exhausted(bench)
     first = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE)
     again = launch_budget.screen(first.record, [job(bench, G[:4])], NOW + 60, RATE)
-    assert again.let == ()
-    assert again.refused == first.refused
+    assert again.permitted == ()
+    assert again.refusals == first.refusals
 
 
 def test_a_job_that_a_person_has_released_has_a_fresh_budget(bench: Bench):
-    record = launch_budget.held(exhausted(bench), {7})
+    record = launch_budget.mark_held(exhausted(bench), {7})
     screened = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE)
-    assert screened.let
+    assert screened.permitted
     assert screened.record.jobs[7].started == 4
 
 
 def test_a_release_gives_a_fresh_budget_whatever_the_job_was_held_for(bench: Bench):
     """EC2 had said that it may never have it: a quota, say."""
-    record = launch_budget.held(tried(Record(), job(bench, G[:4]), 4), {7})
+    record = launch_budget.mark_held(tried(Record(), job(bench, G[:4]), 4), {7})
     assert launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record.jobs[7].started == 4
 
 
@@ -138,15 +146,18 @@ def up(nodes: Sequence[NodeName], *flags: str) -> Mapping[str, Node]:
 def test_a_job_has_begun_when_all_its_nodes_are_up_and_not_before(bench: Bench):
     record = launch_budget.screen(Record(), [job(bench, G[:4])], NOW, RATE).record
     some = {**up(G[:3]), **up(G[3:4], "POWERING_UP", "NOT_RESPONDING")}
-    assert launch_budget.begun(record, some, NOW) == record
-    assert launch_budget.begun(record, {**up(G[:3]), **up(G[3:4], "INVALID_REG")}, NOW) == record
-    assert launch_budget.begun(record, up(G[:3]), NOW) == record
-    assert launch_budget.begun(record, up(G[:4]), NOW).jobs == {}
+    assert launch_budget.forget_begun(record, some, NOW) == record
+    assert (
+        launch_budget.forget_begun(record, {**up(G[:3]), **up(G[3:4], "INVALID_REG")}, NOW)
+        == record
+    )
+    assert launch_budget.forget_begun(record, up(G[:3]), NOW) == record
+    assert launch_budget.forget_begun(record, up(G[:4]), NOW).jobs == {}
 
 
 def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(bench: Bench):
     record = tried(Record(), job(bench, G[:4]), 4)
-    assert launch_budget.begun(record, up(G[:4]), NOW) == record
+    assert launch_budget.forget_begun(record, up(G[:4]), NOW) == record
 
 
 def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_interrupted(
@@ -157,52 +168,54 @@ def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_inter
     for _ in range(3):
         record = tried(record, job(bench, G[:4]), 4)
     soon = launch_budget.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds, RATE)
-    assert [item.slug for item in soon.refused] == ["launch-loop"]
+    assert [item.reason_code for item in soon.refusals] == ["launch-loop"]
     later = launch_budget.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds + 1, RATE)
     nodes = hostlist.compress(G[:1])
     at = NOW + RATE.loop_seconds + 1
-    assert later.record.jobs == {7: Tries(1, 1, at, at, nodes)}
+    assert later.record.jobs == {7: LaunchHistory(1, 1, at, at, nodes)}
 
 
 def test_the_verdict_on_a_job_that_is_not_held_yet_outlasts_its_pauses(bench: Bench):
     later = NOW + 10 * RATE.loop_seconds
-    assert launch_budget.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).let == ()
+    assert launch_budget.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).permitted == ()
 
 
 def test_a_loop_is_told_from_a_beginning_by_twice_resume_timeout_and_the_longest_setback(
     bench: Bench,
 ):
-    rate = _rate(bench.engine)
+    rate = _launch_rate(bench.engine)
     assert rate.loop_seconds == 2 * bench.config.resume_timeout + unavailable_offerings.LONGEST
 
 
 def test_a_job_that_is_not_launched_for_a_day_is_forgotten(bench: Bench):
     record = tried(Record(), job(bench, G[:4]), 4)
-    assert launch_budget.begun(record, {}, NOW + 23 * 3600) == record
-    assert launch_budget.begun(record, {}, NOW + 24 * 3600).jobs == {}
-    assert launch_budget.begun(record, {}, NOW - 24 * 3600).jobs == {}, "the clock was set back"
+    assert launch_budget.forget_begun(record, {}, NOW + 23 * 3600) == record
+    assert launch_budget.forget_begun(record, {}, NOW + 24 * 3600).jobs == {}
+    assert launch_budget.forget_begun(record, {}, NOW - 24 * 3600).jobs == {}, (
+        "the clock was set back"
+    )
 
 
 def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
     probe = job(bench, G[:4])
     screened = launch_budget.screen(exhausted(bench), [probe], NOW, RATE, {"gpu"})
-    assert screened.let == (probe,)
+    assert screened.permitted == (probe,)
     assert screened.record == exhausted(bench)
 
 
 def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
     """Each try may start the one pool's instances in vain, since the other has none."""
     probe, other = job(bench, G[:3]), job(bench, C[:1])
-    both = JobLaunch(7, (*probe.asks, *other.asks), (*probe.nodes, *other.nodes))
+    both = JobLaunch(7, (*probe.pool_requests, *other.pool_requests), (*probe.nodes, *other.nodes))
     screened = launch_budget.screen(exhausted(bench), [both], NOW, RATE, {"gpu"})
-    assert (screened.let, screened.refused[0].slug) == ((), launch_budget.LOOP)
+    assert (screened.permitted, screened.refusals[0].reason_code) == ((), launch_budget.LAUNCH_LOOP)
 
 
 def test_nodes_that_no_job_is_known_to_want_are_not_counted(bench: Bench):
     record = Record()
     for _ in range(20):
         screened = launch_budget.screen(record, [job(bench, G[:1], None)], NOW, RATE)
-        assert screened.let
+        assert screened.permitted
         record = screened.record
 
 
@@ -219,8 +232,8 @@ def wide(tmp_path: Path) -> Bench:
 
 
 def test_the_rate_that_is_assumed_is_that_of_the_pacer(bench: Bench):
-    rate = _rate(bench.engine)
-    assert (rate.burst, rate.per_second, rate.told) == (
+    rate = _launch_rate(bench.engine)
+    assert (rate.burst, rate.per_second, rate.is_configured) == (
         INSTANCES.burst, INSTANCES.per_second, False,
     )  # fmt: skip
     assert rate.seconds == bench.config.resume_timeout / 2
@@ -231,15 +244,15 @@ def test_a_job_above_the_told_rate_is_held_before_anything_is_started(
     wide: Bench, count: int, let: bool
 ):
     screened = launch_budget.screen(Record(), [large(wide, count)], NOW, TOLD)
-    assert bool(screened.let) is let
-    for failure in screened.refused:
-        assert (failure.slug, failure.hold) == ("rate-too-low", True)
+    assert bool(screened.permitted) is let
+    for failure in screened.refusals:
+        assert (failure.reason_code, failure.hold) == ("rate-too-low", True)
         assert "1901 nodes are more than the 1900 instances" in failure.message
         assert "(burst 1000, per_second 2)" in failure.message
 
 
 def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more(wide: Bench):
-    assert launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).let
+    assert launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).permitted
 
 
 def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
@@ -261,15 +274,15 @@ def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
 
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
     launch = large(wide, 4000)
-    (ask,) = launch.asks
+    (ask,) = launch.pool_requests
     fleets = replace(launch, asks=(replace(ask, ladder=(ask.pool.offerings[:2],)),))
-    assert launch_budget.screen(Record(), [fleets], NOW, TOLD).let
+    assert launch_budget.screen(Record(), [fleets], NOW, TOLD).permitted
 
 
 def test_a_told_rate_that_was_raised_lets_the_job_go_whether_it_was_held_or_not(wide: Bench):
     record = launch_budget.screen(Record(), [large(wide, 1901)], NOW, TOLD).record
     raised = replace(TOLD, burst=5000)
-    assert launch_budget.screen(record, [large(wide, 1901)], NOW, raised).let
+    assert launch_budget.screen(record, [large(wide, 1901)], NOW, raised).permitted
 
 
 def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
@@ -277,13 +290,15 @@ def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
     nodes = wide.config.pools["gpu"].nodes
     parts = [job(wide, nodes[:1000], 7), job(wide, nodes[1000:1901], 8), job(wide, nodes[2000:], 9)]
     whole = {7: 7, 8: 7}
-    screened = launch_budget.screen(Record(), parts[:2], NOW, TOLD, (), whole=whole)
-    assert screened.let == ()
-    assert [(item.job, item.slug, item.hold) for item in screened.refused] == [
+    screened = launch_budget.screen(Record(), parts[:2], NOW, TOLD, (), het_jobs=whole)
+    assert screened.permitted == ()
+    assert [(item.job, item.reason_code, item.hold) for item in screened.refusals] == [
         (7, "rate-too-low", True), (8, "rate-too-low", True),
     ]  # fmt: skip
     fits = [parts[0], job(wide, nodes[1000:1900], 8), job(wide, nodes[2000:3000], 9)]
-    assert launch_budget.screen(Record(), fits, NOW, TOLD, (), whole=whole).let == tuple(fits)
+    assert launch_budget.screen(Record(), fits, NOW, TOLD, (), het_jobs=whole).permitted == tuple(
+        fits
+    )
 
 
 def test_a_het_job_has_one_budget_for_all_its_components(bench: Bench):
@@ -291,22 +306,22 @@ def test_a_het_job_has_one_budget_for_all_its_components(bench: Bench):
     parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
     record = Record()
     for _ in range(3):
-        record = launch_budget.screen(record, parts, NOW, RATE, (), whole=whole).record
-        record = launch_budget.settle(record, {7: 5}, {7: 5}, {7})
-    assert record.jobs == {7: Tries(5, 15, NOW, NOW)}
-    screened = launch_budget.screen(record, parts, NOW, RATE, (), whole=whole)
-    assert screened.let == ()
-    assert {item.hold for item in screened.refused} == {True}
+        record = launch_budget.screen(record, parts, NOW, RATE, (), het_jobs=whole).record
+        record = launch_budget.record_results(record, {7: 5}, {7: 5}, {7})
+    assert record.jobs == {7: LaunchHistory(5, 15, NOW, NOW)}
+    screened = launch_budget.screen(record, parts, NOW, RATE, (), het_jobs=whole)
+    assert screened.permitted == ()
+    assert {item.hold for item in screened.refusals} == {True}
     assert launch_budget.screen(
-        launch_budget.held(screened.record, {7, 8}), parts, NOW, RATE, (), whole=whole
-    ).let
+        launch_budget.mark_held(screened.record, {7, 8}), parts, NOW, RATE, (), het_jobs=whole
+    ).permitted
 
 
 def test_a_het_job_has_begun_when_the_nodes_of_all_its_components_are_up(bench: Bench):
     parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
-    record = launch_budget.screen(Record(), parts, NOW, RATE, (), whole={7: 7, 8: 7}).record
-    assert launch_budget.begun(record, up(G[:4]), NOW) == record
-    assert launch_budget.begun(record, up([*G[:4], *C[:1]]), NOW).jobs == {}
+    record = launch_budget.screen(Record(), parts, NOW, RATE, (), het_jobs={7: 7, 8: 7}).record
+    assert launch_budget.forget_begun(record, up(G[:4]), NOW) == record
+    assert launch_budget.forget_begun(record, up([*G[:4], *C[:1]]), NOW).jobs == {}
 
 
 def test_a_het_job_that_ec2_serves_too_slowly_is_held_with_the_numbers_of_all_of_it(
@@ -324,26 +339,26 @@ def test_a_het_job_that_ec2_serves_too_slowly_is_held_with_the_numbers_of_all_of
     assert bench.slurm.queue[8].held
     text = f"EC2 started {len(bench.cloud.machines)} of 1300 instances"
     assert text in bench.slurm.queue[8].comment
-    assert bench.engine.brake.load().jobs.keys() == {7}
-    assert bench.engine.brake.load().jobs[7].held
+    assert bench.engine.launch_budget.load().jobs.keys() == {7}
+    assert bench.engine.launch_budget.load().jobs[7].held
 
 
 THROTTLED = Failure(7, G, "throttled", "RequestLimitExceeded", "too many")
 
 
 def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Bench):
-    failure = launch_budget.slow(THROTTLED, 4000, 1800, RATE)
-    assert (failure.slug, failure.hold) == ("rate-too-low", True)
+    failure = launch_budget.as_rate_failure(THROTTLED, 4000, 1800, RATE)
+    assert (failure.reason_code, failure.hold) == ("rate-too-low", True)
     assert failure.message.startswith("EC2 started 1800 of 4000 instances in 450 s")
     assert "aws.instance_rate" in failure.message
     assert "is enough for 1900" in failure.message
     record = launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).record
-    record = launch_budget.barred(
-        launch_budget.settle(record, {7: 4000}, {7: 1800}, {7}), [failure]
+    record = launch_budget.record_rate_failures(
+        launch_budget.record_results(record, {7: 4000}, {7: 1800}, {7}), [failure]
     )
     again = launch_budget.screen(record, [large(wide, 4000)], NOW, RATE)
-    assert again.let == (), "the same launch and end is never made twice"
-    assert again.refused[0].message == failure.message
+    assert again.permitted == (), "the same launch and end is never made twice"
+    assert again.refusals[0].message == failure.message
 
 
 @pytest.mark.parametrize(
@@ -355,7 +370,7 @@ def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Be
     ],
 )
 def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started: int):
-    assert launch_budget.slow(failure, asked, started, RATE) == failure
+    assert launch_budget.as_rate_failure(failure, asked, started, RATE) == failure
 
 
 # Ends
@@ -364,47 +379,53 @@ def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started:
 def refused(times: int, code: str = "UnauthorizedOperation") -> Record:
     record = Record()
     for _ in range(times):
-        record = launch_budget.heard(record, NOW, code)
+        record = launch_budget.record_terminations(record, NOW, code)
     return record
 
 
 def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(bench: Bench):
     launches = [job(bench, G[:2]), job(bench, C[:1], 8), job(bench, G[2:3], None)]
-    assert len(launch_budget.screen(refused(2), launches, NOW, RATE).let) == 3
+    assert len(launch_budget.screen(refused(2), launches, NOW, RATE).permitted) == 3
     screened = launch_budget.screen(refused(3), launches, NOW, RATE)
-    assert screened.let == ()
-    assert {item.slug for item in screened.refused} == {"not-ended"}
-    assert {item.code for item in screened.refused} == {"UnauthorizedOperation"}
-    assert not any(item.hold for item in screened.refused)
+    assert screened.permitted == ()
+    assert {item.reason_code for item in screened.refusals} == {"not-ended"}
+    assert {item.code for item in screened.refusals} == {"UnauthorizedOperation"}
+    assert not any(item.hold for item in screened.refusals)
     assert screened.record.jobs == {}, "no job's budget is charged for it"
     assert (
-        len(launch_budget.screen(launch_budget.heard(refused(3), NOW, ""), launches, NOW, RATE).let)
+        len(
+            launch_budget.screen(
+                launch_budget.record_terminations(refused(3), NOW, ""), launches, NOW, RATE
+            ).permitted
+        )
         == 3
     )
 
 
 def test_while_nothing_can_be_ended_people_are_told_and_not_after():
-    assert launch_budget.why_shut(refused(2), NOW) == ""
-    assert "(UnauthorizedOperation): nothing is started" in launch_budget.why_shut(refused(3), NOW)
+    assert launch_budget.block_reason(refused(2), NOW) == ""
+    assert "(UnauthorizedOperation): nothing is started" in launch_budget.block_reason(
+        refused(3), NOW
+    )
 
 
 @pytest.mark.parametrize("later", [600.0, -600.0, 86_400.0, -86_400.0])
 def test_where_nothing_is_left_to_end_launches_go_on_whatever_the_clock_says(
     bench: Bench, later: float
 ):
-    assert launch_budget.screen(refused(3), [job(bench, G[:2])], NOW + later, RATE).let
+    assert launch_budget.screen(refused(3), [job(bench, G[:2])], NOW + later, RATE).permitted
 
 
 def test_refusals_of_long_ago_do_not_add_up():
-    record = launch_budget.heard(refused(2), NOW + 601, "UnauthorizedOperation")
-    assert record.ends == RefusedEnds(1, "UnauthorizedOperation", NOW + 601, NOW + 601)
+    record = launch_budget.record_terminations(refused(2), NOW + 601, "UnauthorizedOperation")
+    assert record.ends == RefusedTerminations(1, "UnauthorizedOperation", NOW + 601, NOW + 601)
 
 
 @pytest.mark.parametrize("code", ["OperationNotPermitted", "InvalidInstanceID.NotFound"])
 def test_what_ec2_says_of_one_instance_stops_no_launch(bench: Bench, code: str):
     for _ in range(5):
-        bench.engine.brake.heard((), error_codes.error(code, "not this one"))
-    assert bench.engine.brake.load() == Record()
+        bench.engine.launch_budget.record_terminations((), error_codes.error(code, "not this one"))
+    assert bench.engine.launch_budget.load() == Record()
 
 
 # The file
@@ -420,7 +441,7 @@ def test_what_ec2_says_of_one_instance_stops_no_launch(bench: Bench, code: str):
 )  # fmt: skip
 def test_a_damaged_record_gives_every_job_a_new_budget(bench: Bench, text: str):
     (bench.engine.state / "brake.json").write_text(text)
-    assert bench.engine.brake.load() == Record()
+    assert bench.engine.launch_budget.load() == Record()
 
 
 @pytest.mark.parametrize(
@@ -438,7 +459,9 @@ def test_an_odd_field_costs_one_job_its_count_and_stops_no_program(
     text = json.dumps({"jobs": {"7": {**fine, **odd}, "8": fine}, "ends": {"count": 2}})
     (bench.engine.state / "brake.json").write_text(text)
     run_pass(bench.engine)
-    assert bench.engine.brake.load() == Record({8: Tries(2, 4, now, now)}, RefusedEnds(2))
+    assert bench.engine.launch_budget.load() == Record(
+        {8: LaunchHistory(2, 4, now, now)}, RefusedTerminations(2)
+    )
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
 
@@ -446,19 +469,23 @@ def test_an_odd_field_costs_one_job_its_count_and_stops_no_program(
 def test_only_true_says_that_slurm_holds_a_job(bench: Bench):
     text = json.dumps({"jobs": {"7": {"asked": 2, "held": "no"}}, "ends": {}})
     (bench.engine.state / "brake.json").write_text(text)
-    assert not bench.engine.brake.load().jobs[7].held
+    assert not bench.engine.launch_budget.load().jobs[7].held
 
 
 def test_the_record_survives_its_file(bench: Bench):
     launch = job(bench, G[:4])
-    kept = bench.engine.brake
-    kept.gate([launch], TOLD, ())
+    kept = bench.engine.launch_budget
+    kept.screen([launch], TOLD, ())
     nodes = hostlist.compress(G[:4])
     now = bench.clock.now()
-    assert bench.engine.brake.load().jobs == {7: Tries(4, 4, now, now, nodes)}
-    kept.settled(Results(failures=(THROTTLED,)), Starts(unanswered={"a": G[2:]}), TOLD)
-    doubts = (Doubt("a", 2, now),)
-    assert bench.engine.brake.load().jobs == {7: Tries(4, 0, now, now, doubts=doubts)}
+    assert bench.engine.launch_budget.load().jobs == {7: LaunchHistory(4, 4, now, now, nodes)}
+    kept.record_results(
+        JobResults(failures=(THROTTLED,)), StartedInstances(unanswered_launches={"a": G[2:]}), TOLD
+    )
+    doubts = (UnresolvedLaunch("a", 2, now),)
+    assert bench.engine.launch_budget.load().jobs == {
+        7: LaunchHistory(4, 0, now, now, doubts=doubts)
+    }
 
 
 # The whole engine
@@ -534,19 +561,19 @@ def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: B
     """Ten minutes of HTTP 503 are no fault of the job."""
     bench.cloud.launch = nothing  # type: ignore[method-assign]
     unanswered(bench, 4)
-    tries = bench.engine.brake.load().jobs[7]
-    assert (tries.started, tries.doubtful) == (0, 6)
+    tries = bench.engine.launch_budget.load().jobs[7]
+    assert (tries.started, tries.unresolved_count) == (0, 6)
     assert not bench.slurm.queue[7].held
     assert "toolkit: launch-in-doubt 6 instances may have been" in bench.slurm.queue[7].comment
-    bench.clock.advance(SETTLE_SECONDS)
+    bench.clock.advance(LISTING_DELAY_SECONDS)
     run_pass(bench.engine)
-    assert bench.engine.brake.load().jobs == {}
+    assert bench.engine.launch_budget.load().jobs == {}
 
 
-def nothing(_: object, intend: Callable[[], None]) -> Launched:
+def nothing(_: object, intend: Callable[[], None]) -> LaunchResult:
     """EC2's front answers in its place, and EC2 hears of nothing."""
     intend()
-    raise error_codes.answer("503", 503, "")
+    raise error_codes.answer_error("503", 503, "")
 
 
 def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(bench: Bench):
@@ -554,7 +581,7 @@ def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(benc
     assert len(bench.cloud.machines) == 6
     assert not bench.slurm.queue[7].held
     run_pass(bench.engine)
-    tries = bench.engine.brake.load().jobs[7]
+    tries = bench.engine.launch_budget.load().jobs[7]
     assert (tries.started, tries.doubts) == (6, ())
     resume(bench.engine, [bench.slurm.start(7, G[6:8])])
     assert bench.slurm.queue[7].held
@@ -562,10 +589,12 @@ def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(benc
 
 
 def test_a_doubt_lasts_while_ec2_may_not_list_yet_what_came_of_it():
-    record = Record({7: Tries(2, 0, NOW, NOW, doubts=(Doubt("a", 2, NOW),))})
-    assert launch_budget.resolved(record, (), NOW - 1) == record
-    assert launch_budget.resolved(record, (), NOW).jobs == {}
-    assert launch_budget.resolved(record, {"a"}, NOW - 1).jobs == {7: Tries(2, 2, NOW, NOW)}
+    record = Record({7: LaunchHistory(2, 0, NOW, NOW, doubts=(UnresolvedLaunch("a", 2, NOW),))})
+    assert launch_budget.resolve_launches(record, (), NOW - 1) == record
+    assert launch_budget.resolve_launches(record, (), NOW).jobs == {}
+    assert launch_budget.resolve_launches(record, {"a"}, NOW - 1).jobs == {
+        7: LaunchHistory(2, 2, NOW, NOW)
+    }
 
 
 @pytest.mark.parametrize("odd", [5, [], ["a"], {"attempt": 5}, {"count": "2"}, {"at": None}])
@@ -575,7 +604,7 @@ def test_an_odd_doubt_costs_one_job_its_count(bench: Bench, odd: object):
     jobs = {"7": {"asked": 2, "doubts": [doubt]}, "8": {"asked": 2}}
     text = json.dumps({"jobs": jobs, "ends": {}})
     (bench.engine.state / "brake.json").write_text(text)
-    assert bench.engine.brake.load().jobs == {8: Tries(2)}
+    assert bench.engine.launch_budget.load().jobs == {8: LaunchHistory(2)}
 
 
 class Nameless:
@@ -636,7 +665,7 @@ def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(benc
     bench.cloud.capacity = {SPOT_A: 4, SPOT_B: 8}
     first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:6])
     resume(bench.engine, [first, second])
-    tries = bench.engine.brake.load().jobs
+    tries = bench.engine.launch_budget.load().jobs
     assert (tries[7].started, tries[8].started) == (1, 8)
     assert len(bench.cloud.live()) == 6
 
@@ -644,7 +673,7 @@ def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(benc
 def test_a_condemned_instance_that_can_be_ended_now_makes_way_for_a_new_one(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     old = {item.id for item in bench.cloud.live()}
-    bench.engine.journal.condemn(old, EndCause.SUSPEND)
+    bench.engine.journal.mark_terminating(old, EndCause.SUSPEND)
     resume(bench.engine, bench.slurm.asks())
     live = bench.cloud.live()
     assert {item.node for item in live} == set(G[:2])
@@ -653,7 +682,9 @@ def test_a_condemned_instance_that_can_be_ended_now_makes_way_for_a_new_one(benc
 
 def test_a_job_beside_one_whose_old_instance_can_not_be_ended_is_launched_for(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    bench.engine.journal.condemn([item.id for item in bench.cloud.live()], EndCause.SUSPEND)
+    bench.engine.journal.mark_terminating(
+        [item.id for item in bench.cloud.live()], EndCause.SUSPEND
+    )
     bench.cloud.end_error = error_codes.error("UnauthorizedOperation", "not yours")
     resume(bench.engine, [*bench.slurm.asks(), bench.slurm.start(8, G[4:6])])
     assert {item.node for item in bench.cloud.live()} == {*G[:2], *G[4:6]}
@@ -665,7 +696,9 @@ def test_a_job_beside_one_whose_old_instance_can_not_be_ended_is_launched_for(be
 def test_nothing_is_started_beside_a_condemned_instance_that_is_not_listed_yet(bench: Bench):
     bench.cloud.lag = 60.0
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    bench.engine.journal.condemn([item.id for item in bench.cloud.live()], EndCause.SUSPEND)
+    bench.engine.journal.mark_terminating(
+        [item.id for item in bench.cloud.live()], EndCause.SUSPEND
+    )
     resume(bench.engine, bench.slurm.asks())
     assert len(bench.cloud.live()) == 2
     assert bench.slurm.state[G[0]].reason == "toolkit: not-ended"
@@ -677,7 +710,7 @@ def test_a_job_of_a_broken_pool_is_left_to_protected_mode(bench: Bench):
         BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, NOW - 240)
         for number in range(5)
     ]
-    circuit_breaker.update(bench.engine.state, Boots(tuple(failures)), bench.clock.now())
+    circuit_breaker.update(bench.engine.state, BootResults(tuple(failures)), bench.clock.now())
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
     for _ in range(8):
         bench.clock.advance(3600)
@@ -689,4 +722,4 @@ def test_a_job_of_a_broken_pool_is_left_to_protected_mode(bench: Bench):
         bench.slurm.tick()
         run_pass(bench.engine)
     assert not bench.slurm.queue[7].held
-    assert bench.engine.brake.load().jobs == {}
+    assert bench.engine.launch_budget.load().jobs == {}

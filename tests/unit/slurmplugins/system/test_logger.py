@@ -37,7 +37,7 @@ def test_a_log_that_can_not_be_written_stops_nothing(tmp_path: Path, capsys):
 def test_the_decision_log_has_the_decisions_and_nothing_else(tmp_path: Path):
     lines: list[str] = []
     path = tmp_path / "decisions.jsonl"
-    found = Log(decision_log.recorder(path, lines.append), FakeClock())
+    found = Log(decision_log.copying_writer(path, lines.append), FakeClock())
     found.info("called", nodes="gpu-001")
     found.warning("launch failed", job=7, code="InsufficientInstanceCapacity")
     assert len(lines) == 2
@@ -77,9 +77,9 @@ def test_decisions_are_found_across_the_turn_of_the_file_oldest_first(tmp_path: 
     path = tmp_path / "decisions.jsonl"
     path.with_name("decisions.jsonl.1").write_text('{"event": "node", "node": "a", "n": 1}\nhalf {')
     path.write_text('{"event": "node", "node": "b"}\n[]\n{"event": "node", "node": "a", "n": 2}\n')
-    found = decision_log.about(path, lambda item: item["node"] == "a")
+    found = decision_log.recent_decisions(path, lambda item: item["node"] == "a")
     assert [item["n"] for item in found] == [1, 2]
-    assert decision_log.about(tmp_path / "absent", lambda _: True) == ()
+    assert decision_log.recent_decisions(tmp_path / "absent", lambda _: True) == ()
 
 
 SCATTERED = hostlist.expand("gpu-[" + ",".join(str(number) for number in range(1, 8000, 2)) + "]")
@@ -97,7 +97,7 @@ def logged(**fields: object) -> list[str]:
 )
 def test_a_long_line_becomes_several_and_none_of_its_nodes_and_jobs_is_lost(nodes: object):
     lines = logged(nodes=nodes, jobs=JOBS, attempt="a1", message="x" * 9000)
-    assert all(len(line) <= logger.LONGEST + 1 for line in lines)
+    assert all(len(line) <= logger.MAX_LINE_BYTES + 1 for line in lines)
     records = [json.loads(line) for line in lines]
     assert [item["part"] for item in records] == list(range(1, len(records) + 1))
     assert {item["attempt"] for item in records} == {"a1"}
@@ -119,7 +119,7 @@ def test_a_short_event_is_one_line_and_says_nothing_of_parts():
 
 @pytest.mark.parametrize("message", ["x" * 100_000, "gpu-[" * 2000, "gpu-1," * 20_000])
 def test_free_text_is_cut_whatever_it_looks_like(message: str):
-    assert sum(map(len, logged(message=message))) < 3 * logger.LONGEST
+    assert sum(map(len, logged(message=message))) < 3 * logger.MAX_LINE_BYTES
 
 
 def test_a_decision_of_several_lines_is_told_once(tmp_path: Path):
@@ -127,11 +127,11 @@ def test_a_decision_of_several_lines_is_told_once(tmp_path: Path):
     lines = logged(nodes="gpu-[1-3000]", jobs=JOBS, attempt="a1")
     again = logged(nodes="gpu-[1-3000]", jobs=[7], attempt="a2")
     path.write_text("".join(lines + again + lines))
-    found = decision_log.about(
+    found = decision_log.recent_decisions(
         path, lambda item: collect.concerns(item, collect.Subject(node="gpu-9"))
     )
     assert [item["attempt"] for item in found] == ["a1", "a2", "a1"]
-    (last,) = decision_log.about(
+    (last,) = decision_log.recent_decisions(
         path, lambda item: collect.concerns(item, collect.Subject(job=JOBS[-1]))
     )[:1]
     assert last["part"] == len(lines)

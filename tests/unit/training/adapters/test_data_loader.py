@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training.adapters.data_loader import Feed, size_of
+from toolkit.training.adapters.data_loader import Feed, sample_count
 from toolkit.training.adapters.errors import PackageMissing, Unsupported
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.run import Run
@@ -48,7 +48,7 @@ def test_an_epoch_has_every_sample_once_over_all_ranks_and_pieces(ranks, pieces)
     shares = []
     for rank in range(ranks):
         run = going(rank=rank, size=ranks)
-        feed = Feed(run, ORDER, pieces=pieces, whole=True)
+        feed = Feed(run, ORDER, pieces=pieces, from_epoch_start=True)
         assert len(list(feed)) == len(feed)
         shares.append(trained(feed, run, 4))
     for step in zip(*shares, strict=True):
@@ -60,11 +60,11 @@ def test_an_epoch_has_every_sample_once_over_all_ranks_and_pieces(ranks, pieces)
 
 def test_a_run_that_goes_on_gets_the_steps_that_an_undisturbed_one_would():
     run = going()
-    feed = Feed(run, ORDER, pieces=2, whole=False)
+    feed = Feed(run, ORDER, pieces=2, from_epoch_start=False)
     whole = [*trained(feed, run, 4), *trained(feed, run, 4)]
     for begun in range(8):
         run = going(step=begun)
-        rest = trained(Feed(run, ORDER, pieces=2, whole=False), run, 4 - begun % 4)
+        rest = trained(Feed(run, ORDER, pieces=2, from_epoch_start=False), run, 4 - begun % 4)
         for expected, batch in zip(whole[begun:], rest, strict=False):
             assert (batch.step, batch.epoch) == (expected.step, expected.epoch)
             assert list(batch.mine) == list(expected.mine)
@@ -72,12 +72,12 @@ def test_a_run_that_goes_on_gets_the_steps_that_an_undisturbed_one_would():
 
 def test_pieces_that_a_trainer_skips_are_not_taken_for_trained():
     run = going(step=2)
-    feed = Feed(run, ORDER, pieces=2, whole=True)
+    feed = Feed(run, ORDER, pieces=2, from_epoch_start=True)
     loader = iter(feed)
     skipped = [next(loader) for _ in range(4)]
     pieces = [next(loader), next(loader)]
-    assert feed.trained() is None
-    batch = feed.trained()
+    assert feed.end_piece() is None
+    batch = feed.end_piece()
     assert batch.step == 2
     assert list(batch.mine) == pieces[0] + pieces[1]
     assert not {*batch.mine} & {sample for piece in skipped for sample in piece}
@@ -85,13 +85,13 @@ def test_pieces_that_a_trainer_skips_are_not_taken_for_trained():
 
 def test_a_last_step_with_less_than_a_sample_for_each_rank_is_refused():
     with pytest.raises(Unsupported, match="fewer samples than there are ranks") as caught:
-        Feed(going(size=7), ORDER, pieces=1, whole=True)
+        Feed(going(size=7), ORDER, pieces=1, from_epoch_start=True)
     assert caught.value.next_step
 
 
 def test_data_without_a_length_is_refused():
     with pytest.raises(Unsupported, match="has no length"):
-        size_of(SimpleNamespace(batch_sampler=None, dataset=iter(())))
+        sample_count(SimpleNamespace(batch_sampler=None, dataset=iter(())))
 
 
 @pytest.mark.parametrize(

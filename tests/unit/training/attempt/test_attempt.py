@@ -7,9 +7,11 @@ from toolkit.training.attempt.attempt import current
 
 def test_an_attempt_is_judged_by_the_batch_script_that_says_so_and_no_other():
     at = {"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "3"}
-    assert not current(at).judged
-    assert not current(at | {"TOOLKIT_JUDGED_ATTEMPT": "11.3"}).judged, "the job it was sent from"
-    assert current(at | {"TOOLKIT_JUDGED_ATTEMPT": "12.3"}).judged
+    assert not current(at).judged_by_script
+    assert not current(at | {"TOOLKIT_JUDGED_ATTEMPT": "11.3"}).judged_by_script, (
+        "the job it was sent from"
+    )
+    assert current(at | {"TOOLKIT_JUDGED_ATTEMPT": "12.3"}).judged_by_script
 
 
 def test_a_first_start_has_restart_count_0_though_slurm_leaves_it_unset(tmp_path):

@@ -13,15 +13,15 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from toolkit.training import SampleOrder
 from toolkit.training.attempt import verdict
-from toolkit.training.attempt.attempt import current, owner_of
-from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
+from toolkit.training.attempt.attempt import current, fence_of
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
-from toolkit.training.requeue.end_of_attempt import Ending, Outcome
-from toolkit.training.requeue.start_check import Beginning
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt, JobOutcome
+from toolkit.training.requeue.start_check import StartCheck
 from toolkit.training.run import Run
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile
 from toolkit.training.slurm.job import SlurmJob
 
 NCCL_LOST = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
@@ -45,7 +45,7 @@ def saves(place, json_codec, part):
             root,
             world or Solo(),
             codec=codec or json_codec,
-            owner=owner or Owner(place),
+            fence=owner or Fence(place),
             background=background,
         )
         return checkpoints, lambda step: checkpoints.save({"model": part()}, step=step, facts={})
@@ -82,7 +82,7 @@ def test_a_checkpointer_alone_is_its_attempts_and_a_later_one_finds_what_it_save
         with pytest.raises(Superseded):
             old.save({"model": part()}, step=step, facts={})
     assert committed(place) == ["step-00000010.000001", "step-00000012.000002"]
-    assert owner_of(tmp_path.parent / "elsewhere") == UNCLAIMED
+    assert fence_of(tmp_path.parent / "elsewhere") == UNCLAIMED
 
 
 def names(place):
@@ -193,7 +193,7 @@ def test_a_checkpoint_that_is_mended_from_a_tier_is_taken_from_nobody(
     (damaged,) = root.glob("step-*")
     (damaged / "shared.json").write_text("damaged")
     shutil.rmtree(place)
-    late = Checkpointer(root, Solo(), codec=json_codec, tiers=tiers, owner=Owner(place))
+    late = Checkpointer(root, Solo(), codec=json_codec, tiers=tiers, fence=Fence(place))
     with pytest.raises(Superseded):
         late.load({"model": part()})
     assert committed(place) == [damaged.name]
@@ -205,7 +205,7 @@ def test_a_file_on_another_filesystem_is_written_by_its_owner_alone(place, other
     if lost:
         shutil.rmtree(place)
     with pytest.raises(Superseded) if lost else nullcontext():
-        Owner(place).put(path, b"{}")
+        Fence(place).write_fenced(path, b"{}")
     assert path.exists() is not lost
 
 
@@ -216,7 +216,7 @@ def test_what_is_on_another_filesystem_is_its_owners_alone_to_delete(place, othe
     if lost:
         shutil.rmtree(place)
     with pytest.raises(Superseded) if lost else nullcontext():
-        assert Owner(place).take(folder) == folder
+        assert Fence(place).move_to_trash(folder) == folder
     assert folder.exists()
 
 
@@ -231,7 +231,7 @@ def linked(place, other_filesystem):
 def test_a_checkpointer_in_a_linked_folder_of_the_run_keeps_as_many_as_it_is_told(
     place, linked, json_codec, part
 ):
-    checkpoints = Checkpointer(linked, Solo(), codec=json_codec, keep=2, owner=Owner(place))
+    checkpoints = Checkpointer(linked, Solo(), codec=json_codec, keep=2, fence=Fence(place))
     for step in range(1, 6):
         checkpoints.save({"model": part()}, step=step, facts={})
     left = sorted(path.name for path in linked.iterdir())
@@ -241,7 +241,7 @@ def test_a_checkpointer_in_a_linked_folder_of_the_run_keeps_as_many_as_it_is_tol
 def test_a_checkpoint_in_a_linked_folder_of_the_run_is_mended_from_a_tier(
     place, linked, tmp_path, json_codec, part
 ):
-    options = {"codec": json_codec, "tiers": (FolderTier(tmp_path / "far"),), "owner": Owner(place)}
+    options = {"codec": json_codec, "tiers": (FolderTier(tmp_path / "far"),), "owner": Fence(place)}
     Checkpointer(linked, Solo(), **options).save({"model": part({"w": 1})}, step=1, facts={})
     (damaged,) = linked.glob("step-*")
     (damaged / "shared.json").write_text("damaged")
@@ -268,10 +268,10 @@ def test_a_place_that_the_file_server_no_longer_knows_is_lost_and_other_errors_t
         raise OSError(number, os.strerror(number), str(place))
 
     monkeypatch.setattr("toolkit.training.attempt.fencing.os.utime", answer)
-    owner = Owner(place)
-    assert owner.may_be_lost()
+    owner = Fence(place)
+    assert owner.may_be_superseded()
     with pytest.raises(OSError, match=os.strerror(number)) if lost is None else nullcontext():
-        assert owner.lost()
+        assert owner.is_superseded()
     with pytest.raises(Superseded if lost else OSError):
         owner.check()
 
@@ -288,8 +288,8 @@ def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):
 
 def test_the_place_is_the_one_that_the_batch_script_names(place):
     said = {"SLURM_JOB_ID": "12", "TOOLKIT_RUN_OWNER": str(place)}
-    assert current(said).owner == Owner(place)
-    assert current({}).owner == UNCLAIMED
+    assert current(said).fence == Fence(place)
+    assert current({}).fence == UNCLAIMED
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def train(attempt_of, place, json_codec, part, memory_tracker):
     """Runs the loop as the owner; another attempt takes over during step `at`."""
 
     def run(at, **options):
-        attempt = replace(attempt_of(), owner=Owner(place))
+        attempt = replace(attempt_of(), owner=Fence(place))
         doubles = {"world": Solo(), "codec": json_codec, "tracker": memory_tracker}
         with Run(params={}, seed=1, attempt=attempt, **doubles, **options) as run:
             run.resume(model=part())
@@ -387,27 +387,27 @@ class TakingOver(FakeScontrol):
 def ends_transiently(attempt, job):
     """To be requeued with a wait."""
     (attempt.run_dir / "log").write_text(f"[toolkit] job 12, restart 1,\n{NCCL_LOST}")
-    return Ending(attempt, job, {"TOOLKIT_LOG": str(attempt.run_dir / "log")}).settle(1)
+    return EndOfAttempt(attempt, job, {"TOOLKIT_LOG": str(attempt.run_dir / "log")}).judge(1)
 
 
 def ends_stuck(attempt, job):
     """To be held."""
     verdict.hold(9, "no-progress", "stuck").write(attempt.verdict_file)
-    return Ending(attempt, job, {}).settle(1)
+    return EndOfAttempt(attempt, job, {}).judge(1)
 
 
 def fails(attempt, job):
     """With a word in its comment."""
-    return Ending(attempt, job, {}).settle(1)
+    return EndOfAttempt(attempt, job, {}).judge(1)
 
 
 def begins_with_its_dollars_spent(attempt, job):
     """To be held."""
     instances = ({"price": "2.00"},)
-    first = AttemptRecord.begun(attempt, 0, 0.0, world_size=1, nodes=(), instances=instances)
-    before = replace(first.ended(at=3600.0, cause="lost", step_end=5), restart_count=0)
-    Ledger(attempt.run_dir / "attempts.jsonl").begin(before)
-    return Beginning(attempt, job, {"TOOLKIT_MAX_USD": "1.99"}).look()
+    first = AttemptRecord.at_start(attempt, 0, 0.0, world_size=1, nodes=(), instances=instances)
+    before = replace(first.with_end(at=3600.0, cause="lost", step_end=5), restart_count=0)
+    AttemptsFile(attempt.run_dir / "attempts.jsonl").append(before)
+    return StartCheck(attempt, job, {"TOOLKIT_MAX_USD": "1.99"}).check()
 
 
 @pytest.mark.parametrize("number", range(1, 7))
@@ -417,9 +417,9 @@ def begins_with_its_dollars_spent(attempt, job):
 def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, place, judged, number):
     """Whatever it has asked before, or done."""
     slurm = TakingOver(place, number)
-    attempt = replace(attempt_of(1), owner=Owner(place))
+    attempt = replace(attempt_of(1), owner=Fence(place))
     attempt.run_dir.mkdir()
-    outcome = judged(attempt, SlurmJob("12", slurm, owner=attempt.owner))
+    outcome = judged(attempt, SlurmJob("12", slurm, fence=attempt.owner))
     assert slurm.by_then in (None, [*slurm.done, slurm.job["comment"]])
     assert number > 1 or outcome.code == 85
 
@@ -428,14 +428,16 @@ def test_an_attempt_that_looks_back_after_its_successor_has_begun_leaves_its_lin
     attempt_of, place
 ):
     """Its preflight took minutes."""
-    attempt, books = replace(attempt_of(1), owner=Owner(place)), attempt_of().run_dir
+    attempt, books = replace(attempt_of(1), owner=Fence(place)), attempt_of().run_dir
     books.mkdir()
-    ledger = Ledger(books / "attempts.jsonl")
-    ledger.begin(AttemptRecord.begun(attempt_of(2), 0, 0.0, world_size=1, nodes=(), instances=()))
+    ledger = AttemptsFile(books / "attempts.jsonl")
+    ledger.append(
+        AttemptRecord.at_start(attempt_of(2), 0, 0.0, world_size=1, nodes=(), instances=())
+    )
     line = ledger.attempts()
     shutil.rmtree(place)
-    outcome = Beginning(attempt, SlurmJob("12", FakeScontrol()), {}).look()
-    assert (outcome.code, outcome.said[0][:12]) == (85, "superseded: ")
+    outcome = StartCheck(attempt, SlurmJob("12", FakeScontrol()), {}).check()
+    assert (outcome.code, outcome.log_lines[0][:12]) == (85, "superseded: ")
     assert ledger.attempts() == line
 
 
@@ -445,11 +447,11 @@ def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job
     def never(argv):
         raise AssertionError(argv)
 
-    attempt = replace(attempt_of(), owner=Owner(place))
+    attempt = replace(attempt_of(), owner=Fence(place))
     shutil.rmtree(place)
-    outcome = Ending(attempt, SlurmJob("12", never), {}).settle(1)
+    outcome = EndOfAttempt(attempt, SlurmJob("12", never), {}).judge(1)
     assert outcome.code == 85
-    assert outcome.said[0].startswith("superseded: ")
+    assert outcome.log_lines[0].startswith("superseded: ")
     assert not attempt.run_dir.exists()
 
 
@@ -464,5 +466,5 @@ def test_the_run_of_an_attempt_that_is_taken_over_after_its_end_was_judged_gets_
     )
     if taken:
         shutil.rmtree(place)
-    Outcome(1, (), "FAILED").conclude(replace(attempt_of(), owner=Owner(place)))
+    JobOutcome(1, (), "FAILED").conclude(replace(attempt_of(), owner=Fence(place)))
     assert ends == told

@@ -16,10 +16,10 @@ from toolkit.training.attempt.stop_request import StopFiles
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.io.durable_files import write_json
 from toolkit.training.requeue import previous_attempts
-from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt
 from toolkit.training.run import Run, Stopped
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import SlurmJob
 
 BEGAN = 2_000_000_000.0
@@ -30,7 +30,7 @@ THEIRS = {"cause": "spot-interruption", "at": BEGAN - 7200}
 @pytest.fixture
 def attempt(attempt_of):
     attempt = replace(attempt_of(), started_at=BEGAN)
-    RunDir(attempt.run_dir).create()
+    RunFolder(attempt.run_dir).create()
     attempt.stop_dir.mkdir()
     return attempt
 
@@ -78,17 +78,17 @@ def test_a_request_of_today_is_heard_where_one_of_a_cluster_before_was(attempt):
 def test_an_attempt_does_not_end_by_what_a_job_of_a_cluster_before_was_asked(attempt):
     write_json(attempt.stop_files[0], THEIRS)
     verdict.failed(3, "ValueError: bad shape").write(attempt.verdict_file)
-    outcome = Ending(attempt, SlurmJob("12", FakeScontrol()), {}).settle(1)
-    assert (outcome.code, outcome.said[0].partition(" ")[0]) == (1, "error")
+    outcome = EndOfAttempt(attempt, SlurmJob("12", FakeScontrol()), {}).judge(1)
+    assert (outcome.code, outcome.log_lines[0].partition(" ")[0]) == (1, "error")
 
 
 def test_nor_is_a_lost_attempt_told_by_it(attempt):
     write_json(attempt.stop_files[0], THEIRS)
-    books = Ledger(attempt.run_dir / "attempts.jsonl")
-    books.begin(AttemptRecord.begun(attempt, 0, BEGAN, world_size=1, nodes=(), instances=()))
+    books = AttemptsFile(attempt.run_dir / "attempts.jsonl")
+    books.append(AttemptRecord.at_start(attempt, 0, BEGAN, world_size=1, nodes=(), instances=()))
     books.close_lost(last_seen=BEGAN, step_end=0)
     later = replace(attempt, restart_count=1, started_at=BEGAN + 10_000)
-    previous_attempts.tell(books, later, SlurmJob("12", FakeScontrol()), {})
+    previous_attempts.classify_previous(books, later, SlurmJob("12", FakeScontrol()), {})
     assert books.attempts()[0].cause == "lost"
 
 

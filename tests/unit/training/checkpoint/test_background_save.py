@@ -32,23 +32,23 @@ def step_in(root, codec, part):
 def test_what_is_saved_is_the_state_at_the_time_of_begin(tmp_path, slow, json_codec, part):
     checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True)
     model = part({"step": 1})
-    checkpoints.begin({"model": model}, step=1, facts={})
+    checkpoints.start_save({"model": model}, step=1, facts={})
     model.value["step"] = 2
     assert checkpoints.committed() == []
     slow.gate.set()
-    assert checkpoints.settle().step == 1
+    assert checkpoints.wait_for_save().step == 1
     assert step_in(tmp_path, json_codec, part) == 1
 
 
 def test_two_saves_are_never_in_flight(tmp_path, slow, part):
     checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True)
-    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
-    for another in (checkpoints.begin, checkpoints.save):
+    checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
+    for another in (checkpoints.start_save, checkpoints.save):
         with pytest.raises(RuntimeError, match="in flight"):
             another({"model": part({"step": 2})}, step=2, facts={})
     slow.gate.set()
-    assert checkpoints.settle()
-    assert checkpoints.settle() is None
+    assert checkpoints.wait_for_save()
+    assert checkpoints.wait_for_save() is None
 
 
 def test_a_failure_is_raised_when_it_is_waited_for_on_every_rank(tmp_path, json_codec, part, ranks):
@@ -60,9 +60,9 @@ def test_a_failure_is_raised_when_it_is_waited_for_on_every_rank(tmp_path, json_
 
     def one(world):
         checkpoints = Checkpointer(tmp_path, world, codec=Full(), background=True)
-        checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+        checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
         world.gather("training goes on")
-        return checkpoints.settle()
+        return checkpoints.wait_for_save()
 
     results = ranks(2, one)
     assert [type(result) for result in results] == [CheckpointFailed] * 2
@@ -72,10 +72,10 @@ def test_a_failure_is_raised_when_it_is_waited_for_on_every_rank(tmp_path, json_
 def test_the_stall_is_told_apart_from_the_save(tmp_path, slow, part):
     now = [0.0]
     checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True, clock=lambda: now[0])
-    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+    checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
     now[0] = 7.0
     slow.gate.set()
-    saved = checkpoints.settle()
+    saved = checkpoints.wait_for_save()
     assert (saved.stall_seconds, saved.seconds) == (0.0, 7.0)
     assert saved.bytes > 0
 
@@ -104,9 +104,9 @@ def test_a_stop_waits_for_no_upload_that_is_under_way_on_any_rank(
         checkpoints = Checkpointer(
             tmp_path / "near", world, codec=json_codec, tiers=(tier, near), background=True
         )
-        checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+        checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
         assert tier.reached.wait(20)
-        begun = checkpoints.settle(urgent=True)
+        begun = checkpoints.wait_for_save(urgent=True)
         saved = checkpoints.save({"model": part({"step": 2})}, step=2, facts={}, urgent=True)
         return begun, saved, near.names()
 
@@ -152,8 +152,8 @@ def test_a_stop_waits_for_no_answer_that_the_save_in_the_background_waits_for(
     checkpoints = Checkpointer(
         tmp_path / "near", Solo(), codec=json_codec, tiers=(silent,), background=True
     )
-    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+    checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
     assert silent.asked.wait(10)
-    assert checkpoints.settle(urgent=True).step == 1
+    assert checkpoints.wait_for_save(urgent=True).step == 1
     assert not silent.answered
     assert step_in(tmp_path / "near", json_codec, part) == 1

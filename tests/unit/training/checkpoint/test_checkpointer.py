@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from toolkit.training.attempt.attempt import owner_of
-from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.attempt.attempt import fence_of
+from toolkit.training.attempt.fencing import Fence, Superseded
 from toolkit.training.checkpoint import manifest
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, SavedCheckpoint
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.run_folder import checkpoint_names
@@ -93,7 +93,7 @@ def test_a_save_says_what_it_took_and_what_of_that_a_stop_waits_for(
     )
     checkpoints = Checkpointer(root, Solo(), codec=codec, tiers=tiers, clock=clock)
     saved = checkpoints.save({"model": part({"step": 7})}, step=7, facts={})
-    assert saved == Saved(
+    assert saved == SavedCheckpoint(
         name="step-00000007.000001",
         step=7,
         stall_seconds=1111.0,
@@ -110,8 +110,8 @@ def test_a_save_in_the_background_stalls_the_training_while_it_copies_and_no_lon
     root, codec, clock, part
 ):
     checkpoints = Checkpointer(root, Solo(), codec=codec, background=True, clock=clock)
-    checkpoints.begin({"model": part({"step": 7})}, step=7, facts={"position": 3})
-    saved = checkpoints.settle()
+    checkpoints.start_save({"model": part({"step": 7})}, step=7, facts={"position": 3})
+    saved = checkpoints.wait_for_save()
     assert (saved.stall_seconds, saved.seconds, saved.whole_seconds) == (1.0, 11.0, 11.0)
     assert codec.copies == [True]
     facts = manifest.read(root / saved.name).facts
@@ -123,7 +123,7 @@ def test_a_checkpointer_that_is_not_made_for_it_saves_nothing_in_the_background(
 ):
     checkpoints = Checkpointer(root, Solo(), codec=json_codec)
     with pytest.raises(RuntimeError, match=r"^Checkpointer\(background=True\) saves in the back"):
-        checkpoints.begin({"model": part()}, step=1, facts={})
+        checkpoints.start_save({"model": part()}, step=1, facts={})
     assert not root.exists()
 
 
@@ -136,18 +136,18 @@ def test_a_save_is_in_flight_until_its_end_and_is_settled_once(root, json_codec,
 
     json_codec.write = held
     checkpoints = Checkpointer(root, Solo(), codec=json_codec, background=True)
-    assert not checkpoints.in_flight()
-    checkpoints.begin({"model": part()}, step=1, facts={})
-    assert checkpoints.in_flight()
+    assert not checkpoints.is_saving()
+    checkpoints.start_save({"model": part()}, step=1, facts={})
+    assert checkpoints.is_saving()
     with pytest.raises(RuntimeError, match=r"^a save is in flight: settle\(\) it first$"):
         checkpoints.save({"model": part()}, step=2, facts={})
     gate.set()
     for thread in threading.enumerate():
         if thread.name == "checkpoint":
             thread.join(20)
-    assert not checkpoints.in_flight()
-    assert checkpoints.settle().step == 1
-    assert checkpoints.settle() is None
+    assert not checkpoints.is_saving()
+    assert checkpoints.wait_for_save().step == 1
+    assert checkpoints.wait_for_save() is None
 
 
 def test_a_save_that_no_stop_waits_for_is_copied_to_every_tier(tmp_path, root, json_codec, part):
@@ -160,9 +160,9 @@ def test_a_save_that_no_stop_waits_for_is_copied_to_every_tier(tmp_path, root, j
     json_codec.write = held
     tier = FolderTier(tmp_path / "s3", outlives_notice=False)
     checkpoints = Checkpointer(root, Solo(), codec=json_codec, tiers=(tier,), background=True)
-    checkpoints.begin({"model": part()}, step=1, facts={})
+    checkpoints.start_save({"model": part()}, step=1, facts={})
     threading.Timer(0.1, gate.set).start()
-    saved = checkpoints.settle()
+    saved = checkpoints.wait_for_save()
     assert (saved.problems, tier.names()) == ((), [saved.name])
 
 
@@ -202,9 +202,9 @@ def test_a_stop_that_comes_while_a_save_is_read_back_ends_the_reading(
 
     monkeypatch.setattr(manifest, "verify", verify)
     checkpoints = Checkpointer(root, Solo(), codec=json_codec, background=True)
-    checkpoints.begin({"model": part()}, step=1, facts={})
+    checkpoints.start_save({"model": part()}, step=1, facts={})
     assert reading.wait(20)
-    assert checkpoints.settle(urgent=True).step == 1
+    assert checkpoints.wait_for_save(urgent=True).step == 1
     assert told == [(0, 1, True)]
 
 
@@ -325,29 +325,29 @@ def test_a_run_that_was_taken_over_is_told_on_every_rank(tmp_path, root, json_co
     place.mkdir()
 
     def one(world):
-        Checkpointer(root, world, codec=json_codec, owner=Owner(place)).check_owner()
+        Checkpointer(root, world, codec=json_codec, fence=Fence(place)).check_fence()
         world.gather(None)
         if world.rank == 0:
             place.rmdir()
         world.gather(None)
-        Checkpointer(root, world, codec=json_codec, owner=Owner(place)).check_owner()
+        Checkpointer(root, world, codec=json_codec, fence=Fence(place)).check_fence()
 
     assert [type(result) for result in ranks(2, one)] == [Superseded] * 2
 
 
-class Noting(Owner):
+class Noting(Fence):
     """Says what it alone can make."""
 
     made: list[str] = []  # noqa: RUF012  # a slot would be a field
 
-    def put(self, path, content):
+    def write_fenced(self, path, content):
         self.made.append(path.name)
-        super().put(path, content)
+        super().write_fenced(path, content)
 
 
 def test_the_commit_is_a_step_that_only_the_owner_can_make(root, json_codec, part):
     Noting.made.clear()
-    checkpoints = Checkpointer(root, Solo(), codec=json_codec, owner=Noting())
+    checkpoints = Checkpointer(root, Solo(), codec=json_codec, fence=Noting())
     checkpoints.save({"model": part()}, step=1, facts={})
     assert Noting.made == ["COMMITTED"]
 
@@ -360,14 +360,14 @@ def test_without_an_owner_given_it_is_the_attempt_that_the_folder_belongs_to(
     asked = []
     monkeypatch.setattr(
         "toolkit.training.checkpoint.checkpointer.owner_of",
-        lambda path: asked.append(path) or Owner(place),
+        lambda path: asked.append(path) or Fence(place),
     )
     checkpoints = Checkpointer(root, Solo(), codec=json_codec)
     assert asked == [root]
     place.rmdir()
     with pytest.raises(Superseded):
         checkpoints.save({"model": part()}, step=1, facts={})
-    assert owner_of(root).place is None
+    assert fence_of(root).folder is None
 
 
 def test_as_many_checkpoints_are_kept_as_was_asked_for(root, json_codec, part):

@@ -63,7 +63,7 @@ def test_a_file_that_was_read_whole_is_known_to_be_good(folder, files):
     found = committed(folder, files)
     with found.open(folder, "b") as stream:
         assert stream.read() == b"content of b"
-    assert found.good == {("b", 0)}
+    assert found.verified_blocks == {("b", 0)}
 
 
 def test_a_file_that_is_not_in_it_is_not_opened(folder, files):
@@ -124,10 +124,10 @@ def test_a_commit_makes_the_files_names_durable_then_the_manifest_then_the_folde
     """Only then comes the commit itself."""
 
     def put(path, content):
-        assert content == manifest.proof((folder / "manifest.json").read_bytes())
+        assert content == manifest.commit_content((folder / "manifest.json").read_bytes())
         steps.append(path)
 
-    manifest.commit(folder, files, {}, put=put)
+    manifest.commit(folder, files, {}, write=put)
     assert steps == [folder, folder / "manifest.json", folder.parent, folder / "COMMITTED"]
 
 
@@ -213,5 +213,5 @@ def test_a_verification_that_is_called_off_reads_no_further_block(folder, files)
         asked.append(1)
         return True
 
-    assert manifest.verify(folder, leave=leave).files == tuple(files)
+    assert manifest.verify(folder, stop=leave).files == tuple(files)
     assert len(asked) == 1

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.folders import Folders
 from toolkit.training.run_folder import checkpoint_names
@@ -27,7 +27,7 @@ def numbers(root):
 def owner(tmp_path):
     place = tmp_path / "owner"
     place.mkdir()
-    return Owner(place)
+    return Fence(place)
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def test_the_folders_are_told_newest_save_first_and_nothing_else_is(root):
     for name in ("step-x", "other", ".step-00000001.000009.tmp", "step-00000001.000009.tmp"):
         (root / name).mkdir()
     folders = Folders(root, 2, UNCLAIMED)
-    assert folders.every() == [begun, newer, older]
+    assert folders.all_folders() == [begun, newer, older]
     assert folders.committed() == [newer, older]
-    assert Folders(root / "absent", 2, UNCLAIMED).every() == []
+    assert Folders(root / "absent", 2, UNCLAIMED).all_folders() == []
 
 
 def test_two_folders_of_one_number_are_told_furthest_step_first(root):
     low, high = make(root, 1, 4), make(root, 2, 4)
-    assert Folders(root, 2, UNCLAIMED).every() == [high, low]
+    assert Folders(root, 2, UNCLAIMED).all_folders() == [high, low]
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_two_folders_of_one_number_are_told_furthest_step_first(root):
 )
 def test_a_new_folder_has_a_number_that_no_place_has_given(root, last, name):
     make(root, 5, 3, committed=False)
-    assert Folders(root, 2, UNCLAIMED).new(12, last) == name
+    assert Folders(root, 2, UNCLAIMED).create(12, last) == name
     assert (root / name).is_dir()
 
 
 def test_the_first_folder_of_a_run_is_number_one_and_makes_the_root(root):
-    assert Folders(root / "deep", 2, UNCLAIMED).new(0, 0) == "step-00000000.000001"
+    assert Folders(root / "deep", 2, UNCLAIMED).create(0, 0) == "step-00000000.000001"
 
 
 def test_a_run_that_was_taken_over_gets_no_new_folder(root, owner):
     shutil.rmtree(owner.place)
     with pytest.raises(Superseded):
-        Folders(root, 2, owner).new(1, 0)
+        Folders(root, 2, owner).create(1, 0)
     assert not root.exists()
 
 
@@ -90,8 +90,8 @@ def test_the_newest_that_are_trusted_are_kept_and_as_many_that_are_doubted(
         make(root, number, number)
     make(root, 7, 7, committed=False)
     for number in doubted:
-        folders.doubt(f"step-{number:08}.{number:06}")
-    folders.distrusted |= {f"step-{number:08}.{number:06}" for number in distrusted}
+        folders.mark_doubted(f"step-{number:08}.{number:06}")
+    folders.distrusted_names |= {f"step-{number:08}.{number:06}" for number in distrusted}
     folders.prune()
     assert numbers(root) == kept
 
@@ -100,15 +100,15 @@ def test_what_is_doubted_goes_once_a_newer_one_is_good_and_a_new_doubt_is_anothe
     folders = Folders(root, 2, UNCLAIMED)
     for number in range(1, 5):
         make(root, number, number)
-    folders.doubt("step-00000002.000002")
-    folders.confirmed()
-    assert folders.distrusted == {"step-00000002.000002"}
-    folders.doubt("step-00000004.000004")
+    folders.mark_doubted("step-00000002.000002")
+    folders.confirm_newest()
+    assert folders.distrusted_names == {"step-00000002.000002"}
+    folders.mark_doubted("step-00000004.000004")
     folders.prune()
     assert numbers(root) == [1, 3, 4]
-    folders.distrusted.clear()
-    folders.confirmed()
-    assert folders.distrusted == {"step-00000004.000004"}
+    folders.distrusted_names.clear()
+    folders.confirm_newest()
+    assert folders.distrusted_names == {"step-00000004.000004"}
 
 
 def test_a_folder_that_can_not_be_deleted_keeps_no_other_from_it(root, monkeypatch):

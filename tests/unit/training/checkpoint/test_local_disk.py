@@ -35,9 +35,9 @@ def test_what_is_on_the_nodes_disk_is_the_state_at_the_time_of_begin(place, json
     json_codec.write = seen
     checkpoints = checkpointer(place, json_codec, Solo())
     model = part({"step": 1})
-    checkpoints.begin({"model": model}, step=1, facts={})
+    checkpoints.start_save({"model": model}, step=1, facts={})
     model.value["step"] = 2
-    assert checkpoints.settle().step == 1
+    assert checkpoints.wait_for_save().step == 1
     assert loaded(place, json_codec, part) == 1
     assert folders == [place[1] / "rank-00000"]  # copied from there, not written again
     assert not place[1].exists()
@@ -61,7 +61,9 @@ def test_a_full_disk_of_one_node_fails_the_save_on_every_rank_and_is_free_again(
             return entries
 
     def one(world):
-        checkpointer(place, Full(), world).begin({"model": part({"step": 1})}, step=1, facts={})
+        checkpointer(place, Full(), world).start_save(
+            {"model": part({"step": 1})}, step=1, facts={}
+        )
 
     assert [type(result) for result in ranks(2, one)] == [CheckpointFailed] * 2
     assert not list(place[0].glob("*"))
@@ -70,8 +72,8 @@ def test_a_full_disk_of_one_node_fails_the_save_on_every_rank_and_is_free_again(
 
 def test_bytes_that_the_nodes_disk_changes_are_no_checkpoint(place, json_codec, part):
     checkpoints = checkpointer(place, json_codec, Solo())
-    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
-    checkpoints.settle()
+    checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
+    checkpoints.wait_for_save()
     whole = json_codec.write
 
     def lies(folder, staged, world):
@@ -81,9 +83,9 @@ def test_bytes_that_the_nodes_disk_changes_are_no_checkpoint(place, json_codec, 
         return entries
 
     json_codec.write = lies
-    checkpoints.begin({"model": part({"step": 2})}, step=2, facts={})
+    checkpoints.start_save({"model": part({"step": 2})}, step=2, facts={})
     with pytest.raises(CheckpointFailed, match="differs from what was written"):
-        checkpoints.settle()
+        checkpoints.wait_for_save()
     assert loaded(place, json_codec, part) == 1
 
 

@@ -30,7 +30,7 @@ def restate(folder, **changes):
     fields = json.loads((folder / manifest.MANIFEST).read_bytes()) | changes
     content = json.dumps(fields).encode()
     (folder / manifest.MANIFEST).write_bytes(content)
-    manifest.seal(folder, content)
+    manifest.write_commit(folder, content)
 
 
 def test_the_hash_is_named(written):

@@ -60,7 +60,7 @@ def test_what_a_run_ends_by_itself_is_no_interruption():
 
 
 def test_a_known_rate_is_begun_with():
-    assert interruption_rate.mtti((), 2, per_machine_hour=0.5) == 3600
+    assert interruption_rate.mtti((), 2, per_instance_hour=0.5) == 3600
 
 
 @pytest.mark.parametrize(

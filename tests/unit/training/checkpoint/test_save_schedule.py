@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
-from toolkit.training.checkpoint.collective import on_rank_0
+from toolkit.training.checkpoint.collective import rank0_only
 from toolkit.training.checkpoint.save_schedule import Saver
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
@@ -63,11 +63,11 @@ def saver(tmp_path, json_codec, part):
                 background=background,
                 bounds=(30.0, 3600.0),
                 clock=self.clock,
-                say=lambda _: None,
+                log_line=lambda _: None,
                 sync=lambda: None,
-                done=lambda *what: self.told.append(what),
+                on_saved=lambda *what: self.told.append(what),
             )
-            self.saver.resumed(None, mtti=6 * 3600.0)
+            self.saver.start_at(None, mtti=6 * 3600.0)
 
         def save(self, step, **how):
             return self.saver.save({"model": part()}, step, {}, **{"last": False, **how})
@@ -122,15 +122,15 @@ def test_no_one_error_of_the_filesystem_costs_the_save_against_a_notice(
             background=background,
             bounds=(30.0, 3600.0),
             clock=lambda: 0.0,
-            say=lambda _: None,
-            sync=lambda log=log: on_rank_0(Solo(), lambda: write_atomic(log, b"")),
-            done=lambda *_: None,
+            log_line=lambda _: None,
+            sync=lambda log=log: rank0_only(Solo(), lambda: write_atomic(log, b"")),
+            on_saved=lambda *_: None,
             sleep=pauses.append,
         )
         saver.save({"model": part()}, 1, {}, last=False)
         with disk.strike(number, disk.fail, disk.CALLS) as met:
-            problem = saver.save_while(lambda: next(tries) < 1, {"model": part()}, 2, {})  # noqa: B023
-        assert (problem, saver.reached(), checkpoints.last_step()) == ("", 2, 2)
+            problem = saver.save_with_retries(lambda: next(tries) < 1, {"model": part()}, 2, {})  # noqa: B023
+        assert (problem, saver.resume_step(), checkpoints.last_step()) == ("", 2, 2)
         assert pauses in ([], [1.0])
         if len(met) < number:
             break

@@ -3,7 +3,7 @@
 import pytest
 
 from toolkit.training.distributed.process_group import Solo
-from toolkit.training.distributed.step_sync import Boundaries
+from toolkit.training.distributed.step_sync import StepSync
 
 
 class Left(Exception):  # noqa: N818  # what leaving is played by
@@ -17,7 +17,7 @@ def leave():
 def test_a_stop_that_comes_when_all_is_done_does_not_keep_a_run_from_finishing():
     """Its last loop was an evaluation, by `check`: no rank is known to have ended it."""
     asked = []
-    boundaries = Boundaries(Solo(), asked=lambda: bool(asked), leave=leave)
+    boundaries = StepSync(Solo(), stop_requested=lambda: bool(asked), leave=leave)
     boundaries.check()
     asked.append(True)
     boundaries.finish()
@@ -25,7 +25,7 @@ def test_a_stop_that_comes_when_all_is_done_does_not_keep_a_run_from_finishing()
 
 def test_one_that_comes_while_there_is_more_to_train_is_heard():
     asked = []
-    boundaries = Boundaries(Solo(), asked=lambda: bool(asked), leave=leave)
+    boundaries = StepSync(Solo(), stop_requested=lambda: bool(asked), leave=leave)
     boundaries.check()
     asked.append(True)
     with pytest.raises(Left):

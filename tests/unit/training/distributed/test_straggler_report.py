@@ -8,25 +8,32 @@ import pytest
 
 from toolkit.training.attempt import exception_verdict
 from toolkit.training.distributed.process_group import Solo
-from toolkit.training.distributed.straggler_report import Watch, Whereabouts, absence, place_of
+from toolkit.training.distributed.straggler_report import (
+    RankStatus,
+    RankWatch,
+    find_missing_ranks,
+    place_of,
+)
 from toolkit.training.run import Run
 
 
 def rank(number, met, waits=0.0, place="train.py:7", *, own=False):
-    return Whereabouts(number, met, waits, place, own)
+    return RankStatus(number, met, waits, place, own)
 
 
 def test_nobody_is_missing_where_nobody_waits_for_long_or_all_have_come():
-    assert absence([rank(0, 4, 59), rank(1, 3)], 60) is None
-    assert absence([rank(0, 4, 90), rank(1, 4, 90), rank(2, 5)], 60) is None
+    assert find_missing_ranks([rank(0, 4, 59), rank(1, 3)], 60) is None
+    assert find_missing_ranks([rank(0, 4, 90), rank(1, 4, 90), rank(2, 5)], 60) is None
 
 
 def test_those_that_did_not_come_are_named_with_where_they_are():
-    found = absence([rank(0, 3, place="eval.py:9"), *(rank(n, 4, 60 + n) for n in (1, 2))], 60)
+    found = find_missing_ranks(
+        [rank(0, 3, place="eval.py:9"), *(rank(n, 4, 60 + n) for n in (1, 2))], 60
+    )
     assert found.text == (
         "2 of 3 ranks wait for 62 s (rank 1 at train.py:7); not come: rank 0 at eval.py:9"
     )
-    many = absence([rank(0, 9, 60), *(rank(n, 1) for n in range(1, 9))], 60)
+    many = find_missing_ranks([rank(0, 9, 60), *(rank(n, 1) for n in range(1, 9))], 60)
     assert many.text.endswith("rank 4 at train.py:7 and 4 more")
 
 
@@ -55,13 +62,15 @@ class Ranks:
     def __init__(self) -> None:
         self.now, self.said, store = 1000.0, [], Store()
         self.both = [
-            Watch(store, number, 2, timeout=600, say=self.said.append, clock=lambda: self.now)
+            RankWatch(
+                store, number, 2, timeout=600, log_line=self.said.append, clock=lambda: self.now
+            )
             for number in (0, 1)
         ]
 
     def look(self):
         for watch in (*self.both[::-1], self.both[1]):
-            looking = threading.Thread(target=watch.look)
+            looking = threading.Thread(target=watch.exchange_status)
             looking.start()
             looking.join()
 
@@ -104,8 +113,8 @@ def test_what_was_said_of_one_wait_is_not_said_of_the_next():
     ranks = Ranks()
     with pytest.raises(RuntimeError, match="not come"):
         late(ranks, 60, missing=0)
-    ranks.both[1].come()
-    with pytest.raises(RuntimeError, match=r"^reset$"), ranks.both[1].waiting():
+    ranks.both[1].count_collective()
+    with pytest.raises(RuntimeError, match=r"^reset$"), ranks.both[1].mark_waiting():
         raise RuntimeError("reset")
 
 
@@ -134,4 +143,4 @@ def test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected
         "(test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected)"
     )
     assert place_of(sys._getframe())[1] is False
-    assert absence([rank(0, 3, own=True), rank(1, 4, 60)], 60).expected
+    assert find_missing_ranks([rank(0, 3, own=True), rank(1, 4, 60)], 60).is_expected

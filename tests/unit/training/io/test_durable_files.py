@@ -11,15 +11,15 @@ import pytest
 from tests.fakes import checkpoint_disk as disk
 from toolkit import training
 from toolkit.training.io.durable_files import (
-    inside,
+    list_folder,
+    path_exists,
     read_json,
     read_lines,
-    there,
     write_atomic,
     write_first,
 )
 from toolkit.training.run_folder import checkpoint_names
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.sample_order import SampleOrder
 
 # Whose no means to begin anew, to delete, or to end the job.
@@ -47,7 +47,7 @@ def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
     disk.swallow_errors(monkeypatch)
     for name in ("stat", "listdir", "scandir"):
         monkeypatch.setattr(os, name, fails)
-    for ask in (there, inside, checkpoint_names.last_step):
+    for ask in (path_exists, list_folder, checkpoint_names.last_step):
         with pytest.raises(OSError, match=error.strerror):
             ask(tmp_path)
 
@@ -55,9 +55,13 @@ def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
 def test_what_is_absent_is_a_no(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "none", tmp_path / "file" / "none"):
-        assert (there(path), inside(path), checkpoint_names.last_step(path)) == (False, [], None)
-    assert there(tmp_path / "file")
-    assert inside(tmp_path) == [tmp_path / "file"]
+        assert (path_exists(path), list_folder(path), checkpoint_names.last_step(path)) == (
+            False,
+            [],
+            None,
+        )
+    assert path_exists(tmp_path / "file")
+    assert list_folder(tmp_path) == [tmp_path / "file"]
 
 
 @pytest.mark.parametrize("name", _DECIDING)
@@ -68,7 +72,7 @@ def test_no_module_that_decides_asks_in_a_way_that_takes_an_error_for_a_no(name)
 
 def test_no_error_of_any_one_call_takes_from_a_run_what_it_is_known_by(tmp_path):
     for number in count(1):
-        run = RunDir(tmp_path / str(number))
+        run = RunFolder(tmp_path / str(number))
         run.create()
         run.agree_order(SampleOrder(30, 8, 1), 1)
         key = run.key

@@ -6,7 +6,7 @@ import pytest
 
 from toolkit.training.recording.audit import audit, main
 from toolkit.training.run_folder import steps
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import Resumption, StepLog, StepRecord
 from toolkit.training.sample_order import SampleOrder, fingerprint
 
@@ -15,14 +15,14 @@ ORDER = SampleOrder(size=25, global_batch=10, seed=3)  # three steps an epoch: 1
 
 @pytest.fixture
 def run(tmp_path):
-    run = RunDir(tmp_path)
+    run = RunFolder(tmp_path)
     run.create()
     run.agree_order(ORDER, 2)
     return run
 
 
 def records(attempt, first, last):
-    for batch in ORDER.batches(step=0, position=0, epochs=2, rank=0, world=1):
+    for batch in ORDER.batches(step=0, position=0, epochs=2, rank=0, world_size=1):
         if first <= batch.step < last:
             prints = fingerprint(batch.ids)
             yield StepRecord(

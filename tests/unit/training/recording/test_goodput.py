@@ -10,7 +10,7 @@ from toolkit.training.recording.goodput import split
 from toolkit.training.recording.throughput import Throughput
 from toolkit.training.run_folder import pauses as pauses_file
 from toolkit.training.run_folder.attempts import AttemptRecord
-from toolkit.training.run_folder.pauses import Timing
+from toolkit.training.run_folder.pauses import Pause
 from toolkit.training.run_folder.steps import History, Resumption, StepRecord
 
 
@@ -43,13 +43,13 @@ HISTORY = History(
     steps=(step(0, 12.0), step(1, 52.0, 1), step(2, 54.0, 1)),
     repeated=(step(1, 16.0), step(2, 18.0)),
     resumptions=(Resumption(0, 0, 10.0), Resumption(1, 1, 50.0)),
-    torn=0,
+    torn_lines=0,
 )
 PAUSES = (
-    Timing(0, "restore", 9.5, 4.0, 0),
-    Timing(0, "save", 13.5, 1.0, 1),
-    Timing(1, "restore", 49.0, 3.0, 1),
-    Timing(1, "save", 57.0, 2.0, 3),
+    Pause(0, "restore", 9.5, 4.0, 0),
+    Pause(0, "save", 13.5, 1.0, 1),
+    Pause(1, "restore", 49.0, 3.0, 1),
+    Pause(1, "save", 57.0, 2.0, 3),
 )
 
 
@@ -89,7 +89,7 @@ def test_an_attempt_that_still_runs_counts_up_to_now():
 
 def test_clocks_that_disagree_never_make_time_negative():
     backwards = History((step(0, 5.0),), (), (Resumption(0, 0, 10.0),), 0)
-    pauses = (Timing(0, "save", 5.0, 99.0, 1), Timing(0, "restore", 9.0, 99.0, 0))
+    pauses = (Pause(0, "save", 5.0, 99.0, 1), Pause(0, "restore", 9.0, 99.0, 0))
     found = split((attempt(0, 0.0, 18.0),), backwards, pauses, now=20.0)
     assert min(found.seconds.values()) >= 0
     assert sum(found.seconds.values()) == 18.0

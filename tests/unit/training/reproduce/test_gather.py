@@ -22,7 +22,7 @@ from toolkit.training.reproduce import (
     submission,
     untracked_files,
 )
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.run_folder import RunFolder
 
 REPO = Path(__file__).resolve().parents[4]
 
@@ -154,11 +154,11 @@ def test_credentials_in_values_stay_in_the_part_that_only_their_user_can_read(tm
     }
     assert made.environment == stated | public
     own = {name: variables[name] for name in ("SBATCH_EXPORT", *public)}
-    assert submission.environment(run_dir, made) == stated | own
+    assert submission.job_environment(run_dir, made) == stated | own
     written = run_dir / "submission.json"
     assert "hid" not in written.read_text()
     assert written.stat().st_mode & 0o777 == 0o600
-    assert submission.parts(run_dir).stat().st_mode & 0o777 == 0o700
+    assert submission.parts_folder(run_dir).stat().st_mode & 0o777 == 0o700
 
 
 def test_a_requeued_attempt_leaves_the_first_ones_submission(tmp_path):
@@ -185,22 +185,22 @@ def test_sbatchs_own_words_are_accountings(tmp_path, checkout, says, typed):
     record(tmp_path / "run", "train.py", **path, **task)
     code = git_commit.code_of(checkout / "train.py", {})
     made = submission.capture(tmp_path / "run", code, lock="", patch="")
-    assert submission.typed(tmp_path / "run", made) == typed
+    assert submission.typed_options(tmp_path / "run", made) == typed
 
 
 def look(checkout, run_dir=Path("/runs/12")):
-    return untracked_files.look(git_commit.code_of(checkout / "train.py", {}), run_dir)
+    return untracked_files.list_untracked(git_commit.code_of(checkout / "train.py", {}), run_dir)
 
 
 def test_code_and_settings_that_git_does_not_know_are_recorded_and_nothing_else(checkout):
     (checkout / ".gitignore").write_text("ignored.py\n")
     for name in ("ignored.py", "slurm-1.out", "helper.py", "api_token.json", "tokenizer.json"):
         (checkout / name).write_text(name)
-    (checkout / "large.so").write_bytes(bytes(untracked_files.FILE_BYTES + 1))
+    (checkout / "large.so").write_bytes(bytes(untracked_files.MAX_FILE_BYTES + 1))
     (checkout / "runs" / "12").mkdir(parents=True)
     (checkout / "runs" / "12" / "run.json").write_text("{}")
     found = look(checkout, checkout / "runs" / "12")
-    assert found.whole
+    assert found.complete
     assert {name: mark.partition(":")[0] for name, mark in found.marks.items()} == {
         "api_token.json": "not looked at",  # a short secret could be guessed by its hash
         "helper.py": "sha256",
@@ -215,7 +215,7 @@ def test_of_more_files_than_are_recorded_the_nearest_are(checkout, monkeypatch):
         (checkout / name).write_text("")
     monkeypatch.setattr(untracked_files, "FILES", 1)
     found = look(checkout)
-    assert (list(found.marks), found.whole) == (["near.py"], False)
+    assert (list(found.marks), found.complete) == (["near.py"], False)
 
 
 def test_a_checkout_whose_files_can_not_be_listed_in_time_is_not_known_whole(checkout, monkeypatch):
@@ -233,9 +233,11 @@ def test_of_a_script_that_is_in_no_checkout_the_modules_it_imported_are_recorded
     for name in (*files[:2], *files[3:]):
         module = types.SimpleNamespace(__file__=str(tmp_path / name))
         monkeypatch.setitem(sys.modules, f"_of_this_test.{name}", module)
-    found = untracked_files.look(git_commit.Code(str(tmp_path / "train.py"), ""), Path("/runs/12"))
+    found = untracked_files.list_untracked(
+        git_commit.Code(str(tmp_path / "train.py"), ""), Path("/runs/12")
+    )
     assert list(found.marks) == ["model.py", "train.py", "pkg/layers.py"]
-    assert not found.whole
+    assert not found.complete
 
 
 def test_variables_that_are_not_kept_are_known_by_name_alone(tmp_path, checkout):
@@ -266,7 +268,7 @@ def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, att
     environment = {"TOOLKIT_CONTAINER_DIGEST": "sha256:c0", "TOOLKIT_DATASET": "sha256:da"}
 
     def gather():
-        run_dir = RunDir(tmp_path / "run")
+        run_dir = RunFolder(tmp_path / "run")
         script = checkout / "train.py"
         return gathering.gather(
             attempt_of(), run_dir, seed=3, script=script, environment=environment
@@ -285,11 +287,11 @@ def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, att
 
 
 def test_hardware_is_named_by_machines_and_gpus():
-    found = hardware.of([{"instance_type": "g5.12xlarge"}] * 2, ["NVIDIA A10G"] * 8)
+    found = hardware.hardware_of([{"instance_type": "g5.12xlarge"}] * 2, ["NVIDIA A10G"] * 8)
     assert str(found) == "2 x g5.12xlarge, 8 x NVIDIA A10G"
     assert found.peak_flops == 8 * 70e12
-    assert str(hardware.of([], [])) == "unknown"
-    assert hardware.of([], ["NVIDIA Unheard"]).peak_flops is None
+    assert str(hardware.hardware_of([], [])) == "unknown"
+    assert hardware.hardware_of([], ["NVIDIA Unheard"]).peak_flops is None
 
 
 @pytest.mark.parametrize(
@@ -325,7 +327,7 @@ def test_gpus_of_all_nodes_are_put_together(tmp_path):
         "12.1.n1": Reading(1.0, 1, 1),
     }
     for name, found in readings.items():
-        Sampler(lambda f=found: [f], tmp_path / "gpus" / f"{name}.json", print, every=99).stop()
+        Sampler(lambda f=found: [f], tmp_path / "gpus" / f"{name}.json", print, interval=99).stop()
     assert gpu_sampler.metrics(tmp_path, "12.0") == {
         "toolkit.gpu_utilization_percent": 60.0,
         "toolkit.gpu_memory_peak_mib": 1536.0,
@@ -339,7 +341,7 @@ def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path)
     def broken():
         raise OSError("GPU is lost")
 
-    sampler = Sampler(broken, tmp_path / "gpus" / "12.0.n1.json", said.append, every=0.001)
+    sampler = Sampler(broken, tmp_path / "gpus" / "12.0.n1.json", said.append, interval=0.001)
     deadline = time.monotonic() + 10
     while sampler._thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -399,12 +401,12 @@ def test_a_gpu_that_tells_its_memory_alone_is_said_and_costs_no_attempt(attempt_
 
 
 def test_only_the_gpus_that_the_job_was_given_are_sampled():
-    assert gpu_sampler._visible(8, {"CUDA_VISIBLE_DEVICES": "2,5"}) == [2, 5]
-    assert gpu_sampler._visible(2, {"CUDA_VISIBLE_DEVICES": "4,5"}) == [
+    assert gpu_sampler._visible_indexes(8, {"CUDA_VISIBLE_DEVICES": "2,5"}) == [2, 5]
+    assert gpu_sampler._visible_indexes(2, {"CUDA_VISIBLE_DEVICES": "4,5"}) == [
         0,
         1,
     ]  # the cgroup hides the rest
-    assert gpu_sampler._visible(2, {}) == [0, 1]
+    assert gpu_sampler._visible_indexes(2, {}) == [0, 1]
 
 
 def test_a_record_of_another_version_is_no_record(tmp_path):

@@ -11,14 +11,14 @@ from tests.fakes.checkpoint_disk import CALLS, fail, strike
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.scontrol import NO_JOBS
 from toolkit.training.attempt import verdict
-from toolkit.training.attempt.fencing import Owner
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import manifest
 from toolkit.training.io import durable_files
 from toolkit.training.io.durable_files import write_json
-from toolkit.training.requeue.end_of_attempt import Ending, Outcome
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt, JobOutcome
 from toolkit.training.run_folder import checkpoint_names
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger, stalled
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile, without_progress
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import SlurmJob
 from toolkit.training.sweeps import trial_file
 from toolkit.training.tracking import mlflow
@@ -34,27 +34,27 @@ def ended(attempt_of, tmp_path):
         attempt = attempt_of(restart)
         attempt.run_dir.mkdir(parents=True, exist_ok=True)
         if counted:
-            RunDir(attempt.run_dir).create()
+            RunFolder(attempt.run_dir).create()
         attempt.stop_dir.mkdir(exist_ok=True)
         if word:
             word.write(attempt.verdict_file)
         path = tmp_path / "job.log"
         with path.open("a") as stream:
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
-        ending = Ending(
+        ending = EndOfAttempt(
             attempt,
             SlurmJob("12", scontrol or FakeScontrol(), sleep=lambda _: None),
             {"TOOLKIT_LOG": str(path), **environment},
             clock=lambda: NOW,
             chance=lambda: 0.5,
         )
-        return ending.settle(code)
+        return ending.judge(code)
 
     return run
 
 
 def attempts(tmp_path):
-    return Ledger(tmp_path / "run" / "attempts.jsonl").attempts()
+    return AttemptsFile(tmp_path / "run" / "attempts.jsonl").attempts()
 
 
 def test_an_attempt_that_never_reached_its_loop_is_in_the_ledger_too(ended, tmp_path):
@@ -120,7 +120,7 @@ def test_a_job_is_held_with_its_reason_though_slurmctld_misses_the_first_questio
         scontrol.deaf = len(slept) < silent
 
     verdict.hold(9, "no-progress", "stuck").write(attempt.verdict_file)
-    outcome = Ending(attempt, SlurmJob("12", scontrol, sleep=sleep), {}).settle(1)
+    outcome = EndOfAttempt(attempt, SlurmJob("12", scontrol, sleep=sleep), {}).judge(1)
     assert (outcome.code, outcome.status, scontrol.done) == (93, None, ["requeuehold 12"])
     assert scontrol.job["comment"].startswith("mine | toolkit: held: no-progress: stuck")
     assert len(slept) == silent
@@ -167,7 +167,7 @@ def test_a_job_that_was_held_and_let_go_starts_with_a_new_budget(ended, tmp_path
     codes = [ended(1, log=NCCL, restart=restart).code for restart in range(6)]
     assert codes == [85, 85, 93, 85, 85, 93]
     assert [one.held for one in attempts(tmp_path)] == [False, False, True] * 2
-    assert not stalled(attempts(tmp_path), "12", 0), "its next attempt begins"
+    assert not without_progress(attempts(tmp_path), "12", 0), "its next attempt begins"
 
 
 def test_no_progress_holds_no_job_whose_steps_nobody_counts(ended):
@@ -254,15 +254,15 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
     ended, tmp_path, attempt_of
 ):
     ended(1)
-    books = Ledger(tmp_path / "run" / "attempts.jsonl")
+    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
     (first,) = books.attempts()
     for asked, cause in ((None, "lost"), ("unheard-of", "lost"), ("spot-interruption",) * 2):
-        books.update(replace(first, cause="lost", rule=""))
+        books.replace_last(replace(first, cause="lost", rule=""))
         if asked:
             write_json(attempt_of(0).stop_files[0], {"cause": asked})
         ended(1, word=verdict.resume(3, "time-limit"), restart=1)
         assert books.attempts()[0].cause == cause
-        books._write(books.attempts()[:1])
+        books._write_all(books.attempts()[:1])
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
 )
 def test_an_attempt_whose_first_node_went_is_told_by_accounting(ended, tmp_path, accounting, cause):
     ended(1)
-    books = Ledger(tmp_path / "run" / "attempts.jsonl")
-    books.update(replace(books.attempts()[0], cause="lost", rule=""))
+    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    books.replace_last(replace(books.attempts()[0], cause="lost", rule=""))
     ended(0, restart=1, word=verdict.done(9), scontrol=FakeScontrol(accounting=accounting))
     assert books.attempts()[0].cause == cause
 
@@ -297,16 +297,16 @@ def test_an_attempt_whose_script_slurm_ended_first_is_told_by_its_part_of_the_lo
     ended, tmp_path, log, cause
 ):
     ended(1, log=log)
-    books = Ledger(tmp_path / "run" / "attempts.jsonl")
-    books.update(replace(books.attempts()[0], cause="lost", rule=""))
+    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    books.replace_last(replace(books.attempts()[0], cause="lost", rule=""))
     ended(0, log=KEYERROR + NODE_FAILURE, restart=1, word=verdict.done(9))
     assert [attempt.cause for attempt in books.attempts()] == [cause, "finished"]
 
 
 def test_what_the_workers_said_tells_an_attempt_when_nothing_else_does(ended, tmp_path, attempt_of):
     ended(1)
-    books = Ledger(tmp_path / "run" / "attempts.jsonl")
-    books.update(replace(books.attempts()[0], cause="peer-lost", rule=""))
+    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    books.replace_last(replace(books.attempts()[0], cause="peer-lost", rule=""))
     verdict.resume(3, "peer-lost").write(attempt_of(0).verdict_file)
     ended(0, restart=1, word=verdict.done(9))
     assert books.attempts()[0].cause == "transient"
@@ -330,7 +330,7 @@ def under_way(tmp_path, *, restart=0, usd=None):
         cost_usd=None,
     )
     (tmp_path / "run").mkdir(exist_ok=True)
-    Ledger(tmp_path / "run" / "attempts.jsonl").begin(begun)
+    AttemptsFile(tmp_path / "run" / "attempts.jsonl").append(begun)
 
 
 @pytest.mark.parametrize(("cap", "code"), [("1.99", 93), ("$1.99", 93), ("2.01", 85), ("", 85)])
@@ -374,15 +374,15 @@ def owned(attempt_of, tmp_path):
         run_dir = tmp_path / f"run-{number}"
         place = run_dir / "checkpoints" / "owner" / "12.0.-.aa"
         place.mkdir(parents=True)
-        RunDir(run_dir).create()
-        attempt = replace(attempt, run_dir=run_dir, owner=Owner(place))
+        RunFolder(run_dir).create()
+        attempt = replace(attempt, run_dir=run_dir, owner=Fence(place))
         if told_by == "verdict":
             verdict.failed(9, EIO).write(attempt.verdict_file)
         log = tmp_path / "job.log"
         said = f"[rank0]: {EIO}\n" if told_by == "log" else ""
         log.write_text(f"[toolkit] job 12, restart 0, run folder x\n{said}")
         given = {"TOOLKIT_LOG": str(log)}
-        return Ending(attempt, SlurmJob("12", FakeScontrol()), given, chance=lambda: 0.5)
+        return EndOfAttempt(attempt, SlurmJob("12", FakeScontrol()), given, chance=lambda: 0.5)
 
     return end
 
@@ -404,7 +404,7 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
             except OSError:  # and so the script asks again
                 code = ending.settle(1).code
         assert code == 85, f"operation {number}"
-        (only,) = Ledger(tmp_path / f"run-{number}" / "attempts.jsonl").attempts()
+        (only,) = AttemptsFile(tmp_path / f"run-{number}" / "attempts.jsonl").attempts()
         assert only.cause == "transient", f"operation {number}"
         if len(met) < number:
             break
@@ -415,7 +415,7 @@ def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monke
     """MLflow's client prints where a run is to be seen as it ends one, over HTTP."""
     monkeypatch.setattr(mlflow, "end_run", lambda *_: sys.stdout.write("View run\n"))
     monkeypatch.setattr(trial_file, "tell_over", lambda *_: sys.stdout.write("told\n"))
-    Outcome(1, ("why",), "FAILED").conclude(attempt_of())
+    JobOutcome(1, ("why",), "FAILED").conclude(attempt_of())
     out, err = capsys.readouterr()
     assert out == "1\n"
     assert err == "[toolkit] why\nView run\ntold\n"
@@ -444,16 +444,16 @@ def test_an_attempt_that_said_that_it_is_not_done_is_no_success_while_a_file_can
     attempt.run_dir.mkdir()
     attempt.stop_dir.mkdir()
     if counted:
-        RunDir(attempt.run_dir).create()
+        RunFolder(attempt.run_dir).create()
     write_json(attempt.stop_files[0], {"cause": "spot-interruption", "at": NOW})
     word.write(attempt.verdict_file)
     files = {"verdict": attempt.verdict_file, "stop": attempt.stop_files[0]}
-    ending = Ending(attempt, SlurmJob("12", FakeScontrol(), sleep=lambda _: None), {})
+    ending = EndOfAttempt(attempt, SlurmJob("12", FakeScontrol(), sleep=lambda _: None), {})
     with monkeypatch.context() as patch:
         unreadable(patch, files.get(hidden, attempt.run_dir / "run.json"))
         with suppress(OSError):  # and so the script asks again
-            assert ending.settle(0).code == word.exit_code
-    assert ending.settle(0).code == word.exit_code
+            assert ending.judge(0).code == word.exit_code
+    assert ending.judge(0).code == word.exit_code
 
 
 def test_a_filesystem_that_goes_away_for_long_at_any_operation_ends_no_job(owned, monkeypatch):

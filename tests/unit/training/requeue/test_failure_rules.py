@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpus import accuracy
-from toolkit.training.attempt.job_log import say
+from toolkit.training.attempt.job_log import log_line
 from toolkit.training.requeue import end_of_attempt
 from toolkit.training.requeue.failure_cause import Evidence, tail
 from toolkit.training.requeue.failure_rules import RULES, classify
@@ -93,11 +93,11 @@ def test_what_python_says_while_it_ends_is_no_evidence():
 
 def test_trouble_that_the_toolkit_overcame_is_no_evidence(capsys):
     """As a head that restarts has a sweep's trial say, and a full disk a run."""
-    say(
+    log_line(
         "not reported at step 3: _InactiveRpcError: <_InactiveRpcError of RPC that ended with:\n"
         '\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "connect: Connection refused (111)"\n>'
     )
-    say("not recorded what saving step 9 took: [Errno 28] No space left on device")
+    log_line("not recorded what saving step 9 took: [Errno 28] No space left on device")
     overcome = "".join(f"[default0]: {line}\n" for line in capsys.readouterr().out.splitlines())
     for log, cause in (("ValueError: bad shape\n", Cause.ERROR), (f"{OOM}\n", Cause.MEMORY)):
         assert classify(Evidence(code=1, log=tail(overcome + log))).cause is cause
@@ -117,12 +117,12 @@ def test_why_the_toolkit_could_not_start_is_evidence():
 
 def test_an_answer_names_its_rule_its_edition_and_the_line_it_saw():
     found = classify(Evidence(code=1, log=f"step 1\n  {OOM}  \nstep 2\n"))
-    assert (found.rule, found.seen) == ("gpu-memory", OOM)
+    assert (found.rule, found.matched_line) == ("gpu-memory", OOM)
     assert found.version >= 2
 
 
 def test_rules_have_names_of_their_own():
-    assert len({rule.slug for rule in RULES}) == len(RULES)
+    assert len({rule.name for rule in RULES}) == len(RULES)
 
 
 def test_a_large_log_is_looked_at_from_its_end():

@@ -7,10 +7,10 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.scontrol import NO_JOBS
 from toolkit.training.attempt import verdict
-from toolkit.training.requeue.end_of_attempt import NODES_SECONDS, Ending
-from toolkit.training.requeue.start_check import Beginning
-from toolkit.training.run_folder.attempts import Ledger
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.requeue.end_of_attempt import NODE_LOSS_SECONDS, EndOfAttempt
+from toolkit.training.requeue.start_check import StartCheck
+from toolkit.training.run_folder.attempts import AttemptsFile
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import SlurmJob
 
 NOW = 2_000_000_000.0
@@ -24,8 +24,8 @@ PEER = "[rank0]: RuntimeError: Connection closed by peer [10.0.0.2]:1234\n"
 @pytest.fixture
 def books(tmp_path):
     folder = tmp_path / "run"
-    RunDir(folder).create()
-    return Ledger(folder / "attempts.jsonl")
+    RunFolder(folder).create()
+    return AttemptsFile(folder / "attempts.jsonl")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def attempt(attempt_of, books, tmp_path):
         start = NOW + 7200 * restart
         mine = replace(attempt_of(restart, judged=True), started_at=start)
         said = {"TOOLKIT_LOG": str(path)}
-        begun = Beginning(mine, job, said, clock=lambda: start).look().code
+        begun = StartCheck(mine, job, said, clock=lambda: start).check().code
         books.update(replace(books.attempts()[-1], step_start=100 * restart))
         with path.open("a") as stream:
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
@@ -53,11 +53,11 @@ def attempt(attempt_of, books, tmp_path):
             paused.append(seconds)
             scontrol.nodes = list(nodes if later is None else later)
 
-        end = Ending(
+        end = EndOfAttempt(
             mine, job, said, clock=lambda: start + 3600, chance=lambda: 0.5, pause=pause
-        ).settle(1)  # fmt: skip
-        assert paused in ([], [NODES_SECONDS])
-        return begun, end.code, (*end.said, *["looked twice"] * len(paused))
+        ).judge(1)  # fmt: skip
+        assert paused in ([], [NODE_LOSS_SECONDS])
+        return begun, end.code, (*end.log_lines, *["looked twice"] * len(paused))
 
     return run
 
@@ -149,7 +149,7 @@ def test_a_second_look_without_an_answer_takes_back_nothing_of_the_first(
         scontrol.garbled = NO_JOBS if silent == "job" else ""
 
     job, said = SlurmJob("12", scontrol), {"TOOLKIT_LOG": str(path)}
-    ending = Ending(attempt, job, said, clock=lambda: NOW, chance=lambda: 0.5, pause=pause)
-    assert ending.settle(1).code == 85
+    ending = EndOfAttempt(attempt, job, said, clock=lambda: NOW, chance=lambda: 0.5, pause=pause)
+    assert ending.judge(1).code == 85
     assert books.attempts()[0].nodes == ("gpu-001", "gpu-002")
     assert scontrol.job["comment"].startswith("mine | toolkit: transient (nccl")

@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from toolkit.training.io.durable_files import write_json
 from toolkit.training.requeue import previous_attempts
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile
 from toolkit.training.slurm.job import SlurmJob
 
 BEGAN, LAST_SIGN, GIVEN_UP = 2_000_000_000.0, 2_000_000_100.0, 2_000_003_600.0
@@ -23,9 +23,11 @@ def books(attempt_of):
     first.run_dir.mkdir()
     write_json(first.stop_files[1], {"cause": "spot-interruption"})
     os.utime(first.stop_files[1], (LAST_SIGN,) * 2)
-    books = Ledger(first.run_dir / "attempts.jsonl")
+    books = AttemptsFile(first.run_dir / "attempts.jsonl")
     machine = ({"price": "36"},)
-    books.begin(AttemptRecord.begun(first, 0, BEGAN, world_size=1, nodes=("n",), instances=machine))
+    books.append(
+        AttemptRecord.at_start(first, 0, BEGAN, world_size=1, nodes=("n",), instances=machine)
+    )
     books.close_lost(last_seen=LAST_SIGN, step_end=0)
     return books
 
@@ -37,7 +39,9 @@ def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_a
     scontrol = FakeScontrol()
     for restart, answer in enumerate([*answers, OVER], 1):
         scontrol.accounting = answer
-        previous_attempts.tell(books, attempt_of(restart), SlurmJob("12", scontrol), {})
+        previous_attempts.classify_previous(
+            books, attempt_of(restart), SlurmJob("12", scontrol), {}
+        )
         (lost,) = books.attempts()
         assert lost.cause == "spot-interruption", "what is known counts at once"
         assert lost.rule.startswith("asked-spot@" if answer == OVER else "")
@@ -48,9 +52,9 @@ def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_a
 @pytest.mark.parametrize("answer", [OVER, "", "11|NODE_FAIL|1|2\n"])
 def test_an_attempt_that_accounting_has_told_is_not_asked_about_again(books, attempt_of, answer):
     scontrol = FakeScontrol(accounting=answer)
-    previous_attempts.tell(books, attempt_of(1), SlurmJob("12", scontrol), {})
+    previous_attempts.classify_previous(books, attempt_of(1), SlurmJob("12", scontrol), {})
     told = books.attempts()
     assert told[0].rule
     scontrol.accounting = None
-    previous_attempts.tell(books, attempt_of(2), SlurmJob("12", scontrol), {})
+    previous_attempts.classify_previous(books, attempt_of(2), SlurmJob("12", scontrol), {})
     assert books.attempts() == told

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from toolkit.training.requeue.failure_cause import Diagnosis
-from toolkit.training.requeue.retry_budget import LONGEST_WAIT, WINDOW, decide
+from toolkit.training.requeue.retry_budget import MAX_WAIT, WINDOW, decide
 from toolkit.training.run_folder import attempts as attempts_file
 from toolkit.training.run_folder.attempts import AttemptRecord, Cause
 
@@ -56,7 +56,7 @@ def test_waits_double_with_jitter_around_them_and_end_in_a_hold():
     found = decided(Cause.TRANSIENT, [*attempts, record(5, Cause.TRANSIENT)])
     assert found.action == "hold"
     assert "6 in 24 h, 5 allowed" in found.reason
-    assert max(waits) <= LONGEST_WAIT
+    assert max(waits) <= MAX_WAIT
 
 
 def test_each_cause_has_a_budget_of_its_own():

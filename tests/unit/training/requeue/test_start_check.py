@@ -11,10 +11,10 @@ import pytest
 
 from tests.fakes.own_job import FakeScontrol
 from toolkit.training.checkpoint import manifest
-from toolkit.training.requeue.end_of_attempt import Ending
-from toolkit.training.requeue.start_check import Beginning
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
-from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt
+from toolkit.training.requeue.start_check import StartCheck
+from toolkit.training.run_folder.attempts import AttemptRecord, AttemptsFile
+from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import StepLog, StepRecord
 from toolkit.training.slurm.job import SlurmJob
 
@@ -31,7 +31,7 @@ def record(number, cause="running", **more):
         world_size=1, nodes=("gpu-001",), instances=({"instance_id": "i-1", "price": "2.00"},),
         cost_usd=None,
     )  # fmt: skip
-    begun = begun.ended(at=NOW + later, cause=cause, step_end=number + 1) if over else begun
+    begun = begun.with_end(at=NOW + later, cause=cause, step_end=number + 1) if over else begun
     return replace(begun, **{"rule": "told@5" if over else "", **more})
 
 
@@ -43,13 +43,13 @@ def row(number, state, end=""):
 @pytest.fixture
 def run_dir(tmp_path):
     folder = tmp_path / "run"
-    RunDir(folder).create()
+    RunFolder(folder).create()
     return folder
 
 
 @pytest.fixture
 def books(run_dir):
-    return Ledger(run_dir / "attempts.jsonl")
+    return AttemptsFile(run_dir / "attempts.jsonl")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def look(attempt_of, run_dir):
         (run_dir / "job.log").write_text(log)
         said = {"TOOLKIT_LOG": str(run_dir / "job.log"), "TOOLKIT_MAX_USD": cap}
         job = SlurmJob("12", scontrol or FakeScontrol(), sleep=lambda _: None)
-        return Beginning(attempt_of(restart), job, said, clock=lambda: NOW + 60).look()
+        return StartCheck(attempt_of(restart), job, said, clock=lambda: NOW + 60).check()
 
     return look
 
@@ -73,7 +73,7 @@ def end(attempt_of, run_dir):
         (run_dir / "job.log").write_text(log)
         said = {"TOOLKIT_LOG": str(run_dir / "job.log")}
         job = SlurmJob("12", scontrol)
-        return Ending(attempt_of(restart), job, said, clock=lambda: NOW).settle(1)
+        return EndOfAttempt(attempt_of(restart), job, said, clock=lambda: NOW).judge(1)
 
     return end
 
@@ -239,7 +239,7 @@ def killed_at(monkeypatch):
 
     @contextmanager
     def at(n, scontrol):
-        before, write = itertools.count(n, -1), Ledger._write
+        before, write = itertools.count(n, -1), AttemptsFile._write_all
 
         def tick():
             if next(before) == 0:
@@ -250,7 +250,7 @@ def killed_at(monkeypatch):
             write(books, attempts)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Ledger, "_write", writing)
+            patched.setattr(AttemptsFile, "_write", writing)
             patched.setattr(scontrol, "before", tick)
             with pytest.raises(Killed):
                 yield

@@ -8,9 +8,9 @@ from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec
 from toolkit.training import SampleOrder
 from toolkit.training.distributed.process_group import Solo
-from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt
 from toolkit.training.run import Run
-from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.attempts import AttemptsFile
 from toolkit.training.run_folder.checkpoint_names import last_step
 from toolkit.training.slurm.job import SlurmJob
 
@@ -60,8 +60,10 @@ def dies(attempt_of, part, memory_tracker, tmp_path):
         with log.open("a") as stream:
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{PEER_LOST}\n")
         environment = {"TOOLKIT_LOG": str(log)}
-        ending = Ending(attempt, SlurmJob("12", FakeScontrol()), environment, chance=lambda: 0.5)
-        return ending.settle(1).code, begun[0]
+        ending = EndOfAttempt(
+            attempt, SlurmJob("12", FakeScontrol()), environment, chance=lambda: 0.5
+        )
+        return ending.judge(1).code, begun[0]
 
     return run
 
@@ -76,7 +78,7 @@ def test_an_attempt_ends_in_the_ledger_where_the_next_begins_whenever_it_dies(
         _, begun = dies(restart, at=at, background=background)
         assert begun == expected
         expected = last_step(run_dir / "checkpoints") or 0
-        assert Ledger(run_dir / "attempts.jsonl").attempts()[-1].step_end == expected
+        assert AttemptsFile(run_dir / "attempts.jsonl").attempts()[-1].step_end == expected
 
 
 @pytest.mark.parametrize("background", [False, True])

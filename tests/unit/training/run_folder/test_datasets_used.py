@@ -77,7 +77,7 @@ def test_a_run_says_how_much_of_its_data_was_there(shelf, run, memory_tracker, p
         one.resume(model=part())
         dataset.dataset("digits")
         dataset.dataset("labels@1")
-        dataset._held["labels@1"].filled = True
+        dataset._held_datasets["labels@1"].filled = True
     found = [dict(record.metrics) for record in memory_tracker.records if record.metrics]
     assert [m["toolkit.data_hit_ratio"] for m in found if "toolkit.data_hit_ratio" in m] == [0.5]
 
@@ -96,12 +96,12 @@ def test_a_name_that_moved_between_attempts_is_reported_and_both_are_kept(
     with run() as one:
         one.resume(model=part())
         dataset.dataset("digits")
-    dataset._held.clear()
+    dataset._held_datasets.clear()
     shelf["digits"] = SECOND
     with run(restart_count=1) as two:
         two.resume(model=part())
         dataset.dataset("digits")
-    assert datasets_used.moved(datasets_used.read(two.dir.path)) == ["digits"]
+    assert datasets_used.changed_names(datasets_used.read(two.dir.path)) == ["digits"]
     assert memory_tracker.tags["toolkit.dataset"] == f"{FIRST},{SECOND}"
     assert "dataset digits is not what it was" in capsys.readouterr().out
 

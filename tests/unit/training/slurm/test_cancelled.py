@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from toolkit.training.slurm.job import cancelled
+from toolkit.training.slurm.job import is_cancelled
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from toolkit.training.slurm.job import cancelled
     ],
 )
 def test_a_cancelled_job_is_known_from_one_that_comes_back(shown, answer):
-    assert cancelled("7", {"SLURM_JOB_ID": "7"}, lambda _: shown) is answer
+    assert is_cancelled("7", {"SLURM_JOB_ID": "7"}, lambda _: shown) is answer
 
 
 def test_where_slurm_does_not_answer_no_job_counts_as_cancelled():
     def away(argv):
         raise subprocess.TimeoutExpired(argv, 1)
 
-    assert not cancelled("7", {"SLURM_JOB_ID": "7"}, away)
-    assert not cancelled("7", {}, lambda _: "JobState=CANCELLED")
+    assert not is_cancelled("7", {"SLURM_JOB_ID": "7"}, away)
+    assert not is_cancelled("7", {}, lambda _: "JobState=CANCELLED")

@@ -4,8 +4,8 @@ import pytest
 
 from slurmplugins.slurm import json_parser
 from tests.fakes.scontrol import FakeScontrol
-from toolkit.training.slurm.job import SlurmJob, cancelled
-from toolkit.training.slurm.job_comment import for_job
+from toolkit.training.slurm.job import SlurmJob, is_cancelled
+from toolkit.training.slurm.job_comment import comment_writer_for
 from toolkit.training.slurm.job_id import task_name
 
 LAST, ANOTHER = 40, 41
@@ -44,10 +44,10 @@ def test_its_words_and_marks_are_written_over_nobody_elses(slurmctld):
     slurmctld.tasks[LAST].comment, slurmctld.tasks[ANOTHER].comment = "mine", "theirs"
     job = last(slurmctld)
     assert job.facts().comment == "mine"
-    assert job.note(job.facts(), "toolkit: held")
-    remark = for_job("40", environment(LAST, 3), slurmctld)
+    assert job.append_comment(job.facts(), "toolkit: held")
+    remark = comment_writer_for("40", environment(LAST, 3), slurmctld)
     assert remark is not None
-    remark.checkpoint(1000.0)
+    remark.mark_checkpoint(1000.0)
     remark.wait()
     assert slurmctld.tasks[LAST].comment == "mine | toolkit: held toolkit:checkpoint=1000"
     assert [task.comment for task in others(slurmctld)] == ["theirs", ""]
@@ -55,8 +55,8 @@ def test_its_words_and_marks_are_written_over_nobody_elses(slurmctld):
 
 def test_another_tasks_cancellation_is_not_its_own(slurmctld):
     slurmctld.tasks[ANOTHER].done.append("cancel")
-    assert not cancelled("40", environment(LAST, 3), slurmctld)
-    assert cancelled("41", environment(ANOTHER, 1), slurmctld)
+    assert not is_cancelled("40", environment(LAST, 3), slurmctld)
+    assert is_cancelled("41", environment(ANOTHER, 1), slurmctld)
 
 
 def test_a_job_that_is_no_task_is_named_by_its_number():

@@ -13,11 +13,11 @@ from tests.fakes.own_job import FakeScontrol
 from toolkit.training import SampleOrder
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.io import durable_files
-from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.requeue.end_of_attempt import EndOfAttempt
 from toolkit.training.run import Run
 from toolkit.training.slurm.job import SlurmJob
 from toolkit.training.sweeps import array_tasks, study as study_storage, trial_file, trials
-from toolkit.training.sweeps.trial import TRIES, SweepTrial
+from toolkit.training.sweeps.trial import STORAGE_TRIES, SweepTrial
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 URL = "grpc://10.0.0.5:13000"
@@ -125,8 +125,8 @@ def task(at, attempt_of, json_codec, part, memory_tracker):
         with log.open("a") as stream:
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{said}")
         job = SlurmJob("12", FakeScontrol())
-        ending = Ending(mine, job, {"TOOLKIT_LOG": str(log)}, chance=lambda: 0.5)
-        return ending.settle(code).code
+        ending = EndOfAttempt(mine, job, {"TOOLKIT_LOG": str(log)}, chance=lambda: 0.5)
+        return ending.judge(code).code
 
     return attempt
 
@@ -171,7 +171,7 @@ def test_a_value_is_not_lost_though_the_run_folder_takes_no_writes_as_it_is_told
     study, task, monkeypatch, heard
 ):
     """The sweep hears it, or the task comes back to the end of its training."""
-    complete, write, struck = SweepTrial.complete, durable_files._write_beside, []
+    complete, write, struck = SweepTrial.complete, durable_files._write_temporary, []
 
     def fails(path, content):
         struck.append(path)
@@ -204,14 +204,16 @@ def test_a_trial_with_a_value_has_not_failed_though_its_task_does_not_come_back(
         assert task(0) == 85
     attempt = attempt_of(0)
     trial_file.add(attempt.run_dir, pruned=state == "pruned")
-    assert trial_file.tell_over(attempt, at)
+    assert trial_file.end_trial(attempt, at)
     assert [one.state for one in trials.states(study())] == [state]
 
 
 def test_a_head_that_restarts_as_a_task_begins_is_waited_for(proxy, task, capsys):
-    proxy.away = TRIES - 1
+    proxy.away = STORAGE_TRIES - 1
     assert task(0) == 0
-    assert capsys.readouterr().out.count(f"{URL} does not answer: trying again") == TRIES - 1
+    assert (
+        capsys.readouterr().out.count(f"{URL} does not answer: trying again") == STORAGE_TRIES - 1
+    )
 
 
 def test_a_name_at_which_nobody_was_ever_met_is_tried_once_and_brings_no_task_back(
@@ -236,7 +238,7 @@ def test_another_storage_that_a_task_has_met_is_waited_for_as_the_heads_is(
     with monkeypatch.context() as patched:
         patched.setattr(trials, "tell", no_answer)
         assert task(0) == 85
-    proxy.away = TRIES - 1
+    proxy.away = STORAGE_TRIES - 1
     assert task(1) == 0
 
 

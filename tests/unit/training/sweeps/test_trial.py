@@ -130,7 +130,7 @@ def test_a_trial_whose_task_is_judged_by_its_batch_script_goes_on_unless_that_sa
     with pytest.raises(type(error)):
         sweep.run(1, error=error)
     at = {"TOOLKIT_SWEEP_STORAGE": "memory"}
-    assert [trial_file.tell_over(sweep.attempt(task), at) for task in (0, 1, 2)] == [
+    assert [trial_file.end_trial(sweep.attempt(task), at) for task in (0, 1, 2)] == [
         False,
         True,
         False,
@@ -229,7 +229,7 @@ def lost_task(sweep):
 
 def test_a_silent_trial_whose_task_waits_in_the_queue_is_left_alone(sweep):
     lost_task(sweep)
-    assert trials.gone(trials.states(sweep.study), EVERYTHING, sweep.now) == []
+    assert trials.gone_trials(trials.states(sweep.study), EVERYTHING, sweep.now) == []
 
 
 def test_a_trial_whose_task_is_gone_is_failed_by_whoever_comes_next(sweep, monkeypatch):
@@ -237,12 +237,12 @@ def test_a_trial_whose_task_is_gone_is_failed_by_whoever_comes_next(sweep, monke
     monkeypatch.setattr(array_tasks, "tasks", lambda: frozenset({"5_1"}))
     sweep.run(1)
     assert sweep.states() == ["failed", "complete"]
-    assert trials.states(sweep.study)[0].why == trials.GONE
+    assert trials.states(sweep.study)[0].why == trials.TASK_GONE
 
 
 def test_a_trial_that_was_heard_of_just_now_is_not_gone_though_its_task_is_not_listed(sweep):
     sweep.task(0).__enter__()._quiet.set()
-    assert trials.gone(trials.states(sweep.study), frozenset(), sweep.now) == []
+    assert trials.gone_trials(trials.states(sweep.study), frozenset(), sweep.now) == []
 
 
 def test_where_slurm_cannot_be_asked_nothing_is_given_up(sweep, monkeypatch):
@@ -254,9 +254,9 @@ def test_where_slurm_cannot_be_asked_nothing_is_given_up(sweep, monkeypatch):
 
 def test_giving_up_twice_ends_a_trial_once(sweep):
     lost_task(sweep)
-    lost = trials.gone(trials.states(sweep.study), frozenset(), sweep.now)
-    assert [one.number for one in trials.give_up(sweep.study, lost)] == [0]
-    assert trials.give_up(sweep.study, lost) == []
+    lost = trials.gone_trials(trials.states(sweep.study), frozenset(), sweep.now)
+    assert [one.number for one in trials.fail_gone(sweep.study, lost)] == [0]
+    assert trials.fail_gone(sweep.study, lost) == []
 
 
 def test_the_status_counts_names_the_best_and_settles_only_when_asked(sweep):
@@ -266,7 +266,7 @@ def test_the_status_counts_names_the_best_and_settles_only_when_asked(sweep):
 
     def ask(**options):
         flags = {"settle": False, "dry_run": False, **options}
-        return status.of(sweep.study, frozenset(), sweep.now, count=1, **flags)
+        return status.sweep_state(sweep.study, frozenset(), sweep.now, count=1, **flags)
 
     found = ask()
     assert found["counts"] == {"complete": 2, "running": 1}
@@ -278,12 +278,12 @@ def test_the_status_counts_names_the_best_and_settles_only_when_asked(sweep):
 
 
 def test_the_queue_is_what_squeue_says_and_unknown_when_it_does_not():
-    assert array_tasks.tasks(lambda _: "5_0\n5_12\n7_N/A\n") == {"5_0", "5_12"}
+    assert array_tasks.queued_tasks(lambda _: "5_0\n5_12\n7_N/A\n") == {"5_0", "5_12"}
 
     def away(argv):
         raise OSError("no squeue")
 
-    assert array_tasks.tasks(away) is None
+    assert array_tasks.queued_tasks(away) is None
 
 
 def test_a_cluster_without_a_storage_says_what_to_do(tmp_path):

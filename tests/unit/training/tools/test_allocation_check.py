@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.training.tools.allocation_check import Report, judge, lines
+from toolkit.training.tools.allocation_check import Report, find_faults, report_lines
 
 GOOD = Report(
-    rank=0, host="gpu-001", gpu="A10G", gpu_problem="", wanted_gpus=1, sum_ok=True,
-    network=900.0, disk=400.0, unseen=(), clock=100.0,
+    rank=0, node="gpu-001", gpu="A10G", gpu_problem="", granted_gpus=1, sum_ok=True,
+    network=900.0, disk=400.0, unseen_files=(), clock=100.0,
 )  # fmt: skip
 OTHER = replace(GOOD, rank=1, host="gpu-002", clock=100.4)
 
 
 def test_an_allocation_that_works_has_nothing_wrong():
-    assert judge([GOOD, OTHER]) == ()
-    assert lines([GOOD])[0] == "rank 0 on gpu-001: A10G, network 900 MiB/s, disk 400 MiB/s"
+    assert find_faults([GOOD, OTHER]) == ()
+    assert report_lines([GOOD])[0] == "rank 0 on gpu-001: A10G, network 900 MiB/s, disk 400 MiB/s"
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_an_allocation_that_works_has_nothing_wrong():
     ],
 )
 def test_what_is_wrong_is_said_with_the_node_it_is_on(change, says):
-    (wrong,) = judge([GOOD, replace(OTHER, **change)])
+    (wrong,) = find_faults([GOOD, replace(OTHER, **change)])
     assert wrong.startswith(says)

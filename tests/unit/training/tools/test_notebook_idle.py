@@ -73,6 +73,6 @@ def test_only_a_server_without_terminals_has_none(monkeypatch):
 
     monkeypatch.setattr(client.HTTPConnection, "request", lambda *_, **__: None)
     monkeypatch.setattr(client.HTTPConnection, "getresponse", lambda _: NotFound())
-    assert notebook_idle._ask("127.0.0.1:1", "terminals") == []
+    assert notebook_idle._request("127.0.0.1:1", "terminals") == []
     with pytest.raises(ValueError, match="404 Not Found"):
-        notebook_idle._ask("127.0.0.1:1", "kernels")
+        notebook_idle._request("127.0.0.1:1", "kernels")

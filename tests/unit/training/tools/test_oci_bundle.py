@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training.tools.oci_bundle import BundleRefusedError, Mount, job_config, main
+from toolkit.training.tools.oci_bundle import BundleRefused, Mount, job_config, main
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER = "sha256:" + "f" * 64
@@ -59,13 +59,13 @@ def test_a_read_only_mount_keeps_what_its_source_is_mounted_with(monkeypatch):
     """Linux lets nobody without privilege drop it: mount_namespaces(7), locked mounts."""
     flags = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_RELATIME
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=flags))
-    options = Mount.parse("/run:/run:ro").found().spec()["options"]
+    options = Mount.parse("/run:/run:ro").with_mount_flags().spec()["options"]
     assert options == ["rbind", "ro", "nosuid", "nodev", "noexec"]
 
 
 @pytest.mark.parametrize("text", ["", "/a", "a:/b", "/a:b", "/a:/b:exec", "/a:/b:ro:"])
 def test_a_mount_that_is_not_two_absolute_paths_is_refused(text):
-    with pytest.raises(BundleRefusedError, match="is not SOURCE:DESTINATION"):
+    with pytest.raises(BundleRefused, match="is not SOURCE:DESTINATION"):
         Mount.parse(text)
 
 

@@ -11,14 +11,20 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training import SampleOrder
-from toolkit.training.attempt.fencing import Owner
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.io.durable_files import read_json, write_json
-from toolkit.training.recording.recorder import Books
+from toolkit.training.recording.recorder import RunRecorder
 from toolkit.training.run import Run
-from toolkit.training.run_folder.run_folder import RunDir
-from toolkit.training.tracking.mlflow import MlflowServer, end_run, tracker_for
-from toolkit.training.tracking.tracker import NoTracker, Record, Rejected, Tracker, numbers
+from toolkit.training.run_folder.run_folder import RunFolder
+from toolkit.training.tracking.mlflow import MlflowServer, end_mlflow_run, tracker_for
+from toolkit.training.tracking.tracker import (
+    NoTracker,
+    RecordRejected,
+    Tracker,
+    TrackingRecord,
+    as_floats,
+)
 
 
 @dataclass
@@ -43,7 +49,7 @@ class Server:
     def send(self, run_id, records):
         self._here()
         if any(self.refused in record.params for record in records):
-            raise Rejected(self.refused)
+            raise RecordRejected(self.refused)
         self.got += [(run_id, record.step) for record in records]
         self.states += [record.status for record in records]
 
@@ -72,7 +78,7 @@ def tracker(tmp_path):
 
 
 def metric(step):
-    return Record(at=float(step), step=step, metrics={"loss": 1.0})
+    return TrackingRecord(at=float(step), step=step, metrics={"loss": 1.0})
 
 
 def test_records_arrive_in_order(tracker):
@@ -135,12 +141,12 @@ def test_a_backlog_that_was_sent_is_sent_once_where_checkpoints_are_on_another_f
     place = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
     server = Server(away=True)
-    made = tracker(server, owner=Owner(place))
+    made = tracker(server, owner=Fence(place))
     made.add(metric(0))
     assert not made.close(30)
     server.away = False
     for _ in range(2):
-        assert tracker(server, owner=Owner(place)).close(30)
+        assert tracker(server, owner=Fence(place)).close(30)
     assert [step for _, step in server.got] == [0]
 
 
@@ -148,13 +154,13 @@ def test_an_attempt_whose_run_was_taken_over_sends_no_backlog_and_leaves_it_to_i
     tracker, tmp_path, place
 ):
     server = Server(away=True)
-    before = tracker(server, owner=Owner(place))
+    before = tracker(server, owner=Fence(place))
     before.add(metric(0))
     assert not before.close(30)
     place.rmdir()
     server.away, server.tried = False, threading.Event()
     kept = (tmp_path / "tracking-backlog.json").read_bytes()
-    late = tracker(server, owner=Owner(place))
+    late = tracker(server, owner=Fence(place))
     late.add(metric(1))
     assert not late.close(30)
     assert (server.got, server.runs, server.tried.is_set()) == ([], 0, False)
@@ -166,7 +172,7 @@ def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_s
     tracker, tmp_path, place
 ):
     server = Server()
-    made = tracker(server, owner=Owner(place))
+    made = tracker(server, owner=Fence(place))
     made.add(metric(0))
     while not server.got:
         time.sleep(0.001)
@@ -174,7 +180,7 @@ def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_s
     made.add(metric(1))
     place.rmdir()
     server.away = False
-    made.add(Record(at=2.0, status="FAILED"))
+    made.add(TrackingRecord(at=2.0, status="FAILED"))
     assert not made.close(30)
     assert "FAILED" not in server.states
     assert not (tmp_path / "tracking-backlog.json").exists()
@@ -198,7 +204,7 @@ def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, 
     server = Server()
     with monkeypatch.context() as patch:
         patch.setattr("toolkit.training.attempt.fencing.os.utime", disk.fail)
-        made = tracker(server, owner=Owner(place))
+        made = tracker(server, owner=Fence(place))
         made.add(metric(0))
         while not made.warnings:
             time.sleep(0.001)
@@ -212,7 +218,7 @@ def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, 
 def test_as_an_attempt_ends_what_failed_once_is_tried_once_more(tracker, misses, told):
     server = Server(misses=misses)
     made = tracker(server, linger=60)  # nothing is sent before the end
-    made.add(Record(at=1.0, status="FINISHED"))
+    made.add(TrackingRecord(at=1.0, status="FINISHED"))
     assert made.close(30) is told
     assert server.states == ["FINISHED"] * told
 
@@ -225,7 +231,7 @@ def finishes(tracker, attempt_of, tmp_path, json_codec, part):
         server, folder = Server(), tmp_path / f"run-{number}"
         place = folder / "checkpoints" / "owner" / "12.0.first.ab"
         place.mkdir(parents=True)
-        attempt = replace(attempt_of(), run_dir=folder, owner=Owner(place))
+        attempt = replace(attempt_of(), run_dir=folder, owner=Fence(place))
         doubles = {"world": Solo(), "codec": json_codec}
         doubles["tracker"] = tracker(server, folder, owner=attempt.owner)
         # Where it is the verdict that can't be written, the attempt is made again.
@@ -241,14 +247,14 @@ def finishes(tracker, attempt_of, tmp_path, json_codec, part):
 def test_an_error_of_any_one_operation_as_a_finished_run_ends_leaves_it_finished(
     finishes, monkeypatch
 ):
-    end, met, number = Books.end, [], 0
+    end, met, number = RunRecorder.close, [], 0
 
     def struck(books, *words, **options):
         nonlocal met
         with disk.strike(number, disk.fail, disk.CALLS) as met:
             end(books, *words, **options)
 
-    monkeypatch.setattr(Books, "end", struck)
+    monkeypatch.setattr(RunRecorder, "end", struck)
     while len(met) >= number:
         number += 1
         assert finishes(number) == "FINISHED", f"operation {number}"
@@ -258,7 +264,7 @@ def test_an_error_of_any_one_operation_as_a_finished_run_ends_leaves_it_finished
 def test_the_state_that_an_earlier_attempt_ended_in_is_not_sent_after_the_next_has_begun(tracker):
     server = Server(away=True)
     made = tracker(server)
-    made.add(Record(at=1.0, step=0, metrics={"loss": 1.0}, status="FAILED"))
+    made.add(TrackingRecord(at=1.0, step=0, metrics={"loss": 1.0}, status="FAILED"))
     assert not made.close(30)
     server.away = False
     assert tracker(server).close(30)
@@ -270,7 +276,7 @@ def test_the_state_that_an_earlier_attempt_ended_in_is_not_sent_after_the_next_h
 def test_a_record_that_is_refused_takes_no_other_with_it(tracker):
     server = Server(refused="changed")
     made = tracker(server)
-    for record in (metric(0), Record(at=1, step=1, params={"changed": "2"}), metric(2)):
+    for record in (metric(0), TrackingRecord(at=1, step=1, params={"changed": "2"}), metric(2)):
         made.add(record)
     assert made.close(30)
     assert [step for _, step in server.got] == [0, 2]
@@ -278,7 +284,7 @@ def test_a_record_that_is_refused_takes_no_other_with_it(tracker):
 
 
 def test_a_metric_that_is_no_number_is_left_out():
-    assert numbers({"loss": float("nan"), "rate": 1}) == {"rate": 1.0}
+    assert as_floats({"loss": float("nan"), "rate": 1}) == {"rate": 1.0}
 
 
 def test_without_a_server_nothing_is_tracked(attempt_of, tmp_path):
@@ -302,7 +308,7 @@ def test_a_run_that_ends_gets_the_time_of_its_end(monkeypatch):
 
     server = object.__new__(MlflowServer)
     server._client = Client()
-    server.send("r1", [Record(at=12.5, status="KILLED")])
+    server.send("r1", [TrackingRecord(at=12.5, status="KILLED")])
     assert ended == [("r1", "KILLED", 12500)]
 
 
@@ -335,11 +341,11 @@ def test_a_batch_script_ends_the_run_that_its_workers_had_and_no_other(
     monkeypatch.setattr("toolkit.training.tracking.mlflow.MlflowServer", lambda *_, **__: server)
     at = {"MLFLOW_TRACKING_URI": "http://head", "TOOLKIT_SITE_FILE": str(tmp_path / "none")}
     attempt = attempt_of()
-    assert not end_run(attempt, "FAILED", 1.0, at)
-    RunDir(attempt.run_dir).create()
+    assert not end_mlflow_run(attempt, "FAILED", 1.0, at)
+    RunFolder(attempt.run_dir).create()
     write_json(attempt.run_dir / "mlflow.json", {"run_id": "run-7"})
-    assert not end_run(attempt, "FAILED", 1.0, at | {"MLFLOW_TRACKING_URI": ""})
-    assert end_run(attempt, "FAILED", 1.0, at)
+    assert not end_mlflow_run(attempt, "FAILED", 1.0, at | {"MLFLOW_TRACKING_URI": ""})
+    assert end_mlflow_run(attempt, "FAILED", 1.0, at)
     assert (server.got, server.states, server.runs) == ([("run-7", 0)], ["FAILED"], 0)
     server.away = True
-    assert not end_run(attempt, "FAILED", 1.0, at)
+    assert not end_mlflow_run(attempt, "FAILED", 1.0, at)
