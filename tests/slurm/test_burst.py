@@ -18,7 +18,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.machines import LIVE
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
 GATE = "/shared/home/ada/gate"  # the jobs work until it is there, however slow the machine is
 WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"
@@ -91,7 +91,7 @@ def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
     until("a launch", lambda: machines(cluster, "pending", "running"))
     cluster.run("systemctl", "restart", "slurmctld")
 
-    until("every job running", lambda: states(cluster, burst)["RUNNING"] == len(SIZES), 300)
+    until("every job running", lambda: states(cluster, burst)["RUNNING"] == len(SIZES))
     found = machines(cluster, "pending", "running")
     one_machine_each(found)
     assert len(found) == sum(SIZES)
@@ -117,7 +117,7 @@ def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, bur
         running = states(cluster, burst)["RUNNING"] == len(SIZES)
         return running and all(now[number]["restart_cnt"] for number in hit)
 
-    until("every job that lost a machine running again", came_back, 300)
+    until("every job that lost a machine running again", came_back)
     found = machines(cluster, "running")
     assert not ids(taken) & ids(found)
     assert len(found) == sum(SIZES)
@@ -127,14 +127,14 @@ def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, bur
 
 
 def test_nothing_of_the_burst_is_left(cluster, burst):
-    until("no machine of the pool", lambda: not machines(cluster, *LIVE), 180)
+    until("no machine of the pool", lambda: not machines(cluster, *LIVE))
 
     def asleep() -> bool:
         shown = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
         farm = [node for node in shown if node["name"].startswith(f"{POOL}-")]
         return all(set(node["state"]) == {"IDLE", "CLOUD", "POWERED_DOWN"} for node in farm)
 
-    until("every node powered down", asleep, 180)
+    until("every node powered down", asleep)
     plan = json.loads(cluster.toolkit("reconcile", "--plan", "--json").stdout)
     ours = [item for item in plan["actions"] if (item["node"] or "").startswith(f"{POOL}-")]
     assert ours == []

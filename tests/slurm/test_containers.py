@@ -9,7 +9,7 @@ import pytest
 from tests.slurm.trained import DIGITS, HOME, ON_FARM, TORCHRUN, submit
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 LAYOUT, BUNDLE = f"{HOME}/image", f"{HOME}/bundle"
 # No registry is reached from here: the image is made on the spot. What it lacks is the machine's.
 FROM_MACHINE = ("/usr", "/opt/python", "/etc/alternatives", "/etc/ld.so.cache")

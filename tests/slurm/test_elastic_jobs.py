@@ -10,7 +10,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, ON_FARM, PYTHON, submit
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 FSDP = (
     *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
     *("--sequences", "256", "--width", "64", "--layers", "2"),
@@ -40,7 +40,7 @@ def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster)
     cluster.as_user("scontrol", "update", f"jobid={job.number}", f"excnodelist={ONLY_TWO}")
 
     assert job.attempt(1)["step_start"] >= reached
-    assert job.ended(300) == {"COMPLETED"}, job.output()
+    assert job.ended() == {"COMPLETED"}, job.output()
     assert [attempt["world_size"] for attempt in job.attempts()] == [3, 2]
     audit = cluster.as_user(*PYTHON, "-m", "toolkit.training", "audit", f"{HOME}/runs/{job.number}")
     assert json.loads(audit)["ok"], audit

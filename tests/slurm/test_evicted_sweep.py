@@ -11,7 +11,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, ON_FARM, SCRIPTS, Trained
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SWEEP = "taken"
 TRIALS, AT_ONCE = 12, 4
 LAST = TRIALS - 1
@@ -83,12 +83,12 @@ def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster
     )
     taken: dict[str, tuple[Task, int, int]] = {}
     for number, notice in NOTICES.items():
-        task = until(f"a checkpoint of task {number}", lambda n=number: at_work(cluster, n), 400)
+        task = until(f"a checkpoint of task {number}", lambda n=number: at_work(cluster, n))
         # The last one has the array's own number, which scontrol takes for all of them.
         assert (task.job.number == task.array) == (number == LAST)
         taken[task.job.number] = task, task.trial(), task.job.saved()[-1]
         toolkit("local", "interrupt", task.node, "--notice", str(notice))
-    until("the sweep's end", lambda: not queued(cluster), 600)
+    until("the sweep's end", lambda: not queued(cluster))
 
     found = json.loads(cluster.toolkit("sweep", "status", SWEEP, "--json").stdout)
     counts = found["counts"]

@@ -17,7 +17,7 @@ from tests.slurm.machines import node
 from tests.slurm.trained import HOME, submit
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
 # Long enough for a request, short enough to be waited for. Its step has slurmctld save the job.
@@ -42,7 +42,7 @@ def keep(cluster, of: str) -> None:
     """Keep the file as it is now; it is what slurmctld saves after something happens to a node."""
     before = cluster.run("stat", "--format=%y", SAVED)
     cluster.run("scontrol", "update", f"nodename={of}", "comment=saved")
-    until("slurmctld's save", lambda: cluster.run("stat", "--format=%y", SAVED) != before, 30)
+    until("slurmctld's save", lambda: cluster.run("stat", "--format=%y", SAVED) != before)
     cluster.run("cp", "-p", SAVED, EARLY)
 
 
@@ -99,7 +99,7 @@ def goes_on(cluster, job, gate: str) -> None:
         cluster.run("sh", "-c", KILL)
         until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
         assert not flags(cluster, job) <= UP, "it has forgotten nothing"
-    until("the node up again", lambda: flags(cluster, job) <= UP, 120)
+    until("the node up again", lambda: flags(cluster, job) <= UP)
     assert node(cluster, name)["instance_id"] == instance
     cluster.as_user("touch", gate)
     assert job.ended() == {"COMPLETED"}

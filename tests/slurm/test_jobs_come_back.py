@@ -16,7 +16,7 @@ from toolkit.training.requeue.failure_cause import Evidence
 from toolkit.training.requeue.failure_rules import classify
 from toolkit.training.slurm.job import SlurmJob
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 NETWORK_ERROR = "RuntimeError: NCCL error in: ncclRemoteError: A call failed, network error"
 # Fails as a broken network makes a job fail, but only on the first start of the job.
@@ -33,6 +33,7 @@ with Run(params={}, seed=0):
 """
 ONE = ("--nodes=1",)
 NODE = "node-failure"
+GATE = f"{HOME}/gate-of-survivor"
 
 
 def strike(cluster, node: str) -> None:
@@ -139,7 +140,7 @@ class Lost:
 
 @pytest.fixture(scope="module")
 def lost(cluster):
-    survivor, headless = slow(cluster, epochs=50), slow(cluster)
+    survivor, headless = slow(cluster, gate=GATE), slow(cluster)
     headless.trained(3 * SAVE_EVERY)
     strike(cluster, headless.nodes()[0])
     yield Lost(survivor, headless)
@@ -191,7 +192,8 @@ def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, l
     cluster.as_user("scancel", "--signal=USR1", "--batch", headless.number)
     until("what Slurm said", lambda: headless.causes() == [NODE, "preemption"])
     cluster.as_user("scancel", headless.number)
-    assert survivor.ended(300) == {"COMPLETED"}, survivor.output()
+    cluster.as_user("touch", GATE)
+    assert survivor.ended() == {"COMPLETED"}, survivor.output()
 
 
 def test_a_cancelled_job_is_killed_in_mlflow_too(jobs):

@@ -15,7 +15,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.machines import LIVE, machines
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 DECISIONS = paths.DECISIONS
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 

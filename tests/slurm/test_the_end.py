@@ -6,7 +6,7 @@ import pytest
 
 from tests.slurm.conftest import toolkit
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 
 
 def test_destroy_and_down_leave_nothing_of_the_cloud_on_the_host(cluster, traces):

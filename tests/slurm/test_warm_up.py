@@ -9,7 +9,7 @@ import pytest
 
 from tests.slurm.trained import HOME, PYTHON, submit
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.slurm.waiting import until
+from tests.slurm.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from tests.slurm.conftest import Cluster
@@ -101,7 +101,7 @@ class Trained:
         until(f"{steps} steps of job {self.number}", lambda: self.steps() >= steps)
         return self.steps()
 
-    def ended(self, seconds: float = 300.0) -> frozenset[str]:
+    def ended(self, seconds: float = PATIENCE) -> frozenset[str]:
         """Wait for its end, its last process's too; the states it ended in."""
 
         def over() -> bool:
@@ -128,8 +128,14 @@ def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> Traine
     return Trained(cluster, number.strip())
 
 
-def slow(cluster: Cluster, *argv: str, epochs: int = 1000) -> Trained:
-    """Submit training that takes a second an epoch and leaves the machine to others."""
+def slow(cluster: Cluster, *argv: str, gate: str = "") -> Trained:
+    """Submit training that takes a second an epoch and leaves the machine to others.
+
+    It ends well with the first epoch after the file `gate` is there.
+    """
     script = cluster.write(f"{HOME}/slow.py", (SCRIPTS / "slow.py").read_text())
-    options = (f"--epochs={epochs}", f"--save-every={SAVE_EVERY}")
+    options = ["--epochs=1000", f"--save-every={SAVE_EVERY}"]
+    if gate:
+        cluster.as_user("rm", "-f", gate)
+        options.append(f"--gate={gate}")
     return submit(cluster, *argv, TORCHRUN, script, *options)

@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+PATIENCE = 900.0
+"""Seconds. It ends a test that hangs, and is no law: the machine may have other work."""
 
 
-def until(what: str, condition: Callable[[], T], seconds: float = 300.0) -> T:
+def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T:
     """The first true answer of `condition`, asked every second; an error after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

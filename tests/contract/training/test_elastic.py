@@ -6,7 +6,7 @@ import torch
 from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder.attempts import AttemptsFile
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "zero3")
 
 
@@ -14,7 +14,7 @@ KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "z
 def root(tmp_path_factory, worker):
     """Every kind on 2 ranks, then on 1, then on 3."""
     root = tmp_path_factory.mktemp("elastic")
-    worker("elastic_worker.py", str(root), *KINDS, timeout=560, DS_ACCELERATOR="cpu")
+    worker("elastic_worker.py", str(root), *KINDS, timeout=1700, DS_ACCELERATOR="cpu")
     return root
 
 

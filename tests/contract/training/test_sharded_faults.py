@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
 def met(tmp_path_factory, worker):
     root = tmp_path_factory.mktemp("sharded")
-    worker("sharded_faults_worker.py", str(root), timeout=280)
+    worker("sharded_faults_worker.py", str(root), timeout=800)
     return json.loads((root / "met.json").read_text())
 
 

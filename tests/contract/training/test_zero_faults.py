@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
 def met(tmp_path_factory, worker):
     root = tmp_path_factory.mktemp("zero")
-    worker("zero_faults_worker.py", str(root), timeout=250, DS_ACCELERATOR="cpu")
+    worker("zero_faults_worker.py", str(root), timeout=800, DS_ACCELERATOR="cpu")
     return json.loads((root / "met.json").read_text())
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,6 +27,9 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--save-every", type=int, default=20, help="steps")
+    parser.add_argument(
+        "--gate", type=Path, help="end with the first epoch after this file is there"
+    )
     return parser
 
 
@@ -53,12 +57,24 @@ def epochs(
     yield number - 1
 
 
+def is_open(gate: Path | None, ranks: int) -> bool:
+    """Return whether every rank sees the gate's file, so that all of them end together."""
+    if gate is None:
+        return False
+    seen = torch.tensor(float(gate.exists()))
+    if ranks > 1:
+        distributed.all_reduce(seen, op=distributed.ReduceOp.MIN)
+    return bool(seen)
+
+
 def main() -> None:
     args = arguments().parse_args()
     torch.set_num_threads(1)
-    with Run(params=vars(args), seed=0, checkpoint_every=args.save_every) as run:
+    params = {"epochs": args.epochs}
+    with Run(params=params, seed=0, checkpoint_every=args.save_every) as run:
         for _ in epochs(run, torch.nn.Linear(1, 1), args.epochs):
-            pass
+            if is_open(args.gate, run.world.size):
+                break
 
 
 if __name__ == "__main__":
