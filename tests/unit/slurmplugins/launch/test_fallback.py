@@ -135,3 +135,30 @@ def test_spot_goes_up_to_its_share_and_not_beyond():
     assert exact == (Spend(Decimal("0.80"), Decimal("1.80")), rungs)
     over = apply_spot_limit(known, rungs, 1, 0.80 / 1.80 - 1e-9)
     assert over == (Spend(Decimal("0.40"), Decimal("2.40")), ((DEMAND,),))
+
+
+def test_spot_may_be_exactly_its_share():
+    on_demand = Spend(total=Decimal("0.40"))
+    assert apply_spot_limit(on_demand, ((SPOT,),), 1, 0.5)[1] == ((SPOT,),)
+
+
+def test_a_job_without_any_offering_left_adds_no_cost():
+    assert apply_spot_limit(Spend(), ((SPOT,),), 1, 0.0) == (Spend(), ())
+
+
+@pytest.mark.parametrize(
+    ("tag", "price"),
+    [
+        ("", "0"),
+        ("many", "0"),
+        ("-1", "0"),
+        ("NaN", "0"),
+        ("Infinity", "0"),
+        ("999999", "999999"),
+        ("1000000", "0"),
+    ],
+)
+def test_a_price_tag_that_is_no_price_counts_as_nothing(tag: str, price: str):
+    """Anybody with the right to tag may have written it."""
+    instance = replace(machine(InstanceState.RUNNING), price=tag)
+    assert spend_by_pool([instance])["gpu"].total == Decimal(price)
