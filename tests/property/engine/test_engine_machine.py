@@ -283,15 +283,24 @@ class Trouble(RuleBasedStateMachine):
         """Read the file that slurmctld writes for one call.
 
         A job's entry has each node of its allocation that the call is to wake. Of two jobs with the
-        same node, one waits for its instance.
+        same node, one waits for its instance. slurmctld reads the allocations as it writes the
+        file (power_save.c), so a node is in no entry of a job that has lost it to another.
         """
         woken = {node for ask in wanted for node in ask.nodes}
+        allocations = {
+            ask.job: woken.intersection(job.nodes)
+            for ask in wanted
+            if (job := self.bench.slurm.queue.get(ask.job or 0))
+        }
+        allocated = frozenset().union(*allocations.values())
         jobs = []
         for ask in wanted:
-            job = self.bench.slurm.queue.get(ask.job or 0)
-            allocated = woken.intersection(job.nodes) if job else set()
-            nodes = hostlist.compress(sorted(allocated.union(ask.nodes)))
-            jobs.append({"job_id": ask.job, "nodes_resume": nodes, "partition": ask.partition})
+            nodes = allocations.get(ask.job, set()).union(set(ask.nodes) - allocated)
+            if nodes:
+                compressed = hostlist.compress(sorted(nodes))
+                jobs.append(
+                    {"job_id": ask.job, "nodes_resume": compressed, "partition": ask.partition}
+                )
         return resume_file.job_requests(json.dumps({"jobs": jobs}).encode(), "")
 
     @rule(fuse=FUSES)
