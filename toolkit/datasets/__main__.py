@@ -50,7 +50,7 @@ _PERMANENT_ERRORS = (
     NameRefused,
     StoreUnset,
 )
-# Errors that may be over in a minute, or when the job is requeued.
+# Errors that may pass within a minute, or until the job is requeued.
 _TRANSIENT_ERRORS = (StoreUnreachable, StoreBusy, OSError)
 _MAX_REQUEUES = 5
 
@@ -61,10 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add_parser = commands.add_parser("add", help="add a folder's files; print the version as JSON")
     add_parser.add_argument("folder", type=Path)
-    add_parser.add_argument("--name", help="what stands for this version from now on")
+    add_parser.add_argument("--name", help="the name of this version from now on")
     warm_parser = commands.add_parser("warm", help="fill this node's cache")
     warm_parser.add_argument("references", nargs="+", metavar="REF")
-    warm_parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    warm_parser.add_argument("--json", action="store_true", help="print the result as JSON")
     commands.add_parser("stats", help="print the cache's counts as JSON")
     options = parser.parse_args(arguments)
     settings = read_settings()
@@ -111,22 +111,24 @@ def warm(
                 reference, settings, stop_files, RETRY_PAUSES if _in_job(attempt) else (), sleep
             )
             held_datasets.callback(held_dataset.release)
-            outcome = "filled" if held_dataset.filled else "was there"
-            _log(
-                f"{reference}: {outcome}, {held_dataset.path} ({time.monotonic() - started_at:.1f} s)"
-            )
+            outcome = "filled" if held_dataset.filled else "cached already"
+            seconds = time.monotonic() - started_at
+            _log(f"{reference}: {outcome}, {held_dataset.path} ({seconds:.1f} s)")
             dataset_count += 1
     except DataError as error:
         return _report_failure(error, stop_files, attempt, dataset_count)
     except OSError as error:
         return _report_failure(
-            StoreUnreachable(f"the store or the cache: {error}"), stop_files, attempt, dataset_count
+            StoreUnreachable(f"the store or the cache failed: {error}"),
+            stop_files,
+            attempt,
+            dataset_count,
         )
     finally:
         held_datasets.close()
     counts = settings.node_cache().stats()
     ratio = counts.hit_ratio or 0.0
-    _log(f"of {counts.requests} requests to this cache so far, {ratio:.0%} fetched nothing")
+    _log(f"of {counts.requests} requests to this cache so far, {ratio:.0%} needed no fill")
     if as_json:
         _print_json(cache_facts(settings))
     return 0
@@ -147,11 +149,11 @@ def _hold_with_retries(
         except _TRANSIENT_ERRORS as error:
             if (pause := next(remaining_pauses, None)) is None:
                 raise
-            _log(f"{reference}: once more in {pause} s: {error}")
+            _log(f"{reference}: next try in {pause} s: {error}")
         for _ in range(pause):
             if not stop_files.poll():
                 sleep(1)
-    raise DataStopped("a stop was asked for")
+    raise DataStopped("a stop was requested")
 
 
 def _add(folder: Path, name: str | None, settings: DatasetSettings) -> int:
@@ -192,7 +194,7 @@ def _report_failure(
             verdict.failed(dataset_count, f"{error.reason}: {error.message}"),
             1,
         )
-    with suppress(OSError):  # the exit code says it, too
+    with suppress(OSError):  # the exit code says the same
         write_verdict(attempt, final_verdict)
     return exit_code
 

@@ -121,7 +121,7 @@ def _hold_through_shared_cache(
     try:
         return node_cache.hold(version, open_shared, should_stop=should_stop, log=log)
     except CacheFull as error:
-        _log(f"{error.message}: reading {version} from {shared_cache.root}")
+        _log(f"{error.message}; reading {version} from the shared cache {shared_cache.root}")
         return shared_cache.hold(version, open_stored, should_stop=should_stop, log=log)
 
 

@@ -15,7 +15,7 @@
       · CacheTooSmall             data-cache-too-small      1
     - CacheUnusable               data-cache-unusable       1
     - BuildFailed                 data-build-failed         1
-    - Stopped                     data-stopped              85
+    - DataStopped                 data-stopped              85
 """
 # ruff: noqa: N818  # as in toolkit.errors
 

@@ -24,7 +24,7 @@ class Lock:
     def __init__(
         self, path: Path, *, sleep: Callable[[float], None] = time.sleep, all_users: bool = False
     ) -> None:
-        """Open the lock file; with `everybody`, any user may lock it."""
+        """Open the lock file; with `all_users`, any user may lock it."""
         self.path, self._sleep = path, sleep
         self._descriptor: int | None = _open_for_all(path) if all_users else _open(path)
 
@@ -37,7 +37,7 @@ class Lock:
     def acquire_exclusive(self, should_stop: Callable[[], bool] = never_stop) -> bool:
         """Wait until no other process holds it; return whether it waited.
 
-        Raises Stopped.
+        Raises DataStopped.
         """
         return self._wait_for_lock(fcntl.LOCK_EX, should_stop)
 
@@ -45,7 +45,7 @@ class Lock:
         """Wait until no other process holds it exclusively; return whether it waited.
 
         Also turns an exclusive lock into a shared one, but not atomically: look again
-        at the protected folder afterwards. Raises Stopped.
+        at the protected folder afterwards. Raises DataStopped.
         """
         return self._wait_for_lock(fcntl.LOCK_SH, should_stop)
 
@@ -86,7 +86,9 @@ class Lock:
         has_waited = False
         while not self._try_lock(operation):
             if should_stop():
-                raise DataStopped(f"a stop was asked for while waiting for {self.path.name}")
+                raise DataStopped(
+                    f"a stop was requested while waiting for the lock {self.path.name}"
+                )
             has_waited = True
             self._sleep(POLL_SECONDS)
         return has_waited

@@ -42,8 +42,8 @@ class DatasetSettings:
         """Return the store's URL. Raises StoreUnset."""
         if self.store is None:
             raise StoreUnset(
-                "nothing says where datasets are kept",
-                next_step="set TOOLKIT_DATA_STORE to a folder all nodes have or s3://bucket/prefix",
+                "no setting names the store of datasets",
+                next_step="set TOOLKIT_DATA_STORE to a shared folder or to s3://bucket/prefix",
             )
         return self.store
 
@@ -91,10 +91,11 @@ def _own_cache(root: str | None) -> Path:
         path.mkdir(mode=_PRIVATE, exist_ok=True)
         facts = path.lstat()
     except OSError as error:
-        raise CacheUnusable(f"the cache {path}: {error.strerror}") from error
+        raise CacheUnusable(f"can't make the cache folder {path}: {error.strerror}") from error
     if facts.st_uid != os.getuid() or not path.is_dir() or path.is_symlink():
         raise CacheUnusable(
-            f"{path} belongs to somebody else", next_step="set TOOLKIT_DATA_CACHE to another folder"
+            f"the cache folder {path} belongs to another user",
+            next_step="set TOOLKIT_DATA_CACHE to another folder",
         )
     return path
 

@@ -15,7 +15,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 
 @contextmanager
 def exit_on_stop_request() -> Iterator[Callable[[], bool]]:
-    """Yield a `stop` function; exit the script when work raises Stopped.
+    """Yield a `should_stop` function; exit the script on DataStopped.
 
     The script exits by toolkit.training.Stopped, and the job is requeued. `with Run`
     need not have begun. The exit code is not 0, although it is 0 where all ranks exit
@@ -30,7 +30,7 @@ def exit_on_stop_request() -> Iterator[Callable[[], bool]]:
         last_step = checkpoint_names.last_step(RunFolder(attempt.run_dir).checkpoints)
         verdict = stop_files.word(last_step or 0, error.message)
         write_verdict(attempt, verdict)
-        sys.stderr.write(f"[toolkit] leaving, to come back: {verdict.cause}: {verdict.detail}\n")
+        sys.stderr.write(f"[toolkit] stopping, to be requeued: {verdict.cause}: {verdict.detail}\n")
         raise stop_request.Stopped(verdict, code=verdict.exit_code) from error
 
 

@@ -89,9 +89,9 @@ def test_what_is_in_use_never_goes(make):
 def test_a_fill_that_was_left_makes_room_for_others(make):
     with pytest.raises(DataStopped):
         make(limit=ONE).hold(
-            described(OTHERS[0]).version, MemorySource(OTHERS[0]).opened, stop=lambda: True
+            described(OTHERS[0]).version, MemorySource(OTHERS[0]).opened, should_stop=lambda: True
         )
-    assert make(limit=ONE).used == ONE
+    assert make(limit=ONE).used_bytes == ONE
     assert tree(hold(make(limit=ONE), OTHERS[1]).path) == OTHERS[1]
 
 
@@ -106,7 +106,7 @@ def test_what_can_never_fit_is_refused_before_anything_is_evicted(make):
 def test_a_full_disk_gets_its_space_back(make):
     with pytest.raises(CacheFull):
         hold(make(disk=FullDisk(200)), CONTENT)
-    assert (make().used, make().entries()) == (0, [])
+    assert (make().used_bytes, make().entries()) == (0, [])
 
 
 def test_a_damaged_copy_is_found_and_taken_out(make):
@@ -138,7 +138,7 @@ def test_one_who_waits_for_a_filler_hears_a_stop_request(make):
     try:
         with pytest.raises(DataStopped):
             make(sleep=lambda _: None).hold(
-                version, MemorySource(CONTENT).opened, stop=lambda: True
+                version, MemorySource(CONTENT).opened, should_stop=lambda: True
             )
     finally:
         ended.set()

@@ -9,22 +9,22 @@ ONE, TWO = described({"a": b"1"}), described({"a": b"2"})
 
 
 def test_a_name_is_its_newest_version_and_a_number_is_the_same_for_ever(catalog):
-    catalog.name("digits", ONE.version)
-    assert catalog.name("digits", ONE.version).reference == "digits@1"
-    assert catalog.name("digits", TWO.version).reference == "digits@2"
+    catalog.set_name("digits", ONE.version)
+    assert catalog.set_name("digits", ONE.version).reference == "digits@1"
+    assert catalog.set_name("digits", TWO.version).reference == "digits@2"
     assert catalog.resolve("digits") == TWO.version
     assert catalog.resolve("digits@1") == ONE.version
     assert catalog.resolve(ONE.version) == ONE.version
 
 
 def test_a_forgotten_number_is_not_used_again(catalog):
-    catalog.name("digits", ONE.version)
-    catalog.name("digits", TWO.version)
+    catalog.set_name("digits", ONE.version)
+    catalog.set_name("digits", TWO.version)
     catalog.forget("digits@2")
     assert catalog.resolve("digits") == ONE.version
     with pytest.raises(DatasetUnknown):
         catalog.resolve("digits@2")
-    assert catalog.name("digits", TWO.version).number == 3
+    assert catalog.set_name("digits", TWO.version).number == 3
 
 
 def test_two_who_name_at_once_get_two_numbers(catalog, store, monkeypatch):
@@ -33,12 +33,12 @@ def test_two_who_name_at_once_get_two_numbers(catalog, store, monkeypatch):
 
     def raced(key, content):
         if rivals:
-            catalog.name("digits", rivals.pop())
+            catalog.set_name("digits", rivals.pop())
         return real(key, content)
 
     monkeypatch.setattr(store, "write_new", raced)
-    assert catalog.name("digits", TWO.version).reference == "digits@2"
-    assert [one.version for one in catalog.named("digits")] == [ONE.version, TWO.version]
+    assert catalog.set_name("digits", TWO.version).reference == "digits@2"
+    assert [one.version for one in catalog.named_versions("digits")] == [ONE.version, TWO.version]
 
 
 @pytest.mark.parametrize(

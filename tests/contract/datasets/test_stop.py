@@ -35,7 +35,7 @@ def job(tmp_path, monkeypatch):
         "TOOLKIT_DATA_CACHE": tmp_path / "cache",
     }.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(dataset_module, "_held", {})
+    monkeypatch.setattr(dataset_module, "_held_datasets", {})
     yield current()
     for held in dataset_module._held_datasets.values():
         held.release()

@@ -219,9 +219,9 @@ def test_what_was_begun_and_left_is_tidied_in_the_end(store, root):
     file = next(one for one in scan(root).manifest.files if one.path == "big")
     upload = store.upload(file)
     upload.abandon()
-    store.tidy(0)  # moto says 2010 of every upload
+    store.delete_stale_uploads(0)  # moto says 2010 of every upload
     assert _begun(store) == 1
-    store.tidy(time.time() + 60)
+    store.delete_stale_uploads(time.time() + 60)
     assert _begun(store) == 0
 
 

@@ -55,7 +55,7 @@ def test_all_that_was_asked_for_is_there_in_the_end(where, attempt, capsys):
     assert warm(["one"], where, attempt, as_json=True) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["hit_ratio"] == pytest.approx(1 / 3)
-    assert "of 3 requests to this cache so far, 33% fetched nothing" in said.err
+    assert "of 3 requests to this cache so far, 33% needed no fill" in said.err
 
 
 def test_a_stop_request_ends_it_with_85_and_the_cause(where, attempt):
@@ -167,7 +167,7 @@ def test_without_a_run_folder_there_is_only_the_exit_code(where, attempt, tmp_pa
 
 def test_the_command_reads_where_things_are_from_the_environment(where, monkeypatch, capsys):
     monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
-    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache))
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache_folder))
     monkeypatch.setenv("TOOLKIT_DATA_CACHE_GIB", "0.5")
     assert main(["warm", "one"]) == 0
     assert main(["stats"]) == 0
@@ -178,7 +178,7 @@ def test_the_command_reads_where_things_are_from_the_environment(where, monkeypa
 @pytest.fixture
 def fresh(monkeypatch):
     held = {}
-    monkeypatch.setattr(dataset, "_held", held)
+    monkeypatch.setattr(dataset, "_held_datasets", held)
     yield
     for one in held.values():
         one.release()
@@ -188,7 +188,7 @@ def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, 
     import toolkit.training
 
     monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
-    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache))
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache_folder))
     path = toolkit.training.dataset("one")
     assert tree(path) == {"file": b"one" * 100}
     assert toolkit.training.dataset("one") == path
@@ -197,7 +197,9 @@ def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, 
 
 
 def test_what_does_not_fit_on_the_node_is_read_from_the_shared_cache(where, tmp_path):
-    both = replace(where, cache_limit=10, shared=tmp_path / "shared", shared_limit=1 << 20)
+    both = replace(
+        where, cache_limit=10, shared_cache_folder=tmp_path / "shared", shared_cache_limit=1 << 20
+    )
     held = dataset.hold_dataset("one", both)
     assert held.path.is_relative_to(tmp_path / "shared")
 
@@ -205,7 +207,10 @@ def test_what_does_not_fit_on_the_node_is_read_from_the_shared_cache(where, tmp_
 def test_the_shared_cache_asks_the_store_once_for_all_nodes(where, tmp_path):
     for node in ("a", "b"):
         one = replace(
-            where, cache=tmp_path / node, shared=tmp_path / "shared", shared_limit=1 << 20
+            where,
+            cache_folder=tmp_path / node,
+            shared_cache_folder=tmp_path / "shared",
+            shared_cache_limit=1 << 20,
         )
         assert tree(dataset.hold_dataset("one", one).path) == {"file": b"one" * 100}
     shared = one.shared_cache().stats()

@@ -77,7 +77,7 @@ class Cache:
             for name in _FOLDERS:
                 self._disk.make_folder(root / name)
         except OSError as error:
-            raise CacheUnusable(f"the cache {root}: {error.strerror}") from error
+            raise CacheUnusable(f"can't use the cache {root}: {error.strerror}") from error
         self._stats = StatsFile(root, disk=self._disk, sleep=sleep)
 
     def hold(
@@ -90,7 +90,7 @@ class Cache:
     ) -> HeldDataset:
         """Return the dataset's folder, filled from the source unless it is cached.
 
-        Waits while another process fills it. Raises CacheFull, Stopped, and the errors
+        Waits while another process fills it. Raises CacheFull, DataStopped, and the errors
         of reading the source. The bytes fetched until then are kept for the next try,
         except on a full disk.
         """
@@ -190,7 +190,9 @@ class Cache:
             self._disk.sync(folder)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise CacheUnusable(f"the cache {self.root}: {error.strerror}") from error
+                raise CacheUnusable(
+                    f"can't write to the cache {self.root}: {error.strerror}"
+                ) from error
             # The space is given back: other files on this disk need it as well.
             self._disk.remove_tree(folder)
             raise CacheFull(f"the disk of the cache {self.root} is full") from error
@@ -201,7 +203,7 @@ class Cache:
         """Reserve space, evicting the least recently used folders. Raises CacheFull."""
         if size > self.limit:
             raise CacheTooSmall(
-                f"the dataset takes {_gb(size)}, the cache may hold {_gb(self.limit)}",
+                f"the dataset needs {_gb(size)}, the cache's limit is {_gb(self.limit)}",
                 next_step="set TOOLKIT_DATA_CACHE_GIB, or TOOLKIT_DATA_CACHE to a larger disk",
             )
         with Lock(self.root / "budget", sleep=self._sleep) as budget:
@@ -215,9 +217,9 @@ class Cache:
                 other_bytes -= self._evict_unless_used(candidate)
             if other_bytes + size > self.limit:
                 raise CacheFull(
-                    f"the dataset takes {_gb(size)}; running jobs hold {_gb(other_bytes)}"
-                    f" of the {_gb(self.limit)} that the cache may hold",
-                    next_step="wait for them, or set TOOLKIT_DATA_CACHE_GIB",
+                    f"the dataset needs {_gb(size)}; running jobs hold {_gb(other_bytes)}"
+                    f" of the cache's limit of {_gb(self.limit)}",
+                    next_step="wait for these jobs, or set TOOLKIT_DATA_CACHE_GIB",
                 )
             self._disk.make_folder(folder)
             self._disk.write_file(folder / "size", f"{size}\n".encode())

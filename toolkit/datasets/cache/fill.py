@@ -49,7 +49,7 @@ def fill(
 ) -> int:
     """Write the missing files into the folder; return the bytes fetched.
 
-    The files are not yet synced to disk on return. Raises Stopped, and ContentCorrupt
+    The files are not yet synced to disk on return. Raises DataStopped, and ContentCorrupt
     when the source's bytes differ from the manifest.
     """
     progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, log=log)
@@ -174,7 +174,7 @@ class _Filling:
         if not write_chunk(pieces, descriptor, span, expected_hash, self._disk):
             raise ContentCorrupt(
                 f"the stored content of {file.path} is not what was added",
-                next_step="toolkit data verify finds all that is damaged; add the dataset again",
+                next_step="`toolkit data verify` lists all damaged files; add the dataset again",
             )
         self.fetch_progress.add(span.length)
 

@@ -84,7 +84,8 @@ def describe(catalog: Catalog, reference: str) -> Description:
 def description_lines(description: Description) -> Iterator[str]:
     """Yield the description as text."""
     yield f"{description.version}  {description.tier}"
-    yield f"names: {', '.join(description.names) or 'none: garbage, unless something kept needs it'}"
+    names = ", ".join(description.names)
+    yield f"names: {names or 'none: garbage, unless a kept dataset was made from it'}"
     yield f"files: {description.files}, {description.size:,} bytes"
     for derivation in description.made:
         yield f"{derivation.output[:19]}…  {derivation.tier}, made from"

@@ -37,7 +37,7 @@ def program_build(words: Sequence[str]) -> Build:
         except OSError as error:
             raise BuildFailed(f"{argv[0]} can't be run: {error.strerror}") from error
         if exit_code:
-            raise BuildFailed(f"{argv[0]} ended with {exit_code}; nothing of it was kept")
+            raise BuildFailed(f"{argv[0]} exited with {exit_code}; its output was deleted")
 
     return build
 
@@ -50,7 +50,7 @@ def code_files(words: Sequence[str]) -> list[Path]:
     paths = [path for word in words if (path := Path(word)).is_file()]
     if not paths:
         raise DataError(
-            "no word of the command is a file, so the code is not known",
+            "no word of the command is a file, so the code is unknown",
             next_step="name it: --code FILE, or --code FOLDER",
         )
     return paths

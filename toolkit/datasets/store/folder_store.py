@@ -154,7 +154,7 @@ class _IncomingFile(Upload):
             os.close(descriptor)
         if not is_expected:
             raise SourceChanged(
-                f"{self._file.path} changed while it was added", next_step="run it again"
+                f"{self._file.path} changed while it was added", next_step="add the folder again"
             )
 
     def abandon(self) -> None:

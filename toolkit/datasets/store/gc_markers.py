@@ -44,7 +44,7 @@ class Marker:
         if age > STALE_SECONDS / 2:
             raise StoreBusy(
                 f"this process was asleep for {age / 60:.0f} minutes",
-                next_step="run it again: it goes on where it was",
+                next_step="run the command again: it continues",
             )
         if age > REFRESH_SECONDS:
             self.write()
@@ -90,7 +90,7 @@ def collecting(catalog: Catalog) -> Iterator[Marker]:
     marker = Marker(catalog, COLLECTING)
     try:
         if _has_fresh_marker(catalog, ADDING):
-            raise StoreBusy("somebody is adding a dataset", next_step="try again later")
+            raise StoreBusy("another process is adding a dataset", next_step="try again later")
         yield marker
     finally:
         marker.withdraw()

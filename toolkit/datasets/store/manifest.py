@@ -43,7 +43,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a dataset, ordered by path. Made by `manifest` or `parse`."""
+    """The files of a dataset, ordered by path. Made by `make_manifest` or `parse`."""
 
     files: tuple[File, ...]
 
@@ -104,14 +104,14 @@ def parse(encoded: bytes, version: str = "") -> Manifest:
     An empty `version` is not checked. Raises ManifestInvalid.
     """
     if version and version_of(encoded) != version:
-        raise ManifestInvalid(f"the manifest stored as {version} is another one")
+        raise ManifestInvalid(f"the manifest stored as {version} has another hash")
     try:
         value = json.loads(encoded)
         parsed_manifest = make_manifest(_file(item) for item in value["files"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ManifestInvalid(f"not a manifest: {type(error).__name__}: {error}") from error
     if parsed_manifest.encoded != encoded:
-        raise ManifestInvalid("a manifest, but not in canonical form")
+        raise ManifestInvalid("the manifest is not in canonical form")
     return parsed_manifest
 
 
@@ -163,12 +163,12 @@ def _parents(path: str) -> Iterable[str]:
 def _check_content(file: File) -> None:
     is_integer = isinstance(file.size, int) and not isinstance(file.size, bool)
     if not is_integer or file.size < 0 or len(file.chunks) != chunks.count(file.size):
-        raise ManifestInvalid(f"{file.path!r}: size and chunks don't fit")
+        raise ManifestInvalid(f"{file.path!r}: its size does not fit its number of chunks")
     if not all(_HEX.fullmatch(chunk) for chunk in file.chunks):
-        raise ManifestInvalid(f"{file.path!r}: a chunk's hash is none")
+        raise ManifestInvalid(f"{file.path!r}: a chunk's hash is not a sha256")
 
 
 def _file(item: Mapping[str, Any]) -> File:
     if not isinstance(item["path"], str):
-        raise TypeError("a path is text")
+        raise TypeError("a path must be text")
     return File(item["path"], item["size"], tuple(item["chunks"]))

@@ -17,13 +17,15 @@ def open_store(url: str) -> Store:
     if url.startswith("s3://"):
         match = _S3.fullmatch(url)
         if match is None:
-            raise NameRefused(f"not a bucket: {url!a}", next_step="s3://bucket/prefix")
+            raise NameRefused(
+                f"not the URL of a bucket: {url!a}", next_step="give s3://bucket/prefix"
+            )
         from toolkit.datasets.store.s3_store import S3Store
 
         return S3Store(match[1], (match[2] or "").strip("/"))
     if "://" in url:
         raise NameRefused(
-            f"no such kind of store: {url!a}", next_step="give a folder or s3://bucket/prefix"
+            f"unknown kind of store: {url!a}", next_step="give a folder or s3://bucket/prefix"
         )
     from toolkit.datasets.store.folder_store import FolderStore
 

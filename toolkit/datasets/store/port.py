@@ -88,7 +88,7 @@ class Store(Protocol):
         ...
 
     def delete_stale_uploads(self, cutoff: float) -> None:
-        """Delete unfinished uploads that were not touched since `before`."""
+        """Delete unfinished uploads that were not touched since `cutoff`."""
         ...
 
 

@@ -103,7 +103,7 @@ class Bucket:
     ) -> Any:
         """Call S3 and return the answer.
 
-        `absent` or `taken`, if given, is returned in place of that refusal.
+        `if_absent` or `if_exists`, if given, is returned in place of that refusal.
         """
         from botocore.exceptions import ClientError
 
@@ -203,7 +203,7 @@ class _MultipartUpload(Upload):
             }
 
     def abandon(self) -> None:
-        return  # S3 keeps the parts; `tidy` deletes them in the end
+        return  # S3 keeps the parts; `delete_stale_uploads` deletes them in the end
 
     def complete(self) -> None:
         parts = [self._sent_parts[number] for number in sorted(self._sent_parts)]
@@ -252,7 +252,7 @@ def _read_checked(file: File, source: Readable, span: Span, buffer: memoryview) 
     else:
         if len(content) == span.length:
             return content
-    raise SourceChanged(f"{file.path} changed while it was added", next_step="run it again")
+    raise SourceChanged(f"{file.path} changed while it was added", next_step="add the folder again")
 
 
 def _base64(digest: str) -> str:

@@ -58,7 +58,7 @@ def scan(
 ) -> ScanResult:
     """Hash the files below `root` and return their manifest.
 
-    Raises NameRefused, SourceChanged, DatasetUnknown, Stopped.
+    Raises NameRefused, SourceChanged, DatasetUnknown, DataStopped.
     """
     root = root.resolve()
     if not root.is_dir():
@@ -142,12 +142,12 @@ def _regular_file(root: Path, path: str, content_path: Path) -> FoundFile:
         if not target.is_relative_to(root) or not target.is_file():
             raise NameRefused(
                 f"{path} is a symbolic link that does not lead to a file in the dataset",
-                next_step="put the file in its place",
+                next_step="replace the link by the file",
             )
         content_path = target
     status = content_path.lstat()
     if not stat.S_ISREG(status.st_mode):
-        raise NameRefused(f"{path} is neither a file nor a folder", next_step="take it out")
+        raise NameRefused(f"{path} is neither a file nor a folder", next_step="remove it")
     return FoundFile(path, content_path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
@@ -188,4 +188,6 @@ def _hash(
 def _check_unchanged(file: FoundFile) -> None:
     status = file.content_path.lstat()
     if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime, file.inode):
-        raise SourceChanged(f"{file.path} changed while it was read", next_step="run it again")
+        raise SourceChanged(
+            f"{file.path} changed while it was read", next_step="add the folder again"
+        )
