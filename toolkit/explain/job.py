@@ -10,8 +10,8 @@ from slurmplugins.errors import BadName
 from slurmplugins.model import hostlist
 from slurmplugins.model.job_id import JobId, contains_task
 from toolkit.explain.answer import Answer, format_decision, format_duration, format_time
+from toolkit.explain.launch_results import last_loss, last_refusal, launch_results
 from toolkit.explain.reasons import MEANINGS, meaning
-from toolkit.explain.tries import last_loss, last_refusal, launch_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,44 +23,44 @@ EXIT_DO_NOT_REQUEUE: Final = 93
 
 TASKS_SHOWN: Final = 20
 
-# Slurm's reason for a pending job → its meaning here, and what to do.
+# Slurm's reason for a pending job → its meaning, and what to do.
 REASONS: Final = {
-    "AssocGrpBillingMinutes": "its account has used up its budget",
-    "AssocGrpGRES": "its account runs as many GPUs as it may",
-    "BadConstraints": "no node of the partition is what it asks for",
-    "BeginTime": "it may not start before a set time; after a requeue Slurm waits some seconds",
-    "Cleaning": "Slurm is still ending its last try",
-    "Dependency": "it waits for other jobs",
-    "DependencyNeverSatisfied": "the job it waits for ended in another way than it asked for",
-    "JobArrayTaskLimit": "as many tasks of its array run as it allows",
-    "JobHeldAdmin": "an admin, or the toolkit, holds it: `scontrol release` lets it go",
-    "JobHeldUser": "its owner holds it: `scontrol release` lets it go",
-    "NodeDown": "a node it needs is down",
-    "None": "the scheduler has not looked at it yet",
-    "PartitionDown": "its partition is down",
-    "PartitionNodeLimit": "it asks for more nodes than the partition has",
-    "PartitionTimeLimit": "it asks for more time than the partition allows",
-    "Priority": "jobs of higher priority go first",
-    "QOSMaxGRESPerUser": "its owner runs as many GPUs as the QOS allows",
-    "ReqNodeNotAvail": "a node it needs is drained, down or reserved",
-    "Resources": "every node it could use is in use",
+    "AssocGrpBillingMinutes": "the job's account has used up its budget",
+    "AssocGrpGRES": "the job's account already runs as many GPUs as its limit allows",
+    "BadConstraints": "no node of the partition fits the request",
+    "BeginTime": "the job has a begin time; after a requeue it is some seconds ahead",
+    "Cleaning": "Slurm is still ending the job's last attempt",
+    "Dependency": "the job waits for other jobs",
+    "DependencyNeverSatisfied": "the job's dependency can no longer be met: cancel the job",
+    "JobArrayTaskLimit": "the array already runs as many tasks as its own limit allows",
+    "JobHeldAdmin": "an admin or the toolkit holds the job",
+    "JobHeldUser": "its owner, or its own batch script, holds the job",
+    "NodeDown": "a node that the job needs is down",
+    "None": "the scheduler has not looked at the job yet",
+    "PartitionDown": "the job's partition is down",
+    "PartitionNodeLimit": "the job requests more nodes than the partition has",
+    "PartitionTimeLimit": "the job requests more time than the partition allows",
+    "Priority": "jobs of higher priority start first",
+    "QOSMaxGRESPerUser": "its owner already runs as many GPUs as the QOS allows",
+    "ReqNodeNotAvail": "a node that the job needs is drained, down or reserved",
+    "Resources": "every node that the job could use is in use",
 }
 REASONS_BETWEEN_ATTEMPTS: Final = frozenset(
     {"BeginTime", "Cleaning", "NodeDown", "None", "ReqNodeNotAvail", "Resources"}
 )
-"""Reasons that Slurm gives a job between two tries: how it waits, and not why."""
+"""Reasons that Slurm gives a job between two attempts. They do not tell why it waits."""
 
 END_STATES: Final = {
-    "BOOT_FAIL": "its nodes did not come up",
-    "CANCELLED": "it was cancelled",
-    "COMPLETED": "it ended well",
+    "BOOT_FAIL": "its nodes did not register in time",
+    "CANCELLED": "a user or an admin cancelled it",
+    "COMPLETED": "its batch script exited with 0",
     "DEADLINE": "its deadline passed",
-    "FAILED": "its program ended with an error",
+    "FAILED": "its batch script failed",
     "NODE_FAIL": "it lost a node",
-    "OUT_OF_MEMORY": "it used more memory than it had asked for",
-    "PREEMPTED": "a job that may preempt it needed its nodes",
-    "REQUEUED": "it was put back into the queue",
-    "TIMEOUT": "it ran into its time limit",
+    "OUT_OF_MEMORY": "it used more memory than it had requested",
+    "PREEMPTED": "a job of higher priority took its nodes",
+    "REQUEUED": "it was requeued",
+    "TIMEOUT": "it reached its time limit",
 }
 
 
@@ -115,7 +115,7 @@ def _explain_array(report: HeadReport, number: int, jobs: Sequence[JobReport]) -
         subject=f"job array {number} ({jobs[0].name}, {jobs[0].user})",
         verdict=", ".join(counts),
         because=tuple(evidence),
-        next=f"`toolkit why {number}_TASK` tells of one task",
+        next=f"`toolkit why {number}_TASK` explains one task",
         decisions=tuple(format_decision(item) for item in report.decisions),
         unread=report.unread,
     )
@@ -139,25 +139,26 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
         cause = MEANINGS.get(slug, slug)
         refused_at = format_time(float(refusal.get("at", 0)))
         evidence.append(
-            f"{refused_at}: nodes could not be had: {slug}" + (f" ({code})" if code else "")
+            f"{refused_at}: the job got no nodes: {slug}" + (f" ({code})" if code else "")
         )
         message = str(refusal.get("message", ""))
         if message not in job.admin_comment:
-            evidence.append(f"said: {message}"[:500])
+            evidence.append(f"message: {message}"[:500])
     elif loss is not None:
         reason = str(loss.get("why"))
-        cause = f"it lost {loss.get('node')}: {meaning(reason) or reason}"
+        cause = f"the job lost {loss.get('node')}: {meaning(reason) or reason}"
         evidence.append(
-            f"{format_time(float(loss.get('at', 0)))}: {loss.get('node')} was set down: {reason}"
+            f"{format_time(float(loss.get('at', 0)))}: {loss.get('node')} was set DOWN: {reason}"
         )
     if job.restarts:
-        evidence.append(f"it has been requeued {_count_text(job.restarts)}")
+        evidence.append(f"the job was requeued {_count_text(job.restarts)}")
     evidence += _comment_lines(job)
     is_held = _is_held(job)
     is_our_cause = job.reason in REASONS_BETWEEN_ATTEMPTS or (
         is_held and refusal is not None and refusal.get("hold") in (True, "True")
     )
-    verdict = f"{'held' if is_held else 'pending'}{waiting_time}: {cause if cause and is_our_cause else reason_text}"
+    answer = cause if cause and is_our_cause else reason_text
+    verdict = f"{'held' if is_held else 'pending'}{waiting_time}: {answer}"
     return verdict, tuple(evidence), _next_launch(report, job)
 
 
@@ -183,21 +184,22 @@ def _next_launch(report: HeadReport, job: JobReport) -> str:
     if _is_held(job):
         # The array's number would release every task.
         name = job.id if job.task is None else job.label
-        return f"nothing until somebody runs: scontrol release {name}"
+        return f"nothing happens until somebody runs `scontrol release {name}`"
     known_times = []
     request_note = ""
     if job.eligible_at is not None and job.eligible_at > report.at:
-        known_times.append((job.eligible_at, "Slurm lets it start then"))
+        known_times.append((job.eligible_at, "Slurm may start the job"))
     refusal = last_refusal(report.decisions)
     if refusal is not None and refusal.get("slug") == "pool-protected":
         protected_pools = [
             item for item in _refused_pools(report, refusal) if item.protected_since is not None
         ]
         known_times += [
-            (item.retry_at, f"pool {item.pool} lets a probe through") for item in protected_pools
+            (item.retry_at, f"pool {item.pool} lets one job through as a probe")
+            for item in protected_pools
         ]
     elif refusal is not None and refusal.get("slug") == "not-ended":
-        request_note = ", as soon as EC2 ends instances again"
+        request_note = ", if EC2 terminates instances again"
     elif refusal is not None:
         request_note = _first_request(
             report, max((at for at, _ in known_times), default=report.at)
@@ -206,7 +208,7 @@ def _next_launch(report: HeadReport, job: JobReport) -> str:
     if future_times:
         at, event = max(future_times)
         return f"{format_time(at)}, in {format_duration(at - report.at)}: {event}{request_note}"
-    return f"at the scheduler's next pass, within seconds of its turn{request_note}"
+    return f"within seconds, when the scheduler reaches the job{request_note}"
 
 
 def _smaller_request_advice(job: JobReport) -> str:
@@ -217,7 +219,7 @@ def _smaller_request_advice(job: JobReport) -> str:
     if not 0 < job.node_count < job.most_nodes:
         return ""
     command = f"scontrol update jobid={job.label} numnodes={job.node_count}"
-    return f"; all {job.most_nodes} nodes are asked for; {job.node_count} would do: {command}"
+    return f"; Slurm requests all {job.most_nodes} nodes. To request {job.node_count}: `{command}`"
 
 
 def _refused_pools(report: HeadReport, refusal: Mapping[str, Any]) -> Sequence[BreakerReport]:
@@ -245,7 +247,7 @@ def _first_request(report: HeadReport, at: float) -> str:
     if not requested_offerings or len(unavailable) < len(requested_offerings):
         return ""
     first = min(unavailable, key=lambda item: item.until)
-    return f"; {first.key} ({first.code}) is asked for again first"
+    return f"; {first.key} ({first.code}) is requested first"
 
 
 def _explain_running(report: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
@@ -258,7 +260,7 @@ def _explain_running(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
     evidence = tuple(_node_line(report, name) for name in job.nodes)
     if booting_nodes:
         verdict = f"starting: {len(up_nodes)} of {len(job.nodes)} nodes are up"
-        return verdict, evidence, "it starts when the last of its nodes has registered"
+        return verdict, evidence, "the job starts when the last of its nodes has registered"
     run_time = f" for {format_duration(report.at - job.started_at)}" if job.started_at else ""
     return f"running{run_time} on {len(job.nodes)} nodes", evidence, ""
 
@@ -266,7 +268,7 @@ def _explain_running(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
 def _node_line(report: HeadReport, name: str) -> str:
     instance = next((m for m in report.machines if m.node == name and _is_live(m.state)), None)
     if instance is None:
-        return f"{name}: no machine yet"
+        return f"{name}: no instance yet"
     trouble = "".join(f"; {item}" for item in instance.trouble)
     age = format_duration(report.at - instance.launched_at)
     return (
@@ -280,8 +282,8 @@ def _explain_past(
 ) -> tuple[str, tuple[str, ...], str]:
     if job is None and not report.attempts:
         if report.unread:
-            return "not known: Slurm could not be asked", (), ""
-        return f"Slurm knows no job {name}", (), "`toolkit jobs` lists those there are"
+            return "unknown: Slurm could not be read", (), ""
+        return f"Slurm knows no job {name}", (), "`toolkit jobs` lists all jobs"
     state = report.attempts[-1].state if report.attempts else "+".join(job.states if job else ())
     end_state = state.split()[0] if state else "?"
     lines = tuple(_attempt_lines(report.attempts))
@@ -292,7 +294,7 @@ def _explain_past(
     ]
     comments = _comment_lines(job) if job is not None else []
     return (
-        f"{end_state.lower()}: {END_STATES.get(end_state, 'see the attempts')}",
+        f"{end_state.lower()}: {END_STATES.get(end_state, 'see its attempts')}",
         (*lines, *notices, *comments),
         "",
     )
@@ -310,7 +312,8 @@ def _attempt_lines(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:
             run_time = f", ran {format_duration(item.ended_at - item.started_at)}"
         node_text = f" on {item.nodes}" if item.nodes else ""
         end_state = item.state.split()[0] if item.state else "?"
-        yield f"attempt {number}: {start_text}{node_text}{run_time}: {end_state}{_exit_text(item.exit_code)}"
+        end = f"{end_state}{_exit_text(item.exit_code)}"
+        yield f"attempt {number}: {start_text}{node_text}{run_time}: {end}"
 
 
 def _exit_text(text: str) -> str:
@@ -324,8 +327,8 @@ def _exit_text(text: str) -> str:
     if code in ("", "0"):
         return ""
     meaning = {
-        str(EXIT_REQUEUE): " (saved, to be brought back)",
-        str(EXIT_DO_NOT_REQUEUE): " (not to be requeued)",
+        str(EXIT_REQUEUE): " (saved; Slurm requeues the job)",
+        str(EXIT_DO_NOT_REQUEUE): " (do not requeue)",
     }
     return f", exit code {code}{meaning.get(code, '')}"
 

@@ -6,29 +6,33 @@ from typing import TYPE_CHECKING, Final
 
 from toolkit.explain import reasons
 from toolkit.explain.answer import Answer, format_decision, format_duration, format_time
-from toolkit.explain.tries import launch_results
+from toolkit.explain.launch_results import launch_results
 
 if TYPE_CHECKING:
     from slurmplugins.head.report import BreakerReport, HeadReport, InstanceReport, NodeReport
 
 # Flags of a node → its state, and the next event. The first row that fits counts.
 _STATES: Final = (
-    ({"POWERING_DOWN"}, "powering down", "usable again as soon as its machine is gone"),
+    (
+        {"POWERING_DOWN"},
+        "powering down",
+        "Slurm can use the node again when its instance is terminated",
+    ),
     (
         {"POWERED_DOWN", "DOWN"},
-        "off, and down",
-        "reconcile gives it back within seconds of its machine's end",
+        "powered down, and set DOWN",
+        "reconcile makes the node usable again when its instance is terminated",
     ),
     (
         {"POWERED_DOWN"},
-        "off: no machine, and none is needed",
-        "Slurm asks for one when a job needs it",
+        "powered down: it has no instance, and needs none",
+        "Slurm powers the node up when a job needs it",
     ),
-    ({"DOWN"}, "down", "it is powered down, and then usable again"),
+    ({"DOWN"}, "down", "the toolkit powers the node down; then Slurm can use it again"),
     (
         {"DRAIN"},
-        "draining: nothing new starts there",
-        "it is powered down when its jobs have left",
+        "draining: Slurm starts no new job on it",
+        "the toolkit powers the node down when its jobs have ended",
     ),
 )
 
@@ -41,7 +45,7 @@ def explain(report: HeadReport, name: str) -> Answer:
     node = next((item for item in report.nodes if item.name == name), None)
     if node is None:
         unknown_verdict = (
-            "not known: Slurm could not be asked" if report.unread else "Slurm knows no such node"
+            "unknown: Slurm could not be read" if report.unread else "Slurm knows no such node"
         )
         return Answer(f"node {name}", unknown_verdict, unread=report.unread)
     instances = [item for item in report.machines if item.node == name]
@@ -53,14 +57,15 @@ def explain(report: HeadReport, name: str) -> Answer:
         evidence.append(f"reason: {node.reason}{_meaning_text(node.reason)}")
     evidence += [_instance_line(item, report.at) for item in instances]
     evidence += [
-        f"job {job.id} ({job.name}, {job.user}) is on it"
+        f"job {job.id} ({job.name}, {job.user}) has the node"
         for job in report.jobs
         if name in job.nodes
     ]
     if standing is not None and standing.failures:
         evidence += _breaker_lines(standing)
         if standing.protected_since is not None:
-            next_event = f"{format_time(standing.retry_at)}: one job may try the pool again"
+            probe = f"pool {node.pool} lets one job through as a probe"
+            next_event = f"{format_time(standing.retry_at)}: {probe}"
     console = next(reversed(list(report.consoles.values())), ())
     return Answer(
         subject=f"node {name}",
@@ -78,27 +83,35 @@ def _state_and_next(node: NodeReport, live_instances: list[InstanceReport]) -> t
     """Return the node's state and its next event."""
     flags = set(node.flags)
     if not node.pool:
-        return "not the toolkit's: burst.json does not name it, and nothing here touches it", ""
+        return "not the toolkit's: burst.json does not name it, so the toolkit never changes it", ""
     if flags & {"DRAIN", "DOWN"} and not (
         node.reason.startswith(reasons.OWN_PREFIX) or _is_slurms_reason(node.reason)
     ):
-        return "held by a person: the toolkit leaves it alone", (
-            f"`scontrol update nodename={node.name} state=resume` gives it back"
+        return (
+            "drained or down, and not by the toolkit: it leaves the node alone",
+            f"`scontrol update nodename={node.name} state=resume` returns it to service",
         )
     if flags & {"POWERING_UP", "POWER_UP"} and "DOWN" not in flags:
         state = (
-            f"its machine is {live_instances[0].state}"
+            f"its instance is {live_instances[0].state}"
             if live_instances
-            else "it has no machine yet"
+            else "it has no instance yet"
         )
-        return f"coming up: {state}", "it registers, or is given back at ResumeTimeout"
+        return (
+            f"powering up: {state}",
+            "slurmd registers the node, or it is given back at ResumeTimeout",
+        )
     for required_flags, verdict, next_event in _STATES:
         if required_flags <= flags:
             return verdict, next_event
     if not live_instances:
-        return "up for Slurm, with no machine", "reconcile sets it down when a grace has passed"
+        return "up, but it has no instance", "reconcile sets the node DOWN after a grace time"
     job_flags = flags & {"ALLOCATED", "MIXED", "COMPLETING"}
-    next_event = "static: it stays" if node.static else "Slurm powers it down when idle"
+    next_event = (
+        "the node is static and stays up"
+        if node.static
+        else "Slurm powers the node down when it stays idle"
+    )
     return ("up, with jobs", "") if job_flags else ("up and idle", next_event)
 
 
@@ -115,15 +128,16 @@ def _instance_line(item: InstanceReport, now: float) -> str:
     end_text = f", {item.end_code}" if item.end_code else ""
     trouble = "".join(f"; it {text}" for text in item.trouble)
     return (
-        f"machine {item.id}: {item.state}{end_text}, {item.type} {item.lifecycle} in {item.zone},"
+        f"instance {item.id}: {item.state}{end_text}, {item.type} {item.lifecycle} in {item.zone},"
         f" launched {format_duration(now - item.launched_at)} ago{trouble}"
     )
 
 
 def _breaker_lines(standing: BreakerReport) -> list[str]:
-    state = "is protected" if standing.protected_since is not None else "is open"
-    instance_count = (
-        "1 machine" if standing.failures == 1 else f"{standing.failures} machines in a row"
+    state = "is protected" if standing.protected_since is not None else "still launches"
+    failure = (
+        "1 instance did not become a node"
+        if standing.failures == 1
+        else f"{standing.failures} instances in a row did not become nodes"
     )
-    heading = f"pool {standing.pool} {state}: {instance_count} did not come up"
-    return [heading, *(f"  {line}" for line in standing.last)]
+    return [f"pool {standing.pool} {state}: {failure}", *(f"  {line}" for line in standing.last)]

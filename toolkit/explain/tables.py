@@ -70,7 +70,7 @@ JOB_HEADERS: Final = (
 
 
 def node_rows(report: HeadReport, *, include_resting: bool = False) -> tuple[NodeRow, ...]:
-    """Return nodes that are up or in trouble; with `everything`, all."""
+    """Return nodes that are up or in trouble; with `include_resting`, all."""
     instances = _by_node(report.machines)
     rows = [(node, instances.get(node.name)) for node in report.nodes]
     return tuple(

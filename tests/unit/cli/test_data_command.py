@@ -179,7 +179,7 @@ def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):
 def test_a_program_that_fails_leaves_nothing_and_its_code_is_said(data, louder):
     louder.script.write_text("exit 7\n")
     code, _, err = louder("--name", "loud")
-    assert (code, "bash ended with 7" in err, "[data-build-failed]" in err) == (1, True, True)
+    assert (code, "bash exited with 7" in err, "[data-build-failed]" in err) == (1, True, True)
     assert "loud" not in data("list")[1]
 
 

@@ -85,7 +85,7 @@ def test_why_asks_the_head_about_the_job(asked, capsys, target):
     assert cli.run(["why", target]) == 0
     assert asked[0][-2:] == ["job", "7"]
     out = capsys.readouterr().out
-    assert "pending for 1 m: jobs of higher priority go first" in out
+    assert "pending for 1 m: jobs of higher priority start first" in out
     assert "\x1b" not in out
 
 
@@ -98,7 +98,10 @@ def test_why_asks_the_head_about_the_task_of_an_array(asked, capsys):
 def test_why_of_a_node_as_json(asked, capsys):
     assert cli.run(["why", "gpu-002", "--json"]) == 0
     assert asked[0][-2:] == ["node", "gpu-002"]
-    assert json.loads(capsys.readouterr().out)["verdict"] == "off: no machine, and none is needed"
+    assert (
+        json.loads(capsys.readouterr().out)["verdict"]
+        == "powered down: it has no instance, and needs none"
+    )
 
 
 @pytest.mark.parametrize("target", ["$(id)", "7_", "7_3_4", "_3", "9" * 40, "٣", "7_$(id)"])

@@ -68,30 +68,30 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
         ),
         7,
     )
-    assert found.verdict == "pending for 5 m: EC2 had no capacity in any of its offerings"
+    assert found.verdict == "pending for 5 m: EC2 had no capacity in any offering"
     (tried,) = found.tried
     assert (tried.offering, tried.outcome, tried.said) == (SPOT, ICE, "none left")
     assert any("no-capacity (Insufficient" in line for line in found.because)
-    assert "said: none left anywhere" in found.because
-    assert found.next.startswith("at the scheduler's next pass")
-    assert f"{SPOT} ({ICE}) is asked for again" in found.next
+    assert "message: none left anywhere" in found.because
+    assert found.next.startswith("within seconds")
+    assert f"{SPOT} ({ICE}) is requested first" in found.next
 
 
 def test_a_job_knows_why_it_got_no_nodes_also_where_they_could_not_be_given_back():
     unread = {**BACK, "event": "nodes not given back"}
     found = job.explain(sheet(pending("BeginTime"), decisions=(FAILED, unread)), 7)
-    assert found.verdict == "pending for 5 m: EC2 had no capacity in any of its offerings"
+    assert found.verdict == "pending for 5 m: EC2 had no capacity in any offering"
 
 
 def test_a_job_with_an_offering_left_that_is_not_set_back_is_promised_no_other():
     found = job.explain(sheet(pending("Resources"), decisions=(FAILED, BACK)), 7)
-    assert found.next == "at the scheduler's next pass, within seconds of its turn"
+    assert found.next == "within seconds, when the scheduler reaches the job"
 
 
 def test_a_job_that_would_do_with_fewer_nodes_than_ec2_is_asked_for_says_how_to_ask_for_those():
     ranged = pending("BeginTime", node_count=2, most_nodes=4)
     found = job.explain(sheet(ranged, decisions=(FAILED, BACK)), 7)
-    assert "all 4 nodes are asked for; 2 would do: scontrol update jobid=7 numnodes=2" in found.next
+    assert "To request 2: `scontrol update jobid=7 numnodes=2`" in found.next
     assert "numnodes" not in job.explain(sheet(ranged), 7).next
     fixed = pending("BeginTime", node_count=4, most_nodes=4)
     assert "numnodes" not in job.explain(sheet(fixed, decisions=(FAILED, BACK)), 7).next
@@ -102,22 +102,22 @@ def test_a_requeued_job_says_which_node_it_lost_and_to_what():
     taken = "toolkit: interrupted (Server.SpotInstanceTermination)"
     lost = {"at": NOW - 20, "event": "node", "action": "MarkDown", "node": "gpu-001", "why": taken}
     found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost)), 7)
-    assert found.verdict == "pending for 5 m: it lost gpu-001: EC2 took its machine back"
-    assert any(f"gpu-001 was set down: {taken}" in line for line in found.because)
+    assert found.verdict == "pending for 5 m: the job lost gpu-001: EC2 took the instance back"
+    assert any(f"gpu-001 was set DOWN: {taken}" in line for line in found.because)
     again = {**launched, "at": NOW - 5}
     found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost, again)), 7)
-    assert "lost" not in found.verdict, "it has new machines since"
+    assert "lost" not in found.verdict, "it has new instances since"
 
 
 def test_a_job_that_waits_for_others_is_not_told_of_an_older_refusal_first():
     found = job.explain(sheet(pending("Priority"), decisions=(FAILED, BACK)), 7)
-    assert found.verdict == "pending for 5 m: jobs of higher priority go first"
+    assert found.verdict == "pending for 5 m: jobs of higher priority start first"
 
 
 def test_a_refusal_before_the_last_launch_is_history():
     launched = {"at": NOW - 5, "event": "launched", "job": 7, "offering": SPOT, "machines": ["i-1"]}
     found = job.explain(sheet(pending(), decisions=(FAILED, BACK, launched)), 7)
-    assert not any("could not be had" in line for line in found.because)
+    assert not any("got no nodes" in line for line in found.because)
     assert found.tried[-1].outcome == "launched"
 
 
@@ -133,18 +133,18 @@ def test_a_held_job_says_what_it_noted_itself():
 
 def test_a_held_job_waits_for_a_person():
     held = job.explain(sheet(pending("JobHeldAdmin"), decisions=(BACK,)), 7)
-    assert held.verdict.startswith("held for 5 m: an admin, or the toolkit"), "BACK held nothing"
+    assert held.verdict.startswith("held for 5 m: an admin or the toolkit"), "BACK held nothing"
     quota = {**BACK, "slug": "quota", "hold": True}
     found = job.explain(sheet(pending("JobHeldAdmin"), decisions=(quota,)), 7)
-    assert found.verdict.startswith("held for 5 m: the account may not have more")
-    assert found.next == "nothing until somebody runs: scontrol release 7"
+    assert found.verdict.startswith("held for 5 m: the AWS account's quota is used up")
+    assert found.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
 def test_a_job_is_held_also_while_slurm_still_ends_its_last_try():
     quota = {**BACK, "slug": "quota", "hold": True}
     found = job.explain(sheet(pending("Cleaning", held=True), decisions=(quota,)), 7)
-    assert found.verdict.startswith("held for 5 m: the account may not have more")
-    assert found.next == "nothing until somebody runs: scontrol release 7"
+    assert found.verdict.startswith("held for 5 m: the AWS account's quota is used up")
+    assert found.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
 def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "") -> JobReport:
@@ -164,7 +164,7 @@ def test_an_arrays_last_task_is_released_alone_although_its_number_is_the_arrays
     """`scontrol release 7` lets every task go."""
     found = job.explain(sheet(task(7, 4)), 7)
     assert found.subject == "job 7_4 (sweep, ada)"
-    assert found.next == "nothing until somebody runs: scontrol release 7_4"
+    assert found.next == "nothing happens until somebody runs `scontrol release 7_4`"
 
 
 def test_a_task_is_found_by_its_arrays_notation_also_while_it_waits_with_others():
@@ -172,7 +172,7 @@ def test_a_task_is_found_by_its_arrays_notation_also_while_it_waits_with_others(
     assert job.explain(sheet(*jobs), 7, 3).verdict.startswith("running")
     assert job.explain(sheet(*jobs), 8).subject == "job 7_3 (sweep, ada)"
     found = job.explain(sheet(*jobs), 7, 8)
-    assert found.next == "nothing until somebody runs: scontrol release 7_8"
+    assert found.next == "nothing happens until somebody runs `scontrol release 7_8`"
     assert job.explain(sheet(*jobs), 7, 7).verdict == "Slurm knows no job 7_7"
 
 
@@ -185,7 +185,7 @@ def test_a_task_that_slurm_cut_off_its_list_is_found():
 def test_an_array_that_waits_whole_is_released_whole():
     found = job.explain(sheet(task(7, None, waiting="0-9")), 7)
     assert found.subject == "job 7_[0-9] (sweep, ada)"
-    assert found.next == "nothing until somebody runs: scontrol release 7"
+    assert found.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
 def test_the_number_of_an_array_tells_of_its_tasks_within_bounds():
@@ -214,7 +214,7 @@ def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
     refused = {**BACK, "slug": "pool-protected", "code": ""}
     shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540)
     found = job.explain(sheet(pending(), decisions=(refused,), standings=(shut,)), 7)
-    assert "in 9 m: pool gpu lets a probe through" in found.next
+    assert "in 9 m: pool gpu lets one job through as a probe" in found.next
 
 
 def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other():
@@ -224,16 +224,18 @@ def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other(
         BreakerReport("cpu", 5, NOW - 60, NOW + 3000),
     )
     found = job.explain(sheet(pending(), decisions=(refused,), standings=standings), 7)
-    assert "in 1 m: pool gpu lets a probe through" in found.next
+    assert "in 1 m: pool gpu lets one job through as a probe" in found.next
     damaged = {**refused, "nodes": "gpu-["}
     found = job.explain(sheet(pending(), decisions=(damaged,), standings=standings), 7)
-    assert "pool cpu lets a probe through" in found.next, "the latest of all is the safe answer"
+    assert "pool cpu lets one job through as a probe" in found.next, (
+        "the latest of all is the safe answer"
+    )
 
 
 def test_a_requeued_job_waits_for_its_begin_time():
     found = job.explain(sheet(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
-    assert "in 8 s: Slurm lets it start then" in found.next
-    assert "it has been requeued 2 times" in found.because
+    assert "in 8 s: Slurm may start the job" in found.next
+    assert "the job was requeued 2 times" in found.because
 
 
 def test_an_unknown_reason_is_passed_on():
@@ -246,16 +248,16 @@ def test_a_starting_job_counts_its_nodes():
     found = job.explain(sheet(running, nodes=nodes, machines=(MACHINE,)), 7)
     assert found.verdict == "starting: 1 of 2 nodes are up"
     assert found.because[0] == ("gpu-001: i-1, g5.xlarge spot in us-east-1a, running, 1 h 1 m old")
-    assert found.because[1] == "gpu-002: no machine yet"
+    assert found.because[1] == "gpu-002: no instance yet"
 
 
 @pytest.mark.parametrize(
     ("state", "code", "expected"),
     [
-        ("COMPLETED", "0:0", "completed: it ended well"),
-        ("FAILED", "1:0", "failed: its program ended with an error"),
+        ("COMPLETED", "0:0", "completed: its batch script exited with 0"),
+        ("FAILED", "1:0", "failed: its batch script failed"),
         ("NODE_FAIL", "0:0", "node_fail: it lost a node"),
-        ("CANCELLED by 1000", "0:15", "cancelled: it was cancelled"),
+        ("CANCELLED by 1000", "0:15", "cancelled: a user or an admin cancelled it"),
     ],
 )
 def test_a_job_of_the_past_is_told_from_its_attempts(state: str, code: str, expected: str):
@@ -268,32 +270,34 @@ def test_a_job_of_the_past_is_told_from_its_attempts(state: str, code: str, expe
 def test_our_own_exit_code_is_explained():
     attempt = AttemptReport("REQUEUED", "85:0", "gpu-001", NOW - 900, NOW - 300)
     found = job.explain(sheet(attempts=(attempt,)), 7)
-    assert found.because[0].endswith("REQUEUED, exit code 85 (saved, to be brought back)")
+    assert found.because[0].endswith("REQUEUED, exit code 85 (saved; Slurm requeues the job)")
 
 
 def test_a_job_nobody_knows_and_a_slurm_nobody_reaches_are_told_apart():
     assert job.explain(sheet(), 7).verdict == "Slurm knows no job 7"
     silent = sheet(unread=("slurm-unreachable: x",))
-    assert job.explain(silent, 7).verdict == "not known: Slurm could not be asked"
+    assert job.explain(silent, 7).verdict == "unknown: Slurm could not be read"
 
 
 @pytest.mark.parametrize(
     ("found", "machines", "verdict"),
     [
-        (up("IDLE+POWERED_DOWN"), (), "off: no machine, and none is needed"),
-        (up("DOWN+POWERED_DOWN", "ResumeTimeout reached"), (), "off, and down"),
+        (up("IDLE+POWERED_DOWN"), (), "powered down: it has no instance, and needs none"),
+        (up("DOWN+POWERED_DOWN", "ResumeTimeout reached"), (), "powered down, and set DOWN"),
         (up("IDLE+POWERING_DOWN"), (), "powering down"),
-        (up("ALLOCATED+POWERING_UP"), (MACHINE,), "coming up: its machine is running"),
-        (up("ALLOCATED+POWERING_UP"), (), "coming up: it has no machine yet"),
+        (up("ALLOCATED+POWERING_UP"), (MACHINE,), "powering up: its instance is running"),
+        (up("ALLOCATED+POWERING_UP"), (), "powering up: it has no instance yet"),
         (up("ALLOCATED"), (MACHINE,), "up, with jobs"),
         (up("IDLE"), (MACHINE,), "up and idle"),
-        (up("IDLE"), (), "up for Slurm, with no machine"),
+        (up("IDLE"), (), "up, but it has no instance"),
         (up("DOWN", "toolkit: interrupted (x)"), (), "down"),
         (up("DOWN", "Not responding"), (MACHINE,), "down"),
         (up("MIXED+DRAIN", "toolkit: rebalance recommended"), (MACHINE,),
-         "draining: nothing new starts there"),
-        (up("IDLE+DRAIN", "bad disk"), (MACHINE,), "held by a person: the toolkit leaves it alone"),
-        (up("DOWN+POWERED_DOWN", "flood"), (), "held by a person: the toolkit leaves it alone"),
+         "draining: Slurm starts no new job on it"),
+        (up("IDLE+DRAIN", "bad disk"), (MACHINE,),
+         "drained or down, and not by the toolkit: it leaves the node alone"),
+        (up("DOWN+POWERED_DOWN", "flood"), (),
+         "drained or down, and not by the toolkit: it leaves the node alone"),
     ],
 )  # fmt: skip
 def test_each_state_of_a_node_has_its_sentence(
@@ -321,29 +325,29 @@ def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
         "gpu-001",
     )
     assert answer.console == ("Kernel panic",)
-    assert "one job may try the pool again" in answer.next
-    assert any("5 machines in a row" in line for line in answer.because)
+    assert "pool gpu lets one job through as a probe" in answer.next
+    assert any("5 instances in a row" in line for line in answer.because)
 
 
 def test_our_reasons_are_put_in_words():
     answer = node.explain(
         HeadReport(at=NOW, nodes=(up("DOWN", f"toolkit: no-capacity ({ICE})"),)), "gpu-001"
     )
-    assert any("EC2 had no capacity in any of its offerings" in line for line in answer.because)
+    assert any("EC2 had no capacity in any offering" in line for line in answer.because)
 
 
 def test_every_reason_that_resume_gives_a_node_has_its_words():
-    """A word of the error tree that is added without them would leave a person with a slug."""
+    """A word of the error tree that is added without them would leave a person with a bare code."""
     kinds = [
         errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.TooLate
     ]  # fmt: skip
-    slugs = {planner.UNKNOWN_NODE, UNRESOLVED_LAUNCH, planner.NO_OFFERING, planner.NOT_AWAITED}
-    slugs |= {circuit_breaker.POOL_PROTECTED, planner.UNCLEAR_INSTANCE}
+    codes = {planner.UNKNOWN_NODE, UNRESOLVED_LAUNCH, planner.NO_OFFERING, planner.NOT_AWAITED}
+    codes |= {circuit_breaker.POOL_PROTECTED, planner.UNCLEAR_INSTANCE}
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        slugs |= {kind.slug} if not kind.__subclasses__() else set()
-    assert slugs <= reasons.MEANINGS.keys()
+        codes |= {kind.reason_code} if not kind.__subclasses__() else set()
+    assert codes <= reasons.MEANINGS.keys()
 
 
 def test_nodes_at_rest_are_left_out_unless_asked_for():
