@@ -25,8 +25,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from toolkit.config import load
 from toolkit.demo.commands import ToolkitCommand
+from toolkit.demo.demo import Demo
 from toolkit.demo.phases import PhaseDisplay
-from toolkit.demo.story import Demo
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 from toolkit.errors import HeadCommandFailed
@@ -135,9 +135,9 @@ class Cluster:
                 return []
             raise
 
-    def story(self) -> Demo:
-        stage = PhaseDisplay(Console(file=io.StringIO(), width=200))
-        return Demo(ToolkitCommand(self.config), stage)
+    def demo(self) -> Demo:
+        display = PhaseDisplay(Console(file=io.StringIO(), width=200))
+        return Demo(ToolkitCommand(self.config), display)
 
 
 class Lanes(LoadScopeScheduling):

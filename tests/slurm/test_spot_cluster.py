@@ -68,23 +68,23 @@ def test_impossible_request_is_refused_with_a_reason(cluster):
 
 
 @pytest.fixture(scope="module")
-def story(cluster):
-    """What the demo tells, played once."""
-    return cluster.story()
+def demo(cluster):
+    """The demo, played once."""
+    return cluster.demo()
 
 
-def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster, story):
-    story.submit()
-    lost = story.train_until_interrupted()
-    story.come_back(lost)
-    story.finish()
-    story.audit()
+def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster, demo):
+    demo.submit()
+    lost = demo.train_until_interrupted()
+    demo.check_requeue(lost)
+    demo.finish()
+    demo.audit()
     until("no instance of the pool", lambda: not machines(cluster, "gpu", *LIVE))
 
 
-def test_both_attempts_are_one_mlflow_run(cluster, story):
+def test_both_attempts_are_one_mlflow_run(cluster, demo):
     found = json.loads(cluster.toolkit("runs", "list", "--json").stdout)
-    (run,) = [run for run in found if run["tags"].get("toolkit.job_id") == story.job]
+    (run,) = [run for run in found if run["tags"].get("toolkit.job_id") == demo.job]
     assert run["status"] == "FINISHED"
     assert run["tags"]["toolkit.attempts"] == "2"
     assert Decimal(run["tags"]["toolkit.cost_usd_estimate"]) > 0

@@ -31,9 +31,6 @@ class Lock:
     def try_exclusive(self) -> bool:
         return self._try_lock(fcntl.LOCK_EX)
 
-    def try_shared(self) -> bool:
-        return self._try_lock(fcntl.LOCK_SH)
-
     def acquire_exclusive(self, should_stop: Callable[[], bool] = never_stop) -> bool:
         """Wait until no other process holds it; return whether it waited.
 

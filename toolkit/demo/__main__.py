@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from toolkit.demo.commands import ToolkitCommand
+from toolkit.demo.demo import Demo
 from toolkit.demo.phases import PhaseDisplay, PhaseFailed
-from toolkit.demo.story import Demo
 from toolkit.errors import ToolkitError
 
 
@@ -30,7 +30,9 @@ def main() -> int:
         _print_failure(console, failure)
         return 1
     except KeyboardInterrupt:
-        console.print("\nstopped; `make demo` goes on from here, `make clean` ends every machine")
+        console.print(
+            "\nstopped; `make demo` continues from here, `make clean` removes the local cloud"
+        )
         return 130
     console.print(
         f"\n[dim]all phases: {sum(timing.seconds for timing in display.timings):.0f} s[/dim]\n"

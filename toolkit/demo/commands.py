@@ -29,7 +29,7 @@ class ToolkitCommand:
         return Path(sys.executable).parent / "toolkit"
 
     def run_and_show(self, argv: Sequence[str], show_detail: ShowDetail, *, remedy: str) -> None:
-        """Run to the end, passing each line of progress to `say`.
+        """Run to the end, passing each line of progress to `show_detail`.
 
         Raises PhaseFailed with the end of the output when the command fails.
         """

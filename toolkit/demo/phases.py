@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
     """A phase could not do its work.
 
-    `what` is the failure, `remedy` is advice for a person, `evidence` is the end of the
+    `message` is the failure, `remedy` is advice for a person, `evidence` is the end of the
     output that shows it.
     """
 

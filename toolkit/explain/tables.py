@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
 from toolkit.explain.answer import format_duration
@@ -172,8 +173,6 @@ def _state(node: NodeReport) -> str:
 
 def _price_sum(instances: Sequence[InstanceReport]) -> str:
     """Return the sum of their prices; empty if one is unknown."""
-    from decimal import Decimal, InvalidOperation
-
     try:
         total = sum((Decimal(item.price) for item in instances), Decimal(0))
     except InvalidOperation:

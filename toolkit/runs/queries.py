@@ -62,8 +62,8 @@ def find_run(runner: Runner, reference: str) -> FoundRun:
     folder = _folder_summary(runner, run_folder) if run_folder.startswith("/") else None
     if run is None and folder is None:
         raise RunNotFound(
-            f"no run is known by {reference!r}",
-            next_step="`toolkit runs list` shows them; give a job's number, a run id or a folder",
+            f"no run has the job id, run id, name or folder {reference!r}",
+            next_step="`toolkit runs list` shows the runs",
         )
     return FoundRun(run, folder)
 
@@ -91,7 +91,7 @@ def replay_run(runner: Runner, found_run: FoundRun, flags: Sequence[str]) -> dic
     """
     if found_run.folder is None:
         raise RunNotFound(
-            f"{found_run.name}: no folder of a user's, and the submission is kept there"
+            f"{found_run.name}: the submission is in the run folder, and that can't be read"
         )
     run_folder = str(found_run.folder["run_dir"])
     try:
@@ -104,7 +104,7 @@ def replay_run(runner: Runner, found_run: FoundRun, flags: Sequence[str]) -> dic
         reasons = _refusal_reasons(_parse_object(error.stdout))
         raise ReplayRefused(
             f"{found_run.name}: {'; '.join(reasons)}",
-            next_step="--rebuild FOLDER makes the code of then; --anyway accepts what differs",
+            next_step="--rebuild FOLDER restores the run's code; --anyway accepts the differences",
         ) from error
     return _parse_object(answer)
 
@@ -128,7 +128,7 @@ def _run_as_owner(runner: Runner, run_folder: str, command: str, *arguments: str
     owner, number = runner.run(["stat", "--format=%U %u", "--", run_folder]).split()
     if number == "0":
         raise FolderOfRoot(
-            f"{run_folder} belongs to root, as whom nothing of a run is read or started"
+            f"{run_folder} belongs to root; runs are read and started only as an ordinary user"
         )
     argv = [
         *(
@@ -148,7 +148,7 @@ def _query_runs(runner: Runner, *arguments: str) -> list[MlflowRun]:
     try:
         return [MlflowRun(**item) for item in _parse_list(_run_program(runner, *arguments))]
     except TypeError as error:
-        raise RunsError(f"{PROGRAM} knows other runs than this toolkit: {error}") from error
+        raise RunsError(f"{PROGRAM} is of another version than this toolkit: {error}") from error
 
 
 def _run_program(runner: Runner, *arguments: str) -> str:
@@ -167,14 +167,14 @@ def _parse_list(answer: str) -> list[dict[str, Any]]:
     try:
         return [dict(item) for item in json.loads(answer)]
     except (ValueError, TypeError) as error:
-        raise RunsError(f"{PROGRAM}: the answer makes no sense: {answer[:200]!r}") from error
+        raise RunsError(f"{PROGRAM} did not answer with a list: {answer[:200]!r}") from error
 
 
 def _parse_object(answer: str) -> dict[str, Any]:
     try:
         value = json.loads(answer)
     except ValueError as error:
-        raise RunsError(f"the answer makes no sense: {answer[:200]!r}") from error
+        raise RunsError(f"the head node's answer is not JSON: {answer[:200]!r}") from error
     if not isinstance(value, dict):
-        raise RunsError(f"the answer is no object: {answer[:200]!r}")
+        raise RunsError(f"the head node's answer is not an object: {answer[:200]!r}")
     return value

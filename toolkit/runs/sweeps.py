@@ -47,7 +47,7 @@ def sweep_status(
 ) -> dict[str, Any]:
     """Return the state of a sweep.
 
-    With `settle`, trials whose tasks are gone are marked failed.
+    With `fail_missing`, trials whose tasks are gone are marked failed.
     """
     flags = [*(["--settle"] if fail_missing else []), *(["--dry-run"] if dry_run else [])]
     argv = [
@@ -61,7 +61,7 @@ def sweep_status(
     try:
         status = json.loads(answer)
     except ValueError as error:
-        raise RunsError(f"the answer makes no sense: {answer[:200]!r}") from error
+        raise RunsError(f"the head node's answer is not JSON: {answer[:200]!r}") from error
     return dict(status)
 
 
@@ -100,7 +100,7 @@ def _status_error(error: HeadCommandFailed, name: str) -> RunsError | None:
     if error.returncode == _EXIT_NO_SWEEP:
         return SweepNotFound(
             f"no sweep is called {name!r}",
-            next_step="its first task makes it when it starts; `toolkit jobs` shows the tasks",
+            next_step="the first task to start makes it; `toolkit jobs` shows the tasks",
         )
     if error.returncode == _EXIT_NO_STORAGE:
         return TrackingAway(

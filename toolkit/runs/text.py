@@ -34,7 +34,7 @@ def run_lines(found_run: FoundRun) -> Iterator[str]:
     if found_run.folder:
         yield from _folder_lines(found_run.folder)
     else:
-        yield "its folder is gone, or can't be read: attempts and submission are not known"
+        yield "its run folder is gone or can't be read: attempts and submission are unknown"
 
 
 def format_time(at: float | None) -> str:
@@ -45,7 +45,8 @@ def format_time(at: float | None) -> str:
 def _mlflow_lines(run: MlflowRun) -> Iterator[str]:
     ended_by = run.tags.get("toolkit.ended_by")
     ender = f" ({ended_by})" if ended_by else ""
-    yield f"  {run.status}{ender}, {format_time(run.started)} to {format_time(run.ended)} UTC, run {run.run_id}"
+    times = f"{format_time(run.started)} to {format_time(run.ended)} UTC"
+    yield f"  {run.status}{ender}, {times}, run {run.run_id}"
     yield from _value_lines("parameters", run.params)
     yield from _value_lines(
         "made of", {name: run.tags[name] for name in CAUSES if name in run.tags}
@@ -62,7 +63,8 @@ def _folder_lines(folder: Mapping[str, Any]) -> Iterator[str]:
     for attempt in folder["attempts"]:
         steps = f"steps {attempt['step_start']} to {attempt['step_end']}"
         nodes = ", ".join(attempt["nodes"])
-        yield f"  {attempt['attempt']}  {format_time(attempt['started_at'])}  {attempt['cause']}  {steps}  on {nodes}"
+        start = format_time(attempt["started_at"])
+        yield f"  {attempt['attempt']}  {start}  {attempt['cause']}  {steps}  on {nodes}"
     goodput = folder["goodput"]
     if goodput:
         total = sum(goodput["seconds"].values()) or 1.0
@@ -73,7 +75,9 @@ def _folder_lines(folder: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {part:<8} {seconds:>10.1f} s  {100 * seconds / total:>5.1f} %{cost}"
         yield f"  {'waiting':<8} {goodput['waiting']:>10.1f} s  between attempts"
     submission = folder["submission"]
-    replayable = "yes, `toolkit runs replay`" if submission else "no, its submission was not kept"
+    replayable = (
+        "yes, `toolkit runs replay`" if submission else "no, its submission was not recorded"
+    )
     yield f"can be replayed: {replayable}"
 
 

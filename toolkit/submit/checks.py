@@ -29,8 +29,8 @@ _STEP_SECONDS: Final = 1.0
 
 
 UNKNOWN_STOP: Final = (
-    "what a stop would take of a spot notice is not known: no earlier run like this one tells;"
-    " --checkpoint-gib predicts it, and the log of this job says it after the first save"
+    "the time of a stop is unknown, as no earlier run of this kind measured it:"
+    " give --checkpoint-gib for a forecast, or read this job's log after its first save"
 )
 
 
@@ -97,20 +97,24 @@ def _name_findings(plan: Plan, slurm: SlurmClient, user: str) -> list[Finding]:
 
 def _unknown_name(kind: str, name: str, known_names: Sequence[str]) -> Finding:
     matches = get_close_matches(name, known_names, n=1)
-    fix = f"--{kind}={matches[0]}" if matches else f"one of {', '.join(known_names)}"
+    fix = f"--{kind}={matches[0]}" if matches else f"use one of {', '.join(known_names)}"
     return Finding(kind, Severity.ERROR, 0, f"there is no {kind} {name!r} for this job", fix)
 
 
 def _container_findings(plan: Plan, text: str) -> list[Finding]:
     container_findings = []
     if plan.container and not _PINNED_IMAGE.fullmatch(plan.container):
-        message = f"the container {plan.container!r} is not pinned: its tag may be another tomorrow"
+        message = (
+            f"the container {plan.container!r} is not pinned: its tag may move to another image"
+        )
         fix = "IMAGE@sha256:…, as `skopeo inspect --format {{.Digest}} docker://IMAGE` prints it"
         container_findings.append(Finding("container-not-pinned", Severity.ERROR, 0, message, fix))
     commands = batch_script.parse(text).commands
     if plan.container and not any(_IN_CONTAINER.search(command.text) for command in commands):
-        message = "the script starts nothing in TOOLKIT_CONTAINER: it would run outside of it"
-        fix = "give this job none, or start its step by run_workers, as jobscripts/torchrun.sbatch"
+        message = "the script starts nothing in TOOLKIT_CONTAINER: its workers would run outside"
+        fix = (
+            "remove --container, or start the workers with run_workers: jobscripts/torchrun.sbatch"
+        )
         container_findings.append(Finding("container-unheard", Severity.ERROR, 0, message, fix))
     return container_findings
 
@@ -127,6 +131,6 @@ def _test_only_findings(plan: Plan, slurm: SlurmClient) -> list[Finding]:
     try:
         slurm.test_submission(plan.argv)
     except SlurmRefused as error:
-        text = f"Slurm would not take it: {error.message}"
-        return [Finding("slurm", Severity.ERROR, 0, text, "ask for what the partition has")]
+        text = f"Slurm would refuse the job: {error.message}"
+        return [Finding("slurm", Severity.ERROR, 0, text, "request what the partition has")]
     return []

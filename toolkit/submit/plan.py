@@ -51,10 +51,15 @@ class Plan:
 # An option to add, and the names of options that decide the same.
 _DEFAULTS: Final = (
     (
-        AddedOption("--requeue", "or a site's JobRequeue=0 ends the job with its first machine"),
+        AddedOption(
+            "--requeue", "without it, a site's JobRequeue=0 ends the job with its first instance"
+        ),
         ("requeue", "no-requeue"),
     ),
-    (AddedOption("--open-mode=append", "or each requeue empties the job's log"), ("open-mode",)),
+    (
+        AddedOption("--open-mode=append", "without it, each requeue empties the job's log"),
+        ("open-mode",),
+    ),
 )
 # The options used here that sbatch also reads from SBATCH_ variables.
 _VARIABLES: Final = (

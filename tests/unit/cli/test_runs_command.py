@@ -107,7 +107,7 @@ def test_a_folder_of_roots_is_neither_read_nor_replayed(head):
     head.owner = "root 0\n"
     shown = runs("show", "7", "--json")
     assert json.loads(shown.stdout)["folder"] is None, shown.output
-    assert "no folder of a user's" in str(runs("replay", "7").exception)
+    assert "the submission is in the run folder" in str(runs("replay", "7").exception)
     assert not [argv for argv in head.calls if argv[0] == "runuser"]
 
 
@@ -127,7 +127,7 @@ def test_a_run_is_shown_with_its_attempts_and_where_the_time_went(head):
 
 
 def test_a_run_whose_folder_is_gone_is_shown_as_far_as_mlflow_has_it(head):
-    assert "its folder is gone" in runs("show", "8").stdout
+    assert "its run folder is gone" in runs("show", "8").stdout
 
 
 def test_a_folder_is_enough_where_mlflow_is_away(head):

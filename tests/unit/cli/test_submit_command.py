@@ -93,7 +93,7 @@ def test_what_is_saved_where_this_clusters_nodes_keep_data_goes_with_its_machine
     saves = TRAINS.replace("train.py", f"train.py --checkpoint-dir={folder}/run")
     (cluster / "saves.sbatch").write_text(saves)
     assert run(["submit", "--dry-run", "saves.sbatch"]) == 1
-    assert f"what is saved in {folder}/run is gone" in capsys.readouterr().out
+    assert f"files in {folder}/run are lost" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_name_that_is_none_is_found_before_slurm_is_asked(cluster, capsys, opt
 
 def test_slurms_own_refusal_is_an_error_too(cluster, capsys):
     assert run(["submit", "--nodes=99", "good.sbatch"]) == 1
-    assert "Slurm would not take it: Requested node" in capsys.readouterr().out
+    assert "Slurm would refuse the job: Requested node" in capsys.readouterr().out
 
 
 def test_a_dry_run_submits_nothing_and_says_everything(cluster, capsys):
@@ -230,7 +230,7 @@ def test_a_script_that_only_finds_the_image_starts_nothing_in_it(cluster, capsys
 def test_where_nobody_knows_what_a_stop_takes_that_is_said_with_what_would_tell(cluster, capsys):
     assert run(["submit", "--dry-run", "good.sbatch"]) == 0
     said = capsys.readouterr().out
-    assert "what a stop would take of a spot notice is not known: no earlier run" in said
+    assert "the time of a stop is unknown, as no earlier run" in said
     assert "--checkpoint-gib" in said
     assert run(["submit", "--dry-run", "--json", "good.sbatch"]) == 0
     assert json.loads(capsys.readouterr().out)["stop"] is None

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 from toolkit.datasets.errors import NameRefused
+from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.port import Store
+from toolkit.datasets.store.s3_store import S3Store
 
 _S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
@@ -20,13 +22,9 @@ def open_store(url: str) -> Store:
             raise NameRefused(
                 f"not the URL of a bucket: {url!a}", next_step="give s3://bucket/prefix"
             )
-        from toolkit.datasets.store.s3_store import S3Store
-
         return S3Store(match[1], (match[2] or "").strip("/"))
     if "://" in url:
         raise NameRefused(
             f"unknown kind of store: {url!a}", next_step="give a folder or s3://bucket/prefix"
         )
-    from toolkit.datasets.store.folder_store import FolderStore
-
     return FolderStore(Path(url))

@@ -30,7 +30,7 @@ def check_script(
     rule there.
 
     - `stop_seconds`: the seconds of a step and a save, if known.
-    - `outside`: sbatch's options from outside the script.
+    - `outside_options`: sbatch's options from outside the script.
     - `node_disks`: folders on a node's own disk, in addition to those of every cluster.
     """
     silenced_slugs = {
@@ -48,8 +48,3 @@ def check_script(
     return tuple(
         sorted(findings, key=lambda finding: (finding.severity is not Severity.ERROR, finding.line))
     )
-
-
-def is_batch_script(text: str) -> bool:
-    """Return whether sbatch would accept it: an interpreter line comes first."""
-    return text.startswith("#!")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolkit.lint.batch_script.script import RankLaunch, Script
 
 TORCHRUN_PATIENCE: Final = 30
-"""Seconds torchrun gives its workers after SIGTERM unless told otherwise."""
+"""Seconds between SIGTERM and SIGKILL of torchrun's workers, by default."""
 
 _PORT: Final = re.compile(
     r"(?:MASTER_PORT=|--(?:master|main|rdzv)[-_](?:process[-_])?port[= ]\s*|"
@@ -70,8 +70,8 @@ def _fixed_port(script: Script) -> Iterator[Hit]:
 def _port_hit(line: int, problem: str) -> Hit:
     return Hit(
         line,
-        f"{problem}: two jobs on a node, or one and what is left of its last attempt, collide",
-        "derive it from the job and test it: jobscripts/lib/rendezvous.sh",
+        f"{problem}: it collides with a second job on the node, or with its own last attempt",
+        "derive the port from the job id and test it: jobscripts/lib/rendezvous.sh",
     )
 
 
@@ -82,9 +82,9 @@ def _hostname(script: Script) -> Iterator[Hit]:
         if _HOSTNAME.search(shell.expand(command.text, script.variables)):
             yield Hit(
                 command.line,
-                "the ranks meet at $(hostname): a name that other nodes may not resolve, and each"
-                " node's own where srun evaluates it",
-                "take the address of the first node: jobscripts/lib/rendezvous.sh",
+                "the ranks meet at $(hostname): other nodes may not resolve that name, and under"
+                " srun each node uses its own",
+                "use the address of the first node: jobscripts/lib/rendezvous.sh",
             )
             return
 
@@ -97,7 +97,7 @@ def _bad_exit(script: Script) -> Iterator[Hit]:
         if match and not re.search(r"--kill-on-bad-exit|(?:^|\s)-K\d?\b", match[1]):
             yield Hit(
                 launch.line,
-                "when one task fails the others wait for it, on paid machines, until the"
+                "when one task fails, the other tasks wait on paid instances until their"
                 " collectives time out",
                 "srun --kill-on-bad-exit=1",
             )
@@ -114,9 +114,9 @@ def _shutdown(script: Script) -> Iterator[Hit]:
             default_note = "" if match else ", its default"
             yield Hit(
                 launch.line,
-                f"torchrun kills its workers {seconds} s{default_note} after SIGTERM, save or no save",
-                f"torchrun --shutdown-timeout={script.stop_seconds:.0f}, and no more than KillWait"
-                " (torch 2.13; before that, stop the workers by a file and not by a signal)",
+                f"torchrun kills its workers {seconds} s{default_note} after SIGTERM, saved or not",
+                f"torchrun --shutdown-timeout={script.stop_seconds:.0f}, at most KillWait (torch"
+                " 2.13); with an older torch, stop the workers by a file, not by a signal",
             )
             return
 
@@ -126,9 +126,9 @@ def _deepspeed(script: Script) -> Iterator[Hit]:
         if launch.kind == "deepspeed":
             yield Hit(
                 launch.line,
-                "deepspeed's launcher kills the workers 30 s after SIGTERM and exits with 1"
-                " whatever they say",
-                "start it by torchrun: torchrun … train.py --deepspeed_config ds.json",
+                "deepspeed's launcher kills the workers 30 s after SIGTERM and exits with 1,"
+                " whatever their exit codes",
+                "start the workers with torchrun: torchrun … train.py --deepspeed_config ds.json",
             )
             return
 
@@ -152,9 +152,8 @@ def _exit_code_lost(script: Script) -> Iterator[Hit]:
             if _BARE_WAIT.match(command.text):
                 yield Hit(
                     command.line,
-                    "a bare wait returns 0: Slurm takes a failed or interrupted job for a finished"
-                    " one",
-                    "wait for the process: pid=$!; wait $pid; exit $?",
+                    "a bare wait returns 0: Slurm counts a failed or interrupted job as completed",
+                    "wait for that process: pid=$!; wait $pid; exit $?",
                 )
                 return
     elif not _ERREXIT.search(script.text):
@@ -164,8 +163,8 @@ def _exit_code_lost(script: Script) -> Iterator[Hit]:
         if other_commands:
             yield Hit(
                 other_commands[-1].line,
-                f"the job ends with this command's exit code, not with that of line {last_launch.line}",
-                "code=$? after the launch, exit $code at the end",
+                f"the job gets this command's exit code, not that of line {last_launch.line}",
+                "write code=$? after line {last_launch.line}, and exit $code at the end",
             )
 
 
@@ -185,8 +184,8 @@ def _hiding_text(script: Script, launch: RankLaunch) -> str:
 def _exit_code_hit(launch: RankLaunch, hiding_text: str) -> Hit:
     return Hit(
         launch.line,
-        f"{hiding_text} hides the exit code: Slurm takes a failed or interrupted job for a finished one",
-        "keep it: set -o pipefail, exit with the launch's own code",
+        f"{hiding_text} hides the exit code: Slurm counts a failed or interrupted job as completed",
+        "set -o pipefail, and exit with the code of this command",
     )
 
 
@@ -195,9 +194,9 @@ def _requeue_loop(script: Script) -> Iterator[Hit]:
         if _REQUEUE_ON_FAILURE.search(command.text):
             yield Hit(
                 command.line,
-                "requeues on any failure: a bug runs for ever, and a machine that is gone runs"
-                " nothing",
-                "exit 85 where the work is saved, with RequeueExit=85 in slurm.conf",
+                "this requeues after any failure: a bug runs for ever, and a lost instance runs"
+                " no command",
+                "exit 85 when the work is saved, with RequeueExit=85 in slurm.conf",
             )
 
 
@@ -206,8 +205,8 @@ def _auto_resume(script: Script) -> Iterator[Hit]:
         if "--auto-resume" in launch.text and "--container-" in launch.text:
             yield Hit(
                 launch.line,
-                "--auto-resume with a container: SageMaker's wrapper drops the container's options"
-                " when it starts the step again",
+                "--auto-resume with a container: SageMaker's wrapper starts the step again without"
+                " the container's options",
                 "requeue the job instead (exit 85), or start the container inside the step",
             )
             return
@@ -220,8 +219,8 @@ def _saved_on_node(script: Script) -> Iterator[Hit]:
             if _NODE_DISK_PATH.match(str(path)) or any(map(path.is_relative_to, script.node_disks)):
                 yield Hit(
                     launch.line,
-                    f"what is saved in {path} is gone with the machine",
-                    "save to the shared filesystem (or upload it before the notice runs out)",
+                    f"files in {path} are lost with the instance",
+                    "save to the shared filesystem, or upload within the interruption notice",
                 )
                 return
 

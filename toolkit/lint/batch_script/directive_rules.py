@@ -41,8 +41,8 @@ def _ignored(script: Script) -> Iterator[Hit]:
     for directive in script.ignored_directives:
         yield Hit(
             directive.line,
-            f"--{directive.name} comes after the first command, where sbatch no longer reads options",
-            "move it above the first command",
+            f"--{directive.name} comes after the first command: sbatch ignores it",
+            "move the line above the first command",
         )
 
 
@@ -51,8 +51,8 @@ def _no_requeue(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "no-requeue",
-            "--no-requeue: when a machine is taken the job is over, and a preemption cancels it"
-            " without its grace time",
+            "--no-requeue: an interruption ends the job, and a preemption cancels it without its"
+            " grace time",
             "#SBATCH --requeue",
         )
 
@@ -61,8 +61,8 @@ def _requeue(script: Script) -> Iterator[Hit]:
     if not {"requeue", "no-requeue"} & script.directives.keys():
         yield Hit(
             0,
-            "nothing says that the job may be requeued: a site with JobRequeue=0 ends it with its"
-            " first machine",
+            "the script does not set --requeue: at a site with JobRequeue=0 the job ends with its"
+            " first instance",
             "#SBATCH --requeue",
         )
 
@@ -73,7 +73,7 @@ def _open_mode(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "open-mode",
-            "each requeue empties the job's log: why the last attempt ended is lost",
+            "each requeue empties the job's log, and with it the end of the last attempt",
             "#SBATCH --open-mode=append",
         )
 
@@ -82,8 +82,8 @@ def _signal_missing(script: Script) -> Iterator[Hit]:
     if script.launches and "signal" not in script.directives:
         yield Hit(
             0,
-            "nothing is told before the time limit: the work since the last checkpoint is lost",
-            "#SBATCH --signal=B:USR1@90, and a trap that asks the workers to save",
+            "no signal comes before the time limit: the work since the last checkpoint is lost",
+            "#SBATCH --signal=B:USR1@90, and a trap that tells the workers to save",
         )
 
 
@@ -95,8 +95,8 @@ def _signal_to_all(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "signal",
-            f"without B: every process of the job gets {signal['name'].upper()}: it kills the"
-            " launcher, which orphans or ends the workers before they have saved",
+            f"without B: every process of the job gets {signal['name'].upper()}. It kills the"
+            " launcher, and the workers end before they have saved",
             f"#SBATCH --signal=B:{signal['name'].upper()}@{signal['seconds'] or 90}",
         )
 
@@ -112,9 +112,9 @@ def _signal_unheard(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "signal",
-            f"without B: {signal['name'].upper()} goes to the steps, and srun starts none here: no"
-            " process ever gets it",
-            "start the program by srun, or take B: and a trap that passes it on",
+            f"without B: {signal['name'].upper()} goes to job steps, and srun starts none here: no"
+            " process gets it",
+            "start the program with srun, or set B: and a trap that passes the signal on",
         )
 
 
@@ -128,9 +128,9 @@ def _signal_untrapped(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "signal",
-            f"{name} goes to the batch script, which has no trap for it: the script dies of it and"
-            " the job with the script",
-            f"trap 'ask the workers to stop' {name}",
+            f"{name} goes to the batch script, which has no trap for it: the signal ends the script"
+            " and the job",
+            f"trap 'COMMAND THAT STOPS THE WORKERS' {name}",
         )
 
 
@@ -147,8 +147,8 @@ def _trap_waits(script: Script) -> Iterator[Hit]:
         if has_trap and not launch.in_background and not launch.inner:
             yield Hit(
                 launch.line,
-                f"bash runs the trap for {name} only when this command has ended",
-                "end it with & and wait for it: srun … & pid=$!; wait $pid; wait $pid",
+                f"bash runs the trap for {name} only after this command has ended",
+                "start it with & and wait for it: srun … & pid=$!; wait $pid; wait $pid",
             )
 
 
@@ -159,8 +159,8 @@ def _signal_late(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "signal",
-            f"{seconds} s is little time to end a step and write a checkpoint",
-            f"#SBATCH --signal=B:USR1@{script.stop_seconds + 30:.0f}: what that takes, and 30 s",
+            f"the signal comes {seconds} s before the end: too late to end a step and save",
+            f"#SBATCH --signal=B:USR1@{script.stop_seconds + 30:.0f}: the time of a stop, and 30 s",
         )
 
 
@@ -169,8 +169,8 @@ def _pinned(script: Script) -> Iterator[Hit]:
         yield _hit(
             script,
             "nodelist",
-            "the job waits for these very nodes: when one is taken, it does not come back",
-            "take --nodelist out; ask for what the node has (--constraint, --gres)",
+            "the job runs on these nodes only: after an interruption it waits until they are back",
+            "remove --nodelist; request features instead (--constraint, --gres)",
         )
 
 

@@ -65,10 +65,6 @@ class RankLaunch:
     inner: bool  # in a here-document
 
     @property
-    def uses_srun(self) -> bool:
-        return bool(re.search(r"(?:^|[\s;&|(])srun\b", self.text))
-
-    @property
     def in_background(self) -> bool:
         return self.text.rstrip().endswith("&") and not self.text.rstrip().endswith("&&")
 
@@ -137,7 +133,7 @@ def parse(
 ) -> Script:
     """Parse a batch script. Never raises: unclear text gives no findings.
 
-    Options in `outside` win over the script's own, and later ones over earlier ones.
+    Options in `outside_options` win over the script's own, and later ones over earlier ones.
     """
     commands, heredoc_lines = shell.split_commands(text)
     variables = shell.assigned_values(commands)

@@ -1,4 +1,4 @@
-"""The linter of a slurm.conf: runs every known trap over it."""
+"""Runs all rules over one slurm.conf."""
 
 from __future__ import annotations
 

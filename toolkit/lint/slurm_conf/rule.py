@@ -1,4 +1,4 @@
-"""A trap in a slurm.conf: a rule, and its hits."""
+"""A rule about a slurm.conf, and its hits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEWS: Final = "https://github.com/SchedMD/slurm/tree/master/CHANGELOG"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A fault that a trap found."""
+    """A fault that a rule found."""
 
     setting: str  # the option's name
     message: str

@@ -1,4 +1,4 @@
-"""Traps for jobs that lose their nodes: requeueing, time to save, prologs, spelling."""
+"""Rules for jobs that lose their nodes: requeueing, time to save, prologs, spelling."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _removed_option(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
             problem = options.unsupported_reason(setting.name, word, version)
             if problem is not None:
                 name = word.partition("=")[0] or setting.name
-                yield Hit(setting.name, problem, f"take {name} out", setting.line)
+                yield Hit(setting.name, problem, f"remove {name}", setting.line)
 
 
 def _spelling(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -65,30 +65,30 @@ def _spelling(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         for word in (member.partition("=")[0].lower() for member in conf.words(name)):
             matches = get_close_matches(word, known_words, n=1, cutoff=_SIMILARITY)
             if matches and word not in known_words:
-                text = f"{word} is no parameter, and slurmctld does not say so"
+                text = f"{word} is not a parameter of {name}, and slurmctld does not report it"
                 yield Hit(name, text, f"write {matches[0]}", line_of(conf, name))
 
 
 def _requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.number("JobRequeue", 1) == 0:
-        text = "a job that loses a node is over, and not brought back"
+        text = "a job that loses a node ends, and is not requeued"
         yield Hit("JobRequeue", text, "JobRequeue=1", line_of(conf, "JobRequeue"))
 
 
 def _requeue_exit(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if not _has_code(conf.words("RequeueExit"), REQUEUE_EXIT):
-        text = f"a training job that saved and ends with {REQUEUE_EXIT} is not brought back"
+        text = f"a training job that saved and exits with {REQUEUE_EXIT} is not requeued"
         yield Hit("RequeueExit", text, f"RequeueExit={REQUEUE_EXIT}", line_of(conf, "RequeueExit"))
     if _has_code(conf.words("RequeueExitHold"), REQUEUE_EXIT):
-        text = f"a training job that saved and ends with {REQUEUE_EXIT} is held"
+        text = f"a training job that saved and exits with {REQUEUE_EXIT} is held"
         line = line_of(conf, "RequeueExitHold")
-        yield Hit("RequeueExitHold", text, f"take {REQUEUE_EXIT} out", line)
+        yield Hit("RequeueExitHold", text, f"remove {REQUEUE_EXIT}", line)
 
 
 def _requeue_bugs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if _has_code(conf.words("RequeueExit"), 1):
-        text = "1 is what any program that fails ends with: a bug runs again and again"
-        yield Hit("RequeueExit", text, "take 1 out", line_of(conf, "RequeueExit"))
+        text = "most failing programs exit with 1: a job with a bug is requeued again and again"
+        yield Hit("RequeueExit", text, "remove 1", line_of(conf, "RequeueExit"))
 
 
 def _has_code(words: Iterable[str], code: int) -> bool:
@@ -109,7 +109,7 @@ def _max_requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     max_requeues = conf.number("MaxBatchRequeue", 5)
     if max_requeues < FEWEST_REQUEUES:
         text = (
-            f"after {max_requeues} interruptions a job is held, and each spot interruption counts"
+            f"after {max_requeues} requeues a job is held, and each spot interruption is a requeue"
         )
         line = line_of(conf, "MaxBatchRequeue")
         yield Hit("MaxBatchRequeue", text, "MaxBatchRequeue=1000", line)
@@ -119,30 +119,30 @@ def _kill_wait(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     wait = conf.number("KillWait", 30)
     line = line_of(conf, "KillWait")
     if wait > SPOT_NOTICE - SIGNAL_DELAY:
-        text = f"{wait} s from SIGTERM to SIGKILL: EC2 takes the machine before, mid-checkpoint"
+        text = f"{wait} s from SIGTERM to SIGKILL: EC2 takes the instance earlier, during the save"
         yield Hit("KillWait", text, f"KillWait={SPOT_NOTICE - 2 * SIGNAL_DELAY - 10} at most", line)
     elif wait < SHORTEST_KILL_WAIT:
-        text = f"{wait} s is little time to save a checkpoint after SIGTERM"
+        text = f"{wait} s after SIGTERM is too short to save a checkpoint"
         yield Hit("KillWait", text, "KillWait=60", line)
 
 
 def _over_time(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.number("OverTimeLimit", 0) == -1:
-        text = "jobs never end at their time limit; machines run until somebody cancels them"
+        text = "no job ends at its time limit: its instances run until somebody cancels it"
         yield Hit("OverTimeLimit", text, "OverTimeLimit=0", line_of(conf, "OverTimeLimit"))
 
 
 def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
     if version < SlurmVersion(25, 11):
         value, setting = conf.parameter("AuthInfo", "cred_expire"), "AuthInfo"
-        text = "before 25.11 a requeued job waits for AuthInfo=cred_expire ({} s) before it starts"
+        text = "before Slurm 25.11 a requeued job waits for AuthInfo=cred_expire ({} s)"
         fix = "AuthInfo=cred_expire=10"
     else:
         value, setting = (
             conf.parameter("SchedulerParameters", "requeue_delay"),
             "SchedulerParameters",
         )
-        text = "a requeued job waits {} s before it may start (requeue_delay)"
+        text = "a requeued job waits for requeue_delay ({} s)"
         fix = "add requeue_delay=10 to SchedulerParameters"
     seconds = int(value) if value and value.isdecimal() else 120
     if seconds > LONGEST_REQUEUE_DELAY:
@@ -152,15 +152,15 @@ def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
 def _expedited(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     name = "SchedulerParameters"
     if conf.parameter(name, "enable_expedited_requeue") is not None and conf.get("Epilog") is None:
-        text = "without an Epilog that checks health, a job that fails by itself is requeued held"
-        fix = "set an Epilog, or take enable_expedited_requeue out"
+        text = "without an Epilog that checks the node, a job that fails by itself is held"
+        fix = "set an Epilog, or remove enable_expedited_requeue"
         yield Hit(name, text, fix, line_of(conf, name))
 
 
 def _prolog(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
     if conf.get("Prolog") is None:
         return ()
-    text = "when a Prolog fails, the job is held and not run elsewhere"
+    text = "when the Prolog fails, Slurm holds the job and does not start it elsewhere"
     return missing_word(conf, "SchedulerParameters", "nohold_on_prolog_fail", text)
 
 
@@ -168,17 +168,17 @@ def _prolog_flags(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     flags = {word.lower() for word in conf.words("PrologFlags")}
     line = line_of(conf, "PrologFlags")
     if conf.get("Prolog") is not None and not flags & {"alloc", "contain", "x11"}:
-        text = "the Prolog runs at the job's first step, long after its nodes are paid for"
+        text = "the Prolog runs only at the job's first job step, long after its nodes are paid for"
         yield Hit("PrologFlags", text, "PrologFlags=Alloc,Contain", line)
     cgroup = conf.get("ProctrackType")
     if "contain" in flags and cgroup is not None and "cgroup" not in cgroup.value.lower():
-        text = f"Contain has nothing to contain processes with ({cgroup.value})"
-        yield Hit("PrologFlags", text, "ProctrackType=proctrack/cgroup, or no Contain", line)
+        text = f"Contain needs proctrack/cgroup, not {cgroup.value}"
+        yield Hit("PrologFlags", text, "ProctrackType=proctrack/cgroup, or remove Contain", line)
 
 
 def _wait_nodes(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for word, starter in (("sbatch_wait_nodes", "batch script"), ("salloc_wait_nodes", "salloc")):
-        text = f"a {starter} of several nodes starts when the first of them is up"
+        text = f"a {starter} of several nodes starts when its first node is up"
         yield from missing_word(conf, "SchedulerParameters", word, text)
 
 
@@ -188,7 +188,7 @@ def _unkillable(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         conf.number("UnkillableStepTimeout", 60),
     )
     if step_timeout < 5 * message_timeout:
-        text = f"{step_timeout} s is less than five times MessageTimeout ({message_timeout} s): nodes drain"
+        text = f"{step_timeout} s is below 5 * MessageTimeout ({message_timeout} s): nodes drain"
         line = line_of(conf, "UnkillableStepTimeout")
         yield Hit(
             "UnkillableStepTimeout", text, f"UnkillableStepTimeout={6 * message_timeout}", line
@@ -198,7 +198,7 @@ def _unkillable(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 def _batch_start(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     seconds = conf.number("BatchStartTimeout", 10)
     if seconds < SHORTEST_BATCH_START:
-        text = f"a fresh machine may take longer than {seconds} s to start a job's script"
+        text = f"a new instance may take longer than {seconds} s to start the batch script"
         line = line_of(conf, "BatchStartTimeout")
         yield Hit("BatchStartTimeout", text, "BatchStartTimeout=180", line)
 
@@ -207,11 +207,11 @@ def _preempt(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     kind, modes = conf.get("PreemptType"), {word.upper() for word in conf.words("PreemptMode")}
     line = line_of(conf, "PreemptMode")
     if modes & {"SUSPEND"}:
-        text = "a suspended job keeps its nodes, and they are paid for while it sleeps"
+        text = "a suspended job keeps its nodes, and they cost money meanwhile"
         yield Hit("PreemptMode", text, "PreemptMode=REQUEUE", line)
     is_off = kind is None or kind.value.lower() == "preempt/none"
     if is_off and modes - {"OFF", "GANG"}:
-        text = "slurmctld does not start: PreemptMode without a PreemptType"
+        text = "slurmctld does not start: PreemptMode needs a PreemptType"
         yield Hit("PreemptMode", text, "PreemptType=preempt/qos, or PreemptMode=OFF", line)
 
 
@@ -222,7 +222,7 @@ def _preempt_signal(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         conf.parameter("SlurmctldParameters", "preempt_send_user_signal") is not None
     )
     if preempts and not sends_signal:
-        text = "a preempted job gets SIGTERM and not its own --signal: it ends without a save"
+        text = "a preempted job gets SIGTERM, not its own --signal: it ends without a save"
         fix = "PreemptParameters=send_user_signal"
         yield Hit("PreemptParameters", text, fix, line_of(conf, "PreemptParameters"))
 
@@ -264,8 +264,10 @@ def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("MetricsType") is not None and conf.words("PrivateData"):
-        text = "with PrivateData Slurm turns its metrics off without a word"
-        yield Hit("MetricsType", text, "take one of the two out", line_of(conf, "MetricsType"))
+        text = "with PrivateData Slurm turns its metrics off, and reports nothing"
+        yield Hit(
+            "MetricsType", text, "remove MetricsType or PrivateData", line_of(conf, "MetricsType")
+        )
 
 
 _E, _W = Severity.ERROR, Severity.WARNING

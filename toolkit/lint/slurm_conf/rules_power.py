@@ -1,4 +1,4 @@
-"""Traps for nodes that come and go: power saving, registration, failures."""
+"""Rules for nodes that come and go: power saving, registration, failures."""
 
 from __future__ import annotations
 
@@ -24,22 +24,28 @@ LONGEST_INTERVAL: Final = 30
 def _no_programs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for name in ("ResumeProgram", "SuspendProgram"):
         if conf.get(name) is None:
-            yield Hit(name, "CLOUD nodes are there and nothing starts or ends them", f"set {name}")
+            yield Hit(
+                name,
+                "the file has CLOUD nodes, but no program powers them up or down",
+                f"set {name}",
+            )
 
 
 def _no_fail_program(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("ResumeFailProgram") is None:
-        text = "a machine that comes after ResumeTimeout runs on, and nobody ends it"
-        yield Hit("ResumeFailProgram", text, "set ResumeFailProgram to a program that ends it")
+        text = "an instance that registers after ResumeTimeout keeps running, and costs money"
+        yield Hit(
+            "ResumeFailProgram", text, "set ResumeFailProgram to a program that terminates it"
+        )
 
 
 def _idle_on_suspend(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
-    text = "nodes that are down or drained when they power down stay so forever"
+    text = "nodes that are down or drained when they power down stay down or drained for ever"
     return missing_word(conf, "SlurmctldParameters", "idle_on_node_suspend", text)
 
 
 def _configless(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
-    text = "new machines find no slurm.conf: they ask slurmctld for it"
+    text = "new instances get no slurm.conf: slurmd fetches it from slurmctld"
     return missing_word(conf, "SlurmctldParameters", "enable_configless", text)
 
 
@@ -66,21 +72,17 @@ def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if stuck_nodes:
         part = partition_by_node[stuck_nodes[0]]
         overlap = (
-            "although another of its partitions has one"
-            if stuck_nodes[0] in ending_nodes
-            else "at all"
+            ", although another of its partitions does" if stuck_nodes[0] in ending_nodes else ""
         )
-        text = f"{stuck_nodes[0]} and {len(stuck_nodes) - 1} more are never powered down: partition {part.name}"
-        text += f" gives no SuspendTime, {overlap}"
+        text = f"{stuck_nodes[0]} and {len(stuck_nodes) - 1} more are never powered down:"
+        text += f" partition {part.name} sets no SuspendTime{overlap}"
         yield Hit("SuspendTime", text, f"set SuspendTime on partition {part.name}", part.line)
 
 
 def _suspends_others(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     other_nodes = [node for node in conf.nodes if node.get("state").upper() != "CLOUD"]
     if other_nodes and conf.number("SuspendTime", -1) > 0 and not conf.words("SuspendExcParts"):
-        text = (
-            f"nodes that are no cloud nodes ({other_nodes[0].name}) are powered down when idle too"
-        )
+        text = f"idle nodes that are no CLOUD nodes ({other_nodes[0].name}) are powered down too"
         fix = "SuspendTime=INFINITE, and a SuspendTime on each cloud partition"
         yield Hit("SuspendTime", text, fix, line_of(conf, "SuspendTime"))
 
@@ -88,13 +90,13 @@ def _suspends_others(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 def _short_timeouts(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     resume = conf.number("ResumeTimeout", 60)
     if 0 <= resume < SHORTEST_RESUME:
-        text = f"{resume} s is less than a launch and a boot take; nodes fail that were coming"
+        text = f"{resume} s is shorter than a launch and a boot: nodes fail while they still boot"
         fix = f"ResumeTimeout={SHORTEST_RESUME} at least; 900 for GPU types"
         yield Hit("ResumeTimeout", text, fix, line_of(conf, "ResumeTimeout"))
     suspend = conf.number("SuspendTimeout", 30)
     if 0 <= suspend < SHORTEST_SUSPEND:
-        text = "a node is used again while its old machine still ends"
-        fix = f"SuspendTimeout={SHORTEST_SUSPEND} at least; reconcile cuts it short when it may"
+        text = "Slurm uses a node again while its old instance still terminates"
+        fix = f"SuspendTimeout={SHORTEST_SUSPEND} at least; reconcile shortens it where it can"
         yield Hit("SuspendTimeout", text, fix, line_of(conf, "SuspendTimeout"))
 
 
@@ -102,14 +104,21 @@ def _rates(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for name, default in (("ResumeRate", 300), ("SuspendRate", 60)):
         rate = conf.number(name, default)
         if rate > 0:
-            text = f"Slurm hands over {rate} nodes a minute, and splits large jobs to do so"
-            yield Hit(name, text, f"{name}=0: the engine keeps EC2's rates", line_of(conf, name))
+            text = (
+                f"Slurm passes at most {rate} nodes a minute to the program, and splits large jobs"
+            )
+            yield Hit(
+                name,
+                text,
+                f"{name}=0: the toolkit itself keeps to EC2's rates",
+                line_of(conf, name),
+            )
 
 
 def _return_to_service(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     value = conf.number("ReturnToService", 0)
     if value != 2:  # noqa: PLR2004 - Slurm's number for it
-        text = "a node that comes late or rebooted stays down (`Node unexpectedly rebooted`)"
+        text = "a node that registers late or rebooted stays down (`Node unexpectedly rebooted`)"
         yield Hit("ReturnToService", text, "ReturnToService=2", line_of(conf, "ReturnToService"))
 
 
@@ -117,14 +126,14 @@ def _tree(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
     width = conf.number("TreeWidth", 16)
     if width > WIDEST_TREE and version <= SlurmVersion(25, 5):
         text = f"TreeWidth={width} can corrupt slurmctld's memory before 25.05.6"
-        yield Hit("TreeWidth", text, "leave TreeWidth out", line_of(conf, "TreeWidth"))
+        yield Hit("TreeWidth", text, "remove TreeWidth", line_of(conf, "TreeWidth"))
 
 
 def _tree_hack(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     width = conf.number("TreeWidth", 16)
     if 1000 <= width <= WIDEST_TREE or width > WIDEST_TREE:  # noqa: PLR2004 - far above any tree
-        text = "was needed for cloud nodes before 23.11; now it takes the fan-out away"
-        yield Hit("TreeWidth", text, "leave TreeWidth out", line_of(conf, "TreeWidth"))
+        text = "CLOUD nodes needed this before Slurm 23.11; now it only disables the fan-out"
+        yield Hit("TreeWidth", text, "remove TreeWidth", line_of(conf, "TreeWidth"))
 
 
 def _exc_nodes_empty(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -132,31 +141,33 @@ def _exc_nodes_empty(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         setting = conf.get(name)
         if setting is not None and not setting.value:
             yield Hit(
-                name, "slurmctld does not start with an empty list", "take it out", setting.line
+                name, "slurmctld does not start with an empty list", f"remove {name}", setting.line
             )
 
 
 def _exc_nodes_count(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
     setting = conf.get("SuspendExcNodes")
     if setting is not None and ":" in setting.value and version < SlurmVersion(24, 5):
-        text = "before 24.05 `nodes:COUNT` counts nodes that are off too, and keeps none up"
-        yield Hit("SuspendExcNodes", text, "name the nodes themselves", setting.line)
+        text = "before Slurm 24.05 `nodes:COUNT` also counts powered-down nodes, and keeps none up"
+        yield Hit("SuspendExcNodes", text, "list the nodes without a count", setting.line)
 
 
 def _exc_states(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if "DOWN" in {word.upper() for word in conf.words("SuspendExcStates")}:
-        text = "down nodes keep their machines, and are paid for until a person looks"
+        text = "down nodes keep their instances, which cost money until an admin looks"
         line = line_of(conf, "SuspendExcStates")
-        yield Hit("SuspendExcStates", text, "take DOWN out", line)
+        yield Hit("SuspendExcStates", text, "remove DOWN", line)
 
 
 def _intervals(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for word in ("power_save_interval", "power_save_min_interval"):
         value = conf.parameter("SlurmctldParameters", word)
         if value is not None and value.isdecimal() and int(value) > LONGEST_INTERVAL:
-            text = f"{word}={value}: each job waits up to {value} s before its nodes are asked for"
+            text = (
+                f"{word}={value}: each job waits up to {value} s before Slurm powers up its nodes"
+            )
             line = line_of(conf, "SlurmctldParameters")
-            yield Hit("SlurmctldParameters", text, f"leave {word} out (10 s)", line)
+            yield Hit("SlurmctldParameters", text, f"remove {word}; the default is 10 s", line)
 
 
 def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
@@ -165,22 +176,24 @@ def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
         number for number, word in enumerate(words) if word.startswith("node_reg_mem_percent")
     ]
     if positions and positions[0] != len(words) - 1 and version == SlurmVersion(25, 5):
-        text = "25.05.0 and .1 misread node_reg_mem_percent when another parameter follows"
+        text = (
+            "Slurm 25.05.0 and 25.05.1 misread node_reg_mem_percent when another parameter follows"
+        )
         line = line_of(conf, "SlurmctldParameters")
-        yield Hit("SlurmctldParameters", text, "put it last", line)
+        yield Hit("SlurmctldParameters", text, "move node_reg_mem_percent to the end", line)
 
 
 def _slurmd_timeout(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     seconds = conf.number("SlurmdTimeout", 300)
     if seconds == 0:
-        text = "a lost node is never down, and its job never comes back"
+        text = "Slurm never marks a lost node down, and never requeues its job"
         yield Hit("SlurmdTimeout", text, "SlurmdTimeout=120", line_of(conf, "SlurmdTimeout"))
 
 
 def _keep_settings(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if "keeppowersavesettings" in {word.lower() for word in conf.words("ReconfigFlags")}:
-        text = "does not keep SuspendExcNodes over a restart of slurmctld, as it seems to promise"
-        fix = "write what is to stay into slurm.conf"
+        text = "KeepPowerSaveSettings does not keep SuspendExcNodes over a restart of slurmctld"
+        fix = "write the exceptions into slurm.conf"
         yield Hit("ReconfigFlags", text, fix, line_of(conf, "ReconfigFlags"))
 
 

@@ -118,7 +118,7 @@ def test_a_finding_says_where_and_what_to_do_and_who_says_so():
     text = edited(rendered(), "TreeWidth=65533")
     (first, *_) = check.check_slurm_conf(parse(text), SlurmVersion.parse("24.11"))
     assert first.line == len(text.splitlines())
-    assert first.fix == "leave TreeWidth out"
+    assert first.fix == "remove TreeWidth"
     assert first.source.startswith("https://")
     assert first.severity == "error"
 

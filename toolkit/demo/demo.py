@@ -66,7 +66,7 @@ class Demo:
             self.toolkit.run_and_show(
                 ["local", "up"],
                 show_detail,
-                remedy="`make clean` removes what an earlier run left; then try again",
+                remedy="`make clean` removes the remains of an earlier demo; then try again",
             )
 
     def deploy(self) -> None:
@@ -94,7 +94,7 @@ class Demo:
 
         Returns the id of that instance.
         """
-        with self.display.phase("Burst: two spot machines") as show_detail:
+        with self.display.phase("Launch two spot instances") as show_detail:
             self._wait_for(lambda: self._job_running(show_detail), 150, "the job did not start")
             nodes = self._allocated_nodes()
             show_detail(f"{', '.join(nodes)} = {', '.join(self._instances(nodes))}")
@@ -105,11 +105,11 @@ class Demo:
                 90,
                 "no training steps",
             )
-        with self.display.phase("Interrupt a machine") as show_detail:
+        with self.display.phase("Interrupt an instance") as show_detail:
             self.toolkit.run_and_show(
                 ["local", "interrupt", nodes[-1]],
                 show_detail,
-                remedy="`toolkit local status` lists machines",
+                remedy="`toolkit local status` lists the local cloud's machines",
             )
             show_detail(f"EC2's two-minute notice for {nodes[-1]}")
         return interrupted_instance
@@ -117,19 +117,19 @@ class Demo:
     def check_requeue(self, interrupted_instance: str) -> None:
         """Check that the job saves, is requeued and runs elsewhere.
 
-        It stops at a step boundary, and runs again on instances other than `lost`.
+        It stops at a step boundary, and runs again on instances other than `interrupted_instance`.
         """
         with self.display.phase("Checkpoint and requeue") as show_detail:
             self._wait_for(lambda: self._job_restarted(show_detail), 60, "the job was not requeued")
-        with self.display.phase("Come back without it") as show_detail:
+        with self.display.phase("Run again without it") as show_detail:
             self._wait_for(
                 lambda: self._job_running(show_detail), 150, "the job did not start again"
             )
             instances = self._instances(self._allocated_nodes())
             if interrupted_instance in instances:
                 raise PhaseFailed(
-                    f"the job came back on the machine that EC2 takes back: {interrupted_instance}",
-                    remedy="`toolkit status` and the node agent's log show what they saw",
+                    f"the job runs again on the interrupted instance {interrupted_instance}",
+                    remedy="read `toolkit status` and the node agent's log",
                 )
             show_detail(", ".join(instances))
 
@@ -183,10 +183,10 @@ class Demo:
 
             def check_empty() -> str | None:
                 instance_count = self._live_instances()
-                show_detail(f"{instance_count} compute instances left")
+                show_detail(f"{instance_count} compute instances still run")
                 return "none" if instance_count == 0 else None
 
-            self._wait_for(check_empty, 150, "instances were not ended")
+            self._wait_for(check_empty, 150, "EC2 did not terminate all compute instances")
             show_detail("EC2 lists no instance of the cluster but the head node")
 
     # The cluster's state
@@ -208,7 +208,7 @@ class Demo:
             text = self.head.run(["scontrol", "show", "job", self.job, "--json"])
             return next(iter(json.loads(text)["jobs"]), None)
 
-        return self._wait_for(read_job, 60, f"slurmctld did not tell of job {self.job}")
+        return self._wait_for(read_job, 60, f"slurmctld did not list job {self.job}")
 
     def _allocated_nodes(self) -> list[str]:
         names = self.head.run(["scontrol", "show", "hostnames", self._job()["nodes"]])

@@ -1,0 +1,69 @@
+"""The demo checks what it shows: a job must not run again on the interrupted instance."""
+
+import io
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.fakes.scontrol import NO_JOBS
+from toolkit.demo.commands import ToolkitCommand
+from toolkit.demo.demo import Demo
+from toolkit.demo.phases import PhaseDisplay, PhaseFailed
+
+
+class Head:
+    """A head node with one requeued job, and the instance of each of its nodes."""
+
+    def __init__(self, instances, outage=0) -> None:
+        self.instances, self.outage = instances, outage
+
+    def run(self, argv):
+        match argv:
+            case ["scontrol", "show", "job", *_] if self.outage > 0:
+                self.outage -= 1
+                return NO_JOBS
+            case ["scontrol", "show", "job", *_]:
+                nodes = ",".join(self.instances)
+                job = {"job_state": ["RUNNING"], "restart_cnt": 1, "nodes": nodes}
+                return json.dumps({"jobs": [job]})
+            case ["scontrol", "show", "hostnames", nodes]:
+                return nodes.replace(",", "\n")
+            case ["scontrol", "show", "node", nodes, "--json"]:
+                shown = [{"instance_id": self.instances[node]} for node in nodes.split(",")]
+                return json.dumps({"nodes": shown})
+        raise AssertionError(argv)
+
+
+def demo_of(instances, outage=0):
+    """A job that runs again on these instances, by node."""
+    display, now = PhaseDisplay(Console(file=io.StringIO())), itertools.count()
+    demo = Demo(
+        ToolkitCommand(Path("cluster.yaml")), display, sleep=lambda _: None, clock=now.__next__
+    )
+    demo.job, demo._head = "1", Head(instances, outage)
+    return demo
+
+
+def test_one_old_instance_beside_a_new_one_is_no_failure():
+    """The instance that EC2 did not take stays, and the job takes it again."""
+    demo_of({"gpu-001": "i-kept", "gpu-003": "i-new"}).check_requeue("i-lost")
+
+
+def test_the_interrupted_instance_among_the_jobs_instances_is_a_failure():
+    """Also where the other one is new."""
+    with pytest.raises(PhaseFailed, match="i-lost"):
+        demo_of({"gpu-002": "i-lost", "gpu-003": "i-new"}).check_requeue("i-lost")
+
+
+def test_a_slurmctld_that_restarts_is_asked_again():
+    demo_of({"gpu-001": "i-kept", "gpu-003": "i-new"}, outage=3).check_requeue("i-lost")
+
+
+def test_a_slurmctld_that_stays_away_ends_the_phase_and_says_so():
+    demo = demo_of({"gpu-001": "i-kept"}, outage=10**6)
+    demo.head.run = lambda argv, run=demo.head.run: "" if argv[0] == "sh" else run(argv)
+    with pytest.raises(PhaseFailed, match="job 1"):
+        demo.check_requeue("i-lost")
