@@ -118,12 +118,8 @@ def warm(
     except DataError as error:
         return _report_failure(error, stop_files, attempt, dataset_count)
     except OSError as error:
-        return _report_failure(
-            StoreUnreachable(f"the store or the cache failed: {error}"),
-            stop_files,
-            attempt,
-            dataset_count,
-        )
+        failure = StoreUnreachable(f"the store or the cache failed: {error}")
+        return _report_failure(failure, stop_files, attempt, dataset_count)
     finally:
         held_datasets.close()
     counts = settings.node_cache().stats()
@@ -141,7 +137,7 @@ def _hold_with_retries(
     pauses: Sequence[int],
     sleep: Callable[[float], None],
 ) -> HeldDataset:
-    """Take a dataset; while the store is unreachable, retry after each pause."""
+    """Hold a dataset; while the store is unreachable, retry after each pause."""
     remaining_pauses = iter(pauses)
     while not stop_files.poll():
         try:
@@ -159,9 +155,8 @@ def _hold_with_retries(
 def _add(folder: Path, name: str | None, settings: DatasetSettings) -> int:
     try:
         catalog = Catalog(open_store(settings.store_url()))
-        _print_json(
-            asdict(add(catalog, folder, name=name, memory=default_memory(folder), log=_log))
-        )
+        added = add(catalog, folder, name=name, memory=default_memory(folder), log=_log)
+        _print_json(asdict(added))
     except DataError as error:
         _log_error(error)
         return 1
@@ -173,27 +168,18 @@ def _report_failure(
 ) -> int:
     """Print the error, write the batch script's verdict, return its exit code."""
     _log_error(error)
+    may_requeue = _in_job(attempt) and attempt.restart_count < _MAX_REQUEUES
     if isinstance(error, DataStopped):
         final_verdict, exit_code = stop_files.word(dataset_count, error.message), RESUME_ME
     elif isinstance(error, _PERMANENT_ERRORS):
-        final_verdict, exit_code = (
-            verdict.hold(dataset_count, error.reason, error.message),
-            DO_NOT_REQUEUE,
-        )
-    elif (
-        isinstance(error, _TRANSIENT_ERRORS)
-        and _in_job(attempt)
-        and attempt.restart_count < _MAX_REQUEUES
-    ):
-        final_verdict, exit_code = (
-            verdict.resume(dataset_count, error.reason, error.message),
-            RESUME_ME,
-        )
+        final_verdict = verdict.hold(dataset_count, error.reason, error.message)
+        exit_code = DO_NOT_REQUEUE
+    elif isinstance(error, _TRANSIENT_ERRORS) and may_requeue:
+        final_verdict = verdict.resume(dataset_count, error.reason, error.message)
+        exit_code = RESUME_ME
     else:
-        final_verdict, exit_code = (
-            verdict.failed(dataset_count, f"{error.reason}: {error.message}"),
-            1,
-        )
+        final_verdict = verdict.failed(dataset_count, f"{error.reason}: {error.message}")
+        exit_code = 1
     with suppress(OSError):  # the exit code says the same
         write_verdict(attempt, final_verdict)
     return exit_code

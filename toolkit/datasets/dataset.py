@@ -50,7 +50,7 @@ def dataset(reference: str) -> Path:
 
 def used_versions() -> dict[str, str]:
     """Return each reference that this process asked for with its version."""
-    return {reference: held_dataset.version for reference, held_dataset in _held_datasets.items()}
+    return {reference: item.version for reference, item in _held_datasets.items()}
 
 
 def fill_count() -> int:
@@ -58,7 +58,7 @@ def fill_count() -> int:
 
     The others were cached, or another process filled them.
     """
-    return sum(held_dataset.filled for held_dataset in _held_datasets.values())
+    return sum(item.filled for item in _held_datasets.values())
 
 
 def add_listener(listener: Listener) -> Callable[[], None]:

@@ -83,9 +83,7 @@ class Lock:
         has_waited = False
         while not self._try_lock(operation):
             if should_stop():
-                raise DataStopped(
-                    f"a stop was requested while waiting for the lock {self.path.name}"
-                )
+                raise DataStopped(f"a stop was requested while waiting for lock {self.path.name}")
             has_waited = True
             self._sleep(POLL_SECONDS)
         return has_waited

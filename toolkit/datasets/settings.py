@@ -52,11 +52,8 @@ class DatasetSettings:
         return _cache(self.cache_folder, self.cache_limit)
 
     def shared_cache(self) -> Cache | None:
-        return (
-            _cache(self.shared_cache_folder, self.shared_cache_limit)
-            if self.shared_cache_folder
-            else None
-        )
+        folder = self.shared_cache_folder
+        return _cache(folder, self.shared_cache_limit) if folder else None
 
 
 def read_settings(
@@ -67,15 +64,13 @@ def read_settings(
     store = reader.text("TOOLKIT_DATA_STORE", "data_store")
     if store is None and default_store.parent.is_dir():
         store = str(default_store)
-    shared_cache_folder = environment.get("TOOLKIT_DATA_SHARED_CACHE")
-    cache_folder = environment.get("TOOLKIT_DATA_CACHE")
+    shared = environment.get("TOOLKIT_DATA_SHARED_CACHE")
+    own = environment.get("TOOLKIT_DATA_CACHE")
     return DatasetSettings(
         store=store,
-        cache_folder=Path(cache_folder)
-        if cache_folder
-        else _own_cache(reader.text("", "data_cache")),
+        cache_folder=Path(own) if own else _own_cache(reader.text("", "data_cache")),
         cache_limit=reader.gib("TOOLKIT_DATA_CACHE_GIB", "data_cache_gib"),
-        shared_cache_folder=Path(shared_cache_folder) if shared_cache_folder else None,
+        shared_cache_folder=Path(shared) if shared else None,
         shared_cache_limit=reader.gib("TOOLKIT_DATA_SHARED_CACHE_GIB"),
     )
 

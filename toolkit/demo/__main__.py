@@ -30,13 +30,10 @@ def main() -> int:
         _print_failure(console, failure)
         return 1
     except KeyboardInterrupt:
-        console.print(
-            "\nstopped; `make demo` continues from here, `make clean` removes the local cloud"
-        )
+        console.print("\nstopped; `make demo` continues, `make clean` removes the local cloud")
         return 130
-    console.print(
-        f"\n[dim]all phases: {sum(timing.seconds for timing in display.timings):.0f} s[/dim]\n"
-    )
+    seconds = sum(timing.seconds for timing in display.timings)
+    console.print(f"\n[dim]all phases: {seconds:.0f} s[/dim]\n")
     return toolkit.run_in_terminal(["report", "--config", str(path), "--record-mlflow"])
 
 

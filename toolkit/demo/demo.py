@@ -47,8 +47,7 @@ class Demo:
         self.start_cloud()
         self.deploy()
         self.submit()
-        interrupted_instance = self.train_until_interrupted()
-        self.check_requeue(interrupted_instance)
+        self.check_requeue(self.train_until_interrupted())
         self.finish()
         self.audit()
         self.scale_to_zero()
@@ -100,11 +99,7 @@ class Demo:
             show_detail(f"{', '.join(nodes)} = {', '.join(self._instances(nodes))}")
             (interrupted_instance,) = self._instances(nodes[-1:])
         with self.display.phase("Train") as show_detail:
-            self._wait_for(
-                lambda: self._step_reached(INTERRUPT_AFTER_STEP, show_detail),
-                90,
-                "no training steps",
-            )
+            self._wait_for(lambda: self._interruptible(show_detail), 90, "no training steps")
         with self.display.phase("Interrupt an instance") as show_detail:
             self.toolkit.run_and_show(
                 ["local", "interrupt", nodes[-1]],
@@ -122,9 +117,7 @@ class Demo:
         with self.display.phase("Checkpoint and requeue") as show_detail:
             self._wait_for(lambda: self._job_restarted(show_detail), 60, "the job was not requeued")
         with self.display.phase("Run again without it") as show_detail:
-            self._wait_for(
-                lambda: self._job_running(show_detail), 150, "the job did not start again"
-            )
+            self._wait_for(lambda: self._job_running(show_detail), 150, "the job did not restart")
             instances = self._instances(self._allocated_nodes())
             if interrupted_instance in instances:
                 raise PhaseFailed(
@@ -138,44 +131,25 @@ class Demo:
             self._wait_for(lambda: self._job_ended(show_detail), 180, "the job did not end")
             state = self._job()["job_state"]
             if "COMPLETED" not in state:
-                raise PhaseFailed(
-                    f"job {self.job} ended {'+'.join(state)}",
-                    remedy="its output is below; `toolkit login` opens a shell to look further",
-                    evidence=self._tail(f"{HOME}/slurm-{self.job}.out"),
-                )
+                raise self._job_failure(f"job {self.job} ended {'+'.join(state)}")
 
     def audit(self) -> None:
         """Check that each step and sample counted once, and the accuracy."""
         with self.display.phase("Audit the run") as show_detail:
-            audit_report = json.loads(
-                self._as_user(
-                    [
-                        "env",
-                        "PYTHONPATH=/shared/lib",
-                        PYTHON,
-                        "-m",
-                        "toolkit.training",
-                        "audit",
-                        self._run_dir,
-                    ]
-                )
-            )
+            program = ["env", "PYTHONPATH=/shared/lib", PYTHON, "-m", "toolkit.training"]
+            audit = json.loads(self._as_user([*program, "audit", self._run_dir]))
             result = json.loads(self.head.run(["cat", f"{self._run_dir}/result.json"]))
             accuracy = float(result["accuracy"])
-            is_complete = (
-                audit_report["ok"]
-                and not audit_report["repeated"]
-                and len(audit_report["attempts"]) > 1
-            )
-            if not is_complete or accuracy <= LEAST_ACCURACY:
+            passed = audit["ok"] and not audit["repeated"] and len(audit["attempts"]) > 1
+            if not passed or accuracy <= LEAST_ACCURACY:
                 raise PhaseFailed(
-                    f"audit {'passed' if is_complete else 'failed'}, accuracy {accuracy:.1%}",
+                    f"audit {'passed' if passed else 'failed'}, accuracy {accuracy:.1%}",
                     remedy=f"{self._run_dir} on the head node holds the step log",
-                    evidence=json.dumps(audit_report, indent=2)[:2000],
+                    evidence=json.dumps(audit, indent=2)[:2000],
                 )
             show_detail(
-                f"{audit_report['steps']} steps, none lost, none repeated,"
-                f" over {len(audit_report['attempts'])} attempts; accuracy {accuracy:.1%}"
+                f"{audit['steps']} steps, none lost, none repeated,"
+                f" over {len(audit['attempts'])} attempts; accuracy {accuracy:.1%}"
             )
 
     def scale_to_zero(self) -> None:
@@ -254,27 +228,26 @@ class Demo:
         return "requeued" if job["restart_cnt"] >= 1 else None
 
     def _job_ended(self, show_detail: Callable[[str], None]) -> str | None:
-        states = self._job()["job_state"]
+        states = set(self._job()["job_state"])
         show_detail(f"step {self._last_step()}")
-        return (
-            "ended"
-            if not {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"} & set(states)
-            else None
-        )
+        return None if states & {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"} else "ended"
 
-    def _step_reached(self, step: int, show_detail: Callable[[str], None]) -> str | None:
+    def _interruptible(self, show_detail: Callable[[str], None]) -> str | None:
         self._fail_if_ended(self._job()["job_state"])
-        current_step = self._last_step()
-        show_detail(f"step {current_step}")
-        return "there" if current_step >= step else None
+        step = self._last_step()
+        show_detail(f"step {step}")
+        return "reached" if step >= INTERRUPT_AFTER_STEP else None
 
     def _fail_if_ended(self, states: list[str]) -> None:
         if {"FAILED", "CANCELLED", "TIMEOUT", "COMPLETED"} & set(states):
-            raise PhaseFailed(
-                f"job {self.job} ended early: {'+'.join(states)}",
-                remedy="its output is below; `toolkit login` opens a shell to look further",
-                evidence=self._tail(f"{HOME}/slurm-{self.job}.out"),
-            )
+            raise self._job_failure(f"job {self.job} ended early: {'+'.join(states)}")
+
+    def _job_failure(self, message: str) -> PhaseFailed:
+        return PhaseFailed(
+            message,
+            remedy="its output is below; `toolkit login` opens a shell to look further",
+            evidence=self._tail(f"{HOME}/slurm-{self.job}.out"),
+        )
 
     def _last_step(self) -> int:
         line = self._tail(f"{self._run_dir}/steps.jsonl", 1).strip()
@@ -297,7 +270,7 @@ class Demo:
                 raise PhaseFailed(
                     f"{failure} within {seconds:.0f} s",
                     remedy="`toolkit status` says what is unhealthy; /var/log/slurm-toolkit on the"
-                    " head node says what the engine did",
+                    " head node has the engine's logs",
                     evidence=self._tail("/var/log/slurm/slurmctld.log"),
                 )
             self.sleep(POLL_SECONDS)

@@ -127,29 +127,23 @@ def _array_line(job: JobReport) -> str:
 
 
 def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
-    waiting_time = (
-        f" for {format_duration(report.at - job.submitted_at)}" if job.submitted_at else ""
-    )
+    waiting = f" for {format_duration(report.at - job.submitted_at)}" if job.submitted_at else ""
     reason_text = REASONS.get(job.reason, f"Slurm says {job.reason}")
     evidence = [f"{job.reason}: {reason_text}"]
     cause = ""
     refusal, loss = last_refusal(report.decisions), last_loss(report.decisions)
     if refusal is not None:
-        slug, code = str(refusal.get("slug")), refusal.get("code")
-        cause = MEANINGS.get(slug, slug)
-        refused_at = format_time(float(refusal.get("at", 0)))
-        evidence.append(
-            f"{refused_at}: the job got no nodes: {slug}" + (f" ({code})" if code else "")
-        )
+        reason, code = str(refusal.get("slug")), refusal.get("code")
+        cause = MEANINGS.get(reason, reason)
+        code_text = f" ({code})" if code else ""
+        evidence.append(f"{_time_of(refusal)}: the job got no nodes: {reason}{code_text}")
         message = str(refusal.get("message", ""))
         if message not in job.admin_comment:
             evidence.append(f"message: {message}"[:500])
     elif loss is not None:
         reason = str(loss.get("why"))
         cause = f"the job lost {loss.get('node')}: {meaning(reason) or reason}"
-        evidence.append(
-            f"{format_time(float(loss.get('at', 0)))}: {loss.get('node')} was set DOWN: {reason}"
-        )
+        evidence.append(f"{_time_of(loss)}: {loss.get('node')} was set DOWN: {reason}")
     if job.restarts:
         evidence.append(f"the job was requeued {_count_text(job.restarts)}")
     evidence += _comment_lines(job)
@@ -158,8 +152,12 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
         is_held and refusal is not None and refusal.get("hold") in (True, "True")
     )
     answer = cause if cause and is_our_cause else reason_text
-    verdict = f"{'held' if is_held else 'pending'}{waiting_time}: {answer}"
+    verdict = f"{'held' if is_held else 'pending'}{waiting}: {answer}"
     return verdict, tuple(evidence), _next_launch(report, job)
+
+
+def _time_of(decision: Mapping[str, Any]) -> str:
+    return format_time(float(decision.get("at", 0)))
 
 
 def _is_held(job: JobReport) -> bool:
@@ -191,19 +189,16 @@ def _next_launch(report: HeadReport, job: JobReport) -> str:
         known_times.append((job.eligible_at, "Slurm may start the job"))
     refusal = last_refusal(report.decisions)
     if refusal is not None and refusal.get("slug") == "pool-protected":
-        protected_pools = [
-            item for item in _refused_pools(report, refusal) if item.protected_since is not None
-        ]
         known_times += [
             (item.retry_at, f"pool {item.pool} lets one job through as a probe")
-            for item in protected_pools
+            for item in _refused_pools(report, refusal)
+            if item.protected_since is not None
         ]
     elif refusal is not None and refusal.get("slug") == "not-ended":
         request_note = ", if EC2 terminates instances again"
     elif refusal is not None:
-        request_note = _first_request(
-            report, max((at for at, _ in known_times), default=report.at)
-        ) + _smaller_request_advice(job)
+        start = max((at for at, _ in known_times), default=report.at)
+        request_note = _first_request(report, start) + _smaller_request_advice(job)
     future_times = [wait for wait in known_times if wait[0] > report.at]
     if future_times:
         at, event = max(future_times)
@@ -223,9 +218,9 @@ def _smaller_request_advice(job: JobReport) -> str:
 
 
 def _refused_pools(report: HeadReport, refusal: Mapping[str, Any]) -> Sequence[BreakerReport]:
-    """Return the standings of the pools whose nodes were refused.
+    """Return the circuit breakers of the pools whose nodes were refused.
 
-    They are all pools if the refusal names no node.
+    They are all pools' if the refusal names no node.
     """
     try:
         nodes = hostlist.expand(str(refusal.get("nodes") or ""))
@@ -240,11 +235,9 @@ def _first_request(report: HeadReport, at: float) -> str:
 
     resume then does not wait until they are available again.
     """
-    requested_offerings = {item.offering for item in launch_results(report.decisions)}
-    unavailable = [
-        item for item in report.setbacks if item.key in requested_offerings and item.until > at
-    ]
-    if not requested_offerings or len(unavailable) < len(requested_offerings):
+    tried = {item.offering for item in launch_results(report.decisions)}
+    unavailable = [item for item in report.setbacks if item.key in tried and item.until > at]
+    if not tried or len(unavailable) < len(tried):
         return ""
     first = min(unavailable, key=lambda item: item.until)
     return f"; {first.key} ({first.code}) is requested first"
@@ -287,21 +280,10 @@ def _explain_past(
     state = report.attempts[-1].state if report.attempts else "+".join(job.states if job else ())
     end_state = state.split()[0] if state else "?"
     lines = tuple(_attempt_lines(report.attempts))
-    notices = [
-        _decision_line(item)
-        for item in report.decisions
-        if item.get("event") == "interruption notice"
-    ]
+    notices = [item for item in report.decisions if item.get("event") == "interruption notice"]
     comments = _comment_lines(job) if job is not None else []
-    return (
-        f"{end_state.lower()}: {END_STATES.get(end_state, 'see its attempts')}",
-        (*lines, *notices, *comments),
-        "",
-    )
-
-
-def _decision_line(item: object) -> str:
-    return format_decision(item) if isinstance(item, dict) else str(item)
+    verdict = f"{end_state.lower()}: {END_STATES.get(end_state, 'see its attempts')}"
+    return verdict, (*lines, *map(format_decision, notices), *comments), ""
 
 
 def _attempt_lines(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:

@@ -50,7 +50,7 @@ def explain(report: HeadReport, name: str) -> Answer:
         return Answer(f"node {name}", unknown_verdict, unread=report.unread)
     instances = [item for item in report.machines if item.node == name]
     live_instances = [item for item in instances if item.state in {"pending", "running"}]
-    standing = next((item for item in report.standings if item.pool == node.pool), None)
+    breaker = next((item for item in report.standings if item.pool == node.pool), None)
     verdict, next_event = _state_and_next(node, live_instances)
     evidence = [f"Slurm: {'+'.join(node.flags).lower()}"]
     if node.reason:
@@ -61,11 +61,11 @@ def explain(report: HeadReport, name: str) -> Answer:
         for job in report.jobs
         if name in job.nodes
     ]
-    if standing is not None and standing.failures:
-        evidence += _breaker_lines(standing)
-        if standing.protected_since is not None:
+    if breaker is not None and breaker.failures:
+        evidence += _breaker_lines(breaker)
+        if breaker.protected_since is not None:
             probe = f"pool {node.pool} lets one job through as a probe"
-            next_event = f"{format_time(standing.retry_at)}: {probe}"
+            next_event = f"{format_time(breaker.retry_at)}: {probe}"
     console = next(reversed(list(report.consoles.values())), ())
     return Answer(
         subject=f"node {name}",
@@ -133,11 +133,11 @@ def _instance_line(item: InstanceReport, now: float) -> str:
     )
 
 
-def _breaker_lines(standing: BreakerReport) -> list[str]:
-    state = "is protected" if standing.protected_since is not None else "still launches"
+def _breaker_lines(breaker: BreakerReport) -> list[str]:
+    state = "is protected" if breaker.protected_since is not None else "still launches"
     failure = (
         "1 instance did not become a node"
-        if standing.failures == 1
-        else f"{standing.failures} instances in a row did not become nodes"
+        if breaker.failures == 1
+        else f"{breaker.failures} instances in a row did not become nodes"
     )
-    return [f"pool {standing.pool} {state}: {failure}", *(f"  {line}" for line in standing.last)]
+    return [f"pool {breaker.pool} {state}: {failure}", *(f"  {line}" for line in breaker.last)]

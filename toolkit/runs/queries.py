@@ -90,9 +90,7 @@ def replay_run(runner: Runner, found_run: FoundRun, flags: Sequence[str]) -> dic
     Raises ReplayRefused.
     """
     if found_run.folder is None:
-        raise RunNotFound(
-            f"{found_run.name}: the submission is in the run folder, and that can't be read"
-        )
+        raise RunNotFound(f"{found_run.name}: the run folder with its submission can't be read")
     run_folder = str(found_run.folder["run_dir"])
     try:
         answer = _run_as_owner(runner, run_folder, "replay", run_folder, *flags)
@@ -127,18 +125,9 @@ def _folder_summary(runner: Runner, run_folder: str) -> dict[str, Any] | None:
 def _run_as_owner(runner: Runner, run_folder: str, command: str, *arguments: str) -> str:
     owner, number = runner.run(["stat", "--format=%U %u", "--", run_folder]).split()
     if number == "0":
-        raise FolderOfRoot(
-            f"{run_folder} belongs to root; runs are read and started only as an ordinary user"
-        )
+        raise FolderOfRoot(f"{run_folder} belongs to root; runs are read only as an ordinary user")
     argv = [
-        *(
-            "runuser",
-            "-u",
-            owner,
-            "--",
-            "env",
-            f"PYTHONPATH={LIBRARY}",
-        ),
+        *("runuser", "-u", owner, "--", "env", f"PYTHONPATH={LIBRARY}"),
         *(PYTHON, "-m", "toolkit.training", command, *arguments),
     ]
     return runner.run(argv, timeout=TIMEOUT)

@@ -48,13 +48,12 @@ def _mlflow_lines(run: MlflowRun) -> Iterator[str]:
     times = f"{format_time(run.started)} to {format_time(run.ended)} UTC"
     yield f"  {run.status}{ender}, {times}, run {run.run_id}"
     yield from _value_lines("parameters", run.params)
-    yield from _value_lines(
-        "made of", {name: run.tags[name] for name in CAUSES if name in run.tags}
-    )
-    yield from _value_lines(
-        "metrics", {name: f"{value:.6g}" for name, value in run.metrics.items()}
-    )
-    yield from _value_lines("cost", {n: v for n, v in run.tags.items() if n.startswith("cost_usd")})
+    causes = {name: run.tags[name] for name in CAUSES if name in run.tags}
+    metrics = {name: f"{value:.6g}" for name, value in run.metrics.items()}
+    cost = {name: value for name, value in run.tags.items() if name.startswith("cost_usd")}
+    yield from _value_lines("made of", causes)
+    yield from _value_lines("metrics", metrics)
+    yield from _value_lines("cost", cost)
 
 
 def _folder_lines(folder: Mapping[str, Any]) -> Iterator[str]:
@@ -74,11 +73,8 @@ def _folder_lines(folder: Mapping[str, Any]) -> Iterator[str]:
             cost = f"  {usd} USD" if usd else ""
             yield f"  {part:<8} {seconds:>10.1f} s  {100 * seconds / total:>5.1f} %{cost}"
         yield f"  {'waiting':<8} {goodput['waiting']:>10.1f} s  between attempts"
-    submission = folder["submission"]
-    replayable = (
-        "yes, `toolkit runs replay`" if submission else "no, its submission was not recorded"
-    )
-    yield f"can be replayed: {replayable}"
+    replay = "yes, `toolkit runs replay`" if folder["submission"] else "no, no submission recorded"
+    yield f"can be replayed: {replay}"
 
 
 def _value_lines(title: str, values: Mapping[str, str]) -> Iterator[str]:

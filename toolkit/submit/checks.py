@@ -71,11 +71,8 @@ def findings(
     stop_seconds = stop.forecast.seconds if stop else None
     # Other sites may share /scratch; on this cluster each instance has its own.
     all_findings = [*lint(text, stop_seconds, plan.outside_options, node_disks=(str(SCRATCH),))]
-    all_findings += [
-        *_name_findings(plan, slurm, user),
-        *_container_findings(plan, text),
-        *_stop_findings(stop),
-    ]
+    all_findings += _name_findings(plan, slurm, user)
+    all_findings += [*_container_findings(plan, text), *_stop_findings(stop)]
     if not any(finding.slug in ("partition", "account") for finding in all_findings):
         all_findings += _test_only_findings(plan, slurm)
     return tuple(sorted(all_findings, key=lambda finding: finding.severity is not Severity.ERROR))
@@ -102,21 +99,17 @@ def _unknown_name(kind: str, name: str, known_names: Sequence[str]) -> Finding:
 
 
 def _container_findings(plan: Plan, text: str) -> list[Finding]:
-    container_findings = []
+    errors = []
     if plan.container and not _PINNED_IMAGE.fullmatch(plan.container):
-        message = (
-            f"the container {plan.container!r} is not pinned: its tag may move to another image"
-        )
+        message = f"the container {plan.container!r} is not pinned: its tag may move"
         fix = "IMAGE@sha256:…, as `skopeo inspect --format {{.Digest}} docker://IMAGE` prints it"
-        container_findings.append(Finding("container-not-pinned", Severity.ERROR, 0, message, fix))
+        errors.append(Finding("container-not-pinned", Severity.ERROR, 0, message, fix))
     commands = batch_script.parse(text).commands
     if plan.container and not any(_IN_CONTAINER.search(command.text) for command in commands):
         message = "the script starts nothing in TOOLKIT_CONTAINER: its workers would run outside"
-        fix = (
-            "remove --container, or start the workers with run_workers: jobscripts/torchrun.sbatch"
-        )
-        container_findings.append(Finding("container-unheard", Severity.ERROR, 0, message, fix))
-    return container_findings
+        fix = "remove --container, or start them with run_workers: jobscripts/torchrun.sbatch"
+        errors.append(Finding("container-unheard", Severity.ERROR, 0, message, fix))
+    return errors
 
 
 def _stop_findings(stop: StopEstimate | None) -> list[Finding]:

@@ -31,9 +31,7 @@ class Plan:
     partition: str  # the requested one, empty if none
     account: str  # the requested one, empty if none
     container: str = ""  # the image that the toolkit's job scripts run their workers in
-    outside_options: tuple[
-        Directive, ...
-    ] = ()  # options from outside the script, the strongest last
+    outside_options: tuple[Directive, ...] = ()  # not from the script; the strongest last
 
     @property
     def call(self) -> tuple[str, ...]:
@@ -41,25 +39,18 @@ class Plan:
 
         sbatch's own --container would put the batch script in the container as well.
         """
-        return (
-            ("env", f"TOOLKIT_CONTAINER={self.container}", *self.argv)
-            if self.container
-            else self.argv
-        )
+        if not self.container:
+            return self.argv
+        return ("env", f"TOOLKIT_CONTAINER={self.container}", *self.argv)
 
 
 # An option to add, and the names of options that decide the same.
 _DEFAULTS: Final = (
     (
-        AddedOption(
-            "--requeue", "without it, a site's JobRequeue=0 ends the job with its first instance"
-        ),
+        AddedOption("--requeue", "else a site's JobRequeue=0 ends the job with its first instance"),
         ("requeue", "no-requeue"),
     ),
-    (
-        AddedOption("--open-mode=append", "without it, each requeue empties the job's log"),
-        ("open-mode",),
-    ),
+    (AddedOption("--open-mode=append", "else each requeue empties the job's log"), ("open-mode",)),
 )
 # The options used here that sbatch also reads from SBATCH_ variables.
 _VARIABLES: Final = (
@@ -82,17 +73,13 @@ def plan(
     The script's own lines and the caller's options are never contradicted. Precedence
     is sbatch's own: the command line, the environment, the script.
     """
-    outside_options = (
-        *_environment_options(environment),
-        *batch_script.outside_directives(options, _COMMAND_LINE),
-    )
+    caller_options = batch_script.outside_directives(options, _COMMAND_LINE)
+    outside_options = (*_environment_options(environment), *caller_options)
     parsed_script = batch_script.parse(text, outside_options=outside_options)
-    added = tuple(
-        default
-        for default, names in _DEFAULTS
-        if not any(name in parsed_script.directives for name in names)
-    )
-    added_options = tuple(added_option.option for added_option in added)
+    directives = parsed_script.directives.keys()
+    added = tuple(default for default, names in _DEFAULTS if directives.isdisjoint(names))
+    added_options = tuple(default.option for default in added)
+    added_directives = batch_script.outside_directives(added_options, _COMMAND_LINE)
     return Plan(
         argv=("sbatch", "--parsable", *added_options, *options, script, *arguments),
         added=added,
@@ -100,10 +87,7 @@ def plan(
         partition=parsed_script.value("partition"),
         account=parsed_script.value("account"),
         container=container or environment.get("TOOLKIT_CONTAINER", ""),
-        outside_options=(
-            *outside_options,
-            *batch_script.outside_directives(added_options, _COMMAND_LINE),
-        ),
+        outside_options=(*outside_options, *added_directives),
     )
 
 

@@ -107,7 +107,7 @@ def test_a_folder_of_roots_is_neither_read_nor_replayed(head):
     head.owner = "root 0\n"
     shown = runs("show", "7", "--json")
     assert json.loads(shown.stdout)["folder"] is None, shown.output
-    assert "the submission is in the run folder" in str(runs("replay", "7").exception)
+    assert "the run folder with its submission" in str(runs("replay", "7").exception)
     assert not [argv for argv in head.calls if argv[0] == "runuser"]
 
 

@@ -101,12 +101,9 @@ class Cache:
                 has_waited = lock.acquire_shared(should_stop) or has_waited
                 if self._entry(version).is_dir():
                     lock.mark_used()
-                    self._count_request(
-                        fetched_bytes, self._clock() - fill_started_at, has_waited=has_waited
-                    )
-                    return HeldDataset(
-                        version, self._entry(version), lock, filled=fetched_bytes >= 0
-                    )
+                    seconds, folder = self._clock() - fill_started_at, self._entry(version)
+                    self._count_request(fetched_bytes, seconds, has_waited=has_waited)
+                    return HeldDataset(version, folder, lock, filled=fetched_bytes >= 0)
                 lock.unlock()
                 has_waited = lock.acquire_exclusive(should_stop) or has_waited
                 if not self._entry(version).is_dir():
@@ -183,21 +180,18 @@ class Cache:
         folder = self.root / "filling" / hex_of(manifest.version)
         try:
             self._reserve(folder, manifest.footprint, should_stop)
-            fetched_bytes = fill(
-                manifest, folder / "data", source, disk=self._disk, should_stop=should_stop, log=log
-            )
+            data, disk = folder / "data", self._disk
+            size = fill(manifest, data, source, disk=disk, should_stop=should_stop, log=log)
             self._disk.write_file(folder / "manifest.json", manifest.encoded)
             self._disk.sync(folder)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise CacheUnusable(
-                    f"can't write to the cache {self.root}: {error.strerror}"
-                ) from error
+                raise CacheUnusable(f"can't write to {self.root}: {error.strerror}") from error
             # The space is given back: other files on this disk need it as well.
             self._disk.remove_tree(folder)
             raise CacheFull(f"the disk of the cache {self.root} is full") from error
         self._disk.rename(folder, self._entry(manifest.version))
-        return fetched_bytes
+        return size
 
     def _reserve(self, folder: Path, size: int, should_stop: Callable[[], bool]) -> None:
         """Reserve space, evicting the least recently used folders. Raises CacheFull."""

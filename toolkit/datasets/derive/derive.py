@@ -97,32 +97,24 @@ def derived(
         check_name(name)
     where = where or read_settings()
     catalog = Catalog(open_store(where.store_url()))
-    build_plan = plan_build(
-        catalog, inputs, [_source_of(build)] if code is None else code, params or {}
-    )
-    lock_root = _lock_root(catalog, where)
-    with (
-        exit_on_stop_request() as should_stop,
-        Lock(lock_root / build_plan.key, all_users=True) as lock,
-    ):
+    code = [_source_of(build)] if code is None else code
+    plan = plan_build(catalog, inputs, code, params or {})
+    root = _lock_root(catalog, where)
+    with exit_on_stop_request() as should_stop, Lock(root / plan.key, all_users=True) as lock:
         lock.acquire_exclusive(should_stop)
-        derivation, is_reused = catalog.derivation(build_plan.key), True
-        if derivation is None:
-            work_folder = lock_root / f"{build_plan.key}.{os.getuid()}.work"
-            held_inputs = [
-                hold_dataset(version, where, should_stop=should_stop)
-                for version in build_plan.inputs
+        earlier = catalog.derivation(plan.key)
+        if earlier is None:
+            work_folder = root / f"{plan.key}.{os.getuid()}.work"
+            held = [
+                hold_dataset(version, where, should_stop=should_stop) for version in plan.inputs
             ]
-            output_version = _build_and_release(
-                catalog, build_plan, build, work_folder, held_inputs
-            )
-            result_tier = tier or _default_tier(catalog, build_plan.inputs)
-            derivation, is_reused = (
-                build_plan.to_derivation(output_version, result_tier, catalog.clock()),
-                False,
-            )
-        _record(catalog, derivation, name, is_new=not is_reused)
-    return DerivedDataset(derivation.output, derivation, is_reused)
+            version = _build_and_release(catalog, plan, build, work_folder, held)
+            tier = tier or _default_tier(catalog, plan.inputs)
+            derivation = plan.to_derivation(version, tier, catalog.clock())
+        else:
+            derivation = earlier
+        _record(catalog, derivation, name, is_new=earlier is None)
+    return DerivedDataset(derivation.output, derivation, reused=earlier is not None)
 
 
 def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
@@ -159,40 +151,36 @@ def code_hash(code: Sequence[Path]) -> str:
 
 def tier_of(version: str, derivations: Sequence[Derivation]) -> DatasetTier:
     """Return the tier of the latest derivation; bronze if not derived."""
-    tiers = [derivation.tier for derivation in derivations if derivation.output == version]
+    tiers = [item.tier for item in derivations if item.output == version]
     return tiers[-1] if tiers else "bronze"
 
 
 def _build_and_release(
-    catalog: Catalog,
-    build_plan: BuildPlan,
-    build: Build,
-    work_folder: Path,
-    held_inputs: Sequence[HeldDataset],
+    catalog: Catalog, plan: BuildPlan, build: Build, work: Path, inputs: Sequence[HeldDataset]
 ) -> str:
     try:
-        return _build(catalog, work_folder, build, held_inputs, build_plan.params)
+        return _build(catalog, work, build, inputs, plan.params)
     finally:
-        for held_input in held_inputs:
+        for held_input in inputs:
             held_input.release()
 
 
 def _build(
     catalog: Catalog,
-    work_folder: Path,
+    work: Path,
     build: Build,
-    held_inputs: Sequence[HeldDataset],
+    inputs: Sequence[HeldDataset],
     params: Mapping[str, Any],
 ) -> str:
     """Build in a folder of its own and add the result.
 
     The remains of a killed builder are deleted first.
     """
-    shutil.rmtree(work_folder, ignore_errors=True)
-    output_folder = work_folder / uuid.uuid4().hex
+    shutil.rmtree(work, ignore_errors=True)
+    output_folder = work / uuid.uuid4().hex
     output_folder.mkdir(parents=True)
     try:
-        build([held_input.path for held_input in held_inputs], output_folder, params)
+        build([held_input.path for held_input in inputs], output_folder, params)
         _refuse_empty(output_folder)
         return add(catalog, output_folder).version
     except DataError:
@@ -200,7 +188,7 @@ def _build(
     except Exception as error:
         raise BuildFailed(f"the build failed: {type(error).__name__}: {error}") from error
     finally:
-        shutil.rmtree(work_folder, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _refuse_empty(output_folder: Path) -> None:

@@ -37,27 +37,18 @@ class DatasetRow:
 def list_datasets(catalog: Catalog, *, include_unnamed: bool = False) -> list[DatasetRow]:
     """Return every name with its version, then unnamed versions if wanted."""
     derivations = catalog.derivations()
-    named_versions = [
-        (derivation, derivation.version)
-        for derivation in catalog.named_versions()
-        if derivation.version
-    ]
-    names = {version: derivation.reference for derivation, version in named_versions}
+    named_versions = [(named, named.version) for named in catalog.named_versions() if named.version]
+    names = {version: named.reference for named, version in named_versions}
     inputs = {derivation.output: derivation.inputs for derivation in derivations}
 
     def row(version: str, name: str | None, number: int | None) -> DatasetRow:
-        made_from = tuple(
-            names.get(input_version, f"{input_version[:19]}…")
-            for input_version in inputs.get(version, ())
-        )
+        made_from = tuple(names.get(item, f"{item[:19]}…") for item in inputs.get(version, ()))
         return DatasetRow(name, number, version, tier_of(version, derivations), made_from)
 
-    rows = [
-        row(version, derivation.name, derivation.number) for derivation, version in named_versions
-    ]
+    rows = [row(version, named.name, named.number) for named, version in named_versions]
     if include_unnamed:
-        unnamed_versions = sorted(version for version, _ in manifest_versions(catalog.store))
-        rows += [row(version, None, None) for version in unnamed_versions if version not in names]
+        versions = sorted(version for version, _ in manifest_versions(catalog.store))
+        rows += [row(version, None, None) for version in versions if version not in names]
     return rows
 
 
@@ -70,9 +61,7 @@ def describe(catalog: Catalog, reference: str) -> Description:
         version=version,
         tier=tier_of(version, derivations),
         names=tuple(
-            derivation.reference
-            for derivation in catalog.named_versions()
-            if derivation.version == version
+            named.reference for named in catalog.named_versions() if named.version == version
         ),
         files=len(manifest.files),
         size=manifest.size,
@@ -104,10 +93,6 @@ def _derivation_chain(version: str, derivations: list[Derivation]) -> Iterator[D
         for derivation in derivations:
             if derivation.output == output:
                 yield derivation
-                new_inputs = [
-                    input_version
-                    for input_version in derivation.inputs
-                    if input_version not in seen_versions
-                ]
+                new_inputs = [item for item in derivation.inputs if item not in seen_versions]
                 seen_versions.update(new_inputs)
                 pending_versions.extend(new_inputs)

@@ -51,20 +51,14 @@ def add(
     if name:
         check_name(name)
     scan_result = scan(root, memory=memory, should_stop=should_stop, log=log, clock=catalog.clock)
-    manifest = scan_result.manifest
+    manifest, hashed_files = scan_result.manifest, scan_result.hashed_files
     with adding(catalog, sleep=sleep) as marker:
         sent_bytes = _ContentUpload(catalog.store, scan_result, should_stop, log).run(marker)
         marker.refresh()
         catalog.put_manifest(manifest)
         named = catalog.set_name(name, manifest.version) if name else None
-    return AddResult(
-        manifest.version,
-        named,
-        len(manifest.files),
-        manifest.size,
-        scan_result.hashed_files,
-        sent_bytes,
-    )
+    files = len(manifest.files)
+    return AddResult(manifest.version, named, files, manifest.size, hashed_files, sent_bytes)
 
 
 class _ContentUpload:
@@ -77,11 +71,8 @@ class _ContentUpload:
         should_stop: Callable[[], bool],
         log: Callable[[str], None] | None,
     ) -> None:
-        self._store, self._content_paths, self._should_stop = (
-            store,
-            scan_result.content_paths,
-            should_stop,
-        )
+        self._store, self._should_stop = store, should_stop
+        self._content_paths = scan_result.content_paths
         self._files = list({file.object: file for file in scan_result.manifest.files}.values())
         self._progress = Progress(
             f"adding to {store.url}",
@@ -124,12 +115,9 @@ class _ContentUpload:
 
     def _run_parallel(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
         parallel.run(
-            tasks,
-            work,
-            workers=self._store.workers,
-            should_stop=self._should_stop,
-            progress=self._progress,
-        )
+            tasks, work, workers=self._store.workers,
+            should_stop=self._should_stop, progress=self._progress,
+        )  # fmt: skip
 
 
 def _batches(files: list[File]) -> Iterator[list[File]]:

@@ -46,34 +46,24 @@ def find_garbage(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Garbage:
     """
     cutoff = catalog.clock() - grace
     derivations = catalog.derivations()
-    roots = [derivation.version for derivation in catalog.named_versions() if derivation.version]
-    kept_versions = ancestors(roots, derivations)
     versions = dict(manifest_versions(catalog.store))
-    garbage_versions = {
-        version
-        for version, modified in versions.items()
-        if version not in kept_versions and modified < cutoff
-    }
+    young = {version for version, modified in versions.items() if modified >= cutoff}
+    named = {item.version for item in catalog.named_versions() if item.version}
     # The ancestors of a young version stay: its lineage is kept complete.
-    garbage_versions -= ancestors(
-        [version for version in versions if version not in garbage_versions], derivations
-    )
-    kept_keys = _objects_of(catalog, versions.keys() - garbage_versions)
+    garbage = versions.keys() - ancestors([*named, *young], derivations)
+    kept_keys = _objects_of(catalog, versions.keys() - garbage)
     items = list(catalog.store.list(OBJECTS))
-    garbage_objects = tuple(
-        item for item in items if item.key not in kept_keys and item.modified < cutoff
-    )
+    objects = tuple(item for item in items if item.key not in kept_keys and item.modified < cutoff)
     return Garbage(
-        versions=tuple(sorted(garbage_versions)),
+        versions=tuple(sorted(garbage)),
         derivations=tuple(
-            derivation.key
-            for derivation in derivations
-            if derivation.at < cutoff
-            and (derivation.output in garbage_versions or derivation.output not in versions)
+            item.key
+            for item in derivations
+            if item.at < cutoff and (item.output in garbage or item.output not in versions)
         ),
-        objects=garbage_objects,
-        kept_versions=len(versions) - len(garbage_versions),
-        kept_bytes=sum(item.size for item in items) - sum(item.size for item in garbage_objects),
+        objects=objects,
+        kept_versions=len(versions) - len(garbage),
+        kept_bytes=sum(item.size for item in items) - sum(item.size for item in objects),
     )
 
 

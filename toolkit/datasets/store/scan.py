@@ -66,16 +66,11 @@ def scan(
     now = int(clock() * 1e9)
     files = sorted(_walk(root), key=lambda file: file.path.encode())
     known_hashes = memory.load() if memory else {}
-    hashes = {
-        file.path: old_hashes
-        for file in files
-        if (old_hashes := _known_hashes(file, known_hashes)) is not None
-    }
+    found = {file.path: _known_hashes(file, known_hashes) for file in files}
+    hashes = {path: old_hashes for path, old_hashes in found.items() if old_hashes is not None}
     changed_files = [file for file in files if file.path not in hashes]
     hashes.update(_hash(changed_files, should_stop, log))
-    scanned_manifest = make_manifest(
-        File(file.path, file.size, hashes[file.path]) for file in files
-    )
+    manifest = make_manifest(File(file.path, file.size, hashes[file.path]) for file in files)
     if memory and (changed_files or len(known_hashes) != len(files)):
         stable_files = [file for file in files if now - file.mtime > RACY_NS]
         memory.store(
@@ -84,9 +79,8 @@ def scan(
                 for file in stable_files
             }
         )
-    return ScanResult(
-        scanned_manifest, {file.path: file.content_path for file in files}, len(changed_files)
-    )
+    content_paths = {file.path: file.content_path for file in files}
+    return ScanResult(manifest, content_paths, len(changed_files))
 
 
 class ScanMemory:
@@ -179,9 +173,8 @@ def _hash(
         progress.add(span.length, files=int(is_last))
 
     tasks = ((file, span) for file in files for span in chunks.spans(file.size))
-    parallel.run(
-        tasks, work, workers=parallel.local_workers(), should_stop=should_stop, progress=progress
-    )
+    workers = parallel.local_workers()
+    parallel.run(tasks, work, workers=workers, should_stop=should_stop, progress=progress)
     return {path: tuple(chunk_hashes) for path, chunk_hashes in hashes.items()}
 
 
@@ -189,5 +182,5 @@ def _check_unchanged(file: FoundFile) -> None:
     status = file.content_path.lstat()
     if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime, file.inode):
         raise SourceChanged(
-            f"{file.path} changed while it was read", next_step="add the folder again"
+            f"{file.path} changed during the scan", next_step="add the folder again"
         )

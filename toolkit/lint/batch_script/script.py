@@ -137,12 +137,9 @@ def parse(
     """
     commands, heredoc_lines = shell.split_commands(text)
     variables = shell.assigned_values(commands)
-    lines = [
-        (number, line)
-        for number, line in enumerate(text.splitlines(), start=1)
-        if number not in heredoc_lines
-    ]
-    directives, ignored = _directives(lines, commands[0].line if commands else 0)
+    lines = enumerate(text.splitlines(), start=1)
+    script_lines = [(number, line) for number, line in lines if number not in heredoc_lines]
+    directives, ignored = _directives(script_lines, commands[0].line if commands else 0)
     for directive in outside_options:
         _set_directive(directives, directive)
     return Script(
@@ -166,13 +163,9 @@ def _directives(
         if not line.startswith("#SBATCH"):
             continue
         for name, value in _options(line.removeprefix("#SBATCH")):
-            directive = Directive(
-                name,
-                value,
-                number,
-                ignored=bool(first_command_line) and number > first_command_line,
-            )
-            if directive.ignored:
+            is_late = bool(first_command_line) and number > first_command_line
+            directive = Directive(name, value, number, ignored=is_late)
+            if is_late:
                 ignored.append(directive)
             else:
                 _set_directive(directives, directive)

@@ -98,19 +98,16 @@ def _has_code(words: Iterable[str], code: int) -> bool:
     """
     for word in words:
         first, _, last = word.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            is_in_range = int(first) <= code <= int(last or first)
-            if is_in_range:
-                return True
+        last = last or first
+        if first.isdecimal() and last.isdecimal() and int(first) <= code <= int(last):
+            return True
     return False
 
 
 def _max_requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     max_requeues = conf.number("MaxBatchRequeue", 5)
     if max_requeues < FEWEST_REQUEUES:
-        text = (
-            f"after {max_requeues} requeues a job is held, and each spot interruption is a requeue"
-        )
+        text = f"after {max_requeues} requeues a job is held, and each spot interruption is one"
         line = line_of(conf, "MaxBatchRequeue")
         yield Hit("MaxBatchRequeue", text, "MaxBatchRequeue=1000", line)
 
@@ -183,16 +180,13 @@ def _wait_nodes(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _unkillable(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    message_timeout, step_timeout = (
-        conf.number("MessageTimeout", 10),
-        conf.number("UnkillableStepTimeout", 60),
-    )
+    message_timeout = conf.number("MessageTimeout", 10)
+    step_timeout = conf.number("UnkillableStepTimeout", 60)
     if step_timeout < 5 * message_timeout:
         text = f"{step_timeout} s is below 5 * MessageTimeout ({message_timeout} s): nodes drain"
         line = line_of(conf, "UnkillableStepTimeout")
-        yield Hit(
-            "UnkillableStepTimeout", text, f"UnkillableStepTimeout={6 * message_timeout}", line
-        )
+        fix = f"UnkillableStepTimeout={6 * message_timeout}"
+        yield Hit("UnkillableStepTimeout", text, fix, line)
 
 
 def _batch_start(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -257,17 +251,15 @@ def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
                 cpus_text = f"{int(cpus_per_gpu) * gpus}" if int(cpus_per_gpu) else "one a task"
                 subject = f"in {part.name}, a job with all GPUs of {node.name}"
                 fix = f"DefCpuPerGPU={int(cpus) // gpus} where all nodes have them, or --exclusive"
-                yield Hit(
-                    "DefCpuPerGPU", f"{subject} has {cpus_text} of {cpus} CPUs", fix, part.line
-                )
+                text = f"{subject} has {cpus_text} of {cpus} CPUs"
+                yield Hit("DefCpuPerGPU", text, fix, part.line)
 
 
 def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("MetricsType") is not None and conf.words("PrivateData"):
         text = "with PrivateData Slurm turns its metrics off, and reports nothing"
-        yield Hit(
-            "MetricsType", text, "remove MetricsType or PrivateData", line_of(conf, "MetricsType")
-        )
+        fix = "remove MetricsType or PrivateData"
+        yield Hit("MetricsType", text, fix, line_of(conf, "MetricsType"))
 
 
 _E, _W = Severity.ERROR, Severity.WARNING

@@ -70,11 +70,9 @@ def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     cloud = {name for line in conf.cloud_nodes for name in conf.expand_hostlist(line.name)}
     stuck_nodes = sorted(cloud & partition_by_node.keys())
     if stuck_nodes:
-        part = partition_by_node[stuck_nodes[0]]
-        overlap = (
-            ", although another of its partitions does" if stuck_nodes[0] in ending_nodes else ""
-        )
-        text = f"{stuck_nodes[0]} and {len(stuck_nodes) - 1} more are never powered down:"
+        node, part = stuck_nodes[0], partition_by_node[stuck_nodes[0]]
+        overlap = ", although another of its partitions does" if node in ending_nodes else ""
+        text = f"{node} and {len(stuck_nodes) - 1} more are never powered down:"
         text += f" partition {part.name} sets no SuspendTime{overlap}"
         yield Hit("SuspendTime", text, f"set SuspendTime on partition {part.name}", part.line)
 
@@ -104,15 +102,9 @@ def _rates(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for name, default in (("ResumeRate", 300), ("SuspendRate", 60)):
         rate = conf.number(name, default)
         if rate > 0:
-            text = (
-                f"Slurm passes at most {rate} nodes a minute to the program, and splits large jobs"
-            )
-            yield Hit(
-                name,
-                text,
-                f"{name}=0: the toolkit itself keeps to EC2's rates",
-                line_of(conf, name),
-            )
+            text = f"Slurm passes on at most {rate} nodes a minute, and splits large jobs"
+            fix = f"{name}=0: the toolkit itself keeps to EC2's rates"
+            yield Hit(name, text, fix, line_of(conf, name))
 
 
 def _return_to_service(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
