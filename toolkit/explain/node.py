@@ -13,28 +13,15 @@ if TYPE_CHECKING:
 
 # Flags of a node → its state, and the next event. The first row that fits counts.
 _STATES: Final = (
-    (
-        {"POWERING_DOWN"},
-        "powering down",
-        "Slurm can use the node again when its instance is terminated",
-    ),
-    (
-        {"POWERED_DOWN", "DOWN"},
-        "powered down, and set DOWN",
-        "reconcile makes the node usable again when its instance is terminated",
-    ),
-    (
-        {"POWERED_DOWN"},
-        "powered down: it has no instance, and needs none",
-        "Slurm powers the node up when a job needs it",
-    ),
+    ({"POWERING_DOWN"}, "powering down", "the node is usable when its instance is terminated"),
+    ({"POWERED_DOWN", "DOWN"}, "powered down, and set DOWN",
+     "reconcile makes the node usable when its instance is terminated"),
+    ({"POWERED_DOWN"}, "powered down: it has no instance, and needs none",
+     "Slurm powers the node up when a job needs it"),
     ({"DOWN"}, "down", "the toolkit powers the node down; then Slurm can use it again"),
-    (
-        {"DRAIN"},
-        "draining: Slurm starts no new job on it",
-        "the toolkit powers the node down when its jobs have ended",
-    ),
-)
+    ({"DRAIN"}, "draining: Slurm starts no new job on it",
+     "the toolkit powers the node down when its jobs have ended"),
+)  # fmt: skip
 
 
 def explain(report: HeadReport, name: str) -> Answer:
@@ -44,10 +31,10 @@ def explain(report: HeadReport, name: str) -> Answer:
     """
     node = next((item for item in report.nodes if item.name == name), None)
     if node is None:
-        unknown_verdict = (
+        verdict = (
             "unknown: Slurm could not be read" if report.unread else "Slurm knows no such node"
         )
-        return Answer(f"node {name}", unknown_verdict, unread=report.unread)
+        return Answer(f"node {name}", verdict, unread=report.unread)
     instances = [item for item in report.machines if item.node == name]
     live_instances = [item for item in instances if item.state in {"pending", "running"}]
     breaker = next((item for item in report.standings if item.pool == node.pool), None)
@@ -56,11 +43,8 @@ def explain(report: HeadReport, name: str) -> Answer:
     if node.reason:
         evidence.append(f"reason: {node.reason}{_meaning_text(node.reason)}")
     evidence += [_instance_line(item, report.at) for item in instances]
-    evidence += [
-        f"job {job.id} ({job.name}, {job.user}) has the node"
-        for job in report.jobs
-        if name in job.nodes
-    ]
+    jobs = [job for job in report.jobs if name in job.nodes]
+    evidence += [f"job {job.id} ({job.name}, {job.user}) has the node" for job in jobs]
     if breaker is not None and breaker.failures:
         evidence += _breaker_lines(breaker)
         if breaker.protected_since is not None:
@@ -92,27 +76,17 @@ def _state_and_next(node: NodeReport, live_instances: list[InstanceReport]) -> t
             f"`scontrol update nodename={node.name} state=resume` returns it to service",
         )
     if flags & {"POWERING_UP", "POWER_UP"} and "DOWN" not in flags:
-        state = (
-            f"its instance is {live_instances[0].state}"
-            if live_instances
-            else "it has no instance yet"
-        )
-        return (
-            f"powering up: {state}",
-            "slurmd registers the node, or it is given back at ResumeTimeout",
-        )
+        state = f"is {live_instances[0].state}" if live_instances else "is not launched yet"
+        next_event = "slurmd registers the node, or it is given back at ResumeTimeout"
+        return f"powering up: its instance {state}", next_event
     for required_flags, verdict, next_event in _STATES:
         if required_flags <= flags:
             return verdict, next_event
     if not live_instances:
         return "up, but it has no instance", "reconcile sets the node DOWN after a grace time"
-    job_flags = flags & {"ALLOCATED", "MIXED", "COMPLETING"}
-    next_event = (
-        "the node is static and stays up"
-        if node.static
-        else "Slurm powers the node down when it stays idle"
-    )
-    return ("up, with jobs", "") if job_flags else ("up and idle", next_event)
+    idle = "the node is static and stays up" if node.static else "Slurm powers it down when idle"
+    has_jobs = flags & {"ALLOCATED", "MIXED", "COMPLETING"}
+    return ("up, with jobs", "") if has_jobs else ("up and idle", idle)
 
 
 def _meaning_text(reason: str) -> str:
@@ -135,9 +109,7 @@ def _instance_line(item: InstanceReport, now: float) -> str:
 
 def _breaker_lines(breaker: BreakerReport) -> list[str]:
     state = "is protected" if breaker.protected_since is not None else "still launches"
-    failure = (
-        "1 instance did not become a node"
-        if breaker.failures == 1
-        else f"{breaker.failures} instances in a row did not become nodes"
-    )
+    failure = f"{breaker.failures} instances in a row did not become nodes"
+    if breaker.failures == 1:
+        failure = "1 instance did not become a node"
     return [f"pool {breaker.pool} {state}: {failure}", *(f"  {line}" for line in breaker.last)]

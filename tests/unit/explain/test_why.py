@@ -286,7 +286,7 @@ def test_a_job_nobody_knows_and_a_slurm_nobody_reaches_are_told_apart():
         (up("DOWN+POWERED_DOWN", "ResumeTimeout reached"), (), "powered down, and set DOWN"),
         (up("IDLE+POWERING_DOWN"), (), "powering down"),
         (up("ALLOCATED+POWERING_UP"), (MACHINE,), "powering up: its instance is running"),
-        (up("ALLOCATED+POWERING_UP"), (), "powering up: it has no instance yet"),
+        (up("ALLOCATED+POWERING_UP"), (), "powering up: its instance is not launched yet"),
         (up("ALLOCATED"), (MACHINE,), "up, with jobs"),
         (up("IDLE"), (MACHINE,), "up and idle"),
         (up("IDLE"), (), "up, but it has no instance"),

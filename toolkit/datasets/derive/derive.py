@@ -100,21 +100,17 @@ def derived(
     code = [_source_of(build)] if code is None else code
     plan = plan_build(catalog, inputs, code, params or {})
     root = _lock_root(catalog, where)
-    with exit_on_stop_request() as should_stop, Lock(root / plan.key, all_users=True) as lock:
-        lock.acquire_exclusive(should_stop)
-        earlier = catalog.derivation(plan.key)
-        if earlier is None:
-            work_folder = root / f"{plan.key}.{os.getuid()}.work"
-            held = [
-                hold_dataset(version, where, should_stop=should_stop) for version in plan.inputs
-            ]
-            version = _build_and_release(catalog, plan, build, work_folder, held)
+    with exit_on_stop_request() as stop, Lock(root / plan.key, all_users=True) as lock:
+        lock.acquire_exclusive(stop)
+        derivation, is_new = catalog.derivation(plan.key), False
+        if derivation is None:
+            work = root / f"{plan.key}.{os.getuid()}.work"
+            held = [hold_dataset(version, where, should_stop=stop) for version in plan.inputs]
+            version = _build_and_release(catalog, plan, build, work, held)
             tier = tier or _default_tier(catalog, plan.inputs)
-            derivation = plan.to_derivation(version, tier, catalog.clock())
-        else:
-            derivation = earlier
-        _record(catalog, derivation, name, is_new=earlier is None)
-    return DerivedDataset(derivation.output, derivation, reused=earlier is not None)
+            derivation, is_new = plan.to_derivation(version, tier, catalog.clock()), True
+        _record(catalog, derivation, name, is_new=is_new)
+    return DerivedDataset(derivation.output, derivation, reused=not is_new)
 
 
 def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
@@ -159,18 +155,14 @@ def _build_and_release(
     catalog: Catalog, plan: BuildPlan, build: Build, work: Path, inputs: Sequence[HeldDataset]
 ) -> str:
     try:
-        return _build(catalog, work, build, inputs, plan.params)
+        return _build(catalog, plan, build, work, [item.path for item in inputs])
     finally:
-        for held_input in inputs:
-            held_input.release()
+        for item in inputs:
+            item.release()
 
 
 def _build(
-    catalog: Catalog,
-    work: Path,
-    build: Build,
-    inputs: Sequence[HeldDataset],
-    params: Mapping[str, Any],
+    catalog: Catalog, plan: BuildPlan, build: Build, work: Path, inputs: Sequence[Path]
 ) -> str:
     """Build in a folder of its own and add the result.
 
@@ -180,7 +172,7 @@ def _build(
     output_folder = work / uuid.uuid4().hex
     output_folder.mkdir(parents=True)
     try:
-        build([held_input.path for held_input in inputs], output_folder, params)
+        build(inputs, output_folder, plan.params)
         _refuse_empty(output_folder)
         return add(catalog, output_folder).version
     except DataError:

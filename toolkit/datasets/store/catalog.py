@@ -93,18 +93,13 @@ class Catalog:
 
         Ordered by name and number; forgotten ones are included.
         """
-        named_versions = []
+        found = []
         for item in self.store.list(f"{NAMES}{check_name(name)}/" if name else NAMES):
             if match := _NAME_KEY.fullmatch(item.key):
                 record = self._read_record(item.key)
-                named_versions.append(
-                    NamedVersion(
-                        match[1], int(match[2]), record.get("version"), float(record.get("at", 0))
-                    )
-                )
-        return sorted(
-            named_versions, key=lambda named_version: (named_version.name, named_version.number)
-        )
+                version, at = record.get("version"), float(record.get("at", 0))
+                found.append(NamedVersion(match[1], int(match[2]), version, at))
+        return sorted(found, key=lambda named: (named.name, named.number))
 
     def set_name(self, name: str, version: str) -> NamedVersion:
         """Let the name stand for a version from now on.
@@ -113,25 +108,25 @@ class Catalog:
         """
         check_name(name)
         while True:
-            named_versions = self.named_versions(name)
-            if named_versions and named_versions[-1].version == version:
-                return named_versions[-1]
-            number = named_versions[-1].number + 1 if named_versions else 1
-            named_version = NamedVersion(name, number, version, self.clock())
-            record = encode_line({"version": version, "at": named_version.at})
+            earlier = self.named_versions(name)
+            if earlier and earlier[-1].version == version:
+                return earlier[-1]
+            number = earlier[-1].number + 1 if earlier else 1
+            named = NamedVersion(name, number, version, self.clock())
+            record = encode_line({"version": version, "at": named.at})
             if self.store.write_new(_name_key(name, number), record):
-                return named_version
+                return named
 
     def forget(self, reference: str) -> list[NamedVersion]:
         """Forget `name@number`, or all numbers of `name`; return them.
 
         Garbage collection no longer keeps their versions.
         """
-        forgotten_versions = self.matching_versions(reference)
-        for named_version in forgotten_versions:
+        versions = self.matching_versions(reference)
+        for named in versions:
             record = encode_line({"version": None, "at": self.clock()})
-            self.store.write(_name_key(named_version.name, named_version.number), record)
-        return forgotten_versions
+            self.store.write(_name_key(named.name, named.number), record)
+        return versions
 
     def matching_versions(self, reference: str) -> list[NamedVersion]:
         """Return the entries of `name@number`, or of `name`, but for forgotten ones."""
@@ -141,17 +136,17 @@ class Catalog:
                 f"{reference!a} is not a dataset's name", next_step="NAME or NAME@NUMBER"
             )
         number = int(match[2]) if match[2] else None
-        named_versions = [
-            named_version
-            for named_version in self.named_versions(match[1])
-            if named_version.version and number in (None, named_version.number)
+        versions = [
+            named
+            for named in self.named_versions(match[1])
+            if named.version and number in (None, named.number)
         ]
-        if not named_versions:
+        if not versions:
             raise DatasetUnknown(
                 f"{self.store.url} has no {reference}",
                 next_step="toolkit data list shows what it has",
             )
-        return named_versions
+        return versions
 
     # -- lineage
 
@@ -160,18 +155,18 @@ class Catalog:
         content = self.store.read(f"{DERIVATIONS}{key}.json")
         if content is None:
             return None
-        known_derivation = _parse_derivation(key, content)
-        return known_derivation if self.has(known_derivation.output) else None
+        derivation = _parse_derivation(key, content)
+        return derivation if self.has(derivation.output) else None
 
     def derivations(self) -> list[Derivation]:
         """Return every recorded derivation, the oldest first."""
         keys = [_DERIVATION_KEY.fullmatch(item.key) for item in self.store.list(DERIVATIONS)]
-        recorded_derivations = [
+        derivations = [
             _parse_derivation(match[1], content)
             for match in keys
             if match and (content := self.store.read(match[0])) is not None
         ]
-        return sorted(recorded_derivations, key=lambda derivation: (derivation.at, derivation.key))
+        return sorted(derivations, key=lambda derivation: (derivation.at, derivation.key))
 
     def put_derivation(self, derivation: Derivation) -> None:
         record = {name: value for name, value in asdict(derivation).items() if name != "key"}

@@ -46,14 +46,13 @@ class SettingFinding(Finding):
     source: str
 
 
+def at_setting(conf: SlurmConf, name: str, message: str, fix: str) -> Hit:
+    """Return a hit at the setting's line; 0 if it is not in the file."""
+    setting = conf.get(name)
+    return Hit(name, message, fix, 0 if setting is None else setting.line)
+
+
 def missing_word(conf: SlurmConf, name: str, word: str, message: str) -> Iterable[Hit]:
     """Yield a hit unless the list has the word."""
     if conf.parameter(name, word) is None:
-        setting = conf.get(name)
-        yield Hit(name, message, f"add {word} to {name}", 0 if setting is None else setting.line)
-
-
-def line_of(conf: SlurmConf, name: str) -> int:
-    """Return the setting's line; 0 if it is not in the file."""
-    setting = conf.get(name)
-    return 0 if setting is None else setting.line
+        yield at_setting(conf, name, message, f"add {word} to {name}")

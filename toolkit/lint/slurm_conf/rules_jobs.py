@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf.rule import MAN, ConfRule, Hit, line_of, missing_word
+from toolkit.lint.slurm_conf.rule import MAN, ConfRule, Hit, at_setting, missing_word
 from toolkit.render import options
 from toolkit.render.settings import REQUEUE_EXIT
 from toolkit.render.versions import SlurmVersion
@@ -66,29 +66,28 @@ def _spelling(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
             matches = get_close_matches(word, known_words, n=1, cutoff=_SIMILARITY)
             if matches and word not in known_words:
                 text = f"{word} is not a parameter of {name}, and slurmctld does not report it"
-                yield Hit(name, text, f"write {matches[0]}", line_of(conf, name))
+                yield at_setting(conf, name, text, f"write {matches[0]}")
 
 
 def _requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.number("JobRequeue", 1) == 0:
         text = "a job that loses a node ends, and is not requeued"
-        yield Hit("JobRequeue", text, "JobRequeue=1", line_of(conf, "JobRequeue"))
+        yield at_setting(conf, "JobRequeue", text, "JobRequeue=1")
 
 
 def _requeue_exit(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if not _has_code(conf.words("RequeueExit"), REQUEUE_EXIT):
         text = f"a training job that saved and exits with {REQUEUE_EXIT} is not requeued"
-        yield Hit("RequeueExit", text, f"RequeueExit={REQUEUE_EXIT}", line_of(conf, "RequeueExit"))
+        yield at_setting(conf, "RequeueExit", text, f"RequeueExit={REQUEUE_EXIT}")
     if _has_code(conf.words("RequeueExitHold"), REQUEUE_EXIT):
         text = f"a training job that saved and exits with {REQUEUE_EXIT} is held"
-        line = line_of(conf, "RequeueExitHold")
-        yield Hit("RequeueExitHold", text, f"remove {REQUEUE_EXIT}", line)
+        yield at_setting(conf, "RequeueExitHold", text, f"remove {REQUEUE_EXIT}")
 
 
 def _requeue_bugs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if _has_code(conf.words("RequeueExit"), 1):
         text = "most failing programs exit with 1: a job with a bug is requeued again and again"
-        yield Hit("RequeueExit", text, "remove 1", line_of(conf, "RequeueExit"))
+        yield at_setting(conf, "RequeueExit", text, "remove 1")
 
 
 def _has_code(words: Iterable[str], code: int) -> bool:
@@ -108,25 +107,25 @@ def _max_requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     max_requeues = conf.number("MaxBatchRequeue", 5)
     if max_requeues < FEWEST_REQUEUES:
         text = f"after {max_requeues} requeues a job is held, and each spot interruption is one"
-        line = line_of(conf, "MaxBatchRequeue")
-        yield Hit("MaxBatchRequeue", text, "MaxBatchRequeue=1000", line)
+        yield at_setting(conf, "MaxBatchRequeue", text, "MaxBatchRequeue=1000")
 
 
 def _kill_wait(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     wait = conf.number("KillWait", 30)
-    line = line_of(conf, "KillWait")
     if wait > SPOT_NOTICE - SIGNAL_DELAY:
         text = f"{wait} s from SIGTERM to SIGKILL: EC2 takes the instance earlier, during the save"
-        yield Hit("KillWait", text, f"KillWait={SPOT_NOTICE - 2 * SIGNAL_DELAY - 10} at most", line)
+        yield at_setting(
+            conf, "KillWait", text, f"KillWait={SPOT_NOTICE - 2 * SIGNAL_DELAY - 10} at most"
+        )
     elif wait < SHORTEST_KILL_WAIT:
         text = f"{wait} s after SIGTERM is too short to save a checkpoint"
-        yield Hit("KillWait", text, "KillWait=60", line)
+        yield at_setting(conf, "KillWait", text, "KillWait=60")
 
 
 def _over_time(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.number("OverTimeLimit", 0) == -1:
         text = "no job ends at its time limit: its instances run until somebody cancels it"
-        yield Hit("OverTimeLimit", text, "OverTimeLimit=0", line_of(conf, "OverTimeLimit"))
+        yield at_setting(conf, "OverTimeLimit", text, "OverTimeLimit=0")
 
 
 def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
@@ -143,7 +142,7 @@ def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
         fix = "add requeue_delay=10 to SchedulerParameters"
     seconds = int(value) if value and value.isdecimal() else 120
     if seconds > LONGEST_REQUEUE_DELAY:
-        yield Hit(setting, text.format(seconds), fix, line_of(conf, setting))
+        yield at_setting(conf, setting, text.format(seconds), fix)
 
 
 def _expedited(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -151,7 +150,7 @@ def _expedited(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.parameter(name, "enable_expedited_requeue") is not None and conf.get("Epilog") is None:
         text = "without an Epilog that checks the node, a job that fails by itself is held"
         fix = "set an Epilog, or remove enable_expedited_requeue"
-        yield Hit(name, text, fix, line_of(conf, name))
+        yield at_setting(conf, name, text, fix)
 
 
 def _prolog(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
@@ -163,14 +162,15 @@ def _prolog(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
 
 def _prolog_flags(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     flags = {word.lower() for word in conf.words("PrologFlags")}
-    line = line_of(conf, "PrologFlags")
     if conf.get("Prolog") is not None and not flags & {"alloc", "contain", "x11"}:
         text = "the Prolog runs only at the job's first job step, long after its nodes are paid for"
-        yield Hit("PrologFlags", text, "PrologFlags=Alloc,Contain", line)
+        yield at_setting(conf, "PrologFlags", text, "PrologFlags=Alloc,Contain")
     cgroup = conf.get("ProctrackType")
     if "contain" in flags and cgroup is not None and "cgroup" not in cgroup.value.lower():
         text = f"Contain needs proctrack/cgroup, not {cgroup.value}"
-        yield Hit("PrologFlags", text, "ProctrackType=proctrack/cgroup, or remove Contain", line)
+        yield at_setting(
+            conf, "PrologFlags", text, "ProctrackType=proctrack/cgroup, or remove Contain"
+        )
 
 
 def _wait_nodes(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -184,29 +184,26 @@ def _unkillable(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     step_timeout = conf.number("UnkillableStepTimeout", 60)
     if step_timeout < 5 * message_timeout:
         text = f"{step_timeout} s is below 5 * MessageTimeout ({message_timeout} s): nodes drain"
-        line = line_of(conf, "UnkillableStepTimeout")
         fix = f"UnkillableStepTimeout={6 * message_timeout}"
-        yield Hit("UnkillableStepTimeout", text, fix, line)
+        yield at_setting(conf, "UnkillableStepTimeout", text, fix)
 
 
 def _batch_start(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     seconds = conf.number("BatchStartTimeout", 10)
     if seconds < SHORTEST_BATCH_START:
         text = f"a new instance may take longer than {seconds} s to start the batch script"
-        line = line_of(conf, "BatchStartTimeout")
-        yield Hit("BatchStartTimeout", text, "BatchStartTimeout=180", line)
+        yield at_setting(conf, "BatchStartTimeout", text, "BatchStartTimeout=180")
 
 
 def _preempt(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     kind, modes = conf.get("PreemptType"), {word.upper() for word in conf.words("PreemptMode")}
-    line = line_of(conf, "PreemptMode")
     if modes & {"SUSPEND"}:
         text = "a suspended job keeps its nodes, and they cost money meanwhile"
-        yield Hit("PreemptMode", text, "PreemptMode=REQUEUE", line)
+        yield at_setting(conf, "PreemptMode", text, "PreemptMode=REQUEUE")
     is_off = kind is None or kind.value.lower() == "preempt/none"
     if is_off and modes - {"OFF", "GANG"}:
         text = "slurmctld does not start: PreemptMode needs a PreemptType"
-        yield Hit("PreemptMode", text, "PreemptType=preempt/qos, or PreemptMode=OFF", line)
+        yield at_setting(conf, "PreemptMode", text, "PreemptType=preempt/qos, or PreemptMode=OFF")
 
 
 def _preempt_signal(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -218,7 +215,7 @@ def _preempt_signal(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if preempts and not sends_signal:
         text = "a preempted job gets SIGTERM, not its own --signal: it ends without a save"
         fix = "PreemptParameters=send_user_signal"
-        yield Hit("PreemptParameters", text, fix, line_of(conf, "PreemptParameters"))
+        yield at_setting(conf, "PreemptParameters", text, fix)
 
 
 def _preempt_grace(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -259,7 +256,7 @@ def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("MetricsType") is not None and conf.words("PrivateData"):
         text = "with PrivateData Slurm turns its metrics off, and reports nothing"
         fix = "remove MetricsType or PrivateData"
-        yield Hit("MetricsType", text, fix, line_of(conf, "MetricsType"))
+        yield at_setting(conf, "MetricsType", text, fix)
 
 
 _E, _W = Severity.ERROR, Severity.WARNING

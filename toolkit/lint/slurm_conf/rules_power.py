@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf.rule import MAN, NEWS, POWER, ConfRule, Hit, line_of, missing_word
+from toolkit.lint.slurm_conf.rule import MAN, NEWS, POWER, ConfRule, Hit, at_setting, missing_word
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _suspends_others(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if other_nodes and conf.number("SuspendTime", -1) > 0 and not conf.words("SuspendExcParts"):
         text = f"idle nodes that are no CLOUD nodes ({other_nodes[0].name}) are powered down too"
         fix = "SuspendTime=INFINITE, and a SuspendTime on each cloud partition"
-        yield Hit("SuspendTime", text, fix, line_of(conf, "SuspendTime"))
+        yield at_setting(conf, "SuspendTime", text, fix)
 
 
 def _short_timeouts(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -90,12 +90,12 @@ def _short_timeouts(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if 0 <= resume < SHORTEST_RESUME:
         text = f"{resume} s is shorter than a launch and a boot: nodes fail while they still boot"
         fix = f"ResumeTimeout={SHORTEST_RESUME} at least; 900 for GPU types"
-        yield Hit("ResumeTimeout", text, fix, line_of(conf, "ResumeTimeout"))
+        yield at_setting(conf, "ResumeTimeout", text, fix)
     suspend = conf.number("SuspendTimeout", 30)
     if 0 <= suspend < SHORTEST_SUSPEND:
         text = "Slurm uses a node again while its old instance still terminates"
         fix = f"SuspendTimeout={SHORTEST_SUSPEND} at least; reconcile shortens it where it can"
-        yield Hit("SuspendTimeout", text, fix, line_of(conf, "SuspendTimeout"))
+        yield at_setting(conf, "SuspendTimeout", text, fix)
 
 
 def _rates(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -104,28 +104,28 @@ def _rates(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         if rate > 0:
             text = f"Slurm passes on at most {rate} nodes a minute, and splits large jobs"
             fix = f"{name}=0: the toolkit itself keeps to EC2's rates"
-            yield Hit(name, text, fix, line_of(conf, name))
+            yield at_setting(conf, name, text, fix)
 
 
 def _return_to_service(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     value = conf.number("ReturnToService", 0)
     if value != 2:  # noqa: PLR2004 - Slurm's number for it
         text = "a node that registers late or rebooted stays down (`Node unexpectedly rebooted`)"
-        yield Hit("ReturnToService", text, "ReturnToService=2", line_of(conf, "ReturnToService"))
+        yield at_setting(conf, "ReturnToService", text, "ReturnToService=2")
 
 
 def _tree(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
     width = conf.number("TreeWidth", 16)
     if width > WIDEST_TREE and version <= SlurmVersion(25, 5):
         text = f"TreeWidth={width} can corrupt slurmctld's memory before 25.05.6"
-        yield Hit("TreeWidth", text, "remove TreeWidth", line_of(conf, "TreeWidth"))
+        yield at_setting(conf, "TreeWidth", text, "remove TreeWidth")
 
 
 def _tree_hack(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     width = conf.number("TreeWidth", 16)
-    if 1000 <= width <= WIDEST_TREE or width > WIDEST_TREE:  # noqa: PLR2004 - far above any tree
+    if width >= 1000:  # noqa: PLR2004 - far above any tree
         text = "CLOUD nodes needed this before Slurm 23.11; now it only disables the fan-out"
-        yield Hit("TreeWidth", text, "remove TreeWidth", line_of(conf, "TreeWidth"))
+        yield at_setting(conf, "TreeWidth", text, "remove TreeWidth")
 
 
 def _exc_nodes_empty(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -147,8 +147,7 @@ def _exc_nodes_count(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
 def _exc_states(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if "DOWN" in {word.upper() for word in conf.words("SuspendExcStates")}:
         text = "down nodes keep their instances, which cost money until an admin looks"
-        line = line_of(conf, "SuspendExcStates")
-        yield Hit("SuspendExcStates", text, "remove DOWN", line)
+        yield at_setting(conf, "SuspendExcStates", text, "remove DOWN")
 
 
 def _intervals(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
@@ -158,8 +157,9 @@ def _intervals(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
             text = (
                 f"{word}={value}: each job waits up to {value} s before Slurm powers up its nodes"
             )
-            line = line_of(conf, "SlurmctldParameters")
-            yield Hit("SlurmctldParameters", text, f"remove {word}; the default is 10 s", line)
+            yield at_setting(
+                conf, "SlurmctldParameters", text, f"remove {word}; the default is 10 s"
+            )
 
 
 def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
@@ -171,22 +171,21 @@ def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
         text = (
             "Slurm 25.05.0 and 25.05.1 misread node_reg_mem_percent when another parameter follows"
         )
-        line = line_of(conf, "SlurmctldParameters")
-        yield Hit("SlurmctldParameters", text, "move node_reg_mem_percent to the end", line)
+        yield at_setting(conf, "SlurmctldParameters", text, "move node_reg_mem_percent to the end")
 
 
 def _slurmd_timeout(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     seconds = conf.number("SlurmdTimeout", 300)
     if seconds == 0:
         text = "Slurm never marks a lost node down, and never requeues its job"
-        yield Hit("SlurmdTimeout", text, "SlurmdTimeout=120", line_of(conf, "SlurmdTimeout"))
+        yield at_setting(conf, "SlurmdTimeout", text, "SlurmdTimeout=120")
 
 
 def _keep_settings(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if "keeppowersavesettings" in {word.lower() for word in conf.words("ReconfigFlags")}:
         text = "KeepPowerSaveSettings does not keep SuspendExcNodes over a restart of slurmctld"
         fix = "write the exceptions into slurm.conf"
-        yield Hit("ReconfigFlags", text, fix, line_of(conf, "ReconfigFlags"))
+        yield at_setting(conf, "ReconfigFlags", text, fix)
 
 
 _E, _W = Severity.ERROR, Severity.WARNING
