@@ -18,7 +18,7 @@ of its own. It needs the standard library only, and boto3 if the store is s3://.
 - Exit code 0: every dataset is cached.
 - Exit code 85: a stop was requested. The fetched files are kept, and the next attempt continues.
 - Exit code 93: it can't work as submitted (no such dataset, no store, too large for the cache).
-- Exit code 1: a failure that another try may mend.
+- Exit code 1: another failure.
 
 `… stats` prints the cache's counts. `toolkit.datasets.settings` names the variables
 that place the store and the caches.

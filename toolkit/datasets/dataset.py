@@ -32,7 +32,7 @@ def dataset(reference: str) -> Path:
     Raises a DataError.
 
     Submit a fixed version: a plain name may mean another one in the next attempt. If
-    the job is asked to stop meanwhile, the script exits here, and the job is requeued.
+    a stop is requested meanwhile, the script exits here, and Slurm requeues the job.
     """
     with _lock:
         held_dataset = _held_datasets.get(reference)
@@ -49,7 +49,7 @@ def dataset(reference: str) -> Path:
 
 
 def used_versions() -> dict[str, str]:
-    """Return each reference that this process asked for with its version."""
+    """Return each reference that this process uses, with its version."""
     return {reference: item.version for reference, item in _held_datasets.items()}
 
 
@@ -62,7 +62,7 @@ def fill_count() -> int:
 
 
 def add_listener(listener: Listener) -> Callable[[], None]:
-    """Call the listener with the datasets taken, now and from now on.
+    """Call the listener with the datasets in use, now and from now on.
 
     Returns a function that ends it.
     """

@@ -73,7 +73,7 @@ class Disk:
         write_atomic(path, content)
 
     def link(self, path: Path, name: Path) -> None:
-        """Give a file one more name. Raises FileExistsError if it is taken."""
+        """Give a file one more name. Raises FileExistsError if the name exists."""
         name.hardlink_to(path)
 
     def rename(self, path: Path, target: Path) -> None:

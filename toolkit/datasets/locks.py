@@ -79,7 +79,7 @@ class Lock:
         self.close()
 
     def _wait_for_lock(self, operation: int, should_stop: Callable[[], bool]) -> bool:
-        # Polled, not blocked in the kernel: a stop request must be heard while waiting.
+        # Polled, not blocked in the kernel: a stop request must end the wait.
         has_waited = False
         while not self._try_lock(operation):
             if should_stop():
@@ -105,7 +105,7 @@ def _open(path: Path) -> int:
 def _open_for_all(path: Path) -> int:
     """Open a lock file that all users may lock.
 
-    In a sticky folder the kernel lets nobody open another user's file with O_CREAT
+    In a sticky folder no user can open another user's file with O_CREAT
     (fs.protected_regular). Therefore an existing file is opened without it.
     """
     while True:

@@ -42,7 +42,7 @@ class ToolkitCommand:
             text=True,
             errors="replace",
         ) as process:
-            assert process.stdout is not None  # noqa: S101 - asked for a pipe above
+            assert process.stdout is not None  # noqa: S101 - a pipe, see above
             for line in process.stdout:
                 if text := line.strip():
                     tail.append(text)

@@ -35,7 +35,7 @@ class Answer:
 
 
 def format_time(at: float) -> str:
-    """Return a time as answers show it."""
+    """Return a time as people read it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -29,7 +29,7 @@ def fetch_report(head: Runner, *question: str) -> HeadReport:
     try:
         return report.from_json(json.loads(output))
     except ValueError as error:
-        raise HeadCommandFailed(f"the head's facts can't be read: {error}") from error
+        raise HeadCommandFailed(f"the head node's report can't be read: {error}") from error
 
 
 def fetch_reconcile_plan(head: Runner) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def fetch_reconcile_plan(head: Runner) -> dict[str, Any]:
     try:
         value = json.loads(output)
     except ValueError as error:
-        raise HeadCommandFailed(f"the plan can't be read: {error}") from error
+        raise HeadCommandFailed(f"reconcile's plan can't be read: {error}") from error
     if not isinstance(value, dict):
-        raise HeadCommandFailed("the plan can't be read: not an object")
+        raise HeadCommandFailed("reconcile's plan can't be read: not an object")
     return value

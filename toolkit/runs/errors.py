@@ -22,7 +22,7 @@ class RunsError(ToolkitError):
 
 
 class RunNotFound(RunsError):
-    """No run matches the reference, or its folder is gone."""
+    """No run matches the reference, or its run folder does not exist."""
 
     reason = "run-not-found"
 
@@ -40,7 +40,7 @@ class SweepNotFound(RunsError):
 
 
 class ReplayRefused(RunsError):
-    """A part of the run is gone, or has changed."""
+    """A part of the run does not exist any more, or has changed."""
 
     reason = "replay-refused"
 

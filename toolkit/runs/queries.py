@@ -114,7 +114,7 @@ def _refusal_reasons(answer: dict[str, Any]) -> list[str]:
 def _folder_summary(runner: Runner, run_folder: str) -> dict[str, Any] | None:
     """Return the summary of a run's folder.
 
-    None when it is gone, root's, or can't be read.
+    None if it can't be read, or belongs to root.
     """
     try:
         return _parse_object(_run_as_owner(runner, run_folder, "summary", run_folder))

@@ -47,7 +47,7 @@ def sweep_status(
 ) -> dict[str, Any]:
     """Return the state of a sweep.
 
-    With `fail_missing`, trials whose tasks are gone are marked failed.
+    With `fail_missing`, trials whose array tasks have ended are marked failed.
     """
     flags = [*(["--settle"] if fail_missing else []), *(["--dry-run"] if dry_run else [])]
     argv = [

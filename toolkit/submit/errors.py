@@ -1,7 +1,7 @@
 """Errors of a submission.
 
 * SubmitRefused      submit-refused    1   a check failed; nothing was submitted
-* SlurmRefused       slurm-refused     1   Slurm said no, or nothing
+* SlurmRefused       slurm-refused     1   Slurm refused, or did not answer
 """
 # ruff: noqa: N818  # as in toolkit.errors
 

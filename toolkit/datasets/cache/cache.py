@@ -1,7 +1,7 @@
 """Datasets as folders on a node's own disk: filled once, shared by all jobs, evicted by size.
 
     entries/<hex>/{size,manifest.json,data/…}   complete, checked, read-only
-    filling/<hex>/…                             incomplete; a dead process's is taken over
+    filling/<hex>/…                             incomplete; another process continues it
     trash/                                      being deleted
     locks/<hex>                                 shared: in use; exclusive: being filled or evicted
     budget                                      exclusive: space is being reserved
@@ -156,7 +156,7 @@ class Cache:
             return damaged_paths
 
     def evict(self, version: str) -> bool:
-        """Evict an entry unless it is used; return whether it is gone."""
+        """Evict an entry unless it is used; return whether it was."""
         with self._lock(version) as lock:
             if not lock.try_exclusive():
                 return False

@@ -90,7 +90,7 @@ def derived(
     store that is once on each node, and the first result counts. A failed build leaves
     nothing.
 
-    If the job is asked to stop while it waits for another builder or for the inputs,
+    If a stop is requested while it waits for another builder or for the inputs,
     the script exits and the job is requeued.
     """
     if name:
@@ -189,7 +189,7 @@ def _refuse_empty(output_folder: Path) -> None:
 
 
 def _record(catalog: Catalog, derivation: Derivation, name: str | None, *, is_new: bool) -> None:
-    """Record the derivation, refresh its manifest's age, and name it if asked."""
+    """Record the derivation, refresh its manifest's age, and name it."""
     with adding(catalog):
         catalog.put_manifest(catalog.manifest(derivation.output))
         if is_new:

@@ -151,7 +151,7 @@ class Catalog:
     # -- lineage
 
     def derivation(self, key: str) -> Derivation | None:
-        """Return the derivation of a key, None if its output is gone."""
+        """Return the derivation of a key, None if its output was deleted."""
         content = self.store.read(f"{DERIVATIONS}{key}.json")
         if content is None:
             return None

@@ -70,7 +70,7 @@ class FolderStore(Store):
                 key = path.relative_to(self.root).as_posix()
                 if not key.startswith(prefix) or path.name.startswith("."):
                     continue
-                with suppress(FileNotFoundError):  # gone since it was listed
+                with suppress(FileNotFoundError):  # deleted since it was listed
                     status = path.stat()
                     yield StoreItem(key, status.st_size, status.st_mtime)
 

@@ -29,7 +29,7 @@ class Garbage:
     """The objects that a collection deletes."""
 
     versions: tuple[str, ...]
-    derivations: tuple[str, ...]  # keys; their output is deleted, or gone already
+    derivations: tuple[str, ...]  # keys; their output is deleted now, or was earlier
     objects: tuple[StoreItem, ...]
     kept_versions: int
     kept_bytes: int

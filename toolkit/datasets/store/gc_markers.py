@@ -38,7 +38,7 @@ class Marker:
         """Write the marker again if it is getting old.
 
         Call it often, and before the work becomes visible. Raises StoreBusy after a
-        long sleep: the other side may have taken this process for dead.
+        long sleep: the other side may have ignored this marker as stale.
         """
         age = self._catalog.clock() - self._written_at
         if age > STALE_SECONDS / 2:

@@ -47,7 +47,7 @@ class SettingFinding(Finding):
 
 
 def at_setting(conf: SlurmConf, name: str, message: str, fix: str) -> Hit:
-    """Return a hit at the setting's line; 0 if it is not in the file."""
+    """Return a hit at the setting's line, 0 without one."""
     setting = conf.get(name)
     return Hit(name, message, fix, 0 if setting is None else setting.line)
 
