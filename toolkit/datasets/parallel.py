@@ -13,7 +13,7 @@ from toolkit.datasets.errors import DataStopped
 T = TypeVar("T")
 _END = object()
 
-_STOPPED_MESSAGE = "a stop was requested; the work done so far is kept"
+_STOPPED_MESSAGE = "a stop was asked for; what is done so far is kept"
 
 TICK_SECONDS = 0.2
 STORE_WORKERS = 8  # a network filesystem answers late: most threads wait for it
@@ -78,8 +78,8 @@ def run(
 ) -> None:
     """Call `work(task, buffer)` for every task on `workers` threads.
 
-    Raises the first failure after the other threads have ended their tasks, and
-    DataStopped when `should_stop` returned True. Tasks are taken when they are needed: there may be
+    Raises the first failure after the other threads have ended their tasks, and Stopped
+    when `stop` returned True. Tasks are taken when they are needed: there may be
     millions.
     """
     if should_stop():

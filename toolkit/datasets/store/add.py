@@ -71,8 +71,11 @@ class _ContentUpload:
         should_stop: Callable[[], bool],
         log: Callable[[str], None] | None,
     ) -> None:
-        self._store, self._should_stop = store, should_stop
-        self._content_paths = scan_result.content_paths
+        self._store, self._content_paths, self._should_stop = (
+            store,
+            scan_result.content_paths,
+            should_stop,
+        )
         self._files = list({file.object: file for file in scan_result.manifest.files}.values())
         self._progress = Progress(
             f"adding to {store.url}",
@@ -115,9 +118,12 @@ class _ContentUpload:
 
     def _run_parallel(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
         parallel.run(
-            tasks, work, workers=self._store.workers,
-            should_stop=self._should_stop, progress=self._progress,
-        )  # fmt: skip
+            tasks,
+            work,
+            workers=self._store.workers,
+            should_stop=self._should_stop,
+            progress=self._progress,
+        )
 
 
 def _batches(files: list[File]) -> Iterator[list[File]]:

@@ -103,7 +103,7 @@ class Bucket:
     ) -> Any:
         """Call S3 and return the answer.
 
-        `if_absent` or `if_exists`, if given, is returned in place of that refusal.
+        `absent` or `taken`, if given, is returned in place of that refusal.
         """
         from botocore.exceptions import ClientError
 

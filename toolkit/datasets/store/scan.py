@@ -173,8 +173,9 @@ def _hash(
         progress.add(span.length, files=int(is_last))
 
     tasks = ((file, span) for file in files for span in chunks.spans(file.size))
-    workers = parallel.local_workers()
-    parallel.run(tasks, work, workers=workers, should_stop=should_stop, progress=progress)
+    parallel.run(
+        tasks, work, workers=parallel.local_workers(), should_stop=should_stop, progress=progress
+    )
     return {path: tuple(chunk_hashes) for path, chunk_hashes in hashes.items()}
 
 
