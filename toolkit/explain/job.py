@@ -280,10 +280,18 @@ def _explain_past(
     state = report.attempts[-1].state if report.attempts else "+".join(job.states if job else ())
     end_state = state.split()[0] if state else "?"
     lines = tuple(_attempt_lines(report.attempts))
-    notices = [item for item in report.decisions if item.get("event") == "interruption notice"]
+    notices = [
+        _decision_line(item)
+        for item in report.decisions
+        if item.get("event") == "interruption notice"
+    ]
     comments = _comment_lines(job) if job is not None else []
     verdict = f"{end_state.lower()}: {END_STATES.get(end_state, 'see its attempts')}"
-    return verdict, (*lines, *map(format_decision, notices), *comments), ""
+    return verdict, (*lines, *notices, *comments), ""
+
+
+def _decision_line(item: object) -> str:
+    return format_decision(item) if isinstance(item, dict) else str(item)
 
 
 def _attempt_lines(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:

@@ -203,7 +203,7 @@ class _MultipartUpload(Upload):
             }
 
     def abandon(self) -> None:
-        return  # S3 keeps the parts; `delete_stale_uploads` deletes them in the end
+        return  # S3 keeps the parts; `tidy` deletes them in the end
 
     def complete(self) -> None:
         parts = [self._sent_parts[number] for number in sorted(self._sent_parts)]

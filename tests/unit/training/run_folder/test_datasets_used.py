@@ -22,10 +22,10 @@ def shelf(monkeypatch, tmp_path):
     monkeypatch.setattr(dataset, "_held_datasets", {})
     monkeypatch.setattr(dataset, "_listeners", [])
 
-    def hold_dataset(reference, settings, **_):
+    def take(reference, where, **_):
         return SimpleNamespace(version=names[reference], path=tmp_path, filled=False)
 
-    monkeypatch.setattr(dataset, "hold_dataset", hold_dataset)
+    monkeypatch.setattr(dataset, "hold_dataset", take)
     return names
 
 
