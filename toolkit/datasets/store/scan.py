@@ -72,11 +72,11 @@ def scan(
     hashes.update(_hash(changed_files, should_stop, log))
     manifest = make_manifest(File(file.path, file.size, hashes[file.path]) for file in files)
     if memory and (changed_files or len(known_hashes) != len(files)):
-        stable_files = [file for file in files if now - file.mtime > RACY_NS]
         memory.store(
             {
                 file.path: (file.size, file.mtime, file.inode, hashes[file.path])
-                for file in stable_files
+                for file in files
+                if now - file.mtime > RACY_NS
             }
         )
     content_paths = {file.path: file.content_path for file in files}
@@ -182,6 +182,4 @@ def _hash(
 def _check_unchanged(file: FoundFile) -> None:
     status = file.content_path.lstat()
     if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime, file.inode):
-        raise SourceChanged(
-            f"{file.path} changed during the scan", next_step="add the folder again"
-        )
+        raise SourceChanged(f"{file.path} changed during the scan", next_step="add it again")

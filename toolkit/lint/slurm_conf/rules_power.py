@@ -24,19 +24,13 @@ LONGEST_INTERVAL: Final = 30
 def _no_programs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for name in ("ResumeProgram", "SuspendProgram"):
         if conf.get(name) is None:
-            yield Hit(
-                name,
-                "the file has CLOUD nodes, but no program powers them up or down",
-                f"set {name}",
-            )
+            yield Hit(name, "the file has CLOUD nodes, and no program for them", f"set {name}")
 
 
 def _no_fail_program(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("ResumeFailProgram") is None:
         text = "an instance that registers after ResumeTimeout keeps running, and costs money"
-        yield Hit(
-            "ResumeFailProgram", text, "set ResumeFailProgram to a program that terminates it"
-        )
+        yield Hit("ResumeFailProgram", text, "set it to a program that terminates the instance")
 
 
 def _idle_on_suspend(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
@@ -132,9 +126,8 @@ def _exc_nodes_empty(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for name in ("SuspendExcNodes", "SuspendExcParts"):
         setting = conf.get(name)
         if setting is not None and not setting.value:
-            yield Hit(
-                name, "slurmctld does not start with an empty list", f"remove {name}", setting.line
-            )
+            text = "slurmctld does not start with an empty list"
+            yield Hit(name, text, f"remove {name}", setting.line)
 
 
 def _exc_nodes_count(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
@@ -154,12 +147,9 @@ def _intervals(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for word in ("power_save_interval", "power_save_min_interval"):
         value = conf.parameter("SlurmctldParameters", word)
         if value is not None and value.isdecimal() and int(value) > LONGEST_INTERVAL:
-            text = (
-                f"{word}={value}: each job waits up to {value} s before Slurm powers up its nodes"
-            )
-            yield at_setting(
-                conf, "SlurmctldParameters", text, f"remove {word}; the default is 10 s"
-            )
+            text = f"{word}={value}: a job waits up to {value} s until Slurm powers up its nodes"
+            fix = f"remove {word}; the default is 10 s"
+            yield at_setting(conf, "SlurmctldParameters", text, fix)
 
 
 def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
@@ -168,9 +158,7 @@ def _memory_percent(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
         number for number, word in enumerate(words) if word.startswith("node_reg_mem_percent")
     ]
     if positions and positions[0] != len(words) - 1 and version == SlurmVersion(25, 5):
-        text = (
-            "Slurm 25.05.0 and 25.05.1 misread node_reg_mem_percent when another parameter follows"
-        )
+        text = "Slurm 25.05.0 and .1 misread node_reg_mem_percent when another parameter follows"
         yield at_setting(conf, "SlurmctldParameters", text, "move node_reg_mem_percent to the end")
 
 
