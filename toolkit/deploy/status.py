@@ -102,7 +102,8 @@ def _reasons(status: Status) -> Iterator[str]:
             else ""
         )
         yield (
-            f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}: `toolkit accounts apply` adds them"
+            f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}:"
+            " `toolkit accounts apply` adds them"
         )
 
 

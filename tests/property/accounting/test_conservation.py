@@ -123,7 +123,7 @@ def by_hand(instance, book, window, policy):
     if instance.ended is not None:
         end = max(end, instance.launched + policy.minimum_seconds)
     low, high = max(instance.launched, window.since), min(end, window.until)
-    spans = book.spans(instance.ask(), low, high)
+    spans = book.spans(instance.price_query(), low, high)
     assert sum(span.end - span.start for span in spans) == max(high - low, 0)
     exact = (exact_amount(span.price.usd_per_hour, span.end - span.start) for span in spans)
     return round_to_micro(sum(exact, Fraction(0)))

@@ -33,8 +33,8 @@ def two_people():
     half = Tres(2, 8000, 0)
     return a_report(
         [
-            an_attempt(1, given=half),
-            an_attempt(2, given=half, user="bob", account="speech", job_id="8"),
+            an_attempt(1, tres=half),
+            an_attempt(2, tres=half, user="bob", account="speech", job_id="8"),
             an_attempt(3, started=T0 + 4000, ended=T0 + 5000, state="FAILED", exit_codes=(1, 0)),
         ],
         [
@@ -147,7 +147,7 @@ def test_a_cluster_without_instances_says_so():
 
 
 def test_many_rows_are_summed_up_and_nothing_is_lost():
-    attempts = [an_attempt(n, user=f"u{n:03}", given=Tres(1, 100, 0)) for n in range(1, 61)]
+    attempts = [an_attempt(n, user=f"u{n:03}", tres=Tres(1, 100, 0)) for n in range(1, 61)]
     report = a_report(attempts, [an_instance()])
     text = printed(report)
     assert "(41 more)" in text
@@ -162,8 +162,8 @@ def test_large_sums_are_printed_in_cents():
     ("attempts", "instances", "words"),
     [
         ([an_attempt(nodes=("gpu-009",))], [an_instance()], "no instance is known"),
-        ([], [an_instance(instance_type="x9.huge", believed=None)], "no price known"),
-        ([], [an_instance(zone="eu-west-9z", believed=None)], "on-demand price"),
+        ([], [an_instance(instance_type="x9.huge", tag_price=None)], "no price known"),
+        ([], [an_instance(zone="eu-west-9z", tag_price=None)], "on-demand price"),
         ([], [an_instance(end_seen=False)], "nobody saw the end"),
         ([an_attempt(1, restarts=0), an_attempt(2, restarts=2)], [an_instance()], "lacks"),
     ],

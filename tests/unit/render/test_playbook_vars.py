@@ -143,7 +143,7 @@ def test_what_the_training_library_imports_is_in_every_environment_or_asked_for(
 
 
 SERVICES = {"mlflow_tracking_uri", "sweep_storage"}  # the head's, by ansible/roles/jobscripts
-READS = re.compile(r'\bsite(?:_facts\(\w*\))?\.get\("(\w+)"|\bsaid\.\w+\("\w*", "(\w+)"\)')
+READS = re.compile(r'\bsite(?:_facts\(\w*\))?\.get\("(\w+)"|\breader\.\w+\("\w*", "(\w+)"\)')
 
 
 def test_whatever_the_training_library_reads_of_the_site_cluster_yaml_can_say():
