@@ -30,7 +30,6 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
             "bin": SLURM_BIN,
             "version": config.slurm.version,
             "resume_timeout": config.slurm.resume_timeout,
-            "suspend_timeout": config.slurm.suspend_timeout,
         },
         "bucket": facts.bucket,
         "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": MISSING_INSTANCE_GRACE},
