@@ -54,7 +54,7 @@ def _rows(text: str, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             continue
         cells = tuple(cell.strip() for cell in line.split("|"))
         if len(cells) != len(fields):
-            raise SlurmAnswerError(f"sacctmgr: {len(fields)} columns expected in {line[:80]!r}")
+            raise SlurmAnswerError(f"sacctmgr printed a line without {len(fields)} columns: {line[:80]!r}")
         yield cells
 
 

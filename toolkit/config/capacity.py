@@ -31,12 +31,12 @@ def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
             and share < 1
             and not _has_offering(offerings, "on-demand")
         ):
-            yield (*path, "max_spot_share"), "expected an on-demand offering for what is not spot"
+            yield (*path, "max_spot_share"), "expected an on-demand offering for the rest of the instances"
         if isinstance(pool, dict) and pool.get("placement_group") is True:
             for index, offering in enumerate(offerings):
                 if offering.get("capacity") == CAPACITY_BLOCK:
                     message = (
-                        "a capacity block has a placement of its own: not with placement_group"
+                        "a capacity block can't be used with placement_group: it has its own placement"
                     )
                     yield (*path, "offerings", index, "capacity"), message
     for name, partition in mapping(raw, "partitions").items():
@@ -56,9 +56,9 @@ def _offering(path: KeyPath, offering: Mapping[str, Any], zones: Any) -> Iterato
     if capacity == CAPACITY_BLOCK and reservation is None:
         yield path, "expected reservation: the id of the capacity block, such as cr-0abc"
     if capacity == "spot" and reservation is not None:
-        yield (*path, "reservation"), "spot machines can't use a reservation"
+        yield (*path, "reservation"), "spot instances can't use a reservation"
     if reservation is not None and zone is None:
-        yield path, "expected zone: the one the reservation is in"
+        yield path, "expected zone: the zone of the reservation"
     if isinstance(zone, str) and zone not in zones:
         yield (
             (*path, "zone"),
@@ -78,7 +78,7 @@ def _policy(path: KeyPath, partition: Any, pools: Mapping[str, Any]) -> Iterator
             yield (*path, "policy"), f"pool {name} has no {capacity} offering"
         share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
         if capacity == "spot" and isinstance(share, int | float) and share < 1:
-            yield (*path, "policy"), f"pool {name} says max_spot_share, which spot-only can't keep"
+            yield (*path, "policy"), f"pool {name} has max_spot_share, which spot-only jobs would exceed"
 
 
 def _has_offering(offerings: list[dict[str, Any]], capacity: str) -> bool:

@@ -151,7 +151,7 @@ def _problem(tree: CommentedMap, detail: ErrorDetails) -> Problem:
         message = "missing; expected here"
     elif key_path and key_path[-1] == "[key]":
         key_path = key_path[:-1]
-        message = f"not a good name: {_expected(detail)}"
+        message = f"not a valid name: {_expected(detail)}"
     else:
         message = f"{_expected(detail)}, found {_excerpt(detail['input'])}"
     return Problem(_line(tree, key_path), _path_text(key_path), message)

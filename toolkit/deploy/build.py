@@ -201,7 +201,9 @@ class Builder:
             if state == "stopped":
                 if status is not None and status.state == "ok":
                     return
-                raise self._failure(spec, self._console(instance, "turned off too early"))
+                raise self._failure(
+                    spec, self._console(instance, "stopped before its playbook was done")
+                )
             if state in {"shutting-down", "terminated"}:
                 raise self._failure(spec, self._console(instance, f"is {state}"))
             if self._clock() > deadline:
@@ -222,7 +224,7 @@ class Builder:
             {"Key": tags.NAME, "Value": spec.name},
             {"Key": tags.ROLE, "Value": names.ROLE_BUILDER},
         ]
-        phase.update("taking the image")
+        phase.update("copying the disk")
         image = self._ec2.create_image(
             InstanceId=instance,
             Name=spec.name,
@@ -233,7 +235,7 @@ class Builder:
             ],
         )["ImageId"]
         wait_until_available(self._ec2, image, self._sleep, self._clock)
-        phase.update(f"{image} is there")
+        phase.update(f"{image} is available")
         return image
 
     def _console(self, instance: str, problem: str) -> str:
@@ -251,7 +253,7 @@ class Builder:
         log = f"s3://{self._resources.bucket.name}/{names.image_status(spec.name)}"
         return ImageBuildFailed(
             f"image {spec.name}: {problem}",
-            next_step=f"the whole log is {log.removesuffix('.json')}.log; mend, and run it again",
+            next_step=f"the log is {log.removesuffix('.json')}.log; mend the cause, then run the same command again",
         )
 
 

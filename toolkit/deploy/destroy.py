@@ -74,7 +74,7 @@ class Inventory:
         if not self.kept_images:
             return ""
         image_names = ", ".join(image.name for image in self.kept_images)
-        return f"images that stay: {image_names} (toolkit destroy --images deletes them too)"
+        return f"images that are kept: {image_names} (toolkit destroy --images deletes them too)"
 
     def _has_own_line(self, item: TaggedResource) -> bool:
         """Return whether another line covers this resource.
@@ -125,7 +125,7 @@ class Destroyer:
 
         May be repeated. Raises DestroyIncomplete with the resources that still exist.
         """
-        with self._report.phase("Ending instances") as phase:
+        with self._report.phase("Terminating instances") as phase:
             self._terminate_instances(phase)
         abandoned_builders.terminate(
             self._clients.client("ec2"), self._builders(with_images=with_images)
@@ -138,7 +138,7 @@ class Destroyer:
         if with_images:
             with self._report.phase("Deleting images") as phase:
                 self._delete_images(phase)
-        with self._report.phase("Looking for what is left") as phase:
+        with self._report.phase("Checking that nothing is left") as phase:
             self._verify(phase)
 
     def _instance_ids(self) -> list[str]:
@@ -183,19 +183,19 @@ class Destroyer:
                 ec2.terminate_instances(InstanceIds=new_ids[start : start + TERMINATE_BATCH])
             terminated_ids.update(new_ids)
             total = len(terminated_ids)
-            phase.update("ending", done=total - len(live_ids), total=total)
+            phase.update("terminating", done=total - len(live_ids), total=total)
             if self._clock() > deadline:
                 raise DestroyIncomplete(
-                    f"instances don't end: {', '.join(live_ids)}",
-                    next_step="look at them in EC2, then run destroy again",
+                    f"EC2 has not terminated {', '.join(live_ids)}",
+                    next_step="look at these instances in EC2, then run destroy again",
                 )
             self._sleep(POLL_SECONDS)
-        phase.result(f"{total} ended")
+        phase.result(f"{total} terminated")
 
     def _delete_stack(self, stack: str, phase: Phase) -> None:
         cloudformation = self._clients.client("cloudformation")
         if not stack_status(cloudformation, stack):
-            phase.result("there is none")
+            phase.result("none")
             return
         # By id from here on: CloudFormation forgets the name once the stack is gone.
         stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
@@ -238,8 +238,8 @@ class Destroyer:
             if self._clock() > deadline:
                 resource_lines = "\n".join(f"  {item}" for item in resources)
                 raise DestroyIncomplete(
-                    f"still there:\n{resource_lines}",
-                    next_step="delete these by hand, or run it again",
+                    f"these resources still exist:\n{resource_lines}",
+                    next_step="run destroy again, or delete them by hand",
                 )
             self._sleep(POLL_SECONDS)
         phase.result("nothing")

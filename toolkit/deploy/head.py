@@ -70,7 +70,7 @@ class Head:
             if instance is None:
                 raise StackMissing(
                     f"cluster {self._config.cluster} has no head node",
-                    next_step="`toolkit deploy` makes one",
+                    next_step="run `toolkit deploy`",
                 )
             if instance["State"]["Name"] != "running":
                 raise HeadNotReady(f"{instance['InstanceId']} is {instance['State']['Name']}")
@@ -111,8 +111,8 @@ class Head:
         except ClientError as error:
             if error_code(error) in NO_AGENT:
                 raise HeadNotReady(
-                    f"{self.instance_id} doesn't take commands yet",
-                    next_step="`toolkit status` shows how far it is",
+                    f"{self.instance_id} takes no commands yet",
+                    next_step="`toolkit status` shows the progress of its set-up",
                 ) from error
             raise
         return sent["Command"]["CommandId"]
@@ -175,7 +175,9 @@ class Head:
         )
         data = self._bucket.read(key)
         if data is None:
-            raise HeadCommandFailed(f"the output of {command} is cut, and {key} isn't there")
+            raise HeadCommandFailed(
+                f"SSM cut the output of command {command}, and the bucket has no object {key}"
+            )
         return data.decode(errors="replace")
 
 

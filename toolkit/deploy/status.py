@@ -174,24 +174,24 @@ def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
 def engine_problems(report: HeadReport) -> list[str]:
     """Return the engine's own problems.
 
-    reconcile holds back or does not run, or a pool's instances don't come up.
+    reconcile is blocked or does not run, or a pool is protected.
     """
     problems = []
     last_pass = report.last_pass
     if last_pass.note:
-        problems.append(f"reconcile holds back: {last_pass.note}")
-    problems += [f"reconcile remarks: {remark}" for remark in last_pass.remarks[:MAX_LISTED]]
+        problems.append(f"reconcile is blocked: {last_pass.note}")
+    problems += [f"reconcile warning: {warning}" for warning in last_pass.remarks[:MAX_LISTED]]
     if (rest_count := len(last_pass.remarks) - MAX_LISTED) > 0:
         problems.append(
-            f"reconcile remarks {rest_count} more: `toolkit reconcile --plan` shows them"
+            f"reconcile has {rest_count} more warnings: `toolkit reconcile --plan` shows them"
         )
     if last_pass.at and report.at - last_pass.at > STALE_SECONDS:
-        problems.append(f"reconcile has not looked for {report.at - last_pass.at:.0f} s")
+        problems.append(f"reconcile has not run for {report.at - last_pass.at:.0f} s")
     if report.unended:
         problems.append(report.unended)
     problems += [
-        f"pool {item.pool} is protected: {item.failures} machines in a row did not come up"
-        f" (`toolkit why NODE` shows the last words of one)"
+        f"pool {item.pool} is protected: {item.failures} instances in a row did not become nodes"
+        f" (`toolkit why NODE` shows the console of the last one)"
         for item in report.standings
         if item.protected_since is not None
     ]

@@ -141,5 +141,5 @@ def test_a_head_that_is_not_there_is_another_error_than_one_that_is_not_ready():
         head(state="pending")[0].run(["true"])
     runner, ssm = head()
     ssm.refuses = "InvalidInstanceId"
-    with pytest.raises(HeadNotReady, match="doesn't take commands yet"):
+    with pytest.raises(HeadNotReady, match="takes no commands yet"):
         runner.run(["true"])
