@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook, Shape
 
 _SOURCE_NOTES = {
-    PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, counted at the on-demand price: too high",
+    PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, at the on-demand price: too high",
     PriceSource.UNKNOWN: "no price known, counted as $0",
 }
 

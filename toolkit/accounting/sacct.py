@@ -162,7 +162,6 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         user=row["User"],
         account=row["Account"],
         partition=row["Partition"],
-        qos=row["QOS"],
         # "CANCELLED by 1001" names the user who did it.
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),

@@ -1,4 +1,4 @@
-"""Computes the difference of two books as sacctmgr calls, in an order that works. Pure."""
+"""Computes the difference of two account trees as sacctmgr calls, in an order that works. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Plan:
 
 
 def plan(target: AccountTree, current: AccountTree, cluster: str, *, prune: bool = False) -> Plan:
-    """Plan the changes that make `current` hold all of `wanted`.
+    """Plan the changes that make `current` hold all of `target`.
 
     Declared accounts and members are added and changed. Undeclared ones are named in
     `left_alone`. Only with `prune` are they removed: accounts that the toolkit made,

@@ -50,7 +50,7 @@ def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
         default = f'{{owner: "{ubuntu.owner}", name: "{ubuntu.name}"}}'
         yield (
             ("images", "base"),
-            f"expected a system with a Lustre client from AWS, not Debian; the default is {default}",
+            f"expected a system with a Lustre client from AWS, not Debian; default: {default}",
         )
     version = mapping(raw, "slurm").get("version", Slurm().version)
     if (owner, name) == (ubuntu.owner, ubuntu.name) and version != Slurm().version:

@@ -31,13 +31,14 @@ def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
             and share < 1
             and not _has_offering(offerings, "on-demand")
         ):
-            yield (*path, "max_spot_share"), "expected an on-demand offering for the rest of the instances"
+            yield (
+                (*path, "max_spot_share"),
+                "expected an on-demand offering for the rest",
+            )
         if isinstance(pool, dict) and pool.get("placement_group") is True:
             for index, offering in enumerate(offerings):
                 if offering.get("capacity") == CAPACITY_BLOCK:
-                    message = (
-                        "a capacity block can't be used with placement_group: it has its own placement"
-                    )
+                    message = "a capacity block has its own placement: remove placement_group"
                     yield (*path, "offerings", index, "capacity"), message
     for name, partition in mapping(raw, "partitions").items():
         yield from _policy(("partitions", name), partition, mapping(raw, "pools"))
@@ -78,7 +79,10 @@ def _policy(path: KeyPath, partition: Any, pools: Mapping[str, Any]) -> Iterator
             yield (*path, "policy"), f"pool {name} has no {capacity} offering"
         share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
         if capacity == "spot" and isinstance(share, int | float) and share < 1:
-            yield (*path, "policy"), f"pool {name} has max_spot_share, which spot-only jobs would exceed"
+            yield (
+                (*path, "policy"),
+                f"pool {name} has max_spot_share, which spot-only would exceed",
+            )
 
 
 def _has_offering(offerings: list[dict[str, Any]], capacity: str) -> bool:

@@ -253,7 +253,7 @@ class Builder:
         log = f"s3://{self._resources.bucket.name}/{names.image_status(spec.name)}"
         return ImageBuildFailed(
             f"image {spec.name}: {problem}",
-            next_step=f"the log is {log.removesuffix('.json')}.log; mend the cause, then run the same command again",
+            next_step=f"read {log.removesuffix('.json')}.log, mend the cause, then run it again",
         )
 
 

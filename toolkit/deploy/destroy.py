@@ -56,7 +56,7 @@ class Inventory:
         """Return the inventory as text for people."""
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
-        lines += ["- the bucket: ledger, logs, artifacts of every run"] if self.bucket else []
+        lines += ["- the bucket: instance ledger, logs, artifacts of runs"] if self.bucket else []
         lines += [f"- {item}" for item in self.other_resources if not self._has_own_line(item)]
         lines += [f"- image {image.name}" for image in self.images]
         lines += [f"- image builder {builder}" for builder in self.builders]
@@ -197,7 +197,7 @@ class Destroyer:
         if not stack_status(cloudformation, stack):
             phase.result("none")
             return
-        # By id from here on: CloudFormation forgets the name once the stack is gone.
+        # By id from here on: CloudFormation forgets the name of a deleted stack.
         stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
         total = len(cloudformation.describe_stack_resources(StackName=stack_id)["StackResources"])
         no_events = frozenset[str]()

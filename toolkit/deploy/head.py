@@ -73,7 +73,9 @@ class Head:
                     next_step="run `toolkit deploy`",
                 )
             if instance["State"]["Name"] != "running":
-                raise HeadNotReady(f"{instance['InstanceId']} is {instance['State']['Name']}")
+                raise HeadNotReady(
+                    f"head node {instance['InstanceId']} is {instance['State']['Name']}"
+                )
             self._instance_id = instance["InstanceId"]
         return self._instance_id
 
@@ -111,7 +113,7 @@ class Head:
         except ClientError as error:
             if error_code(error) in NO_AGENT:
                 raise HeadNotReady(
-                    f"{self.instance_id} takes no commands yet",
+                    f"head node {self.instance_id} takes no commands yet",
                     next_step="`toolkit status` shows the progress of its set-up",
                 ) from error
             raise
@@ -123,7 +125,9 @@ class Head:
         pause = FIRST_PAUSE
         while (invocation := self.invocation(command)) is None or invocation["Status"] in RUNNING:
             if self._clock() > deadline:
-                raise HeadCommandFailed(f"{argv[0]} on the head node took over {timeout:.0f} s")
+                raise HeadCommandFailed(
+                    f"{argv[0]} on the head node ran longer than {timeout:.0f} s"
+                )
             self._sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
         return self._output(command, invocation, argv)

@@ -137,5 +137,5 @@ class HeadSetup:
         log = f"s3://{self._bucket.name}/{names.HEAD_STATUS.removesuffix('.json')}.log"
         return HeadNotReady(
             f"head node: {problem}{console}".rstrip(),
-            next_step=f"the log is {log}; mend the cause, then run the same command again",
+            next_step=f"read {log}, mend the cause, then run it again",
         )

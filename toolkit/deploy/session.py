@@ -148,7 +148,7 @@ def _refusal(error: ClientError) -> AwsError:
 def _credentials_hint(config: ClusterConfig) -> str:
     credentials_file = config.aws.credentials_file
     if credentials_file and config.aws.endpoint_url:
-        return f"`toolkit local up` writes {credentials_file}; or remove aws.credentials_file from cluster.yaml"
+        return f"`toolkit local up` writes {credentials_file}; or remove aws.credentials_file"
     return "run `aws sso login` or `aws configure`, or set aws.profile in cluster.yaml"
 
 

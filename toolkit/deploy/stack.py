@@ -76,7 +76,9 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     for kind, script in scripts.items():
         size = len(script.encode())
         if size > MAX_USER_DATA:
-            raise DeployError(f"user data of {kind} is {size} bytes; EC2 takes {MAX_USER_DATA}")
+            raise DeployError(
+                f"the {kind} node's user data has {size} bytes; EC2 accepts {MAX_USER_DATA}"
+            )
     zones = _zones(config)
     return render(
         "stack.yaml.j2",

@@ -46,7 +46,7 @@ TABLE: Final = (
     Option(
         "SlurmctldParameters=cloud_dns",
         removed=_NEVER,
-        advice="slurmctld would resolve every node at its start; slurm-resume writes NodeAddr instead",
+        advice="it resolves every node when slurmctld starts; slurm-resume writes NodeAddr",
     ),
     Option("SlurmctldParameters=max_powered_nodes", since=_version("24.05")),
     Option("SlurmctldParameters=power_save_interval"),
@@ -74,9 +74,7 @@ TABLE: Final = (
     # The daemons
     Option("MetricsType", since=_version("25.11")),
     Option("CryptoType", removed=_NEVER, advice="use CredType"),
-    Option(
-        "FastSchedule", removed=_NEVER, advice="use SlurmdParameters=config_overrides"
-    ),
+    Option("FastSchedule", removed=_NEVER, advice="use SlurmdParameters=config_overrides"),
     Option("LogTimeFormat=stderr", removed=_version("25.05")),
     Option("SelectType=select/cons_res", removed=_NEVER, advice="use select/cons_tres"),
     Option("SelectType=select/linear"),
@@ -93,7 +91,9 @@ TABLE: Final = (
     Option("AuthAltParameters=jwks"),
     Option("AuthInfo=disable_sack"),
     Option(
-        "AuthInfo=jwks", since=_version("24.05"), advice="it allows several keys, so that they can be rotated"
+        "AuthInfo=jwks",
+        since=_version("24.05"),
+        advice="it allows several keys, for their rotation",
     ),
     Option("NodeName=SuspendTime", since=_version("26.05")),
     Option("NodeName=Topology", since=_version("25.05")),

@@ -73,7 +73,6 @@ def attempts(draw):
                 user=draw(st.sampled_from(("ada", "bob", ""))),
                 account=draw(st.sampled_from(("vision", "speech", ""))),
                 partition="spot",
-                qos="normal",
                 state=draw(st.sampled_from(("COMPLETED", "NODE_FAIL", "REQUEUED", "CANCELLED"))),
                 exit_codes=(draw(st.sampled_from((0, 85, 1))),),
                 restarts=draw(st.none() | st.integers(0, 3)),

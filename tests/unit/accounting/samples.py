@@ -40,7 +40,6 @@ def an_attempt(key: int = 1, **changes: Any) -> Attempt:
         "user": "ada",
         "account": "vision",
         "partition": "spot",
-        "qos": "normal",
         "state": "COMPLETED",
         "exit_codes": (0, 0),
         "restarts": None,
