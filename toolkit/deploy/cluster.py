@@ -102,7 +102,7 @@ class Cluster:
             logical_ids = ", ".join(change.logical_id for change in plan.destructive_changes)
             raise NotConfirmed(
                 f"deploy would, or may, remove or replace {logical_ids}",
-                next_step="add --yes to confirm",
+                next_step="add --yes",
             )
         if plan.change_set:
             verb = "Creating" if plan.creates_stack else "Updating"
