@@ -43,12 +43,11 @@ def build(
     """
     policy = policy or Policy()
     match = match_instances(attempts, instances, shapes, now)
-    costs = []
-    for instance in instances:
-        usages = match.usages.get(instance.instance_id, ())
-        cost = allocate(instance, usages, book, window, policy)
-        if cost is not None:
-            costs.append(cost)
+    costs = [
+        cost
+        for item in instances
+        if (cost := allocate(item, match.usages.get(item.instance_id, ()), book, window, policy))
+    ]
     by_id = {instance.instance_id: instance for instance in instances}
     by_key = {attempt.key: attempt for attempt in attempts}
     attempts_without_instance = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
+from ruamel.yaml import YAML
 
 from toolkit.deploy.diff import differences
 from toolkit.deploy.session import error_code
@@ -215,12 +216,8 @@ class StackChanges:
 
 def resources(template: str) -> dict[str, Any]:
     """Return a template's resources; short forms such as !Ref stay plain values."""
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="rt")
-    document = yaml.load(template)
-    resources_by_id = document.get("Resources", {}) if hasattr(document, "get") else {}
-    return dict(resources_by_id)
+    document = YAML(typ="rt").load(template)
+    return dict(document.get("Resources", {})) if hasattr(document, "get") else {}
 
 
 def _resource_changes(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import abandoned_builders, images, names
+from toolkit.deploy import abandoned_builders, images, instances, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
 from toolkit.deploy.storage import Bucket
 from toolkit.deploy.tagged_resources import TaggedResource, delete_detached, find_resources
@@ -142,27 +142,11 @@ class Destroyer:
             self._verify(phase)
 
     def _instance_ids(self) -> list[str]:
-        pages = (
-            self._clients.client("ec2")
-            .get_paginator("describe_instances")
-            .paginate(
-                Filters=[
-                    {"Name": f"tag:{tags.CLUSTER}", "Values": [self._config.cluster]},
-                    {
-                        "Name": "instance-state-name",
-                        "Values": ["pending", "running", "shutting-down", "stopping", "stopped"],
-                    },
-                ]
-            )
-        )
-        instances = [
-            instance
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation["Instances"]
-        ]
-        instances.sort(key=lambda instance: not _is_head(instance))
-        return [instance["InstanceId"] for instance in instances]
+        own_tag = {tags.CLUSTER: self._config.cluster}
+        cluster = instances.find(self._clients.client("ec2"), own_tag, instances.NOT_TERMINATED)
+        # The head node comes first.
+        cluster.sort(key=lambda item: instances.tag_values(item).get(tags.ROLE) != ROLE_HEAD)
+        return [item["InstanceId"] for item in cluster]
 
     def _builders(self, *, with_images: bool) -> tuple[str, ...]:
         """Return the abandoned builders; all builders if no image is to stay."""
@@ -247,8 +231,3 @@ class Destroyer:
 
 def _image_names() -> list[str]:
     return [f"toolkit-{kind}-*" for kind in names.IMAGE_KINDS]
-
-
-def _is_head(instance: Any) -> bool:
-    tag_values = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-    return tag_values.get(tags.ROLE) == ROLE_HEAD

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import names
+from toolkit.deploy import instances, names
 from toolkit.deploy.session import error_code
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
@@ -187,24 +187,6 @@ class Head:
 
 def find_head(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
     """Return the cluster's head instance that isn't terminated, or None."""
-    pages = (
-        clients.client("ec2")
-        .get_paginator("describe_instances")
-        .paginate(
-            Filters=[
-                {"Name": f"tag:{tags.CLUSTER}", "Values": [config.cluster]},
-                {"Name": f"tag:{tags.ROLE}", "Values": [ROLE_HEAD]},
-                {
-                    "Name": "instance-state-name",
-                    "Values": ["pending", "running", "stopping", "stopped"],
-                },
-            ]
-        )
-    )
-    instances = [
-        instance
-        for page in pages
-        for reservation in page["Reservations"]
-        for instance in reservation["Instances"]
-    ]
-    return max(instances, key=lambda instance: instance["LaunchTime"]) if instances else None
+    head_tags = {tags.CLUSTER: config.cluster, tags.ROLE: ROLE_HEAD}
+    heads = instances.find(clients.client("ec2"), head_tags, instances.NOT_TERMINATING)
+    return max(heads, key=lambda head: head["LaunchTime"], default=None)

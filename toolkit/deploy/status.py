@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit import accounts
-from toolkit.deploy import names
+from toolkit.deploy import instances, names
 from toolkit.deploy.changes import stack_status
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
+from toolkit.slurm_nodes import read_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -211,8 +212,6 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
 
 
 def _slurm(head: Head) -> tuple[bool, Sequence[NodeInfo]]:
-    from toolkit.slurm_nodes import read_nodes
-
     try:
         head.run(["scontrol", "ping"])
         return True, read_nodes(head)
@@ -231,20 +230,9 @@ def _needs_admin(node: NodeInfo) -> bool:
 
 def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
     """Return the number of live instances by pool, with the head node."""
-    pages = (
-        clients.client("ec2")
-        .get_paginator("describe_instances")
-        .paginate(
-            Filters=[
-                {"Name": f"tag:{tags.CLUSTER}", "Values": [config.cluster]},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
-            ]
-        )
-    )
+    own_tag = {tags.CLUSTER: config.cluster}
+    live = instances.find(clients.client("ec2"), own_tag, instances.RUNNING)
     counts: Counter[str] = Counter()
-    for page in pages:
-        for reservation in page["Reservations"]:
-            for instance in reservation["Instances"]:
-                tag_values = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-                counts[tag_values.get(tags.POOL) or tag_values.get(tags.ROLE, "unknown")] += 1
+    for values in map(instances.tag_values, live):
+        counts[values.get(tags.POOL) or values.get(tags.ROLE, "unknown")] += 1
     return dict(sorted(counts.items()))
