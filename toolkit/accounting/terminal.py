@@ -39,9 +39,7 @@ _NAMED_COLUMNS = (
     ("idle", IDLE),
 )
 _OTHER_COMPONENTS = tuple(
-    component
-    for component in Component
-    if not any(component in parts for _, parts in _NAMED_COLUMNS)
+    item for item in Component if not any(item in parts for _, parts in _NAMED_COLUMNS)
 )
 COLUMNS = (*_NAMED_COLUMNS, ("other", _OTHER_COMPONENTS))
 """The columns of money: every component is in exactly one of them."""
@@ -126,19 +124,14 @@ def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
         total = sum(group.sum_of(*components) for group in groups)
         table.add_column(name, justify="right", footer=_amount(total, report), no_wrap=True)
     table.add_column("USD", justify="right", footer=money(report.net, report.gross), no_wrap=True)
-    largest_groups, other_groups = groups_with_jobs, []
-    if len(groups_with_jobs) > MAX_ROWS:
-        largest_groups, other_groups = (
-            groups_with_jobs[: MAX_ROWS - 1],
-            groups_with_jobs[MAX_ROWS - 1 :],
-        )
-    for group in largest_groups:
+    count = MAX_ROWS if len(groups_with_jobs) <= MAX_ROWS else MAX_ROWS - 1
+    other_groups = groups_with_jobs[count:]
+    for group in groups_with_jobs[:count]:
         label = "/".join(printable(part) for part in group.key_values)
         table.add_row(*_spending_row(report, label, [group]))
     if other_groups:
-        table.add_row(
-            *_spending_row(report, f"({len(other_groups)} more)", other_groups), style="dim"
-        )
+        label = f"({len(other_groups)} more)"
+        table.add_row(*_spending_row(report, label, other_groups), style="dim")
     for group in groups:
         if not group.has_jobs:
             table.add_row(*_spending_row(report, "(cluster)", [group]), style="dim")

@@ -44,12 +44,9 @@ def find_abandoned(ec2: EC2Client, at: datetime) -> tuple[str, ...]:
     builders = find_all(ec2)
     if not builders:
         return ()
-    images_by_name = images.find(
-        ec2, sorted({image for image, _ in builders.values() if image}) or ["-"]
-    )
-    finished_images = {
-        image.name for image in images_by_name.values() if image.state == "available"
-    }
+    image_names = sorted({image for image, _ in builders.values() if image}) or ["-"]
+    existing = images.find(ec2, image_names).values()
+    finished_images = {image.name for image in existing if image.state == "available"}
     return tuple(
         builder
         for builder, (image, launched_at) in builders.items()

@@ -61,12 +61,8 @@ class StackPlan:
     @property
     def destructive_changes(self) -> tuple[ResourceChange, ...]:
         """Return the changes that delete, or may delete, an existing resource."""
-        destructive_actions = {"Remove", "Replace"}
-        return tuple(
-            change
-            for change in self.changes
-            if change.action in destructive_actions or change.may_replace
-        )
+        actions = {"Remove", "Replace"}
+        return tuple(item for item in self.changes if item.action in actions or item.may_replace)
 
 
 class StackChanges:
