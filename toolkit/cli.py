@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,48 +30,30 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-class LazyCommand(NamedTuple):
-    """The module of a command, and its line in `toolkit --help`."""
-
-    module: str
-    help: str
-
-
-# Each module holds a click command named `command`.
+# The commands and their lines in `toolkit --help`. The module `toolkit.commands.NAME` holds a click
+# command named `command`.
 COMMANDS = {
-    "deploy": LazyCommand(
-        "toolkit.commands.deploy", "Bring the cluster to what cluster.yaml says."
-    ),
-    "plan": LazyCommand("toolkit.commands.plan", "Show what deploy would change."),
-    "apply": LazyCommand("toolkit.commands.apply", "Push settings to the running head node."),
-    "status": LazyCommand("toolkit.commands.status", "Say whether the cluster is healthy."),
-    "why": LazyCommand(
-        "toolkit.commands.why", "Say why a job waits or failed, or what a node is at."
-    ),
-    "nodes": LazyCommand("toolkit.commands.nodes", "List nodes and the machines behind them."),
-    "jobs": LazyCommand("toolkit.commands.jobs", "List jobs and the machines they have."),
-    "reconcile": LazyCommand("toolkit.commands.reconcile", "Show what the head would do next."),
-    "destroy": LazyCommand("toolkit.commands.destroy", "Delete the cluster and everything in it."),
-    "login": LazyCommand("toolkit.commands.login", "Open a shell on the head node."),
-    "run": LazyCommand("toolkit.commands.run", "Run one command on the head node."),
-    "image": LazyCommand("toolkit.commands.image", "Build and list machine images."),
-    "config": LazyCommand("toolkit.commands.config", "Write, check and explain cluster.yaml."),
-    "lint": LazyCommand("toolkit.commands.lint", "Report what in a batch script will lose work."),
-    "submit": LazyCommand("toolkit.commands.submit", "Check a batch script, then sbatch it."),
-    "accounts": LazyCommand(
-        "toolkit.commands.accounts", "Plan and apply Slurm accounts and users."
-    ),
-    "data": LazyCommand("toolkit.commands.data", "Add, check, cache and collect datasets."),
-    "report": LazyCommand(
-        "toolkit.commands.report", "Print what the cluster cost, and who used it."
-    ),
-    "runs": LazyCommand("toolkit.commands.runs", "List, show, compare and replay training runs."),
-    "sweep": LazyCommand(
-        "toolkit.commands.sweep", "Search for the best parameters with a job array."
-    ),
-    "local": LazyCommand(
-        "toolkit.commands.local", "Run an AWS endpoint with machines on this computer."
-    ),
+    "deploy": "Bring the cluster to the state of cluster.yaml.",
+    "plan": "Show what deploy would change.",
+    "apply": "Push settings to the running head node.",
+    "status": "Say whether the cluster is healthy.",
+    "why": "Say why a job waits or failed, or what state a node is in.",
+    "nodes": "List nodes and the instances behind them.",
+    "jobs": "List jobs and their instances.",
+    "reconcile": "Show what reconcile would do next.",
+    "destroy": "Delete the cluster and everything in it.",
+    "login": "Open a shell on the head node.",
+    "run": "Run one command on the head node.",
+    "image": "Build and list machine images.",
+    "config": "Write, check and explain cluster.yaml.",
+    "lint": "Find mistakes in a batch script that lose work.",
+    "submit": "Check a batch script, then sbatch it.",
+    "accounts": "Plan and apply Slurm accounts and users.",
+    "data": "Add, check, cache and collect datasets.",
+    "report": "Print the cluster's cost by account, user or job.",
+    "runs": "List, show, compare and replay training runs.",
+    "sweep": "Search for the best parameters with a job array.",
+    "local": "Run the local cloud: an AWS endpoint on this computer.",
 }
 
 
@@ -84,18 +66,17 @@ class LazyGroup(SuggestingGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        lazy = COMMANDS.get(cmd_name)
-        if lazy is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = import_module(lazy.module).command
+        command = import_module(f"toolkit.commands.{cmd_name}").command
         if not isinstance(command, click.Command):
-            raise TypeError(f"{lazy.module}.command is not a click command")
+            raise TypeError(f"toolkit.commands.{cmd_name}.command is not a click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -1,11 +1,12 @@
 """The error tree of the people's side of the toolkit.
 
-Each class has a stable `reason` (a slug for scripts and tests) and an `exit_code`. The message says
-what happened; `next_step` is advice, if there is any.
+Each class has a stable `reason` (a code for scripts and tests) and an `exit_code`. The message says
+what happened; `next_step` says what to do, if that is known.
 
 * ToolkitError                          failed                    1
-  * ConfigError
+  * ConfigError                         config-error              2
     - ConfigNotFound                    config-not-found          2
+    - ConfigExists                      config-exists             2
     - ConfigInvalid                     config-invalid            2
   * RenderError                         render-failed             2
   * NotConfirmed                        not-confirmed             3
@@ -24,7 +25,10 @@ what happened; `next_step` is advice, if there is any.
     - DestroyIncomplete                 destroy-incomplete        1
   * LocalError                          local-failed              1
     - PreflightFailed                   preflight-failed          1
+  * SlurmAnswerError                    toolkit.head_runner
   * AccountingError                     toolkit.accounting.errors
+  * RunsError                           toolkit.runs.errors
+  * SubmitRefused, SlurmRefused         toolkit.submit.errors
   * DataError                           toolkit.datasets.errors
   * AdapterError                        toolkit.training.adapters.errors
 """
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 class ToolkitError(Exception):
     """An error for a person to read; its text is complete without a traceback."""
 
-    reason: ClassVar[str] = "failed"  # a stable slug, for scripts and tests
+    reason: ClassVar[str] = "failed"  # a stable reason code, for scripts and tests
     exit_code: ClassVar[int] = 1  # of the `toolkit` command
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
@@ -223,6 +227,6 @@ class LocalError(ToolkitError):
 
 
 class PreflightFailed(LocalError):
-    """The machine lacks a requirement; nothing was changed."""
+    """This computer lacks a requirement; nothing was changed."""
 
     reason = "preflight-failed"

@@ -48,7 +48,6 @@ class BurstConfig:
     slurm_bin: str
     """The directory of scontrol and squeue."""
     resume_timeout: float
-    suspend_timeout: float
     orphan_grace: float
     """See ORPHAN_GRACE."""
     missing_instance_grace: float
@@ -117,7 +116,6 @@ def parse(data: object) -> BurstConfig:
         bucket=reader.text(document, "bucket"),
         slurm_bin=reader.text(slurm, "bin", default=paths.SLURM_BIN),
         resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
-        suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
         orphan_grace=reader.seconds(grace, "orphan", ORPHAN_GRACE),
         missing_instance_grace=reader.seconds(grace, "unbacked", MISSING_INSTANCE_GRACE),
         pools=pools,

@@ -40,7 +40,7 @@ def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
         "cluster": "demo",
         "region": "us-east-1",
         "endpoint_url": None,
-        "slurm": {"bin": "/usr/bin", "resume_timeout": 180, "suspend_timeout": 60},
+        "slurm": {"bin": "/usr/bin", "resume_timeout": 180},
         "bucket": "demo-bucket",
         "pools": {
             "gpu": {

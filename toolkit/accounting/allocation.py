@@ -40,7 +40,7 @@ class Policy:
     minimum_seconds: int = 60
     """EC2 bills at least this much of a Linux instance."""
     refund_within: int = HOUR
-    """EC2 charges nothing for a spot instance that it reclaims before this age; 0: no refund."""
+    """EC2 charges nothing for a spot instance that it interrupts before this age; 0: no refund."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def allocate(
 
 
 def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> list[Charge]:
-    """Return each charge negated if EC2 reclaimed the spot instance early.
+    """Return each charge negated if EC2 interrupted the spot instance early.
 
     Early is within `refund_within` seconds of its launch. The refund goes to the
     attempt that was charged. It is a line of its own, and every account's total is

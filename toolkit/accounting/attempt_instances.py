@@ -60,20 +60,17 @@ def match_instances(
     for attempt in attempts:
         if attempt.started is None:
             continue
-        own_instances = [
-            _instance_of(attempt, by_node.get(node, ()), now) for node in attempt.nodes
-        ]
-        for own_instance in own_instances:
-            if own_instance is None:
+        matches = [_instance_of(attempt, by_node.get(node, ()), now) for node in attempt.nodes]
+        for match in matches:
+            if match is None:
                 continue
-            usage = _usage(attempt, own_instance, shapes.get(own_instance.instance_id), now)
+            usage = _usage(attempt, match, shapes.get(match.instance_id), now)
             if usage is not None:
-                usages[own_instance.instance_id].append(usage)
-        if None in own_instances and _certainly_ran(attempt):
+                usages[match.instance_id].append(usage)
+        if None in matches and _certainly_ran(attempt):
             without_instance.append(attempt.key)
-    return InstanceMatch(
-        {key: tuple(value) for key, value in usages.items()}, tuple(without_instance)
-    )
+    usages_by_id = {key: tuple(value) for key, value in usages.items()}
+    return InstanceMatch(usages_by_id, tuple(without_instance))
 
 
 def _certainly_ran(attempt: Attempt) -> bool:

@@ -43,7 +43,6 @@ class Attempt:
     user: str
     account: str
     partition: str
-    qos: str
     state: str
     exit_codes: tuple[int, ...]
     restarts: int | None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook, Shape
 
 _SOURCE_NOTES = {
-    PriceSource.CATALOGUE_FOR_SPOT: "spot at the on-demand price, for want of history: too high",
+    PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, at the on-demand price: too high",
     PriceSource.UNKNOWN: "no price known, counted as $0",
 }
 
@@ -43,12 +43,11 @@ def build(
     """
     policy = policy or Policy()
     match = match_instances(attempts, instances, shapes, now)
-    costs = []
-    for instance in instances:
-        usages = match.usages.get(instance.instance_id, ())
-        cost = allocate(instance, usages, book, window, policy)
-        if cost is not None:
-            costs.append(cost)
+    costs = [
+        cost
+        for item in instances
+        if (cost := allocate(item, match.usages.get(item.instance_id, ()), book, window, policy))
+    ]
     by_id = {instance.instance_id: instance for instance in instances}
     by_key = {attempt.key: attempt for attempt in attempts}
     attempts_without_instance = [
@@ -89,7 +88,7 @@ def _price_notes(costs: Iterable[InstanceCost]) -> list[str]:
 
 def _end_notes(costs: Iterable[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
     instance_ids = [cost.instance_id for cost in costs if not by_id[cost.instance_id].end_seen]
-    return [f"{_first_few(instance_ids)}: nobody saw the end, counted up to the last sign of life"][
+    return [f"{_first_few(instance_ids)}: end not seen, counted up to the last sign of life"][
         : bool(instance_ids)
     ]
 
@@ -98,7 +97,7 @@ def _without_instance_notes(attempts: Sequence[Attempt]) -> list[str]:
     if not attempts:
         return []
     jobs = sorted({f"job {attempt.job}" for attempt in attempts})
-    return [f"{_first_few(jobs)}: ran on nodes of which no instance is known, at no cost"]
+    return [f"{_first_few(jobs)}: no instance known for their nodes, counted as $0"]
 
 
 def _missing_attempt_notes(attempts: Iterable[Attempt]) -> list[str]:

@@ -34,17 +34,17 @@ class Component(StrEnum):
 
 
 _ABOUT = {
-    Component.WORK: "A job ran, and what it did counted.",
-    Component.LOST: "A job ran, and what it did since its last checkpoint is gone.",
+    Component.WORK: "Work of jobs that was kept.",
+    Component.LOST: "Work of jobs since their last checkpoint, which was lost.",
     Component.BOOT: "From launch to the first job, charged to that job.",
     Component.IDLE_GAP: "Between two jobs, charged to the earlier one.",
     Component.IDLE_TAIL: "From the last job to termination, charged to that job.",
-    Component.UNALLOCATED: "The part of a busy machine that no job had.",
-    Component.FAILED_LAUNCH: "Machines that ended without having run a job.",
-    Component.MINIMUM: "The rest of the first minute of machines that lived for less.",
+    Component.UNALLOCATED: "The part of a busy instance that no job used.",
+    Component.FAILED_LAUNCH: "Instances that ended without having run a job.",
+    Component.MINIMUM: "The rest of the first minute of instances that lived for less.",
     Component.HEAD: "The head node.",
-    Component.OTHER: "Machines with the cluster's tag that are no nodes, such as image builders.",
-    Component.REFUND: "Spot machines that EC2 took back within their first hour cost nothing.",
+    Component.OTHER: "Instances with the cluster's tag that are no nodes, such as image builders.",
+    Component.REFUND: "Spot instances that EC2 interrupted within their first hour cost nothing.",
 }
 
 

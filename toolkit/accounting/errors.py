@@ -24,9 +24,6 @@ class SacctError(AccountingError):
 
 
 class LedgerError(AccountingError):
-    """An instance record in the ledger can't be read.
-
-    Without it the sum would be wrong.
-    """
+    """A record of the instance ledger can't be read; the sum would be wrong."""
 
     reason = "ledger-unreadable"

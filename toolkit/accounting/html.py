@@ -50,7 +50,7 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "columns": [name for name, _ in COLUMNS],
         "groups": [_group_row(report, group) for group in report.groups(keys)],
         "components": _components(report),
-        "machines": [_instance_row(report, cost) for cost in report.costs],
+        "instances": [_instance_row(report, cost) for cost in report.costs],
         "sources": price_sources(report),
         "notes": list(report.notes),
     }
@@ -59,10 +59,10 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
 def _group_row(report: Report, group: Group) -> dict[str, Any]:
     blanks = ["", *[""] * (len(group.key_values) - 1)]
     return {
-        "who": list(group.key_values) if group.has_jobs else ["(cluster)", *blanks[1:]],
-        "caused": group.has_jobs,
+        "key_values": list(group.key_values) if group.has_jobs else ["(cluster)", *blanks[1:]],
+        "has_jobs": group.has_jobs,
         "jobs": len(group.jobs) if group.has_jobs else "",
-        "tries": len(group.attempts) if group.has_jobs else "",
+        "attempts": len(group.attempts) if group.has_jobs else "",
         "amounts": [money(group.sum_of(*parts), report.gross) for _, parts in COLUMNS],
         "total": money(group.total, report.gross),
     }
@@ -98,9 +98,9 @@ def _instance_row(report: Report, cost: InstanceCost) -> dict[str, Any]:
         "node": instance.node,
         "type": instance.instance_type,
         "zone": instance.zone,
-        "bought": "spot" if instance.spot else "on-demand",
+        "lifecycle": "spot" if instance.spot else "on-demand",
         "launched": iso(instance.launched),
-        "life": duration(cost.seconds),
+        "duration": duration(cost.seconds),
         "price": price_range(cost.prices),
         "ended": "running" if instance.ended is None else instance.end_cause or "ended",
         "total": money(cost.net, report.gross),

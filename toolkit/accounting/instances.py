@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slurmplugins.model.instance import EndCause
 from toolkit.prices import PriceQuery
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
 HEAD_POOL = "head"
-INTERRUPTION = "interruption"
-RESUME_FAILED = "resume-failed"
-BOOT_FAILED = "boot-failed"
-ORPHAN = "orphan"
-NEVER_UP = frozenset({RESUME_FAILED, BOOT_FAILED})
+NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED})
 """End causes of instances on which no job can have run."""
 
 
@@ -32,7 +29,7 @@ class Instance:
     launched: int  # rounded down
     ended: int | None  # rounded up; None: still running
     end_cause: str
-    tag_price: Decimal | None  # US dollars an hour, from its price tag at launch
+    tag_price: Decimal | None  # US dollars an hour
     end_seen: bool = True  # False: nobody observed the end, and `ended` is the last sign of life
 
     @property
@@ -42,9 +39,9 @@ class Instance:
 
     @property
     def interrupted(self) -> bool:
-        """Return whether EC2 reclaimed it."""
-        return self.spot and self.end_cause == INTERRUPTION
+        """Return whether EC2 interrupted it."""
+        return self.spot and self.end_cause == EndCause.INTERRUPTION
 
     def price_query(self) -> PriceQuery:
-        """Return the question for the price book."""
+        """Return its query to the price book."""
         return PriceQuery(self.instance_type, self.zone, self.spot, self.tag_price, self.launched)

@@ -2,7 +2,7 @@
 
 reconcile writes one object for each instance. DescribeInstances adds the instances that
 reconcile has not seen yet, and for an hour the ones that ended since. If the two differ
-on an end, the one that knows an end wins. EC2's own report of a reclaim wins over the
+on an end, the one that knows an end wins. An interruption that EC2 reports wins over the
 recorded cause.
 """
 
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins.cloud import tags
-from slurmplugins.model.instance import ROLE_HEAD
-from slurmplugins.reconciler.rules import SPOT_TAKEN
+from slurmplugins.cloud import ec2_messages, tags
+from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause
+from slurmplugins.model.offering import Lifecycle
+from slurmplugins.reconciler import instance_ledger
 from toolkit.accounting.errors import LedgerError
-from toolkit.accounting.instances import HEAD_POOL, INTERRUPTION, Instance
+from toolkit.accounting.instances import HEAD_POOL, Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 PREFIX = "ledger/instances/"
 _READERS = 8
-_GONE = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
-_ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> list[Instance]:
@@ -67,7 +64,7 @@ def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
         Filters=[{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
     )
     return [
-        described(item)
+        parse_description(item)
         for page in pages
         for reservation in page["Reservations"]
         for item in reservation.get("Instances", [])
@@ -104,77 +101,62 @@ def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> In
         ended, end_seen = max(written_at, recorded.launched), False
     elif ended is None:
         ended = ec2_instance.ended
-    end_cause = (
-        INTERRUPTION
-        if ec2_instance.end_cause == INTERRUPTION
-        else recorded.end_cause or ec2_instance.end_cause
-    )
+    end_cause = recorded.end_cause or ec2_instance.end_cause
+    if ec2_instance.end_cause == EndCause.INTERRUPTION:
+        end_cause = EndCause.INTERRUPTION
     # The record may be older than the tags that name the node.
     node = recorded.node or ec2_instance.node
     return replace(recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen)
 
 
 def parse(text: str, key: str) -> Instance:
-    """Parse one ledger object. Raises LedgerError.
-
-    Unknown keys are ignored; a missing key is an error that names the object.
-    """
+    """Parse one ledger object. Raises LedgerError."""
     try:
-        data: dict[str, Any] = json.loads(text)
-        return Instance(
-            instance_id=data["instance_id"],
-            node=data.get("node") or "",
-            pool=data.get("pool") or "",
-            instance_type=data["type"],
-            zone=data.get("zone") or "",
-            spot=data["lifecycle"] == "spot",
-            launched=math.floor(data["launched_at"]),
-            ended=None if data.get("ended_at") is None else math.ceil(data["ended_at"]),
-            end_cause=data.get("end_cause") or "",
-            tag_price=_price(data.get("price")),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        entry = instance_ledger.from_json(json.loads(text))
+    except ValueError:
+        entry = None
+    if entry is None:
         raise LedgerError(
-            f"{key}: {type(error).__name__} {error}",
-            next_step="delete or mend the object; the report would be wrong without it",
-        ) from error
-
-
-def described(item: Mapping[str, Any]) -> Instance:
-    """Parse one instance of DescribeInstances.
-
-    Its node is empty unless its tags name it.
-    """
-    kept = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
-    role, pool = kept.get(tags.ROLE), kept.get(tags.POOL, "")
-    gone = item["State"]["Name"] in _GONE
-    ended = _ended_at(item.get("StateTransitionReason", "")) if gone else None
-    launched = math.floor(item["LaunchTime"].timestamp())
-    reclaimed = item.get("StateReason", {}).get("Code") in SPOT_TAKEN
+            f"instance ledger: {key} is not a record of an instance",
+            next_step="mend or delete the object; without it the report lacks this instance's cost",
+        )
     return Instance(
-        instance_id=item["InstanceId"],
-        node=tags.node_of(kept, int(item.get("AmiLaunchIndex", 0)), item["InstanceId"]) or "",
-        pool=HEAD_POOL if role == ROLE_HEAD else pool,
-        instance_type=item["InstanceType"],
-        zone=item.get("Placement", {}).get("AvailabilityZone", ""),
-        spot=item.get("InstanceLifecycle") == "spot",
-        launched=launched,
-        ended=max(ended or launched, launched) if gone else None,
-        end_cause=INTERRUPTION if reclaimed else "",
-        tag_price=_price(tags.price_of(kept, item["InstanceType"])),
-        end_seen=not gone or ended is not None,
+        instance_id=entry.instance_id,
+        node=entry.node,
+        pool=entry.pool,
+        instance_type=entry.type,
+        zone=entry.zone,
+        spot=entry.lifecycle == Lifecycle.SPOT,
+        launched=math.floor(entry.launched_at),
+        ended=None if entry.ended_at is None else math.ceil(entry.ended_at),
+        end_cause=entry.end_cause or "",
+        tag_price=_price(entry.price),
     )
 
 
-def _ended_at(reason: str) -> int | None:
-    """Parse `User initiated (2026-11-21 10:00:00 GMT)` to epoch seconds."""
-    at = _ENDED_AT.search(reason)
-    if at is None:
-        return None
-    return int(datetime.strptime(at[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp())
+def parse_description(description: Mapping[str, Any]) -> Instance:
+    """Parse one instance of DescribeInstances."""
+    instance = ec2_messages.instance(description)
+    launched = math.floor(instance.launched_at)
+    # Not `instance.ended_at`, which a stopped instance lacks: a stopped one costs nothing either.
+    ended_at = ec2_messages.ended_at(description)
+    has_ended = instance.state.not_working
+    return Instance(
+        instance_id=instance.id,
+        node=instance.node or "",
+        pool=HEAD_POOL if instance.role == ROLE_HEAD else instance.pool,
+        instance_type=instance.type,
+        zone=instance.zone,
+        spot=instance.lifecycle is Lifecycle.SPOT,
+        launched=launched,
+        ended=max(int(ended_at or launched), launched) if has_ended else None,
+        end_cause=EndCause.INTERRUPTION if instance.end_code in SPOT_INTERRUPTION_CODES else "",
+        tag_price=_price(instance.price),
+        end_seen=not has_ended or ended_at is not None,
+    )
 
 
-def _price(text: str | None) -> Decimal | None:
+def _price(text: str) -> Decimal | None:
     try:
         return Decimal(text) if text else None
     except InvalidOperation:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _SOURCES = {
     PriceSource.HISTORY: "spot price history",
-    PriceSource.CATALOGUE: "on-demand list of {day}",
-    PriceSource.PRICE_TAG: "as believed at launch",
-    PriceSource.CATALOGUE_FOR_SPOT: "on-demand list of {day} for want of spot history",
+    PriceSource.CATALOGUE: "on-demand catalogue of {day}",
+    PriceSource.PRICE_TAG: "price tag from launch",
+    PriceSource.CATALOGUE_FOR_SPOT: "on-demand catalogue of {day}, without spot history",
     PriceSource.UNKNOWN: "unknown, counted as 0",
 }
 

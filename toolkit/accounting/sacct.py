@@ -74,7 +74,7 @@ def fields(help_text: str) -> tuple[str, ...]:
     sacct_fields = set(help_text.split())
     missing_fields = [name for name in (*_REQUIRED, *_FREE_TEXT) if name not in sacct_fields]
     if missing_fields:
-        raise SacctError(f"this sacct has no field {', '.join(missing_fields)}")
+        raise SacctError(f"the head node's sacct has no field {', '.join(missing_fields)}")
     return (*_REQUIRED, *(name for name in _OPTIONAL if name in sacct_fields), *_FREE_TEXT)
 
 
@@ -135,7 +135,7 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
         return []
     fields_a_row = len(names) - 1
     if (len(pieces) - 1) % fields_a_row:
-        raise SacctError("sacct's answer is cut off: a row has too few fields")
+        raise SacctError("sacct's output is incomplete: a row has too few fields")
     parsed_rows = []
     first_field = pieces[0].rpartition("\n")[2]
     for start in range(1, len(pieces), fields_a_row):
@@ -152,7 +152,7 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
 
 def _attempt(row: Mapping[str, str]) -> Attempt:
     if not row["DBIndex"].isdigit():
-        raise SacctError(f"sacct's answer is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
+        raise SacctError(f"sacct's output is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
     restarts = row.get("Restarts", "")
     return Attempt(
         key=int(row["DBIndex"]),
@@ -162,7 +162,6 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         user=row["User"],
         account=row["Account"],
         partition=row["Partition"],
-        qos=row["QOS"],
         # "CANCELLED by 1001" names the user who did it.
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),

@@ -39,9 +39,7 @@ _NAMED_COLUMNS = (
     ("idle", IDLE),
 )
 _OTHER_COMPONENTS = tuple(
-    component
-    for component in Component
-    if not any(component in parts for _, parts in _NAMED_COLUMNS)
+    item for item in Component if not any(item in parts for _, parts in _NAMED_COLUMNS)
 )
 COLUMNS = (*_NAMED_COLUMNS, ("other", _OTHER_COMPONENTS))
 """The columns of money: every component is in exactly one of them."""
@@ -64,7 +62,7 @@ _STYLES = {
 def render(report: Report, keys: Sequence[Key]) -> RenderableType:
     """Return the whole report for `Console.print`."""
     if not report.costs:
-        return Text(f"{_title(report)}\nNo instance cost anything in this time.")
+        return Text(f"{_title(report)}\nNo instance had a cost in this time.")
     parts: list[RenderableType] = [
         Text(_title(report), style="bold"),
         _spending_table(report, keys),
@@ -121,26 +119,19 @@ def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
     table = _table(footer=True, gap=0)
     attempt_count = str(sum(len(group.attempts) for group in groups_with_jobs))
     table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
-    table.add_column("tries", justify="right", footer=attempt_count)
+    table.add_column("attempts", justify="right", footer=attempt_count)
     for name, components in COLUMNS:
         total = sum(group.sum_of(*components) for group in groups)
         table.add_column(name, justify="right", footer=_amount(total, report), no_wrap=True)
-    table.add_column(
-        "total USD", justify="right", footer=money(report.net, report.gross), no_wrap=True
-    )
-    largest_groups, other_groups = groups_with_jobs, []
-    if len(groups_with_jobs) > MAX_ROWS:
-        largest_groups, other_groups = (
-            groups_with_jobs[: MAX_ROWS - 1],
-            groups_with_jobs[MAX_ROWS - 1 :],
-        )
-    for group in largest_groups:
+    table.add_column("USD", justify="right", footer=money(report.net, report.gross), no_wrap=True)
+    count = MAX_ROWS if len(groups_with_jobs) <= MAX_ROWS else MAX_ROWS - 1
+    other_groups = groups_with_jobs[count:]
+    for group in groups_with_jobs[:count]:
         label = "/".join(printable(part) for part in group.key_values)
         table.add_row(*_spending_row(report, label, [group]))
     if other_groups:
-        table.add_row(
-            *_spending_row(report, f"({len(other_groups)} more)", other_groups), style="dim"
-        )
+        label = f"({len(other_groups)} more)"
+        table.add_row(*_spending_row(report, label, other_groups), style="dim")
     for group in groups:
         if not group.has_jobs:
             table.add_row(*_spending_row(report, "(cluster)", [group]), style="dim")
@@ -166,9 +157,9 @@ def _amount(micro: int, report: Report) -> str:
 
 def _component_table(report: Report) -> Table:
     table = _table(footer=True)
-    table.add_column("where it went", footer="instance cost")
+    table.add_column("component", footer="instance cost")
     table.add_column("USD", justify="right", footer=money(report.net, report.gross))
-    table.add_column("", justify="right", footer="exactly the sum")
+    table.add_column("", justify="right", footer="exact sum")
     table.add_column("")
     for component, micro in report.components().items():
         share = max(micro, 0) * _BAR
@@ -184,10 +175,10 @@ def _component_table(report: Report) -> Table:
 
 def _instance_table(report: Report) -> Table:
     table = _table(footer=False)
-    table.add_column("machine", no_wrap=True)
+    table.add_column("instance", no_wrap=True)
     table.add_column("type")
-    table.add_column("bought")
-    table.add_column("life", justify="right", no_wrap=True)
+    table.add_column("lifecycle")
+    table.add_column("duration", justify="right", no_wrap=True)
     table.add_column("USD/h", justify="right")
     table.add_column("ended by", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)

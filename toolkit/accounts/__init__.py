@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from toolkit.accounts.apply import apply
 from toolkit.accounts.current import read
+from toolkit.accounts.declared import declared_accounts
 from toolkit.accounts.model import Account, AccountTree, Association, Change
 from toolkit.accounts.plan import Plan, plan
-from toolkit.accounts.wanted import declared_accounts
 
 __all__ = [
     "Account",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def apply(runner: Runner, plan: Plan, on_change: Callable[[Change], None]) -> None:
-    """Make every change in order; call `told` after each.
+    """Make every change in order; call `on_change` after each.
 
     Stops at the first change that sacctmgr refuses (`HeadCommandFailed`). A new plan
     continues there.

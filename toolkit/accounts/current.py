@@ -27,7 +27,7 @@ def read(runner: Runner, cluster: str) -> AccountTree:
 
 
 def parse(account_rows: str, associations: str, users: str) -> AccountTree:
-    """Parse the three answers to one book."""
+    """Parse the three answers."""
     owned_names = {
         name for name, organization in _rows(account_rows, _ACCOUNTS) if organization == OWNER
     }
@@ -54,7 +54,9 @@ def _rows(text: str, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             continue
         cells = tuple(cell.strip() for cell in line.split("|"))
         if len(cells) != len(fields):
-            raise SlurmAnswerError(f"sacctmgr: {len(fields)} columns expected in {line[:80]!r}")
+            raise SlurmAnswerError(
+                f"sacctmgr printed a line without {len(fields)} columns: {line[:80]!r}"
+            )
         yield cells
 
 

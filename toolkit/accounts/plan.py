@@ -1,4 +1,4 @@
-"""Computes the difference of two books as sacctmgr calls, in an order that works. Pure."""
+"""Computes the difference of two account trees as sacctmgr calls, in an order that works. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from toolkit.accounts.model import Account, AccountTree, Association
 
-_SACCTMGR = ("sacctmgr", "-i")
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -24,7 +22,7 @@ class Plan:
 
 
 def plan(target: AccountTree, current: AccountTree, cluster: str, *, prune: bool = False) -> Plan:
-    """Plan the changes that make `current` hold all of `wanted`.
+    """Plan the changes that make `current` hold all of `target`.
 
     Declared accounts and members are added and changed. Undeclared ones are named in
     `left_alone`. Only with `prune` are they removed: accounts that the toolkit made,
@@ -32,8 +30,8 @@ def plan(target: AccountTree, current: AccountTree, cluster: str, *, prune: bool
     are never removed.
     """
     undeclared = tuple(_undeclared(target, current))
-    removals = _removals(target, current, cluster) if prune else ()
-    removed_names = {change.description for change in removals}
+    removals = tuple(_removals(target, current, cluster)) if prune else ()
+    removed = {change.description for change in removals}
     return Plan(
         changes=(
             *_account_changes(target, current, cluster),
@@ -41,71 +39,63 @@ def plan(target: AccountTree, current: AccountTree, cluster: str, *, prune: bool
             *_default_changes(target, current, cluster),
             *removals,
         ),
-        left_alone=tuple(
-            description for description in undeclared if description not in removed_names
-        ),
+        left_alone=tuple(text for text in undeclared if text not in removed),
     )
 
 
+def _argv(*words: str) -> tuple[str, ...]:
+    return ("sacctmgr", "-i", *words)
+
+
 def _account_changes(target: AccountTree, current: AccountTree, cluster: str) -> Iterator[Change]:
+    own_cluster = f"cluster={cluster}"
     for account in _parents_first(target.accounts):
         existing = current.accounts.get(account.name)
-        settings = (f"parent={account.parent}", f"fairshare={account.fairshare}")
+        parent, share = f"parent={account.parent}", f"fairshare={account.fairshare}"
         if existing is None:
-            ownership = (f"organization={OWNER}", f"description={OWNER}")
+            owner = (f"organization={OWNER}", f"description={OWNER}")
             yield Change(
                 "add",
                 f"account {account.name} under {account.parent}, fairshare {account.fairshare}",
-                (
-                    *_SACCTMGR,
-                    "add",
-                    "account",
-                    account.name,
-                    f"cluster={cluster}",
-                    *settings,
-                    *ownership,
-                ),
+                _argv("add", "account", account.name, own_cluster, parent, share, *owner),
             )
             continue
-        new_parent = account.parent != existing.parent
-        differences = [f"fairshare {existing.fairshare} → {account.fairshare}"]
-        differences = differences if account.fairshare != existing.fairshare else []
-        differences += [f"parent {existing.parent} → {account.parent}"] if new_parent else []
+        differences, settings = [], [share]
+        if account.fairshare != existing.fairshare:
+            differences.append(f"fairshare {existing.fairshare} → {account.fairshare}")
+        if account.parent != existing.parent:
+            differences.append(f"parent {existing.parent} → {account.parent}")
+            settings = [parent, share]
         if differences:
-            conditions = ("where", f"name={account.name}", f"cluster={cluster}")
-            new_settings = settings if new_parent else settings[1:]
+            conditions = ("where", f"name={account.name}", own_cluster)
             yield Change(
                 "change",
                 f"account {account.name}: {', '.join(differences)}",
-                (*_SACCTMGR, "modify", "account", *conditions, "set", *new_settings),
+                _argv("modify", "account", *conditions, "set", *settings),
             )
 
 
 def _association_changes(
     target: AccountTree, current: AccountTree, cluster: str
 ) -> Iterator[Change]:
-    known_users = {association.user for association in current.associations} | set(
-        current.default_accounts
-    )
-    # The first membership of a new user becomes the default account.
-    new_associations = sorted(
-        target.associations - current.associations,
-        key=lambda association: (
-            association.user,
-            target.default_accounts.get(association.user) != association.account,
-            association.account,
-        ),
-    )
-    for association in new_associations:
-        default_setting = (
-            (f"defaultaccount={association.account}",)
-            if association.user not in known_users
-            else ()
+    users = {association.user for association in current.associations}
+    users |= set(current.default_accounts)
+
+    def order(association: Association) -> tuple[str, bool, str]:
+        # The first association of a new user becomes the default account.
+        default = target.default_accounts.get(association.user)
+        return association.user, default != association.account, association.account
+
+    for association in sorted(target.associations - current.associations, key=order):
+        settings = [f"account={association.account}", f"cluster={cluster}"]
+        if association.user not in users:
+            settings.append(f"defaultaccount={association.account}")
+        users.add(association.user)
+        yield Change(
+            "add",
+            f"user {association.user} to account {association.account}",
+            _argv("add", "user", association.user, *settings),
         )
-        known_users.add(association.user)
-        account_setting = (f"account={association.account}", f"cluster={cluster}")
-        argv = (*_SACCTMGR, "add", "user", association.user, *account_setting, *default_setting)
-        yield Change("add", f"user {association.user} to account {association.account}", argv)
 
 
 def _default_changes(target: AccountTree, current: AccountTree, cluster: str) -> Iterator[Change]:
@@ -117,7 +107,7 @@ def _default_changes(target: AccountTree, current: AccountTree, cluster: str) ->
         yield Change(
             "change",
             f"user {user}: default account {current_account} → {account}",
-            (*_SACCTMGR, "modify", "user", *conditions, "set", f"defaultaccount={account}"),
+            _argv("modify", "user", *conditions, "set", f"defaultaccount={account}"),
         )
 
 
@@ -130,39 +120,19 @@ def _undeclared(target: AccountTree, current: AccountTree) -> Iterator[str]:
             yield _association_text(association)
 
 
-def _removals(target: AccountTree, current: AccountTree, cluster: str) -> tuple[Change, ...]:
-    """Return the removals: users before accounts, children before parents."""
-    cluster_setting = f"cluster={cluster}"
-    users = [
-        Change(
-            "remove",
-            _association_text(association),
-            (
-                *_SACCTMGR,
-                "delete",
-                "user",
-                f"name={association.user}",
-                f"account={association.account}",
-                cluster_setting,
-            ),
-        )
-        for association in sorted(current.associations - target.associations)
-        if _is_owned(current, association.account)
-    ]
-    accounts = [
-        Change(
-            "remove",
-            _account_text(account),
-            (*_SACCTMGR, "delete", "account", f"name={account.name}", cluster_setting),
-        )
-        for account in reversed(_parents_first(current.accounts))
-        if account.name not in target.accounts and account.owned
-    ]
-    return (*users, *accounts)
-
-
-def _is_owned(current: AccountTree, account: str) -> bool:
-    return account in current.accounts and current.accounts[account].owned
+def _removals(target: AccountTree, current: AccountTree, cluster: str) -> Iterator[Change]:
+    """Yield the removals: users before accounts, children before parents."""
+    own_cluster = f"cluster={cluster}"
+    for association in sorted(current.associations - target.associations):
+        account = current.accounts.get(association.account)
+        if account is not None and account.owned:
+            conditions = (f"name={association.user}", f"account={account.name}", own_cluster)
+            argv = _argv("delete", "user", *conditions)
+            yield Change("remove", _association_text(association), argv)
+    for account in reversed(_parents_first(current.accounts)):
+        if account.name not in target.accounts and account.owned:
+            argv = _argv("delete", "account", f"name={account.name}", own_cluster)
+            yield Change("remove", _account_text(account), argv)
 
 
 def _account_text(account: Account) -> str:
@@ -178,13 +148,11 @@ def _parents_first(accounts: Mapping[str, Account]) -> list[Account]:
 
     Accounts in a circle, which Slurm refuses, come last.
     """
-    accounts_in_order: list[Account] = []
-    remaining = sorted(accounts.values(), key=lambda account: account.name)
-    while remaining:
-        remaining_names = {account.name for account in remaining}
-        next_accounts = [
-            account for account in remaining if account.parent not in remaining_names
-        ] or remaining
-        accounts_in_order += next_accounts
-        remaining = [account for account in remaining if account not in next_accounts]
-    return accounts_in_order
+    in_order: list[Account] = []
+    rest = sorted(accounts.values(), key=lambda account: account.name)
+    while rest:
+        names = {account.name for account in rest}
+        next_accounts = [account for account in rest if account.parent not in names] or rest
+        in_order += next_accounts
+        rest = [account for account in rest if account not in next_accounts]
+    return in_order

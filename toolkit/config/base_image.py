@@ -50,11 +50,11 @@ def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
         default = f'{{owner: "{ubuntu.owner}", name: "{ubuntu.name}"}}'
         yield (
             ("images", "base"),
-            f"expected a system that AWS has a Lustre client for, not Debian; by default {default}",
+            f"expected a system with a Lustre client from AWS, not Debian; default: {default}",
         )
     version = mapping(raw, "slurm").get("version", Slurm().version)
     if (owner, name) == (ubuntu.owner, ubuntu.name) and version != Slurm().version:
         yield (
             ("slurm", "version"),
-            f'expected "{Slurm().version}", which the base image\'s Ubuntu has, found {version!r}',
+            f'expected "{Slurm().version}", which the base image has, found {version!r}',
         )

@@ -20,24 +20,16 @@ def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     for name, pool in mapping(raw, "pools").items():
         path: KeyPath = ("pools", name)
         offerings = [item for item in items(pool, "offerings") if isinstance(item, dict)]
+        pool_zones = items(pool, "zones") or zones
         for index, offering in enumerate(offerings):
-            yield from _offering(
-                (*path, "offerings", index), offering, items(pool, "zones") or zones
-            )
+            yield from _offering((*path, "offerings", index), offering, pool_zones)
         yield from _static(path, pool)
-        share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
-        if (
-            isinstance(share, int | float)
-            and share < 1
-            and not _has_offering(offerings, "on-demand")
-        ):
-            yield (*path, "max_spot_share"), "expected an on-demand offering for what is not spot"
+        if _limits_spot(pool) and not _has_offering(offerings, "on-demand"):
+            yield (*path, "max_spot_share"), "expected an on-demand offering for the rest"
         if isinstance(pool, dict) and pool.get("placement_group") is True:
             for index, offering in enumerate(offerings):
                 if offering.get("capacity") == CAPACITY_BLOCK:
-                    message = (
-                        "a capacity block has a placement of its own: not with placement_group"
-                    )
+                    message = "a capacity block has its own placement: remove placement_group"
                     yield (*path, "offerings", index, "capacity"), message
     for name, partition in mapping(raw, "partitions").items():
         yield from _policy(("partitions", name), partition, mapping(raw, "pools"))
@@ -56,9 +48,9 @@ def _offering(path: KeyPath, offering: Mapping[str, Any], zones: Any) -> Iterato
     if capacity == CAPACITY_BLOCK and reservation is None:
         yield path, "expected reservation: the id of the capacity block, such as cr-0abc"
     if capacity == "spot" and reservation is not None:
-        yield (*path, "reservation"), "spot machines can't use a reservation"
+        yield (*path, "reservation"), "spot instances can't use a reservation"
     if reservation is not None and zone is None:
-        yield path, "expected zone: the one the reservation is in"
+        yield path, "expected zone: the zone of the reservation"
     if isinstance(zone, str) and zone not in zones:
         yield (
             (*path, "zone"),
@@ -76,9 +68,13 @@ def _policy(path: KeyPath, partition: Any, pools: Mapping[str, Any]) -> Iterator
         offerings = [item for item in items(pool, "offerings") if isinstance(item, dict)]
         if capacity and offerings and not _has_offering(offerings, capacity):
             yield (*path, "policy"), f"pool {name} has no {capacity} offering"
-        share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
-        if capacity == "spot" and isinstance(share, int | float) and share < 1:
-            yield (*path, "policy"), f"pool {name} says max_spot_share, which spot-only can't keep"
+        if capacity == "spot" and _limits_spot(pool):
+            yield (*path, "policy"), f"pool {name} has max_spot_share, which spot-only exceeds"
+
+
+def _limits_spot(pool: Any) -> bool:
+    share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
+    return isinstance(share, int | float) and share < 1
 
 
 def _has_offering(offerings: list[dict[str, Any]], capacity: str) -> bool:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from toolkit.config.raw import Finding, KeyPath
 
 # These have their own key in cluster.yaml; a second setting would win silently.
-NO_KEY = "nowhere: the toolkit owns it"
+NO_KEY = "none: the toolkit sets it"
 OWNED_SETTINGS = {
-    "clustername": "the key cluster",
+    "clustername": "cluster",
     "slurmctldhost": "network",
     "nodename": "pools",
     "partitionname": "partitions",
@@ -35,7 +35,7 @@ OWNED_SETTINGS = {
     "resumefailprogram": NO_KEY,
     "slurmuser": NO_KEY,
     "authtype": NO_KEY,
-    "include": "nowhere: one file is the whole configuration",
+    "include": "none: cluster.yaml is the whole configuration",
 }
 # AWS accepts subnets between these sizes.
 LARGEST_SUBNET, SMALLEST_SUBNET = 16, 28
@@ -107,7 +107,7 @@ def _settings(raw: Mapping[str, Any]) -> Iterator[Finding]:
         path: KeyPath = ("slurm", "settings", name)
         own_key = OWNED_SETTINGS.get(name.lower())
         if own_key is not None:
-            yield path, f"can't be set here; its place is {own_key}"
+            yield path, f"can't be set here; its key is {own_key}"
         if name.lower() in spellings:
             yield path, f"set twice: Slurm reads {spellings[name.lower()]} as the same setting"
         spellings[name.lower()] = name
@@ -124,7 +124,7 @@ def _pools(raw: Mapping[str, Any]) -> Iterator[Finding]:
     for name, pool in _mapping(raw, "pools").items():
         path: KeyPath = ("pools", name)
         if name not in used_pools:
-            yield path, "no partition has this pool; name it in partitions.<name>.pools"
+            yield path, "no partition has this pool; add it to partitions.<name>.pools"
         for index, zone in enumerate(_items(pool, "zones")):
             if isinstance(zone, str) and zone not in zones:
                 yield (*path, "zones", index), f"unknown zone '{zone}'{suggestion(zone, zones)}"
@@ -144,7 +144,7 @@ def _shape(path: KeyPath, shape: Mapping[str, Any]) -> Iterator[Finding]:
     if isinstance(gpus, int) and gpus > 0 and gpu is None:
         yield path, "expected gpu: the kind of its GPUs, such as a10g"
     if gpu is not None and gpus == 0:
-        yield (*path, "gpu"), "expected gpus: how many of these a node has"
+        yield (*path, "gpu"), "expected gpus: the number of GPUs of a node"
 
 
 def _partitions(raw: Mapping[str, Any]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from toolkit.errors import ConfigInvalid, ConfigNotFound, Problem
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    Where = tuple[str | int, ...]
+    from toolkit.config.raw import KeyPath
 
 # A cluster.yaml of ten thousand users is under a megabyte; a larger file is given by mistake.
 MAX_BYTES = 4 * 1024 * 1024
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _line(tree: CommentedMap, key_path: Where) -> int:
+def _line(tree: CommentedMap, key_path: KeyPath) -> int:
     """Return the line of the deepest existing part of a path.
 
     Paths to missing keys end before the file does.
@@ -114,7 +114,7 @@ def _line(tree: CommentedMap, key_path: Where) -> int:
     return line + 1
 
 
-def _path_text(key_path: Where) -> str:
+def _path_text(key_path: KeyPath) -> str:
     text = ""
     for step in key_path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -126,7 +126,7 @@ def _distinct(details: list[ErrorDetails]) -> list[ErrorDetails]:
 
     A union reports each of its members, and a person needs one of them.
     """
-    details_by_path: dict[Where, ErrorDetails] = {}
+    details_by_path: dict[KeyPath, ErrorDetails] = {}
     for detail in details:
         if detail["type"] == "too_short" and detail["input"]:
             continue  # its items are wrong, and they are reported
@@ -151,7 +151,7 @@ def _problem(tree: CommentedMap, detail: ErrorDetails) -> Problem:
         message = "missing; expected here"
     elif key_path and key_path[-1] == "[key]":
         key_path = key_path[:-1]
-        message = f"not a good name: {_expected(detail)}"
+        message = f"not a valid name: {_expected(detail)}"
     else:
         message = f"{_expected(detail)}, found {_excerpt(detail['input'])}"
     return Problem(_line(tree, key_path), _path_text(key_path), message)
@@ -164,11 +164,8 @@ def _expected(detail: ErrorDetails) -> str:
     if detail["type"] == "value_error":
         error_text = str(context["error"])
         # This text is from ipaddress; the others are from this package and say what they expect.
-        return (
-            f"expected a network's first address: {error_text}"
-            if "host bits" in error_text
-            else error_text
-        )
+        prefix = "expected a network's first address: " if "host bits" in error_text else ""
+        return f"{prefix}{error_text}"
     message = detail["msg"]
     if detail["type"] == "literal_error" and isinstance(detail["input"], float):
         message += " (in quotes)"
@@ -184,7 +181,7 @@ def _excerpt(value: object) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def _fields_at(key_path: Where) -> list[str]:
+def _fields_at(key_path: KeyPath) -> list[str]:
     """Return the keys that the model knows at a path.
 
     An unknown key may be a misspelling of one of them.

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
-from toolkit.deploy import images, names
-from toolkit.deploy.build import BUILD_SECONDS, COPY_SECONDS, IMAGE_TAG, LIVE_STATES
+from toolkit.deploy import images, instances, names
+from toolkit.deploy.build import BUILD_SECONDS, COPY_SECONDS, IMAGE_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,20 +29,10 @@ def now() -> datetime:
 
 def find_all(ec2: EC2Client) -> dict[str, tuple[str, datetime]]:
     """Return every builder that exists: its image and its start."""
-    pages = ec2.get_paginator("describe_instances").paginate(
-        Filters=[
-            {"Name": f"tag:{tags.ROLE}", "Values": [names.ROLE_BUILDER]},
-            {"Name": "instance-state-name", "Values": LIVE_STATES},
-        ]
-    )
+    builders = instances.find(ec2, {tags.ROLE: names.ROLE_BUILDER}, instances.NOT_TERMINATING)
     return {
-        instance["InstanceId"]: (
-            next((tag["Value"] for tag in instance["Tags"] if tag["Key"] == IMAGE_TAG), ""),
-            instance["LaunchTime"],
-        )
-        for page in pages
-        for group in page["Reservations"]
-        for instance in group["Instances"]
+        item["InstanceId"]: (instances.tag_values(item).get(IMAGE_TAG, ""), item["LaunchTime"])
+        for item in builders
     }
 
 
@@ -54,12 +44,9 @@ def find_abandoned(ec2: EC2Client, at: datetime) -> tuple[str, ...]:
     builders = find_all(ec2)
     if not builders:
         return ()
-    images_by_name = images.find(
-        ec2, sorted({image for image, _ in builders.values() if image}) or ["-"]
-    )
-    finished_images = {
-        image.name for image in images_by_name.values() if image.state == "available"
-    }
+    image_names = sorted({image for image, _ in builders.values() if image}) or ["-"]
+    existing = images.find(ec2, image_names).values()
+    finished_images = {image.name for image in existing if image.state == "available"}
     return tuple(
         builder
         for builder, (image, launched_at) in builders.items()

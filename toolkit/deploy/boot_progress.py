@@ -47,8 +47,8 @@ class BootStatus:
     def failure(self) -> str:
         """Return the error, with the end of the log."""
         tail = "\n".join(f"  {line}" for line in self.log_tail.splitlines()[-LOG_LINES_SHOWN:])
-        where = f" in '{self.task}'" if self.task else ""
-        return f"the playbook failed{where}: {self.error}\n{tail}".rstrip()
+        step = f" in '{self.task}'" if self.task else ""
+        return f"the playbook failed{step}: {self.error}\n{tail}".rstrip()
 
 
 def _text(value: object) -> str:

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from slurmplugins.cloud import tags
 from toolkit.deploy import images, names
 from toolkit.deploy.boot_progress import BootStatus
+from toolkit.deploy.instances import NOT_TERMINATING
 from toolkit.deploy.session import error_code
 from toolkit.deploy.stack import builder_script
 from toolkit.errors import ImageBuildFailed
@@ -39,7 +40,6 @@ COPY_SECONDS = 1800.0
 PROFILE_SECONDS = 60.0
 BUILDER_GIB = 30
 CONSOLE_SHOWN = 2000
-LIVE_STATES = ["pending", "running", "stopping", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Builder:
         response = self._ec2.describe_instances(
             Filters=[
                 {"Name": f"tag:{IMAGE_TAG}", "Values": [spec.name]},
-                {"Name": "instance-state-name", "Values": LIVE_STATES},
+                {"Name": "instance-state-name", "Values": list(NOT_TERMINATING)},
             ]
         )
         ids = [
@@ -140,6 +140,9 @@ class Builder:
             {"Key": tags.ROLE, "Value": names.ROLE_BUILDER},
             {"Key": IMAGE_TAG, "Value": spec.name},
         ]
+        # Packages come from the internet; the default group lets no connection in.
+        network = {"AssociatePublicIpAddress": True, "SubnetId": self._resources.subnet}
+        disk = {"VolumeSize": BUILDER_GIB, "VolumeType": "gp3", "Encrypted": True}
         return {
             "ImageId": self._base.id,
             "InstanceType": self._config.images.builder_type,
@@ -147,15 +150,7 @@ class Builder:
             "MaxCount": 1,
             "IamInstanceProfile": {"Name": self._resources.profile},
             "InstanceInitiatedShutdownBehavior": "stop",
-            # Packages come from the internet; the default group lets no connection in.
-            "NetworkInterfaces": [
-                {
-                    "DeviceIndex": 0,
-                    "SubnetId": self._resources.subnet,
-                    "AssociatePublicIpAddress": True,
-                    "DeleteOnTermination": True,
-                }
-            ],
+            "NetworkInterfaces": [{"DeviceIndex": 0, "DeleteOnTermination": True, **network}],
             "MetadataOptions": {
                 "HttpEndpoint": "enabled",
                 "HttpTokens": "required",
@@ -163,15 +158,7 @@ class Builder:
                 "InstanceMetadataTags": "enabled",
             },
             "BlockDeviceMappings": [
-                {
-                    "DeviceName": self._base.root_device,
-                    "Ebs": {
-                        "VolumeSize": BUILDER_GIB,
-                        "VolumeType": "gp3",
-                        "Encrypted": True,
-                        "DeleteOnTermination": True,
-                    },
-                }
+                {"DeviceName": self._base.root_device, "Ebs": {"DeleteOnTermination": True, **disk}}
             ],
             "TagSpecifications": [
                 {"ResourceType": kind, "Tags": tag_list} for kind in ("instance", "volume")
@@ -201,7 +188,9 @@ class Builder:
             if state == "stopped":
                 if status is not None and status.state == "ok":
                     return
-                raise self._failure(spec, self._console(instance, "turned off too early"))
+                raise self._failure(
+                    spec, self._console(instance, "stopped before its playbook was done")
+                )
             if state in {"shutting-down", "terminated"}:
                 raise self._failure(spec, self._console(instance, f"is {state}"))
             if self._clock() > deadline:
@@ -222,7 +211,7 @@ class Builder:
             {"Key": tags.NAME, "Value": spec.name},
             {"Key": tags.ROLE, "Value": names.ROLE_BUILDER},
         ]
-        phase.update("taking the image")
+        phase.update("copying the disk")
         image = self._ec2.create_image(
             InstanceId=instance,
             Name=spec.name,
@@ -233,7 +222,7 @@ class Builder:
             ],
         )["ImageId"]
         wait_until_available(self._ec2, image, self._sleep, self._clock)
-        phase.update(f"{image} is there")
+        phase.update(f"{image} is available")
         return image
 
     def _console(self, instance: str, problem: str) -> str:
@@ -251,7 +240,7 @@ class Builder:
         log = f"s3://{self._resources.bucket.name}/{names.image_status(spec.name)}"
         return ImageBuildFailed(
             f"image {spec.name}: {problem}",
-            next_step=f"the whole log is {log.removesuffix('.json')}.log; mend, and run it again",
+            next_step=f"read {log.removesuffix('.json')}.log, mend the cause, then run it again",
         )
 
 

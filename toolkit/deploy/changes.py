@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
+from ruamel.yaml import YAML
 
 from toolkit.deploy.diff import differences
 from toolkit.deploy.session import error_code
@@ -60,12 +61,8 @@ class StackPlan:
     @property
     def destructive_changes(self) -> tuple[ResourceChange, ...]:
         """Return the changes that delete, or may delete, an existing resource."""
-        destructive_actions = {"Remove", "Replace"}
-        return tuple(
-            change
-            for change in self.changes
-            if change.action in destructive_actions or change.may_replace
-        )
+        actions = {"Remove", "Replace"}
+        return tuple(item for item in self.changes if item.action in actions or item.may_replace)
 
 
 class StackChanges:
@@ -215,12 +212,8 @@ class StackChanges:
 
 def resources(template: str) -> dict[str, Any]:
     """Return a template's resources; short forms such as !Ref stay plain values."""
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="rt")
-    document = yaml.load(template)
-    resources_by_id = document.get("Resources", {}) if hasattr(document, "get") else {}
-    return dict(resources_by_id)
+    document = YAML(typ="rt").load(template)
+    return dict(document.get("Resources", {})) if hasattr(document, "get") else {}
 
 
 def _resource_changes(

@@ -48,7 +48,7 @@ class DeployPreview:
         if self.plan.change_set and not self.plan.changes:
             lines.append("~ tags or outputs of the stack")
         if self.new_bundle:
-            lines.append("~ head node: new settings or playbooks, applied to the running machine")
+            lines.append("~ head node: new settings or playbooks, applied to the running instance")
         return "\n".join(lines) or "no changes"
 
 
@@ -101,8 +101,8 @@ class Cluster:
             self._changes.discard(plan)
             logical_ids = ", ".join(change.logical_id for change in plan.destructive_changes)
             raise NotConfirmed(
-                f"this would, or may, remove or replace {logical_ids}",
-                next_step="say so with --yes",
+                f"deploy would, or may, remove or replace {logical_ids}",
+                next_step="add --yes",
             )
         if plan.change_set:
             verb = "Creating" if plan.creates_stack else "Updating"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import abandoned_builders, images, names
+from toolkit.deploy import abandoned_builders, images, instances, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
 from toolkit.deploy.storage import Bucket
 from toolkit.deploy.tagged_resources import TaggedResource, delete_detached, find_resources
@@ -56,7 +56,7 @@ class Inventory:
         """Return the inventory as text for people."""
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
-        lines += ["- the bucket: ledger, logs, artifacts of every run"] if self.bucket else []
+        lines += ["- the bucket: instance ledger, logs, artifacts of runs"] if self.bucket else []
         lines += [f"- {item}" for item in self.other_resources if not self._has_own_line(item)]
         lines += [f"- image {image.name}" for image in self.images]
         lines += [f"- image builder {builder}" for builder in self.builders]
@@ -74,7 +74,7 @@ class Inventory:
         if not self.kept_images:
             return ""
         image_names = ", ".join(image.name for image in self.kept_images)
-        return f"images that stay: {image_names} (toolkit destroy --images deletes them too)"
+        return f"images that are kept: {image_names} (toolkit destroy --images deletes them too)"
 
     def _has_own_line(self, item: TaggedResource) -> bool:
         """Return whether another line covers this resource.
@@ -125,7 +125,7 @@ class Destroyer:
 
         May be repeated. Raises DestroyIncomplete with the resources that still exist.
         """
-        with self._report.phase("Ending instances") as phase:
+        with self._report.phase("Terminating instances") as phase:
             self._terminate_instances(phase)
         abandoned_builders.terminate(
             self._clients.client("ec2"), self._builders(with_images=with_images)
@@ -138,31 +138,15 @@ class Destroyer:
         if with_images:
             with self._report.phase("Deleting images") as phase:
                 self._delete_images(phase)
-        with self._report.phase("Looking for what is left") as phase:
+        with self._report.phase("Checking that nothing is left") as phase:
             self._verify(phase)
 
     def _instance_ids(self) -> list[str]:
-        pages = (
-            self._clients.client("ec2")
-            .get_paginator("describe_instances")
-            .paginate(
-                Filters=[
-                    {"Name": f"tag:{tags.CLUSTER}", "Values": [self._config.cluster]},
-                    {
-                        "Name": "instance-state-name",
-                        "Values": ["pending", "running", "shutting-down", "stopping", "stopped"],
-                    },
-                ]
-            )
-        )
-        instances = [
-            instance
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation["Instances"]
-        ]
-        instances.sort(key=lambda instance: not _is_head(instance))
-        return [instance["InstanceId"] for instance in instances]
+        own_tag = {tags.CLUSTER: self._config.cluster}
+        cluster = instances.find(self._clients.client("ec2"), own_tag, instances.NOT_TERMINATED)
+        # The head node comes first.
+        cluster.sort(key=lambda item: instances.tag_values(item).get(tags.ROLE) != ROLE_HEAD)
+        return [item["InstanceId"] for item in cluster]
 
     def _builders(self, *, with_images: bool) -> tuple[str, ...]:
         """Return the abandoned builders; all builders if no image is to stay."""
@@ -183,21 +167,21 @@ class Destroyer:
                 ec2.terminate_instances(InstanceIds=new_ids[start : start + TERMINATE_BATCH])
             terminated_ids.update(new_ids)
             total = len(terminated_ids)
-            phase.update("ending", done=total - len(live_ids), total=total)
+            phase.update("terminating", done=total - len(live_ids), total=total)
             if self._clock() > deadline:
                 raise DestroyIncomplete(
-                    f"instances don't end: {', '.join(live_ids)}",
-                    next_step="look at them in EC2, then run destroy again",
+                    f"EC2 has not terminated {', '.join(live_ids)}",
+                    next_step="look at these instances in EC2, then run destroy again",
                 )
             self._sleep(POLL_SECONDS)
-        phase.result(f"{total} ended")
+        phase.result(f"{total} terminated")
 
     def _delete_stack(self, stack: str, phase: Phase) -> None:
         cloudformation = self._clients.client("cloudformation")
         if not stack_status(cloudformation, stack):
-            phase.result("there is none")
+            phase.result("none")
             return
-        # By id from here on: CloudFormation forgets the name once the stack is gone.
+        # By id from here on: CloudFormation forgets the name of a deleted stack.
         stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
         total = len(cloudformation.describe_stack_resources(StackName=stack_id)["StackResources"])
         no_events = frozenset[str]()
@@ -238,8 +222,8 @@ class Destroyer:
             if self._clock() > deadline:
                 resource_lines = "\n".join(f"  {item}" for item in resources)
                 raise DestroyIncomplete(
-                    f"still there:\n{resource_lines}",
-                    next_step="delete these by hand, or run it again",
+                    f"these resources still exist:\n{resource_lines}",
+                    next_step="run destroy again, or delete them by hand",
                 )
             self._sleep(POLL_SECONDS)
         phase.result("nothing")
@@ -247,8 +231,3 @@ class Destroyer:
 
 def _image_names() -> list[str]:
     return [f"toolkit-{kind}-*" for kind in names.IMAGE_KINDS]
-
-
-def _is_head(instance: Any) -> bool:
-    tag_values = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-    return tag_values.get(tags.ROLE) == ROLE_HEAD

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import names
+from toolkit.deploy import instances, names
 from toolkit.deploy.session import error_code
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
@@ -70,10 +70,12 @@ class Head:
             if instance is None:
                 raise StackMissing(
                     f"cluster {self._config.cluster} has no head node",
-                    next_step="`toolkit deploy` makes one",
+                    next_step="run `toolkit deploy`",
                 )
             if instance["State"]["Name"] != "running":
-                raise HeadNotReady(f"{instance['InstanceId']} is {instance['State']['Name']}")
+                raise HeadNotReady(
+                    f"head node {instance['InstanceId']} is {instance['State']['Name']}"
+                )
             self._instance_id = instance["InstanceId"]
         return self._instance_id
 
@@ -111,8 +113,8 @@ class Head:
         except ClientError as error:
             if error_code(error) in NO_AGENT:
                 raise HeadNotReady(
-                    f"{self.instance_id} doesn't take commands yet",
-                    next_step="`toolkit status` shows how far it is",
+                    f"head node {self.instance_id} takes no commands yet",
+                    next_step="`toolkit status` shows the progress of its set-up",
                 ) from error
             raise
         return sent["Command"]["CommandId"]
@@ -123,7 +125,9 @@ class Head:
         pause = FIRST_PAUSE
         while (invocation := self.invocation(command)) is None or invocation["Status"] in RUNNING:
             if self._clock() > deadline:
-                raise HeadCommandFailed(f"{argv[0]} on the head node took over {timeout:.0f} s")
+                raise HeadCommandFailed(
+                    f"{argv[0]} on the head node ran longer than {timeout:.0f} s"
+                )
             self._sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
         return self._output(command, invocation, argv)
@@ -175,30 +179,14 @@ class Head:
         )
         data = self._bucket.read(key)
         if data is None:
-            raise HeadCommandFailed(f"the output of {command} is cut, and {key} isn't there")
+            raise HeadCommandFailed(
+                f"SSM cut the output of command {command}, and the bucket has no object {key}"
+            )
         return data.decode(errors="replace")
 
 
 def find_head(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
     """Return the cluster's head instance that isn't terminated, or None."""
-    pages = (
-        clients.client("ec2")
-        .get_paginator("describe_instances")
-        .paginate(
-            Filters=[
-                {"Name": f"tag:{tags.CLUSTER}", "Values": [config.cluster]},
-                {"Name": f"tag:{tags.ROLE}", "Values": [ROLE_HEAD]},
-                {
-                    "Name": "instance-state-name",
-                    "Values": ["pending", "running", "stopping", "stopped"],
-                },
-            ]
-        )
-    )
-    instances = [
-        instance
-        for page in pages
-        for reservation in page["Reservations"]
-        for instance in reservation["Instances"]
-    ]
-    return max(instances, key=lambda instance: instance["LaunchTime"]) if instances else None
+    head_tags = {tags.CLUSTER: config.cluster, tags.ROLE: ROLE_HEAD}
+    heads = instances.find(clients.client("ec2"), head_tags, instances.NOT_TERMINATING)
+    return max(heads, key=lambda head: head["LaunchTime"], default=None)

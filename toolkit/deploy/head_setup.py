@@ -110,19 +110,19 @@ class HeadSetup:
                     restart_sent = True
                     self._restart_setup()
             if self._clock() - started_at > SETUP_SECONDS:
-                raise self._failure(f"nothing after {SETUP_SECONDS / 60:.0f} minutes")
+                raise self._failure(f"not set up after {SETUP_SECONDS / 60:.0f} minutes")
             self._sleep(POLL_SECONDS)
 
     def _restart_setup(self) -> None:
         try:
             self._head.start([BOOT_PROGRAM], timeout=SETUP_SECONDS)
         except ToolkitError as error:
-            raise self._failure(f"it says nothing, and takes no commands: {error}") from error
+            raise self._failure(f"it reports no status and takes no commands: {error}") from error
 
     def _instance_state(self) -> str:
         instance = find_head(self._clients, self._config)
         if instance is None:
-            raise self._failure("its instance is gone")
+            raise self._failure("its instance was terminated")
         state = str(instance["State"]["Name"])
         return "booting" if state == "running" else f"the instance is {state}"
 
@@ -137,5 +137,5 @@ class HeadSetup:
         log = f"s3://{self._bucket.name}/{names.HEAD_STATUS.removesuffix('.json')}.log"
         return HeadNotReady(
             f"head node: {problem}{console}".rstrip(),
-            next_step=f"the whole log is {log}; mend, and run the same command again",
+            next_step=f"read {log}, mend the cause, then run it again",
         )

@@ -111,7 +111,7 @@ def _public_subnet(clients: Clients) -> str:
     )["Subnets"]
     if not subnets:
         raise ImageBuildFailed(
-            "there is no default VPC for the builder",
-            next_step="name a subnet with a way to the internet as images.subnet in cluster.yaml",
+            "the image builder needs a default VPC, and the account has none",
+            next_step="set images.subnet in cluster.yaml to a subnet with internet access",
         )
     return min(subnets, key=lambda subnet: subnet["AvailabilityZone"])["SubnetId"]

@@ -71,7 +71,7 @@ def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
     if not images:
         raise BaseImageMissing(
             f"no image of owner {base.owner} is named {base.name} in {config.aws.region}",
-            next_step="see images.base in cluster.yaml",
+            next_step="correct images.base in cluster.yaml",
         )
     newest = max(images, key=lambda image: (image["CreationDate"], image["ImageId"]))
     return BaseImage(newest["ImageId"], newest["Name"], newest["RootDeviceName"])

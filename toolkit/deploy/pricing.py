@@ -16,8 +16,6 @@ from toolkit.prices.spot import read_history
 from toolkit.render import PriceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.deploy.storage import Bucket
@@ -68,7 +66,7 @@ def _current_spot_prices(clients: Clients, offerings: set[tuple[str, str]], now:
     """
     types = {kind for kind, _ in offerings}
     history = read_history(clients.client("ec2"), types, now, now + 1)
-    changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = history.changes
+    changes = history.changes
     return {key: changes[key][-1][1] if changes.get(key) else Decimal(0) for key in offerings}
 
 

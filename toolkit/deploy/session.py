@@ -140,7 +140,7 @@ def _refusal(error: ClientError) -> AwsError:
         step = "renew the credentials, then run the same command again"
         return CredentialsMissing(message, operation=operation, code=code, next_step=step)
     if code in DENIED:
-        step = f"these credentials need the permission for {operation}"
+        step = f"give these credentials the permission for {operation}"
         return AccessDenied(message, operation=operation, code=code, next_step=step)
     return RequestRefused(message, operation=operation, code=code)
 
@@ -148,8 +148,8 @@ def _refusal(error: ClientError) -> AwsError:
 def _credentials_hint(config: ClusterConfig) -> str:
     credentials_file = config.aws.credentials_file
     if credentials_file and config.aws.endpoint_url:
-        return f"`toolkit local up` writes {credentials_file}; or take aws.credentials_file out"
-    return "run `aws sso login` or `aws configure`, or name aws.profile in cluster.yaml"
+        return f"`toolkit local up` writes {credentials_file}; or remove aws.credentials_file"
+    return "run `aws sso login` or `aws configure`, or set aws.profile in cluster.yaml"
 
 
 def _botocore_session(config: ClusterConfig) -> BotocoreSession:

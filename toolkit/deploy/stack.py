@@ -73,10 +73,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     """
     bucket = names.bucket(config, facts.account)
     scripts = {"head": head_script(config, bucket), "compute": compute_script(config, bucket)}
-    for kind, script in scripts.items():
-        size = len(script.encode())
-        if size > MAX_USER_DATA:
-            raise DeployError(f"user data of {kind} is {size} bytes; EC2 takes {MAX_USER_DATA}")
+    _check_sizes(scripts)
     zones = _zones(config)
     return render(
         "stack.yaml.j2",
@@ -105,17 +102,24 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "root_device": facts.root_device,
             "templates": _launch_templates(config),
             "fabric": any(pool.efa for pool in config.pools.values()),
-            "reservations": sorted(
-                {
-                    offer.reservation
-                    for pool in config.pools.values()
-                    for offer in pool.offerings
-                    if offer.reservation
-                }
-            ),
+            "reservations": _reservations(config),
             "scripts": scripts,
         },
     )
+
+
+def _check_sizes(scripts: dict[str, str]) -> None:
+    for kind, script in scripts.items():
+        size = len(script.encode())
+        if size > MAX_USER_DATA:
+            raise DeployError(
+                f"the {kind} node's user data has {size} bytes; EC2 accepts {MAX_USER_DATA}"
+            )
+
+
+def _reservations(config: ClusterConfig) -> list[str]:
+    offerings = (offering for pool in config.pools.values() for offering in pool.offerings)
+    return sorted({offering.reservation for offering in offerings if offering.reservation})
 
 
 def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:

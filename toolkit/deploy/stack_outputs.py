@@ -41,7 +41,7 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
     except KeyError as error:
         raise StackMissing(
             f"stack {names.stack(config)} has no {error.args[0]}",
-            next_step="`toolkit deploy` makes the stack whole",
+            next_step="run `toolkit deploy` to complete the stack",
         ) from error
     shared = clients.client("fsx").describe_file_systems(FileSystemIds=[filesystem])["FileSystems"]
     return StackFacts(

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit import accounts
-from toolkit.deploy import names
+from toolkit.deploy import instances, names
 from toolkit.deploy.changes import stack_status
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
+from toolkit.slurm_nodes import read_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +103,8 @@ def _reasons(status: Status) -> Iterator[str]:
             else ""
         )
         yield (
-            f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}: `toolkit accounts apply` adds them"
+            f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}:"
+            " `toolkit accounts apply` adds them"
         )
 
 
@@ -173,24 +175,24 @@ def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
 def engine_problems(report: HeadReport) -> list[str]:
     """Return the engine's own problems.
 
-    reconcile holds back or does not run, or a pool's instances don't come up.
+    reconcile is blocked or does not run, or a pool is protected.
     """
     problems = []
     last_pass = report.last_pass
     if last_pass.note:
-        problems.append(f"reconcile holds back: {last_pass.note}")
-    problems += [f"reconcile remarks: {remark}" for remark in last_pass.remarks[:MAX_LISTED]]
+        problems.append(f"reconcile is blocked: {last_pass.note}")
+    problems += [f"reconcile warning: {warning}" for warning in last_pass.remarks[:MAX_LISTED]]
     if (rest_count := len(last_pass.remarks) - MAX_LISTED) > 0:
         problems.append(
-            f"reconcile remarks {rest_count} more: `toolkit reconcile --plan` shows them"
+            f"reconcile has {rest_count} more warnings: `toolkit reconcile --plan` shows them"
         )
     if last_pass.at and report.at - last_pass.at > STALE_SECONDS:
-        problems.append(f"reconcile has not looked for {report.at - last_pass.at:.0f} s")
+        problems.append(f"reconcile has not run for {report.at - last_pass.at:.0f} s")
     if report.unended:
         problems.append(report.unended)
     problems += [
-        f"pool {item.pool} is protected: {item.failures} machines in a row did not come up"
-        f" (`toolkit why NODE` shows the last words of one)"
+        f"pool {item.pool} is protected: {item.failures} instances in a row did not become nodes"
+        f" (`toolkit why NODE` shows the console of the last one)"
         for item in report.standings
         if item.protected_since is not None
     ]
@@ -210,8 +212,6 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
 
 
 def _slurm(head: Head) -> tuple[bool, Sequence[NodeInfo]]:
-    from toolkit.slurm_nodes import read_nodes
-
     try:
         head.run(["scontrol", "ping"])
         return True, read_nodes(head)
@@ -230,20 +230,9 @@ def _needs_admin(node: NodeInfo) -> bool:
 
 def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
     """Return the number of live instances by pool, with the head node."""
-    pages = (
-        clients.client("ec2")
-        .get_paginator("describe_instances")
-        .paginate(
-            Filters=[
-                {"Name": f"tag:{tags.CLUSTER}", "Values": [config.cluster]},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
-            ]
-        )
-    )
+    own_tag = {tags.CLUSTER: config.cluster}
+    live = instances.find(clients.client("ec2"), own_tag, instances.RUNNING)
     counts: Counter[str] = Counter()
-    for page in pages:
-        for reservation in page["Reservations"]:
-            for instance in reservation["Instances"]:
-                tag_values = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-                counts[tag_values.get(tags.POOL) or tag_values.get(tags.ROLE, "unknown")] += 1
+    for values in map(instances.tag_values, live):
+        counts[values.get(tags.POOL) or values.get(tags.ROLE, "unknown")] += 1
     return dict(sorted(counts.items()))

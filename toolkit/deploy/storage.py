@@ -68,7 +68,7 @@ class Bucket:
         self.write(names.bundle(bundle.sha), bundle.data)
 
     def current_bundle(self) -> str:
-        """Return the hash of the head node's wanted bundle, or ""."""
+        """Return the hash of the bundle for the head node, or ""."""
         return (self.read(names.BUNDLE_CURRENT) or b"").decode(errors="replace").strip()
 
     def empty(self) -> int:
@@ -86,7 +86,9 @@ class Bucket:
             )
             for error in response.get("Errors", ()):
                 reason = f"{error.get('Code', '')} {error.get('Message', '')}".strip()
-                raise DestroyIncomplete(f"s3://{self.name}/{error.get('Key', '')}: {reason}")
+                raise DestroyIncomplete(
+                    f"S3 does not delete s3://{self.name}/{error.get('Key', '')}: {reason}"
+                )
             deleted += len(batch)
         return deleted
 

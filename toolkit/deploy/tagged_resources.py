@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
 from toolkit.deploy import names
+from toolkit.deploy.instances import tag_values
 from toolkit.deploy.storage import Bucket
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def _state(item: Any) -> str:
 def _filesystems(clients: Clients, config: ClusterConfig) -> Iterator[TaggedResource]:
     for page in clients.client("fsx").get_paginator("describe_file_systems").paginate():
         for item in page["FileSystems"]:
-            tag_values = {tag["Key"]: tag["Value"] for tag in item.get("Tags", ())}
-            if tag_values.get(tags.CLUSTER) == config.cluster:
+            if tag_values(item).get(tags.CLUSTER) == config.cluster:
                 yield TaggedResource("filesystem", item["FileSystemId"])
 
 

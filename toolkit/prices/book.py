@@ -3,8 +3,8 @@
 Nothing falls back silently: every span carries its price's source. The sources are
 tried in this order.
 
-* Spot: history → price tag at launch → on-demand list (tagged as a guess) → unknown. *
-On-demand: the list → price tag at launch → unknown.
+* Spot: history → price tag → on-demand catalogue (marked as a guess) → unknown.
+* On-demand: catalogue → price tag → unknown.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ class Catalogue:
 
     region: str
     as_of: int  # epoch seconds
-    origin: str
     prices: Mapping[str, Decimal]  # US dollars an hour, by type
     shapes: Mapping[str, Shape]  # by type
 
@@ -52,7 +51,6 @@ class Catalogue:
         return cls(
             region=data["region"],
             as_of=int(day.timestamp()),
-            origin=data["source"],
             prices={name: Decimal(str(row["usd"])) for name, row in types.items() if "usd" in row},
             shapes={
                 name: Shape(

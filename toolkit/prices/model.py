@@ -18,7 +18,7 @@ class PriceSource(StrEnum):
     CATALOGUE = "list"
     """The dated on-demand catalogue, for an on-demand instance."""
     PRICE_TAG = "believed"
-    """The cluster's price at launch, kept in the instance's tag."""
+    """The instance's price tag: its price at launch."""
     CATALOGUE_FOR_SPOT = "list-for-spot"
     """The on-demand price for a spot instance: too high, used only if there is no better one."""
     UNKNOWN = "unknown"

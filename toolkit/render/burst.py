@@ -30,7 +30,6 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
             "bin": SLURM_BIN,
             "version": config.slurm.version,
             "resume_timeout": config.slurm.resume_timeout,
-            "suspend_timeout": config.slurm.suspend_timeout,
         },
         "bucket": facts.bucket,
         "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": MISSING_INSTANCE_GRACE},
@@ -59,7 +58,10 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
     zones, pool = config.pool_zones(name), config.pools[name]
     missing_zones = [zone for zone in zones if zone not in facts.subnets]
     if missing_zones:
-        raise RenderError(f"pools.{name}: the stack has no subnet in {', '.join(missing_zones)}")
+        raise RenderError(
+            f"pools.{name}: the stack has no subnet in {', '.join(missing_zones)}",
+            next_step="run `toolkit deploy`, which creates the subnets",
+        )
     document: dict[str, Any] = {
         "nodes": config.nodes(name),
         **({"static": pool.static} if pool.static else {}),

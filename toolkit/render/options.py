@@ -34,57 +34,55 @@ def _version(text: str) -> SlurmVersion:
     return SlurmVersion.parse(text)
 
 
-# "Gone" options: a supported version refuses them, warns about them or ignores them silently.
+# No supported version has these options: it refuses them, warns, or ignores them silently.
 _NEVER: Final = OLDEST
 TABLE: Final = (
     # Nodes that come and go
     Option(
         "SlurmctldParameters=cloud_reg_addrs",
         removed=_NEVER,
-        advice="the default since 23.11, where setting it logs an error",
+        advice="it is the default since 23.11, and an error in the log if set",
     ),
     Option(
         "SlurmctldParameters=cloud_dns",
         removed=_NEVER,
-        advice="makes slurmctld resolve every node at start; resume writes NodeAddr instead",
+        advice="it resolves every node when slurmctld starts; slurm-resume writes NodeAddr",
     ),
     Option("SlurmctldParameters=max_powered_nodes", since=_version("24.05")),
     Option("SlurmctldParameters=power_save_interval"),
-    Option("PrivateData=cloud", removed=_NEVER, advice="without effect since 23.02"),
+    Option("PrivateData=cloud", removed=_NEVER, advice="it has no effect since 23.02"),
     Option("PowerAction", since=_version("26.05")),
     # Requeueing
     Option(
         "SchedulerParameters=requeue_on_resume_failure",
         since=_version("25.05"),
-        advice="requeues even --no-requeue batch jobs whose nodes never came",
+        advice="it requeues even --no-requeue batch jobs whose nodes never registered",
     ),
     Option(
         "SchedulerParameters=requeue_delay",
         since=_version("25.11"),
-        advice="before it, a requeued job waits for AuthInfo=cred_expire",
+        advice="without it, a requeued job waits for AuthInfo=cred_expire",
     ),
     Option(
         "SchedulerParameters=enable_expedited_requeue",
         since=_version("25.11"),
-        advice="holds jobs that exit non-zero where no Epilog checks health",
+        advice="it holds jobs that exit non-zero, if no Epilog checks health",
     ),
     # Priorities
     Option("PriorityFlags=MAX_TRES"),
     Option("PriorityFlags=MAX_TRES_GRES", since=_version("25.05")),
     # The daemons
     Option("MetricsType", since=_version("25.11")),
-    Option("CryptoType", removed=_NEVER, advice="CredType took its place"),
-    Option(
-        "FastSchedule", removed=_NEVER, advice="SlurmdParameters=config_overrides took its place"
-    ),
+    Option("CryptoType", removed=_NEVER, advice="use CredType"),
+    Option("FastSchedule", removed=_NEVER, advice="use SlurmdParameters=config_overrides"),
     Option("LogTimeFormat=stderr", removed=_version("25.05")),
-    Option("SelectType=select/cons_res", removed=_NEVER, advice="select/cons_tres took its place"),
+    Option("SelectType=select/cons_res", removed=_NEVER, advice="use select/cons_tres"),
     Option("SelectType=select/linear"),
-    Option("TopologyPlugin=topology/none", removed=_NEVER, advice="topology/flat took its place"),
+    Option("TopologyPlugin=topology/none", removed=_NEVER, advice="use topology/flat"),
     Option(
         "JobContainerType=job_container/tmpfs",
         removed=_version("25.11"),
-        advice="see namespace/linux",
+        advice="use NamespaceType=namespace/linux",
     ),
     Option("NamespaceType", since=_version("25.11")),
     Option("AcctGatherEnergyType=acct_gather_energy/cray_aries", removed=_version("24.05")),
@@ -93,7 +91,9 @@ TABLE: Final = (
     Option("AuthAltParameters=jwks"),
     Option("AuthInfo=disable_sack"),
     Option(
-        "AuthInfo=jwks", since=_version("24.05"), advice="several keys, so that they can be rotated"
+        "AuthInfo=jwks",
+        since=_version("24.05"),
+        advice="it allows several keys, for their rotation",
     ),
     Option("NodeName=SuspendTime", since=_version("26.05")),
     Option("NodeName=Topology", since=_version("25.05")),
@@ -121,7 +121,7 @@ def unsupported_reason(name: str, word: str, version: SlurmVersion) -> str | Non
     reason = f": {option.advice}" if option.advice else ""
     if version < option.since:
         return f"{option.name} needs Slurm {option.since}, this is {version}{reason}"
-    return f"{option.name} is gone from Slurm {version}{reason}"
+    return f"Slurm {version} no longer has {option.name}{reason}"
 
 
 def supported(name: str, words: Iterable[str], version: SlurmVersion) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def apply_overrides(
 
 
 def _merge(section: SettingsSection, remaining: dict[str, tuple[str, str]]) -> SettingsSection:
-    """Apply the section's overrides, and remove them from `wanted`."""
+    """Apply the section's overrides, and remove them from `remaining`."""
     rows = []
     for name, own_value in section.rows:
         _, value = remaining.pop(name.lower(), (name, own_value))

@@ -49,12 +49,12 @@ def sections(context: SlurmContext) -> tuple[SettingsSection, ...]:
         raise RenderError(str(error)) from error
     own_sections = (
         _section(context, "Cluster", _cluster(context)),
-        _section(context, "Nodes that come and go", _power_saving(context)),
-        _section(context, "Patience", _timeouts()),
+        _section(context, "Power saving", _power_saving(context)),
+        _section(context, "Timeouts", _timeouts()),
         _section(context, "Jobs", _jobs(context)),
         _section(context, "Scheduling and fair share", _scheduling(context)),
         _section(context, "Accounting", _accounting(context)),
-        _section(context, "What the machines can do", _node_resources(context)),
+        _section(context, "Node resources", _node_resources(context)),
         _section(context, "Logs", _logs()),
     )
     return apply_overrides(own_sections, context.overrides, context.version)

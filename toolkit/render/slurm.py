@@ -87,8 +87,8 @@ def gres_rows(context: SlurmContext) -> list[str]:
             continue
         if node.gpus > len(PSEUDO_GPUS):
             raise RenderError(
-                f"pools.{node.pool}.shape.gpus: profile local can pretend {len(PSEUDO_GPUS)} GPUs"
-                f" a node, not {node.gpus}"
+                f"pools.{node.pool}.shape.gpus: with profile local a node has at most"
+                f" {len(PSEUDO_GPUS)} GPUs, not {node.gpus}"
             )
         rows.extend(f"{start} File={device}" for device in PSEUDO_GPUS[: node.gpus])
     return rows

@@ -74,7 +74,7 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
 
     assert toolkit(config, "destroy") == 3
     assert toolkit(config, "destroy", "--dry-run") == 0
-    assert "images that stay: toolkit-" in capsys.readouterr().out
+    assert "images that are kept: toolkit-" in capsys.readouterr().out
     assert toolkit(config, "destroy", "--yes", "--images") == 0, capsys.readouterr().err
     assert find_resources(config.actor.clients, config.config) == ()
     assert toolkit(config, "destroy", "--yes") == 0

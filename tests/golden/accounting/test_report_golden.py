@@ -23,7 +23,7 @@ def the_demo():
     """A run over two nodes that loses one, comes back on a new one; a neighbour that fails."""
     head = {"pool": "head", "node": "head", "instance_type": "m7i.large", "spot": False}
     instances = [
-        an_instance("i-head", **head, launched=T0 - 300, ended=None, end_cause="", believed=None),
+        an_instance("i-head", **head, launched=T0 - 300, ended=None, end_cause="", tag_price=None),
         an_instance("i-1", launched=T0 + 100, ended=T0 + 300, end_cause="interruption"),
         an_instance("i-2", node="gpu-002", launched=T0 + 100, ended=T0 + 500),
         an_instance("i-3", launched=T0 + 320, ended=T0 + 500),
@@ -32,7 +32,7 @@ def the_demo():
         ),
         an_instance("i-5", node="gpu-004", launched=T0 + 320, ended=None, zone="us-east-1b"),
     ]
-    two_nodes = {"nodes": ("gpu-001", "gpu-002"), "given": Tres(8, 30_000, 2)}
+    two_nodes = {"nodes": ("gpu-001", "gpu-002"), "tres": Tres(8, 30_000, 2)}
     attempts = [
         an_attempt(
             1, started=T0 + 130, ended=T0 + 290, state="REQUEUED", exit_codes=(85, 0), **two_nodes
@@ -48,8 +48,8 @@ def the_demo():
             nodes=("gpu-004",),
             state="FAILED",
             exit_codes=(1, 0),
-            given=Tres(2, 8000, 0),
-            remarks=f"toolkit:checkpoint={T0 + 400}",
+            tres=Tres(2, 8000, 0),
+            comments=f"toolkit:checkpoint={T0 + 400}",
         ),
     ]
     return build(

@@ -73,7 +73,6 @@ def attempts(draw):
                 user=draw(st.sampled_from(("ada", "bob", ""))),
                 account=draw(st.sampled_from(("vision", "speech", ""))),
                 partition="spot",
-                qos="normal",
                 state=draw(st.sampled_from(("COMPLETED", "NODE_FAIL", "REQUEUED", "CANCELLED"))),
                 exit_codes=(draw(st.sampled_from((0, 85, 1))),),
                 restarts=draw(st.none() | st.integers(0, 3)),
@@ -123,7 +122,7 @@ def by_hand(instance, book, window, policy):
     if instance.ended is not None:
         end = max(end, instance.launched + policy.minimum_seconds)
     low, high = max(instance.launched, window.since), min(end, window.until)
-    spans = book.spans(instance.ask(), low, high)
+    spans = book.spans(instance.price_query(), low, high)
     assert sum(span.end - span.start for span in spans) == max(high - low, 0)
     exact = (exact_amount(span.price.usd_per_hour, span.end - span.start) for span in spans)
     return round_to_micro(sum(exact, Fraction(0)))

@@ -26,7 +26,7 @@ def an_instance(instance_id: str = "i-1", **changes: Any) -> Instance:
         "launched": T0,
         "ended": T0 + 7200,
         "end_cause": "suspend",
-        "believed": Decimal("0.4024"),
+        "tag_price": Decimal("0.4024"),
     }
     return Instance(**(values | changes))
 
@@ -40,7 +40,6 @@ def an_attempt(key: int = 1, **changes: Any) -> Attempt:
         "user": "ada",
         "account": "vision",
         "partition": "spot",
-        "qos": "normal",
         "state": "COMPLETED",
         "exit_codes": (0, 0),
         "restarts": None,
@@ -48,7 +47,7 @@ def an_attempt(key: int = 1, **changes: Any) -> Attempt:
         "started": T0 + 600,
         "ended": T0 + 3600,
         "nodes": ("gpu-001",),
-        "given": WHOLE,
+        "tres": WHOLE,
     }
     return Attempt(**(values | changes))
 

@@ -199,7 +199,7 @@ def test_a_machine_outside_the_window_costs_nothing_there():
 
 
 def test_an_unknown_price_is_zero_and_tagged():
-    unknown = an_instance(instance_type="x9.huge", believed=None)
+    unknown = an_instance(instance_type="x9.huge", tag_price=None)
     cost = allocate(unknown, [], a_book(), EVER, Policy())
     assert cost is not None
     assert (cost.gross, cost.sources) == (0, {PriceSource.UNKNOWN})

@@ -82,9 +82,9 @@ def test_the_head_runs_no_jobs_even_if_a_node_has_its_name():
 )
 def test_a_share_is_the_largest_of_gpu_core_and_memory_share(given, nodes, expected):
     names = tuple(f"gpu-{number:03}" for number in range(1, nodes + 1))
-    assert node_share(an_attempt(given=given, nodes=names), G5) == expected
+    assert node_share(an_attempt(tres=given, nodes=names), G5) == expected
 
 
 def test_a_machine_of_unknown_size_belongs_to_its_job_as_a_whole():
-    assert node_share(an_attempt(given=Tres(1, 1, 0)), None) == 1
-    assert node_share(an_attempt(given=Tres(1, 1, 0)), Shape(0, 0, 0)) == 1
+    assert node_share(an_attempt(tres=Tres(1, 1, 0)), None) == 1
+    assert node_share(an_attempt(tres=Tres(1, 1, 0)), Shape(0, 0, 0)) == 1

@@ -29,15 +29,15 @@ def test_a_requeue_with_any_other_exit_code_lost_its_work():
 
 
 def test_work_is_lost_from_the_last_checkpoint_on():
-    remarks = f"x toolkit:checkpoint={START + 10} y\ntoolkit:checkpoint={START + 70}"
-    assert an_attempt(state="NODE_FAIL", remarks=remarks).lost_from() == START + 70
-    assert an_attempt(state="CANCELLED", remarks=remarks).lost_from() == START + 70
+    comments = f"x toolkit:checkpoint={START + 10} y\ntoolkit:checkpoint={START + 70}"
+    assert an_attempt(state="NODE_FAIL", comments=comments).lost_from() == START + 70
+    assert an_attempt(state="CANCELLED", comments=comments).lost_from() == START + 70
 
 
 @pytest.mark.parametrize("at", [START - 1, END + 1, "99999999999999"])
 def test_a_checkpoint_mark_outside_the_attempt_is_not_believed(at):
-    remarks = f"toolkit:checkpoint={at}"
-    assert an_attempt(state="NODE_FAIL", remarks=remarks).lost_from() == START
+    comments = f"toolkit:checkpoint={at}"
+    assert an_attempt(state="NODE_FAIL", comments=comments).lost_from() == START
 
 
 def test_an_attempt_that_never_started_or_has_not_ended_lost_nothing():

@@ -32,7 +32,7 @@ def make(slurm, target, *, prune=False):
 
 
 def whats(changes):
-    return [f"{change.verb} {change.what}" for change in changes]
+    return [f"{change.verb} {change.description}" for change in changes]
 
 
 def test_a_new_cluster_gets_everything_and_a_second_run_changes_nothing():

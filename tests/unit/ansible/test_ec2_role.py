@@ -78,7 +78,7 @@ def test_an_older_kernel_with_prebuilt_modules_is_better_than_compiling(chooser)
     ("clients", "says"),
     [
         ("", "no Lustre client"),
-        (CLIENT + "6.8.0-1057-aws", "an older image under images.base"),
+        (CLIENT + "6.8.0-1057-aws", "set images.base to an older image"),
     ],
 )
 def test_where_there_is_no_kernel_the_build_ends_and_says_what_to_do(

@@ -126,7 +126,7 @@ def test_problems_are_in_line_order():
         ("count: 4", "count: '4'", "pools.gpu.count", "valid integer"),
         ("count: 4", "count: true", "pools.gpu.count", "valid integer"),
         (", gpu: a10g", "", "pools.gpu.shape", "the kind of its GPUs"),
-        ("gpus: 1, ", "", "pools.gpu.shape.gpu", "how many"),
+        ("gpus: 1, ", "", "pools.gpu.shape.gpu", "the number"),
         ("10.42.2.0/24", "10.42.1.128/25", "network.zones.us-east-1b", "overlaps 10.42.1.0/24"),
         ("10.42.2.0/24", "10.42.2.1/24", "network.zones.us-east-1b", "first address"),
         ("us-east-1b:", "eu-west-1b:", "network.zones.eu-west-1b", "zone of aws.region us-east-1"),
@@ -249,7 +249,7 @@ def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):
             "capacity: spot}",
             "capacity: spot, zone: us-east-1a, reservation: cr-0abc}",
             "pools.gpu.offerings[0].reservation",
-            "spot machines",
+            "spot instances",
         ),
         (
             "capacity: spot}",

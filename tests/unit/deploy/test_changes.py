@@ -98,11 +98,11 @@ def test_a_first_plan_creates_and_a_second_updates(cloud):
     stack = changes(cloud)
     plan = stack.plan(ONE)
     assert plan.creates_stack
-    assert cloud.sets["arn"]["ChangeSetType"] == "CREATE"
+    assert cloud.change_sets["arn"]["ChangeSetType"] == "CREATE"
     stack.execute(plan, Report())
     assert cloud.status == "CREATE_COMPLETE"
     assert not stack.plan(TWO).creates_stack
-    assert cloud.sets["arn"]["ChangeSetType"] == "UPDATE"
+    assert cloud.change_sets["arn"]["ChangeSetType"] == "UPDATE"
 
 
 def test_the_same_template_is_no_change_and_leaves_no_change_set(cloud):
@@ -110,7 +110,7 @@ def test_the_same_template_is_no_change_and_leaves_no_change_set(cloud):
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     plan = changes(cloud).plan(ONE)
     assert (plan.changes, plan.change_set) == ((), "")
-    assert cloud.sets == {}
+    assert cloud.change_sets == {}
 
 
 def test_a_modified_resource_shows_which_property_changes_and_how(cloud):

@@ -91,10 +91,10 @@ class Cloud:
 def world(monkeypatch):
     clock = Clock()
     cloud = Cloud(clock)
-    cloud.left = []
-    monkeypatch.setattr(module, "leftovers", lambda *_: tuple(cloud.left))
+    cloud.resources = []
+    monkeypatch.setattr(module, "find_resources", lambda *_: tuple(cloud.resources))
     monkeypatch.setattr(
-        module, "remove", lambda _, item: cloud.actions.append(f"removed {item.id}")
+        module, "delete_detached", lambda _, item: cloud.actions.append(f"removed {item.id}")
     )
     clients = FakeClients(ec2=cloud, cloudformation=cloud, s3=cloud)
     cloud.destroyer = Destroyer(example(), clients, Report(), sleep=clock.sleep, clock=clock)
@@ -104,15 +104,15 @@ def world(monkeypatch):
 def test_the_head_ends_first_and_its_last_launch_is_found(world):
     """While the head lives it replaces what is ended; so it goes first, and we look again."""
     world.destroyer.destroy(with_images=False)
-    assert world.done == ["i-head", "i-node", "i-late", "stack"]
+    assert world.actions == ["i-head", "i-node", "i-late", "stack"]
 
 
 def test_destroying_again_does_nothing(world):
     """Each step may be repeated; one that is done is done."""
     world.instances, world.status, world.late = {}, "", []
-    assert world.destroyer.inventory(with_images=False).nothing
+    assert world.destroyer.inventory(with_images=False).is_empty
     world.destroyer.destroy(with_images=False)
-    assert world.done == []
+    assert world.actions == []
 
 
 def test_a_stack_that_does_not_go_is_an_error(world):
@@ -124,10 +124,10 @@ def test_a_stack_that_does_not_go_is_an_error(world):
 
 def test_what_is_left_is_removed_or_named(world):
     """Disks that lost their machine are deleted; what stays is listed for a person."""
-    world.left = [TaggedResource("volume", "vol-1")]
+    world.resources = [TaggedResource("volume", "vol-1")]
     with pytest.raises(DestroyIncomplete, match="volume vol-1"):
         world.destroyer.destroy(with_images=False)
-    assert "removed vol-1" in world.done
+    assert "removed vol-1" in world.actions
 
 
 def test_the_inventory_tells_what_would_be_lost(world):
@@ -144,9 +144,9 @@ def test_destroying_ends_the_builders_that_nobody_waits_for(world):
     world.build("toolkit-head-2", "i-work")
     inventory = world.destroyer.inventory(with_images=False)
     assert "image builder i-left" in inventory.text()
-    assert not inventory.nothing
+    assert not inventory.is_empty
     world.destroyer.destroy(with_images=False)
-    assert (world.done, list(world.builders)) == (["i-left"], ["i-work"])
+    assert (world.actions, list(world.builders)) == (["i-left"], ["i-work"])
 
 
 def test_destroying_with_images_ends_every_builder(world):
@@ -161,13 +161,13 @@ def test_the_images_stack_goes_with_the_images_also_when_it_is_all_there_is(worl
     """A build that failed leaves it, and so does a destroy that was cut off."""
     world.instances, world.status, world.late = {}, "", []
     world.images_stack = "DELETE_FAILED"
-    assert world.destroyer.inventory(with_images=False).nothing
+    assert world.destroyer.inventory(with_images=False).is_empty
     inventory = world.destroyer.inventory(with_images=True)
     assert inventory.text() == "- stack toolkit-images (DELETE_FAILED)"
-    assert not inventory.nothing
+    assert not inventory.is_empty
     world.destroyer.destroy(with_images=True)
-    assert world.done == ["images stack"]
-    assert world.destroyer.inventory(with_images=True).nothing
+    assert world.actions == ["images stack"]
+    assert world.destroyer.inventory(with_images=True).is_empty
 
 
 def test_images_that_stay_are_named_with_how_to_delete_them(world):
@@ -176,7 +176,7 @@ def test_images_that_stay_are_named_with_how_to_delete_them(world):
     world.take_image("toolkit-head-1", "i-left")
     world.builders = {}
     inventory = world.destroyer.inventory(with_images=False)
-    assert inventory.nothing
-    assert "toolkit-head-1" in inventory.stays
-    assert "destroy --images" in inventory.stays
-    assert world.destroyer.inventory(with_images=True).stays == ""
+    assert inventory.is_empty
+    assert "toolkit-head-1" in inventory.kept_images_text
+    assert "destroy --images" in inventory.kept_images_text
+    assert world.destroyer.inventory(with_images=True).kept_images_text == ""

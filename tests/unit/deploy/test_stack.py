@@ -254,7 +254,7 @@ def test_user_data_that_is_too_large_is_refused_here():
     config = example()
     url = "http://" + "a" * MAX_USER_DATA
     large = config.model_copy(update={"aws": config.aws.model_copy(update={"endpoint_url": url})})
-    with pytest.raises(DeployError, match="user data of head"):
+    with pytest.raises(DeployError, match="head node.s user data"):
         stack_template(large, FACTS)
 
 

@@ -68,23 +68,23 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
         at=100, last_pass=PassReport(90, "EC2 lists none of 4: not believed")
     )
     assert engine_problems(holding_report) == [
-        "reconcile holds back: EC2 lists none of 4: not believed"
+        "reconcile is blocked: EC2 lists none of 4: not believed"
     ]
     remarking_report = HeadReport(
         at=100, last_pass=PassReport(90, remarks=("i-1 is not ended: no",))
     )
-    assert engine_problems(remarking_report) == ["reconcile remarks: i-1 is not ended: no"]
+    assert engine_problems(remarking_report) == ["reconcile warning: i-1 is not ended: no"]
     report_of_many = HeadReport(at=100, last_pass=PassReport(90, remarks=tuple("abcdefg")))
     assert [line.split(":")[0] for line in engine_problems(report_of_many)] == [
-        *["reconcile remarks"] * 5, "reconcile remarks 2 more",
+        *["reconcile warning"] * 5, "reconcile has 2 more warnings",
     ]  # fmt: skip
     stale_report = HeadReport(at=1000, last_pass=PassReport(90))
-    assert engine_problems(stale_report) == ["reconcile has not looked for 910 s"]
+    assert engine_problems(stale_report) == ["reconcile has not run for 910 s"]
     protecting_report = HeadReport(
         at=100, standings=(BreakerReport("gpu", 5, 50), BreakerReport("cpu", 2))
     )
     (line,) = engine_problems(protecting_report)
-    assert line.startswith("pool gpu is protected: 5 machines in a row")
+    assert line.startswith("pool gpu is protected: 5 instances in a row")
     assert engine_problems(HeadReport(at=100, unended="EC2 has ended nothing")) == [
         "EC2 has ended nothing"
     ]

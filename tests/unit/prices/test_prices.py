@@ -14,7 +14,7 @@ def a_query(**changes):
         "instance_type": "g5.xlarge",
         "zone": "us-east-1a",
         "spot": True,
-        "believed": Decimal("0.4024"),
+        "tag_price": Decimal("0.4024"),
         "launched_at": T0,
     }
     return PriceQuery(**(values | changes))
@@ -68,7 +68,7 @@ def test_time_before_the_first_known_change_is_priced_as_believed_and_tagged():
 
 def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
     book = PriceBook("us-east-1", Catalogue.bundled(), SpotHistory())
-    (span,) = book.spans(a_query(believed=None), T0, T0 + 100)
+    (span,) = book.spans(a_query(tag_price=None), T0, T0 + 100)
     assert span.price.source is PriceSource.CATALOGUE_FOR_SPOT
     assert span.price.source.is_guess
     assert span.price.usd_per_hour == Decimal("1.006")
@@ -79,8 +79,8 @@ def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
     [
         ({"spot": False}, PriceSource.CATALOGUE),
         ({"spot": False, "instance_type": "x9.huge"}, PriceSource.PRICE_TAG),
-        ({"spot": False, "instance_type": "x9.huge", "believed": None}, PriceSource.UNKNOWN),
-        ({"instance_type": "x9.huge", "believed": Decimal(0)}, PriceSource.UNKNOWN),
+        ({"spot": False, "instance_type": "x9.huge", "tag_price": None}, PriceSource.UNKNOWN),
+        ({"instance_type": "x9.huge", "tag_price": Decimal(0)}, PriceSource.UNKNOWN),
     ],
 )
 def test_the_best_source_there_is_is_used(changes, source):

@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -I
-"""Put a copy of SOURCE at DEST, whole or not at all, and only if they differ.
+"""Put a whole copy of SOURCE at DEST if they differ.
 
 Prints `changed` or `unchanged`. With --stamp NAME the trees are compared by that one file, else by
-the names, modes and contents of all files; bytecode never counts. Readers see the old tree or the
-new one: the copy is made beside DEST and renamed into place.
+the names, modes and contents of all files except bytecode. Readers see the old tree or the new one:
+the copy is made beside DEST and renamed into place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BYTECODE = "__pycache__"
 
 
 def main(arguments: list[str]) -> int:
-    """Publish, and say whether anything changed."""
+    """Publish, and print whether anything changed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("dest", type=Path)
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def fingerprint(tree: Path, stamp: str | None) -> str | None:
-    """What two equal trees have in common, or None where there is nothing to compare."""
+    """Return a text that equal trees share; None without a tree or stamp."""
     if stamp:
         path = tree / stamp
         return path.read_text(encoding="utf-8") if path.is_file() else None
@@ -63,7 +63,7 @@ def fingerprint(tree: Path, stamp: str | None) -> str | None:
 
 
 def publish(source: Path, dest: Path, *, compiled: bool) -> None:
-    """Replace DEST; a copy left half-made by an earlier run is thrown away."""
+    """Replace DEST; delete the incomplete copies of earlier runs."""
     dest.parent.mkdir(parents=True, exist_ok=True)
     fresh = dest.with_name(f".{dest.name}.new")
     stale = dest.with_name(f".{dest.name}.old")
@@ -75,7 +75,7 @@ def publish(source: Path, dest: Path, *, compiled: bool) -> None:
         check=True,
     )
     for directory, _, _ in os.walk(fresh):
-        Path(directory).chmod(0o755)  # as private as its source it would shut readers out
+        Path(directory).chmod(0o755)  # the source may be private, the copy must not be
     if compiled:
         compileall.compile_dir(fresh, quiet=2, stripdir=str(fresh), prependdir=str(dest))
     if dest.exists():
@@ -85,7 +85,7 @@ def publish(source: Path, dest: Path, *, compiled: bool) -> None:
 
 
 def set_aside(tree: Path, stale: Path) -> None:
-    """Move a tree out of the way, so that the next rename is all there is between old and new."""
+    """Move a tree out of the way, so that one rename replaces it."""
     try:
         tree.rename(stale)
     except OSError as error:

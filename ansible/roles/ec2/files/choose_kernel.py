@@ -1,8 +1,8 @@
-"""Choose the kernel of an image: the one that runs if every driver is made for it, else the newest.
+"""Choose the kernel of an image: the running one if it has every driver, else the newest.
 
-On stdin, as JSON: lists of package names, the best list first, with `{kernel}` where a kernel's
-release goes. On stdout, as JSON: the kernel, and the packages of the first list that apt can install
-for some kernel. Exit code 1, and why on stderr, where there is none.
+Stdin holds JSON: lists of package names, the best list first, with `{kernel}` in place of a
+kernel's release. Stdout gets JSON: the kernel, and the packages of the first list that apt can
+install for some kernel. Without such a kernel the exit code is 1, and stderr has the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 6
 
 
 def candidates(names: Sequence[str], running: str) -> list[str]:
-    """The kernels these Lustre clients are for: the running one first, then from the newest."""
+    """Return the kernels of these Lustre clients: the running one, then from the newest."""
     kernels = {name.removeprefix(CLIENT) for name in names if name.startswith(CLIENT)}
     newest = sorted(filter(RELEASE.fullmatch, kernels), key=_numbers, reverse=True)
     return sorted(newest, key=lambda kernel: kernel != running)
@@ -35,18 +35,21 @@ def choose(
     kernels: Sequence[str],
     installable: Callable[[Sequence[str]], bool],
 ) -> tuple[str, list[str]] | None:
-    """The first list that can be installed for some kernel, and the first kernel it can be for."""
+    """Return the first installable kernel and packages; None without any.
+
+    A better list counts more than a better kernel.
+    """
     for packages in lists:
         for kernel in kernels:
-            named = [package.replace("{kernel}", kernel) for package in packages]
-            if installable(named):
-                return kernel, named
+            kernel_packages = [package.replace("{kernel}", kernel) for package in packages]
+            if installable(kernel_packages):
+                return kernel, kernel_packages
     return None
 
 
 def _numbers(release: str) -> tuple[int, ...]:
-    found = RELEASE.fullmatch(release)
-    return tuple(map(int, found.groups())) if found else ()
+    match = RELEASE.fullmatch(release)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def _apt(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -63,13 +66,14 @@ def _installable(packages: Sequence[str]) -> bool:
 def _refusal(lists: Sequence[Sequence[str]], kernels: Sequence[str], running: str) -> str:
     if not kernels:
         return f"AWS's repository has no Lustre client ({CLIENT}*) for this Ubuntu"
-    last = [package.replace("{kernel}", kernels[0]) for package in lists[-1]]
-    why = _apt("apt-get", "install", "--simulate", "--no-install-recommends", *last).stderr
+    last_choice = [package.replace("{kernel}", kernels[0]) for package in lists[-1]]
+    simulation = _apt("apt-get", "install", "--simulate", "--no-install-recommends", *last_choice)
     return (
         f"AWS has a Lustre client for {', '.join(kernels[:SHOWN])}"
-        f"{' and older kernels' if len(kernels) > SHOWN else ''}, but for none of them can all"
-        f" drivers be installed; this image runs {running}. Name an older image under images.base in"
-        f" cluster.yaml, whose own kernel is one of these. For {kernels[0]} apt said: {why.strip()}"
+        f"{' and older kernels' if len(kernels) > SHOWN else ''}, but apt can't install all"
+        f" drivers for any of them; this image runs {running}. In cluster.yaml, set images.base to an"
+        f" older image whose own kernel is one of these."
+        f" For {kernels[0]} apt printed: {simulation.stderr.strip()}"
     )
 
 

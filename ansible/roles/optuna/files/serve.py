@@ -1,4 +1,4 @@
-"""Optuna's storage for the nodes: its gRPC proxy in front of the database of this machine.
+"""Optuna's storage for the nodes: its gRPC proxy in front of the head node's database.
 
 serve.py DATABASE_URL ADDRESS PORT
 """

@@ -23,7 +23,7 @@ MODE = 0o600
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch, compare, replace."""
+    """Fetch the secret, and replace the file if it differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--secret-id", required=True)
     parser.add_argument("--region", required=True)
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def fetch(secret_id: str, region: str, endpoint_url: str | None) -> bytes:
-    """The secret's text as bytes."""
+    """Return the secret's text as bytes."""
     patience = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 3})
     client = boto3.client(
         "secretsmanager", region_name=region, endpoint_url=endpoint_url, config=patience
@@ -54,7 +54,7 @@ def fetch(secret_id: str, region: str, endpoint_url: str | None) -> bytes:
 
 
 def replace(dest: Path, content: bytes, owner: str) -> bool:
-    """Make DEST hold the content, owned and closed as it should be; False if it was so already."""
+    """Write DEST with its owner and mode; return False if it was right already."""
     account = pwd.getpwnam(owner)
     if dest.is_file() and dest.read_bytes() == content:
         status = dest.stat()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -I
 """Build a virtual environment at PATH with the given Python, then keep it as SEED.
 
-Prints `unchanged` as its last line when the seed was already made of the same Python and the same
-requirements, else `changed`. A virtual environment holds its own path in its scripts, so it is
-built where it will be used and moved away; whoever publishes it puts it back.
+Prints `unchanged` as its last line if the seed has the same Python and the same requirements,
+else `changed`. A virtual environment holds its own path in its scripts. Therefore it is built at
+its final path and then moved; publish_tree.py puts it back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 STAMP = ".stamp.json"
 STDERR = 2
-UV_VARIABLES = {  # pip's option -> uv's variable, and what parts its values
+UV_VARIABLES = {  # pip's option -> uv's variable, and the separator of its values
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
@@ -32,7 +32,7 @@ UV_VARIABLES = {  # pip's option -> uv's variable, and what parts its values
 
 
 def main(arguments: list[str]) -> int:
-    """Build unless the seed is what was asked for."""
+    """Build the environment unless the seed is up to date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True)
     parser.add_argument("--path", type=Path, required=True)
@@ -40,12 +40,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("requirements", nargs="*")
     options = parser.parse_args(arguments)
     try:
-        wanted = inputs(options.python, options.requirements)
-        if stamped_inputs(options.seed) == wanted:
+        digest = inputs(options.python, options.requirements)
+        if stamped_inputs(options.seed) == digest:
             print("unchanged")
             return 0
         content = build(options.python, options.path, options.requirements)
-        stamp(options.path, wanted, content)
+        stamp(options.path, digest, content)
         keep(options.path, options.seed)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"training environment: {error}", file=sys.stderr)
@@ -55,13 +55,13 @@ def main(arguments: list[str]) -> int:
 
 
 def inputs(python: str, requirements: list[str]) -> str:
-    """A digest of everything that decides the environment's content."""
+    """Return a digest of everything that decides the environment's content."""
     version = output(python, "-I", "-c", "import sys; print(sys.version)")
     return hashlib.sha256("\0".join([python, version, *requirements]).encode()).hexdigest()
 
 
 def stamped_inputs(seed: Path) -> str | None:
-    """What the seed was made of, or None where there is none."""
+    """Return the digest that the seed was built with; None without a seed."""
     try:
         recorded = json.loads((seed / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -70,36 +70,37 @@ def stamped_inputs(seed: Path) -> str | None:
 
 
 def build(python: str, path: Path, requirements: list[str]) -> str:
-    """Make the environment; return what is in it, one `name==version` a line."""
+    """Make the environment; return its packages, one `name==version` a line."""
     shutil.rmtree(path, ignore_errors=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    inside = str(path / "bin" / "python")
+    own_python = str(path / "bin" / "python")
     if has_pip(python):
         # The environment needs no pip of its own, and is smaller without.
         run(python, "-I", "-m", "venv", "--without-pip", str(path))
-        pip = [python, "-m", "pip", "--python", inside]
+        pip = [python, "-m", "pip", "--python", own_python]
     else:
         run(python, "-I", "-m", "venv", str(path))
-        pip = [inside, "-m", "pip"]
+        pip = [own_python, "-m", "pip"]
     if requirements:
         if not install_with_uv(pip, path, requirements):
             run(*pip, "install", "--no-cache-dir", "--no-input", "--no-compile", *requirements)
-        compile_all(inside, path)
+        compile_all(own_python, path)
     return output(*pip, "freeze")
 
 
 def install_with_uv(pip: list[str], path: Path, requirements: list[str]) -> bool:
-    """Install with uv, in a fifth of pip's time; False where pip has to, since uv does not read
-    pip's configuration and not all of it can be said in uv's words.
+    """Install with uv, in a fifth of pip's time; return False if pip must do it.
+
+    uv does not read pip's configuration, and has no setting for some parts of it.
     """
     scratch = path.parent / f".{path.name}.uv"
     try:
         run(*pip, "install", "--quiet", "--no-input", "--target", str(scratch), "uv")
-        # A cache on the same filesystem is hard-linked from, so that nothing is written twice.
+        # uv makes hard links into a cache on the same filesystem, so no file is written twice.
         uv = [str(scratch / "bin" / "uv"), "pip", "install", f"--cache-dir={scratch / 'cache'}"]
-        told = environment() | uv_settings(pip_settings(output(*pip, "config", "list")))
+        variables = environment() | uv_settings(pip_settings(output(*pip, "config", "list")))
         argv = [*uv, "--python", str(path / "bin" / "python"), *requirements]
-        return subprocess.run(argv, check=False, stdout=STDERR, env=told).returncode == 0
+        return subprocess.run(argv, check=False, stdout=STDERR, env=variables).returncode == 0
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"without uv: {error}", file=sys.stderr)
         return False
@@ -108,68 +109,69 @@ def install_with_uv(pip: list[str], path: Path, requirements: list[str]) -> bool
 
 
 def pip_settings(listed: str) -> dict[str, str]:
-    """What `pip config list` says, by option; the environment's word counts most."""
-    found: dict[str, str] = {}
+    """Return the settings of `pip config list`, by option; environment variables win."""
+    settings: dict[str, str] = {}
     for line in sorted(listed.splitlines(), key=lambda text: text.startswith(":env:")):
         name, _, value = line.partition("=")
-        found[name.rpartition(".")[2]] = str(ast.literal_eval(value))
-    return found
+        settings[name.rpartition(".")[2]] = str(ast.literal_eval(value))
+    return settings
 
 
 def uv_settings(settings: dict[str, str]) -> dict[str, str]:
-    """The same in uv's environment variables."""
-    # As pip does: the best version of all indexes, not the first index that has any.
-    told = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    """Return pip's settings as uv's environment variables."""
+    # Like pip: the best version of all indexes, not of the first index that has one.
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for option, (variable, separator) in UV_VARIABLES.items():
         if option in settings:
-            told[variable] = separator.join(settings[option].split())
+            variables[variable] = separator.join(settings[option].split())
     if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
-        told["UV_NO_INDEX"] = "1"
-    return told
+        variables["UV_NO_INDEX"] = "1"
+    return variables
 
 
 def compile_all(python: str, path: Path) -> None:
-    """Write bytecode: jobs run as users who can't write it later. pip would use one core for it,
-    and compile the packages' own tests too, which are a third of all.
+    """Write bytecode, because jobs run as users who can't write it later.
+
+    pip would use one core, and also compile the packages' own tests, a third of all files.
     """
     argv = [python, "-I", "-m", "compileall", "-q", "-j", "0", "-x", r"/tests?/", str(path / "lib")]
-    # Some packages ship templates that are no valid Python: exit status 1, as pip ignores too.
+    # Some packages ship templates that are not valid Python: exit status 1. pip ignores it, too.
     subprocess.run(argv, check=False, stdout=subprocess.DEVNULL, env=environment())
 
 
 def has_pip(python: str) -> bool:
-    """Whether this Python has pip; Debian's doesn't."""
+    """Return whether this Python has pip; Debian's doesn't."""
     probe = [python, "-m", "pip", "--version"]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-def stamp(path: Path, wanted: str, content: str) -> None:
-    """Say inside the environment what it is; the content's digest is the jobs' to log."""
+def stamp(path: Path, inputs_digest: str, content: str) -> None:
+    """Write the stamp into the environment; jobs log its digest of the content."""
     digest = hashlib.sha256(content.encode()).hexdigest()
-    record = {"inputs": wanted, "content": digest, "packages": content.split()}
+    record = {"inputs": inputs_digest, "content": digest, "packages": content.split()}
     (path / STAMP).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def keep(path: Path, seed: Path) -> None:
-    """Move the environment to where the image keeps it."""
+    """Move the environment to the image's seed."""
     shutil.rmtree(seed, ignore_errors=True)
     seed.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(path, seed)
 
 
 def run(*argv: str) -> None:
-    """Run to the end; what it prints goes to our stderr, because stdout is the answer."""
+    """Run a command; its output goes to our stderr, because stdout holds our result."""
     subprocess.run(argv, check=True, stdout=STDERR, env=environment())
 
 
 def output(*argv: str) -> str:
-    """What a command prints."""
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environment())
-    return done.stdout.strip()
+    """Return a command's output."""
+    process = subprocess.run(argv, check=True, capture_output=True, text=True, env=environment())
+    return process.stdout.strip()
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would make another Python behave like this one."""
+    """Return our environment without variables that change how Python runs."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 

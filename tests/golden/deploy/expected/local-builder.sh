@@ -1,12 +1,12 @@
 #!/bin/bash
 # First boot of the builder of toolkit-head-0123456789ab: run ansible/image.yml, then power off. The
-# toolkit makes the image of the machine once it is off.
+# toolkit makes the image of the stopped instance.
 set -euo pipefail
-# Also when it fails: a builder that no deploy waits for any more must not run on.
+# Also after a failure: a builder must not run on when no deploy waits for it.
 trap 'systemctl poweroff' EXIT
 if ! /usr/bin/python3 -I -c 'import boto3' || ! command -v ansible-playbook; then
   export DEBIAN_FRONTEND=noninteractive
-  # An AMI looks for updates at its first boot, and has apt's lock for minutes then.
+  # At its first boot an AMI looks for updates, and holds apt's lock for minutes.
   systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true
   apt-get -q update
   apt-get -q install -y --no-install-recommends ansible-core python3-boto3
@@ -17,11 +17,11 @@ import io, json, os, shutil, subprocess, sys, time, zipfile
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-# tojson leaves no quote and no backslash that isn't JSON's own.
+# The output of tojson has no quotes or backslashes besides JSON's own.
 SETTINGS = json.loads(r'''{"region": "us-east-1", "endpoint_url": "http://127.0.0.1:4566", "bucket": "images-bucket", "bundle": "0000000000000000000000000000000000000000000000000000000000000000", "status": "status/toolkit-head-0123456789ab.json", "playbook": "image.yml"}''')
 HOME = "/opt/slurm-toolkit"
 BUNDLE = HOME + "/bundle"
-# The bucket may be made after the machine; CloudFormation is done long before this.
+# CloudFormation may create the bucket after the instance, but long before this time is over.
 PATIENCE_SECONDS = 600
 
 environment = dict(os.environ, AWS_DEFAULT_REGION=SETTINGS["region"])
@@ -67,7 +67,7 @@ def report(failure):
         print("can't report:", error, flush=True)
 
 
-os.umask(0o022)  # services of other users read what is made here, whoever runs this
+os.umask(0o022)  # services of other users read these files
 os.makedirs(HOME, exist_ok=True)
 try:
     sha, data = fetch()
@@ -82,6 +82,6 @@ environment["PYTHONPATH"] = BUNDLE
 sys.exit(subprocess.run(command, cwd=BUNDLE, env=environment).returncode)
 
 PYTHON
-# What is this machine's alone doesn't go into the image.
+# Remove the builder's own files: they don't belong in the image.
 rm -rf /opt/slurm-toolkit/bundle
 : > /etc/machine-id

@@ -265,7 +265,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Rate:
 
 def far(folder: Path, *, told: Rate | None, patience: float = 500.0, timeout: int = 2100) -> Bench:
     """A bench whose EC2 is a network away, refuses by its rates, and is asked at our pace."""
-    slurm = {"bin": "/usr/bin", "resume_timeout": timeout, "suspend_timeout": 60}
+    slurm = {"bin": "/usr/bin", "resume_timeout": timeout}
     bench = Bench(folder, nodes="gpu-[0001-4000]", slurm=slurm)
     bench.slurm.resume_timeout = timeout
     bench.cloud.throttle.enabled = True

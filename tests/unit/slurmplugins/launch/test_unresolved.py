@@ -167,7 +167,7 @@ def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
 
 def patient(folder: Path) -> Bench:
     """With an hour as ResumeTimeout."""
-    return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60})
+    return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600})
 
 
 def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(
