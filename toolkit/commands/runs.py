@@ -177,7 +177,6 @@ def _replay_command(answer: dict[str, Any]) -> str:
 
     session_variables = {"PATH", "HOME", "USER", "LANG"}
     environment = [f"{name}={value}" for name, value in answer["environment"].items()]
-    exported_variables = [
-        pair for pair in environment if pair.partition("=")[0] not in session_variables
-    ]
-    return f"cd {shlex.quote(answer['directory'])} && {shlex.join(['env', *exported_variables, *answer['argv']])}"
+    exported = [pair for pair in environment if pair.partition("=")[0] not in session_variables]
+    command_line = shlex.join(["env", *exported, *answer["argv"]])
+    return f"cd {shlex.quote(answer['directory'])} && {command_line}"

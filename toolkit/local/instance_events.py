@@ -24,7 +24,10 @@ class NoSuchTarget(LookupError):  # noqa: N818 - what it is
 
 
 class InstanceEvents:
-    """Announces the end of spot instances; the keeper reclaims them when the time has come."""
+    """Announces interruptions, failing checks and events of instances.
+
+    The machine controller carries an interruption out once its notice is over.
+    """
 
     def __init__(self, tables: Tables) -> None:
         """Find instances in the tables."""

@@ -76,13 +76,13 @@ def up(options: Options, report: Report) -> RunningCloud:
 
 
 def _use_running(options: Options, daemon: RunningDaemon) -> RunningCloud:
-    running_options = daemon.options
-    if (running_options.port, running_options.driver) != (options.port, options.driver):
+    running = daemon.options
+    if (running.port, running.driver) != (options.port, options.driver):
         raise LocalError(
-            f"a local cloud with driver {running_options.driver} runs on port {running_options.port} already",
+            f"a local cloud with driver {running.driver} runs already, on port {running.port}",
             next_step="end it first: toolkit local down",
         )
-    client = Client(running_options.port)
+    client = Client(running.port)
     client.get("health")
     return RunningCloud(client.endpoint, daemon.pid, started=False)
 
