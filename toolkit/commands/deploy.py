@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
     """Bring the cluster to what cluster.yaml says.
 
-    Builds missing images, shows and carries out the stack's changes, sets up the head node and
-    its accounts, and waits until the cluster is healthy. With nothing to change it says so and
-    changes nothing.
+    deploy builds missing images, shows and makes the stack's changes, and sets up the head node
+    and its accounts. Then it waits until the cluster is healthy. It may be repeated.
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head

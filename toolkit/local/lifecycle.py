@@ -1,4 +1,4 @@
-"""Bringing the local cloud up and down. Both may be repeated, also after a kill -9."""
+"""Starts and stops the local cloud. Both may be repeated, also after a kill -9."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _clean(layout: Layout) -> cleanup.Remains:
     if os.geteuid() != 0:
         if _has_machines(layout):
             raise LocalError(
-                "machines of a local cloud that was killed are left, and only root can end them",
+                "a killed local cloud left machines, and only root can end them",
                 next_step="run it again as root",
             )
         return cleanup.Remains((), (), (), ())

@@ -200,7 +200,7 @@ class MachineController:
             or instance.state not in LIVE_STATES
         ):
             return
-        log.info("%s reclaimed", instance.id)
+        log.info("%s interrupted", instance.id)
         with self._tables.lock:
             self._states.request_state(instance.id, "shutting-down", LIVE_STATES, SPOT_TERMINATION)
 

@@ -186,9 +186,7 @@ class Imds:
         return status
 
 
-def test_a_notice_is_seen_in_the_metadata_before_the_instance_is_reclaimed(
-    local, control, nodes, show
-):
+def test_a_notice_is_seen_in_the_metadata_before_the_interruption(local, control, nodes, show):
     imds = Imds(local, nodes[1])
     imds.login()
     assert imds.ask("/latest/meta-data/spot/instance-action")[0] == 404
@@ -232,7 +230,7 @@ def test_an_unknown_target_is_said_to_be_unknown(control, nodes, target):
         control.post("interrupt", {"target": target})
 
 
-def test_on_demand_instances_are_not_reclaimed(control, local, launch):
+def test_on_demand_instances_are_not_interrupted(control, local, launch):
     made = launch()[0]["InstanceId"]
     with pytest.raises(LocalError, match="on-demand"):
         control.post("interrupt", {"target": made})
