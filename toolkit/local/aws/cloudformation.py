@@ -8,7 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudformation.models import CloudFormationBackend, Export, Stack
+from moto.cloudformation.models import (
+    CloudFormationBackend,
+    Export,
+    Stack,
+    cloudformation_backends,
+)
 from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_type_map
 from moto.cloudformation.responses import StackResourceDTO
 
@@ -30,7 +35,7 @@ _WITH_OUTPUTS = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UP
 
 
 class Stacks:
-    """Accepts what CloudFormation accepts and runs it with `StackRun`."""
+    """Accepts what CloudFormation accepts and runs it with `StackOperation`."""
 
     def __init__(self, tables: Tables, defer: Callable[[Callable[[], None]], None]) -> None:
         """`defer` runs one operation in a thread of its own."""
@@ -234,8 +239,6 @@ def _change_set(backend: Any, name: str, stack_name: str | None) -> Any:
 
 
 def _export(stack: Any) -> None:
-    from moto.cloudformation.models import cloudformation_backends
-
     backend = cloudformation_backends[stack.account_id][stack.region_name]
     for export in stack.exports:
         backend.exports[export.name] = Export(stack.stack_id, export.name, export.value)

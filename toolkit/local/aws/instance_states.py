@@ -38,7 +38,7 @@ class States:
     """Moves instances through their states."""
 
     def __init__(self, tables: Tables, on_terminated: Callable[[LocalInstance], None]) -> None:
-        """`on_end` is told once of each instance that is terminated."""
+        """`on_terminated` is called once for each terminated instance."""
         self._tables = tables
         self._on_terminated = on_terminated
         self._moto_terminate: Any = None
