@@ -42,29 +42,29 @@ COMMANDS = {
     "deploy": LazyCommand(
         "toolkit.commands.deploy", "Bring the cluster to what cluster.yaml says."
     ),
-    "plan": LazyCommand("toolkit.commands.plan", "Show the changes that deploy would make."),
+    "plan": LazyCommand("toolkit.commands.plan", "Show what deploy would change."),
     "apply": LazyCommand("toolkit.commands.apply", "Push settings to the running head node."),
     "status": LazyCommand("toolkit.commands.status", "Say whether the cluster is healthy."),
     "why": LazyCommand(
-        "toolkit.commands.why", "Say why a job waits or failed, or why a node is down."
+        "toolkit.commands.why", "Say why a job waits or failed, or what a node is at."
     ),
-    "nodes": LazyCommand("toolkit.commands.nodes", "List nodes and their instances."),
-    "jobs": LazyCommand("toolkit.commands.jobs", "List jobs and their instances."),
-    "reconcile": LazyCommand("toolkit.commands.reconcile", "Show the next actions of reconcile."),
+    "nodes": LazyCommand("toolkit.commands.nodes", "List nodes and the machines behind them."),
+    "jobs": LazyCommand("toolkit.commands.jobs", "List jobs and the machines they have."),
+    "reconcile": LazyCommand("toolkit.commands.reconcile", "Show what the head would do next."),
     "destroy": LazyCommand("toolkit.commands.destroy", "Delete the cluster and everything in it."),
     "login": LazyCommand("toolkit.commands.login", "Open a shell on the head node."),
     "run": LazyCommand("toolkit.commands.run", "Run one command on the head node."),
     "image": LazyCommand("toolkit.commands.image", "Build and list machine images."),
     "config": LazyCommand("toolkit.commands.config", "Write, check and explain cluster.yaml."),
-    "lint": LazyCommand(
-        "toolkit.commands.lint", "Report the lines of a batch script that lose work."
-    ),
+    "lint": LazyCommand("toolkit.commands.lint", "Report what in a batch script will lose work."),
     "submit": LazyCommand("toolkit.commands.submit", "Check a batch script, then sbatch it."),
     "accounts": LazyCommand(
         "toolkit.commands.accounts", "Plan and apply Slurm accounts and users."
     ),
     "data": LazyCommand("toolkit.commands.data", "Add, check, cache and collect datasets."),
-    "report": LazyCommand("toolkit.commands.report", "Print the cost by account, user or job."),
+    "report": LazyCommand(
+        "toolkit.commands.report", "Print what the cluster cost, and who used it."
+    ),
     "runs": LazyCommand("toolkit.commands.runs", "List, show, compare and replay training runs."),
     "sweep": LazyCommand(
         "toolkit.commands.sweep", "Search for the best parameters with a job array."
@@ -117,7 +117,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     help="Show the version and exit.",
 )
 def cli() -> None:
-    """Run a Slurm cluster whose EC2 instances run only for jobs."""
+    """A Slurm cluster whose nodes exist only while jobs need them."""
 
 
 def describe(error: ToolkitError) -> str:

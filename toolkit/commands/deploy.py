@@ -1,4 +1,4 @@
-"""`toolkit deploy`: bring the cluster to what cluster.yaml says."""
+"""`toolkit deploy`: brings the cluster to the state of cluster.yaml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
-    """Bring the cluster to what cluster.yaml says.
+    """Bring the cluster to the state of cluster.yaml.
 
     deploy builds missing images, shows and makes the stack's changes, and sets up the head node
     and its accounts. Then it waits until the cluster is healthy. It may be repeated.
