@@ -97,7 +97,7 @@ def _line(change: Change) -> str:
 
 
 def _kept_lines(plan: Plan) -> str:
-    return "".join(f"  {what}: not in cluster.yaml, left alone\n" for what in plan.left_alone)
+    return "".join(f"  {entry}: not in cluster.yaml, left alone\n" for entry in plan.left_alone)
 
 
 def _json_plan(plan: Plan) -> dict[str, Any]:

@@ -134,8 +134,10 @@ def _print(subject: str, findings: tuple[SettingFinding, ...], *, failed: bool) 
     from toolkit.output import plain
 
     for item in findings:
-        where = f"line {item.line}: " if item.line else ""
-        click.echo(plain(f"{item.severity}: {where}{item.setting}: {item.message} [{item.slug}]"))
+        location = f"line {item.line}: " if item.line else ""
+        click.echo(
+            plain(f"{item.severity}: {location}{item.setting}: {item.message} [{item.slug}]")
+        )
         click.echo(plain(f"  fix: {item.fix}"))
         click.echo(f"  see: {item.source}")
     click.echo(plain(f"{subject}: {'not good' if failed else 'good'}"))

@@ -133,14 +133,14 @@ class Stacks:
 
     def update(self, stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
         """Begin to change a stack to another template."""
-        old = dict(stack.template_dict.get("Resources") or {})
-        new = Stack.parse_template(template)
-        check_template(new)
-        diff = stack.resource_map.build_resource_diff(new, parameters)
+        old_resources = dict(stack.template_dict.get("Resources") or {})
+        new_template = Stack.parse_template(template)
+        check_template(new_template)
+        diff = stack.resource_map.build_resource_diff(new_template, parameters)
         _load(stack, template, parameters)
         self._begin(stack, "UPDATE_IN_PROGRESS")
         operation = StackOperation(self._tables, stack)
-        self._run(stack, lambda: operation.update(old, diff))
+        self._run(stack, lambda: operation.update(old_resources, diff))
 
     def execute(self, backend: Any, name: str, stack_name: str | None) -> None:
         """Begin to carry a change set out."""
