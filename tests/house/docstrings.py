@@ -24,6 +24,9 @@ QUESTIONS = frozenset(
 )
 """Question words, pronouns and prepositions: each makes the reader guess the subject."""
 
+ROW = re.compile(r"^\s|^[|├└*]|\S {2,}\S")
+"""A line of a table, a tree or an example, which has columns or is indented: no sentence."""
+
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -52,8 +55,8 @@ class Docstring:
 
     @property
     def long_sentences(self) -> int:
-        flowing = re.sub(r"\s+", " ", self.text)
-        return sum(len(one.split()) > SENTENCE for one in re.split(r"(?<=[.!?]) ", flowing))
+        prose = "\n".join("" if ROW.search(line) else line for line in self.text.splitlines())
+        return sum(len(one.split()) > SENTENCE for one in re.split(r"(?<=[.!?])\s|\n\n", prose))
 
 
 def docstrings(path: Path, text: str) -> Iterator[Docstring]:

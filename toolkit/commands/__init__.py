@@ -1,1 +1,1 @@
-"""One module a command, each with a click command named `command`; argument parsing only."""
+"""Parsers of arguments: one module a command, each with a click command named `command`."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MARKS = {"add": "+", "change": "~", "remove": "-"}
 
 prune_option = click.option(
-    "--prune", is_flag=True, help="Remove what the toolkit made and cluster.yaml no longer has."
+    "--prune", is_flag=True, help="Remove entries of the toolkit that cluster.yaml no longer has."
 )
 
 
@@ -34,7 +34,7 @@ def command() -> None:
 @prune_option
 @json_option
 def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
-    """Show what `apply` would change in slurmdbd."""
+    """Show the changes that `apply` would make in slurmdbd."""
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
 
@@ -55,7 +55,7 @@ def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
 @dry_run_option
 @yes_option
 def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: bool) -> None:
-    """Make slurmdbd hold what cluster.yaml declares.
+    """Make slurmdbd hold the accounts and users of cluster.yaml.
 
     Accounts and users that somebody else made stay as they are unless cluster.yaml declares them.
     """
@@ -97,7 +97,7 @@ def _line(change: Change) -> str:
 
 
 def _kept_lines(plan: Plan) -> str:
-    return "".join(f"  {what}: not in cluster.yaml, left alone\n" for what in plan.left_alone)
+    return "".join(f"  {entry}: not in cluster.yaml, left alone\n" for entry in plan.left_alone)
 
 
 def _json_plan(plan: Plan) -> dict[str, Any]:

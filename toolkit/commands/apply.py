@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 @click.command("apply")
 @config_option
 @dry_run_option
-@click.option("--force", is_flag=True, help="Run the playbook though nothing differs.")
+@click.option("--force", is_flag=True, help="Run the playbook although nothing differs.")
 def command(*, config_path: Path | None, dry_run: bool, force: bool) -> None:
     """Push settings to the running head node: slurm.conf, hooks, users, job scripts.
 
-    The quick part of deploy; it touches neither images nor the stack.
+    apply is the quick part of deploy: it touches neither images nor the stack.
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.session import connected

@@ -34,11 +34,11 @@ def command() -> None:
 @click.argument("kind", type=click.Choice(["local", "aws"]), default="local")
 @config_option
 @dry_run_option
-@click.option("--force", is_flag=True, help="Write over the file that is there.")
+@click.option("--force", is_flag=True, help="Write over an existing file.")
 def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> None:
-    """Write a commented cluster.yaml to start from: for this computer, or for AWS.
+    """Write a commented cluster.yaml for this computer or for AWS.
 
-    --dry-run prints it. A file that is there is left alone (exit code 2) without --force.
+    --dry-run prints it. Without --force an existing file stays as it is (exit code 2).
     """
     from toolkit import assets
 
@@ -52,7 +52,7 @@ def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> 
             stream.write(text)
     except FileExistsError:
         raise ConfigExists(
-            f"{path} is there already", next_step="--force writes over it; --dry-run prints"
+            f"{path} exists already", next_step="--force writes over it; --dry-run prints"
         ) from None
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}") from error
@@ -65,7 +65,7 @@ def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> 
 @click.option(
     "--slurm-conf",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Check this file's settings  [default: what cluster.yaml renders to].",
+    help="Check this file's settings  [default: cluster.yaml's slurm.conf].",
 )
 @click.option("--slurm-version", metavar="YY.MM", help="For this Slurm  [default: cluster.yaml's].")
 def check(
@@ -73,7 +73,7 @@ def check(
 ) -> int:
     """Report every problem in cluster.yaml, and every known trap in its slurm.conf.
 
-    With --slurm-conf and --slurm-version no cluster.yaml is needed. Exit code 0: good, or warnings
+    --slurm-conf and --slurm-version together need no cluster.yaml. Exit code 0: good, or warnings
     only; 2: cluster.yaml is invalid, or a setting loses jobs, nodes or money.
     """
     from toolkit.lint.finding import Severity
@@ -104,7 +104,10 @@ def check(
 
 
 def _rendered(config: ClusterConfig) -> str:
-    """The slurm.conf of this cluster.yaml; prices only rank nodes, so none are asked for."""
+    """Return the slurm.conf of this cluster.yaml.
+
+    Prices only rank nodes, so none are read.
+    """
     from toolkit import assets
     from toolkit.render.context import slurm_context
     from toolkit.render.prices import PriceTable
@@ -131,8 +134,10 @@ def _print(subject: str, findings: tuple[SettingFinding, ...], *, failed: bool) 
     from toolkit.output import plain
 
     for item in findings:
-        where = f"line {item.line}: " if item.line else ""
-        click.echo(plain(f"{item.severity}: {where}{item.setting}: {item.message} [{item.slug}]"))
+        location = f"line {item.line}: " if item.line else ""
+        click.echo(
+            plain(f"{item.severity}: {location}{item.setting}: {item.message} [{item.slug}]")
+        )
         click.echo(plain(f"  fix: {item.fix}"))
         click.echo(f"  see: {item.source}")
     click.echo(plain(f"{subject}: {'not good' if failed else 'good'}"))
@@ -150,7 +155,7 @@ def schema() -> None:
 @command.command("show")
 @config_option
 def show(config_path: Path | None) -> None:
-    """Print cluster.yaml as it is understood, with every default filled in."""
+    """Print cluster.yaml as the toolkit reads it, with every default filled in."""
     from toolkit.output import print_json
 
     print_json(load(config_path).model_dump(mode="json"))

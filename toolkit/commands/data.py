@@ -1,6 +1,6 @@
-"""`toolkit data`: datasets by the hash of their content, and this machine's cache of them.
+"""`toolkit data`: datasets by the hash of their content, and this host's cache of them.
 
-Needs no cluster.yaml: the store is `--store`, $TOOLKIT_DATA_STORE, or what the cluster says.
+No cluster.yaml is needed: the store is `--store`, $TOOLKIT_DATA_STORE, or the cluster's own.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ command.add_command(derive)
 
 @command.command("add")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--name", help="What to call it; NAME is then this version, NAME@1, @2 … stay.")
+@click.option("--name", help="Its name: NAME is then this version, NAME@1, @2 … stay.")
 @store_option
 @dry_run_option
 @json_option
 def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_json: bool) -> None:
     """Add a folder's files as a dataset version.
 
-    Files that did not change since the last time are not read again, content that is in the store
-    is not sent again. Without a name the version is garbage after a day.
+    Unchanged files are not read again, and content in the store is not sent again. Without a name
+    the next `gc` may delete the version after a day.
     """
     from toolkit.datasets.store.add import add as add_folder
     from toolkit.datasets.store.scan import default_memory, scan
@@ -56,7 +56,7 @@ def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_
         facts["there"] = catalog.has(manifest.version)
         print_json(facts) if as_json else click.echo(
             f"{manifest.version}: {len(manifest.files)} files, {gb(manifest.size)},"
-            f" {'there already' if facts['there'] else 'would be added'}"
+            f" {'exists already' if facts['there'] else 'would be added'}"
         )
         return
     result = add_folder(catalog, folder, name=name, memory=default_memory(folder), log=echo_stderr)
@@ -77,14 +77,14 @@ def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_
 @store_option
 @dry_run_option
 def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> None:
-    """Let NAME stand for a dataset from now on."""
+    """Let NAME mean this dataset from now on."""
     from toolkit.datasets.store.catalog import check_name
 
     catalog = open_catalog(store)
     version = catalog.resolve(reference)
     catalog.manifest(version)
     if dry_run:
-        click.echo(f"{check_name(name)} would stand for {version}")
+        click.echo(f"{check_name(name)} would mean {version}")
         return
     click.echo(f"{catalog.set_name(name, version).reference} is {version}")
 
@@ -95,14 +95,17 @@ def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> Non
 @dry_run_option
 @yes_option
 def forget(*, reference: str, store: str | None, dry_run: bool, yes: bool) -> None:
-    """Keep NAME@NUMBER, or all of NAME, no longer. The next `gc` may take the content."""
+    """Remove the name NAME@NUMBER, or every number of NAME.
+
+    The next `gc` may delete the content.
+    """
     catalog = open_catalog(store)
     if dry_run:
         for entry in catalog.matching_versions(reference):
             click.echo(f"would forget {entry.reference} ({entry.version})")
         return
     if not yes:
-        raise NotConfirmed(f"{reference} would be forgotten", next_step="add --yes")
+        raise NotConfirmed(f"the name {reference} would be removed", next_step="add --yes")
     for entry in catalog.forget(reference):
         click.echo(f"forgot {entry.reference} ({entry.version})")
 
@@ -137,7 +140,7 @@ def _inputs_text(row: DatasetRow) -> str:
 @click.option("--files", is_flag=True, help="List the files too.")
 @json_option
 def show(*, reference: str, store: str | None, files: bool, as_json: bool) -> None:
-    """Show a dataset, what it was made from, and what was made from it."""
+    """Show a dataset, its inputs, and the datasets made from it."""
     from toolkit.datasets.derive import lineage
     from toolkit.output import plain, print_json
 
@@ -160,12 +163,12 @@ def show(*, reference: str, store: str | None, files: bool, as_json: bool) -> No
 @command.command("verify")
 @click.argument("reference")
 @store_option
-@click.option("--cache", "in_cache", is_flag=True, help="Check this machine's cached copy instead.")
+@click.option("--cache", "in_cache", is_flag=True, help="Check this host's cached copy instead.")
 @json_option
 def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) -> int:
-    """Read all of a dataset and compare every hash; exit 1 if anything is damaged.
+    """Read all of a dataset and compare every hash.
 
-    A damaged copy in the cache is taken out of it.
+    Exit code 0: whole; 1: damaged. A damaged copy is removed from the cache.
     """
     from toolkit.datasets.store.verify import find_damaged_content
     from toolkit.output import plain, print_json
@@ -201,9 +204,10 @@ def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) 
 @store_option
 @json_option
 def warm(*, references: tuple[str, ...], store: str | None, as_json: bool) -> int:
-    """Fill this machine's cache. On nodes: sbatch data-warmup.sbatch, or
+    """Fill this host's cache.
 
-    python3 -m toolkit.datasets warm REF, which needs nothing of the toolkit's own.
+    On nodes run sbatch data-warmup.sbatch, or python3 -m toolkit.datasets warm REF. The second
+    needs no packages of the toolkit.
     """
     from toolkit.datasets.__main__ import warm as fill_cache
     from toolkit.training.attempt.attempt import current
@@ -214,7 +218,7 @@ def warm(*, references: tuple[str, ...], store: str | None, as_json: bool) -> in
 @command.command("stats")
 @json_option
 def stats(*, as_json: bool) -> None:
-    """Show what this machine's cache holds, and its hit ratio."""
+    """Show the datasets in this host's cache, and its hit ratio."""
     from toolkit.datasets.__main__ import cache_facts
     from toolkit.output import print_json, table
 
@@ -240,15 +244,15 @@ def stats(*, as_json: bool) -> None:
 
 @command.command("gc")
 @store_option
-@click.option("--grace-hours", default=24.0, show_default=True, help="Spare what is younger.")
+@click.option("--grace-hours", default=24.0, show_default=True, help="Keep younger content.")
 @dry_run_option
 @yes_option
 @json_option
 def gc(*, store: str | None, grace_hours: float, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete what no name leads to.
+    """Delete content to which no name leads.
 
-    Kept is every named version, all that it was made from, and whatever is younger than the grace
-    time. While somebody adds, nothing is deleted.
+    Every named version stays, with all its inputs, and so does content younger than the grace time.
+    While somebody adds a dataset, nothing is deleted.
     """
     from toolkit.datasets.store.garbage_collection import collect_garbage, find_garbage
     from toolkit.output import print_json

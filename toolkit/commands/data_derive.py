@@ -37,9 +37,9 @@ def _params(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> di
 )  # fmt: skip
 @click.option(
     "--code", type=click.Path(exists=True, path_type=Path), multiple=True,
-    help="What else the result depends on  [default: the files among the command's words].",
+    help="Files on which the result depends  [default: those in COMMAND].",
 )  # fmt: skip
-@click.option("--name", help="What to call the result.")
+@click.option("--name", help="The result's name.")
 @click.option("--tier", type=click.Choice(["bronze", "silver", "gold"]), help="Its grade.")
 @store_option
 @dry_run_option
@@ -57,12 +57,12 @@ def derive(
     as_json: bool,
     words: tuple[str, ...],
 ) -> None:
-    """Make a dataset of others by a command, unless the same was made before.
+    """Make a dataset from others by a command, once.
 
     toolkit data derive --from raw@1 --name tokens -- python tokenize.py {input} {output}
 
-    It is kept under the hash of the inputs' manifests, the code, and the command with its
-    parameters. {input}, {input2} … and {output} are folders; the inputs are read-only.
+    The command runs only if no result exists for these inputs, this code, and this command with
+    its parameters. {input}, {input2} … and {output} are folders; the inputs are read-only.
     """
     from toolkit.datasets.derive import derive as derivations, program
     from toolkit.output import print_json
@@ -97,6 +97,6 @@ def _print_plan(plan: BuildPlan, *, as_json: bool) -> None:
     if as_json:
         print_json(plan)
     elif plan.found:
-        click.echo(f"{plan.found.output}: there already, nothing would be run")
+        click.echo(f"{plan.found.output}: exists already, no command would run")
     else:
-        click.echo(f"would be made of {', '.join(plan.inputs)}, by code {plan.code[:12]}")
+        click.echo(f"would be made from {', '.join(plan.inputs)}, by code {plan.code[:12]}")

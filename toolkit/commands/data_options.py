@@ -1,4 +1,4 @@
-"""What the `toolkit data` commands share: which store, and how they speak."""
+"""Parts that the `toolkit data` commands share: the store option, and their output."""
 
 from __future__ import annotations
 

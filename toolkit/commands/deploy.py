@@ -1,4 +1,4 @@
-"""`toolkit deploy`: bring the cluster to what cluster.yaml says."""
+"""`toolkit deploy`: brings the cluster to the state of cluster.yaml."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
-    """Bring the cluster to what cluster.yaml says.
+    """Bring the cluster to the state of cluster.yaml.
 
-    Builds missing images, shows and carries out the stack's changes, sets up the head node and
-    its accounts, and waits until the cluster is healthy. With nothing to change it says so and
-    changes nothing.
+    deploy builds missing images, shows and makes the stack's changes, and sets up the head node
+    and its accounts. Then it waits until the cluster is healthy. It may be repeated.
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     "--images", "with_images", is_flag=True, help="Delete machine images too (all clusters' here)."
 )
 def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool) -> int:
-    """Delete the cluster and everything in it: machines, files, accounting, artifacts.
+    """Delete the cluster and everything in it: instances, files, accounting, artifacts.
 
-    Machine images stay for the next deploy, unless --images is given; what stays is said.
+    Machine images stay for the next deploy, unless --images is given. The output names them.
 
-    Looks afterwards, service by service, that nothing is left. Run it again if it was cut off.
+    destroy then checks, service by service, that nothing is left. Run it again if it was cut off.
     """
     from toolkit.deploy.destroy import Destroyer
     from toolkit.deploy.session import connected
@@ -41,10 +41,12 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
         if not yes:
             raise NotConfirmed(
                 f"this deletes cluster {config.cluster} for good:\n{inventory.text()}",
-                next_step="say so with --yes",
+                next_step="confirm with --yes",
             )
         destroyer.destroy(with_images=with_images)
     click.echo(
-        "\n".join(filter(None, [f"cluster {config.cluster} is gone", inventory.kept_images_text]))
+        "\n".join(
+            filter(None, [f"cluster {config.cluster} is deleted", inventory.kept_images_text])
+        )
     )
     return 0

@@ -6,12 +6,15 @@ import click
 
 
 class SuggestingGroup(click.Group):
-    """Names commands that a mistyped one may have meant, also of a click that does not."""
+    """Names the nearest commands of a mistyped one, with every version of click."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or raise UsageError (exit code 2) with the nearest names."""
+        """Find the command.
+
+        Raises UsageError (exit code 2) with the nearest names.
+        """
         name = args[0]
         unknown = not name.startswith("-") and self.get_command(ctx, name) is None
         if unknown and not ctx.resilient_parsing:

@@ -22,7 +22,7 @@ def command() -> None:
 @config_option
 @dry_run_option
 def build(*, config_path: Path | None, dry_run: bool) -> None:
-    """Build the head and compute images that aren't there yet, side by side."""
+    """Build the missing head and compute images, side by side."""
     from toolkit.deploy import image_build_stack, images
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
@@ -37,7 +37,7 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
             )
             for spec in images.required_images(config, base):
                 click.echo(
-                    f"{spec.name}: {'there' if spec.name in images_by_name else 'would be built'}"
+                    f"{spec.name}: {'exists' if spec.name in images_by_name else 'would be built'}"
                 )
             return
         for kind, image in image_build_stack.ensure_images(
@@ -50,7 +50,7 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
 @config_option
 @json_option
 def list_(*, config_path: Path | None, as_json: bool) -> None:
-    """List the images there are, and which of them this configuration uses."""
+    """List the images, and mark those that this configuration uses."""
     from toolkit.deploy import images, names
     from toolkit.deploy.session import connected
     from toolkit.output import print_json, table

@@ -1,4 +1,4 @@
-"""`toolkit jobs`: jobs and the machines they have."""
+"""`toolkit jobs`: jobs and their instances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def command(*, config_path: Path | None, as_json: bool) -> None:
-    """List jobs with their machines: type, zone, lifecycle, price, age."""
+    """List jobs with their instances: type, zone, lifecycle, price, age."""
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
     from toolkit.explain import head_facts, tables

@@ -1,4 +1,4 @@
-"""`toolkit lint`: what in a batch script will lose work when its machines go."""
+"""`toolkit lint`: finds the lines of a batch script that lose work at an interruption."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXIT_FAILED = 1
 @click.option(
     "--stop-seconds",
     type=click.FloatRange(min=1),
-    help="What the training takes to end a step and save, where that is known.",
+    help="Seconds that the training takes to end a step and save, if known.",
 )
 @click.argument(
     "scripts",
@@ -33,10 +33,10 @@ EXIT_FAILED = 1
 def command(
     *, as_json: bool, strict: bool, stop_seconds: float | None, scripts: tuple[Path, ...]
 ) -> int:
-    """Report what in a batch script will lose work on spot machines, each with its fix.
+    """Report the lines of a batch script that lose work on spot.
 
-    Exit code 0: nothing, or warnings only; 1: an error, or with --strict a warning; 2: no such
-    file. `# toolkit-lint: ignore=SLUG` in the script silences a rule.
+    Each finding has its fix. Exit code 0: nothing, or warnings only; 1: an error, or with --strict
+    a warning; 2: no such file. `# toolkit-lint: ignore=SLUG` in the script silences a rule.
     """
     from toolkit.lint.batch_script.check import check_script
     from toolkit.lint.finding import Severity
@@ -61,7 +61,7 @@ def command(
 
 
 def print_findings(path: Path, findings: tuple[Finding, ...]) -> None:
-    """Findings as people read them: `file:line`, what is wrong, what to write instead."""
+    """Print findings: `file:line`, the problem, and the fix."""
     from toolkit.output import plain
 
     for finding in findings:

@@ -1,4 +1,4 @@
-"""`toolkit local`: an AWS endpoint with real machines on this computer, and its fault drills."""
+"""`toolkit local`: an AWS endpoint with real machines on this computer, and its faults."""
 
 # ruff: noqa: PLR0917 - click passes options by name
 
@@ -45,7 +45,7 @@ class _Phases:
         stack.push(self._exit)
 
     def __call__(self, phase: str, detail: str) -> None:
-        # What the base image's builder calls phases are details of ours.
+        # The phases of the base image's builder are details of ours.
         title = _TITLES.get(phase, _TITLES["image"])
         if title != self._title:
             self._inner.close()
@@ -65,7 +65,7 @@ def local() -> None:
 
 @local.command()
 @state_option
-@click.option("--port", default=DEFAULT_PORT, show_default=True, help="Where the endpoint listens.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, help="The port of the endpoint.")
 @click.option(
     "--driver",
     type=click.Choice(DRIVERS),
@@ -73,7 +73,7 @@ def local() -> None:
     show_default=True,
     help="nspawn boots machines; none serves the API alone.",
 )
-@click.option("--boot-delay", default=0.0, help="Seconds more from pending to running.")
+@click.option("--boot-delay", default=0.0, help="Seconds to add from pending to running.")
 @click.option("--visible-after", default=0.0, help="Seconds until Describe shows a new instance.")
 @click.option("--rates/--no-rates", default=True, help="Apply EC2's request rates.")
 @json_option
@@ -86,7 +86,7 @@ def up(
     rates: bool,
     as_json: bool,
 ) -> None:
-    """Start the local cloud; does nothing if it runs already."""
+    """Start the local cloud, if it does not run yet."""
     from toolkit.local.lifecycle import up as bring_up
     from toolkit.output import print_json, reporter
 
@@ -111,7 +111,10 @@ def up(
 @state_option
 @json_option
 def down(state: Path | None, as_json: bool) -> None:
-    """End the local cloud and every machine of it; images and logs stay."""
+    """Stop the local cloud and every machine of it.
+
+    Images and logs stay.
+    """
     from toolkit.local.lifecycle import down as bring_down
     from toolkit.output import print_json, reporter
 
@@ -127,7 +130,7 @@ def down(state: Path | None, as_json: bool) -> None:
 @state_option
 @json_option
 def status(state: Path | None, as_json: bool) -> None:
-    """Show the instances, the faults in force, and where the endpoint is."""
+    """Show the instances, the faults in force, and the endpoint."""
     from toolkit.output import print_json, table
 
     cloud_status = control_client(state).get("status")
@@ -169,28 +172,33 @@ def status(state: Path | None, as_json: bool) -> None:
 
 @local.command()
 @click.argument("target")
-@click.option("--notice", default=120.0, show_default=True, help="Seconds until it is reclaimed.")
-@click.option("--rebalance", is_flag=True, help="Recommend to rebalance only.")
+@click.option("--notice", default=120.0, show_default=True, help="Seconds until the interruption.")
+@click.option("--rebalance", is_flag=True, help="Send only a rebalance recommendation.")
 @state_option
 @json_option
 def interrupt(
     target: str, notice: float, rebalance: bool, state: Path | None, as_json: bool
 ) -> None:
-    """Give TARGET (a node, an instance id, a Name) a spot interruption notice."""
+    """Give TARGET a spot interruption notice.
+
+    TARGET is a node, an instance id or a Name tag.
+    """
     client = control_client(state)
     if rebalance:
         answer = client.post("rebalance", {"target": target})
-        text = f"{answer['instance_id']} is recommended to be rebalanced"
+        text = f"{answer['instance_id']} has a rebalance recommendation"
     else:
         answer = client.post("interrupt", {"target": target, "notice": notice})
-        text = f"{answer['instance_id']} will be reclaimed at {answer['notice']}"
+        text = f"{answer['instance_id']} will be interrupted at {answer['notice']}"
     print_answer(answer, text, as_json=as_json)
 
 
 @local.command()
 @click.argument("pool", required=False)
-@click.option("--free", default=0, show_default=True, help="How many more instances it gives.")
-@click.option("--seconds", type=float, help="For how long  [default: until restored].")
+@click.option("--free", default=0, show_default=True, help="Instances that POOL still gives.")
+@click.option(
+    "--seconds", type=float, help="Seconds until the limit ends  [default: --restore ends it]."
+)
 @click.option("--restore", is_flag=True, help="Lift the limit of POOL, or every limit.")
 @state_option
 @json_option
@@ -202,9 +210,12 @@ def exhaust(
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """Let POOL run out: TYPE[/ZONE[/MARKET]] with * for any, or spot, or on-demand."""
+    """Let POOL have no capacity.
+
+    POOL is TYPE[/ZONE[/MARKET]] with * for any, or spot, or on-demand.
+    """
     if pool is None and not restore:
-        raise click.UsageError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
+        raise click.UsageError("POOL is missing: TYPE[/ZONE[/MARKET]], spot or on-demand")
     request = {"pool": pool, "free": free, "seconds": seconds, "restore": restore}
     answer = control_client(state).post("exhaust", request)
     effect = "has no limit" if restore else f"gives {free} more instances"
@@ -213,11 +224,11 @@ def exhaust(
 
 @local.command()
 @click.argument("action", default="*")
-@click.option("--count", type=int, help="How many calls  [default: until --clear].")
-@click.option("--seconds", type=float, help="For how long.")
+@click.option("--count", type=int, help="Number of calls  [default: until --clear].")
+@click.option("--seconds", type=float, help="Seconds until the fault ends.")
 @click.option("--code", default="RequestLimitExceeded", show_default=True, help="EC2's error code.")
 @click.option("--lost", is_flag=True, help="Carry the call out, and lose its answer.")
-@click.option("--inside", is_flag=True, help="Put it into Errors of fleets; COUNT offerings.")
+@click.option("--inside", is_flag=True, help="Put it into Errors of fleets, for COUNT offerings.")
 @click.option("--clear", is_flag=True, help="Answer every call normally again.")
 @state_option
 @json_option
@@ -250,7 +261,7 @@ def throttle(
 @click.option("--log", is_flag=True, help="Print the machine's console log instead.")
 @state_option
 def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -> None:
-    """Open a root shell in TARGET's machine, or run ARGV there."""
+    """Open a root shell in TARGET's machine, or run ARGV in it."""
     from toolkit.local.console import console_log, enter_argv
     from toolkit.local.machines.errors import MachineError
     from toolkit.local.machines.layout import Layout
@@ -271,7 +282,10 @@ def _instance_of(client: Client, target: str) -> str:
     for instance in client.get("status")["instances"]:
         if target in (instance["node"], instance["name"]) and instance["state"] == "running":
             return str(instance["instance_id"])
-    raise LocalError(f"no running instance is, or is the node, {target}")
+    raise LocalError(
+        f"no running instance has the node or the Name tag {target}",
+        next_step="see the instances with: toolkit local status",
+    )
 
 
 for drill in (impair, schedule):

@@ -1,4 +1,4 @@
-"""`toolkit local impair` and `schedule`: machines that EC2 finds fault with, or plans to stop."""
+"""`toolkit local impair` and `schedule`: failing status checks, and scheduled events."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ EVENTS = (
 
 @click.command()
 @click.argument("target")
-@click.option("--ago", default=0.0, help="Seconds since when the check has failed.")
+@click.option("--ago", default=0.0, help="Seconds for which the check has failed already.")
 @click.option("--restore", is_flag=True, help="Let the check pass again.")
 @state_option
 @json_option
 def impair(target: str, *, ago: float, restore: bool, state: Path | None, as_json: bool) -> None:
-    """Let EC2's status check of TARGET (a node, an instance id, a Name) fail."""
+    """Let EC2's status check of TARGET fail.
+
+    TARGET is a node, an instance id or a Name tag.
+    """
     answer = control_client(state).post(
         "impair", {"target": target, "ago": ago, "restore": restore}
     )
@@ -43,16 +46,21 @@ def impair(target: str, *, ago: float, restore: bool, state: Path | None, as_jso
     type=click.Choice(EVENTS),
     default=EVENTS[1],
     show_default=True,
-    help="What EC2 plans.",
+    help="EC2's code of the event.",
 )
-@click.option("--in", "seconds", default=7 * 86_400.0, help="Seconds until then  [default: a week]")
-@click.option("--cancel", is_flag=True, help="Call every event of TARGET off.")
+@click.option(
+    "--in", "seconds", default=7 * 86_400.0, help="Seconds until the event  [default: a week]"
+)
+@click.option("--cancel", is_flag=True, help="Cancel every event of TARGET.")
 @state_option
 @json_option
 def schedule(
     target: str, *, event: str, seconds: float, cancel: bool, state: Path | None, as_json: bool
 ) -> None:
-    """Announce an event for TARGET's machine. Nothing happens to it when the time has come."""
+    """Announce a scheduled event for TARGET's instance.
+
+    The local cloud only announces it: the instance is not stopped.
+    """
     request = {"target": target, "event": event, "seconds": seconds, "cancel": cancel}
     answer = control_client(state).post("schedule", request)
     effect = "has no event scheduled" if cancel else f"is scheduled for {event}"

@@ -1,4 +1,4 @@
-"""What `toolkit local`'s commands share: the state directory, the daemon's control API."""
+"""Parts that `toolkit local`'s commands share: the state option, the daemon's control API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def control_client(state: Path | None) -> Client:
-    """The control API of the daemon that holds the state directory."""
+    """Return a client of the daemon that holds the state directory."""
     from toolkit.local.client import Client
     from toolkit.local.daemon_files import StateFiles
 
@@ -40,7 +40,7 @@ def control_client(state: Path | None) -> Client:
 
 
 def print_answer(answer: dict[str, Any], text: str, *, as_json: bool) -> None:
-    """Print an answer for whoever asked."""
+    """Print an answer as JSON, or as text."""
     from toolkit.output import print_json
 
     if as_json:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @config_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(*, config_path: Path | None, argv: tuple[str, ...]) -> None:
-    """Open a shell on the head node, the way access.login in cluster.yaml says.
+    """Open a shell on the head node.
 
-    Words after the command are passed on, for ways of access that take a command.
+    access.login in cluster.yaml is the command for it. ARGV is appended to that command.
     """
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
@@ -38,7 +38,7 @@ def command(*, config_path: Path | None, argv: tuple[str, ...]) -> None:
 
 
 def login_argv(config: ClusterConfig, instance: str) -> list[str]:
-    """The words of access.login with their placeholders filled in."""
+    """Return the words of access.login with their placeholders filled in."""
     return [
         word.format(instance_id=instance, region=config.aws.region, cluster=config.cluster)
         for word in config.access.login
@@ -46,7 +46,10 @@ def login_argv(config: ClusterConfig, instance: str) -> list[str]:
 
 
 def _program(name: str) -> str:
-    """Where a program is: on PATH, or beside this Python (an environment that isn't activated)."""
+    """Find a program on PATH, or beside this Python.
+
+    The second is for a virtual environment that is not activated.
+    """
     interpreter_directory = Path(sys.executable).parent
     program = shutil.which(name) or shutil.which(name, path=str(interpreter_directory))
     if program is None:

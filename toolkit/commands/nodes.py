@@ -1,4 +1,4 @@
-"""`toolkit nodes`: nodes and the machines behind them."""
+"""`toolkit nodes`: nodes and their instances."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 @click.command("nodes")
 @config_option
 @json_option
-@click.option("--all", "-a", "everything", is_flag=True, help="Nodes at rest as well.")
+@click.option("--all", "-a", "everything", is_flag=True, help="List nodes at rest as well.")
 def command(*, config_path: Path | None, as_json: bool, everything: bool) -> None:
-    """List nodes with their machine: instance, type, zone, lifecycle, price, age.
+    """List nodes with instance, type, zone, lifecycle, price and age.
 
-    Nodes at rest (powered down, nothing wrong) are left out of the table unless --all is given;
-    --json has every node.
+    The table leaves out nodes at rest (powered down, nothing wrong), unless --all is given. --json
+    has every node.
     """
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected

@@ -39,20 +39,21 @@ def json_option(function: F) -> F:
 
 def yes_option(function: F) -> F:
     """Add `--yes`, passed on as `yes`."""
-    return click.option("--yes", "-y", is_flag=True, help="Go on where something is lost.")(
+    return click.option("--yes", "-y", is_flag=True, help="Go on although something is lost.")(
         function
     )
 
 
 def dry_run_option(function: F) -> F:
     """Add `--dry-run`, passed on as `dry_run`."""
-    return click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")(
-        function
-    )
+    return click.option("--dry-run", is_flag=True, help="Show the changes; make none.")(function)
 
 
 def find_config_file(config_path: Path | None) -> Path:
-    """The file to read: the option, the environment, or ./cluster.yaml."""
+    """Return the file to read: the option's, the environment's, or ./cluster.yaml.
+
+    Raises ConfigNotFound.
+    """
     path = config_file(config_path)
     if path == DEFAULT_CONFIG and not path.exists():
         raise ConfigNotFound(
@@ -63,12 +64,15 @@ def find_config_file(config_path: Path | None) -> Path:
 
 
 def config_file(config_path: Path | None) -> Path:
-    """Name the file, there or not: the option's, the environment's, or ./cluster.yaml."""
+    """Return the path of the file, also if it does not exist."""
     return config_path or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
 
 
 def load(config_path: Path | None) -> ClusterConfig:
-    """The checked configuration; raises ConfigNotFound or ConfigInvalid."""
+    """Return the checked configuration.
+
+    Raises ConfigNotFound or ConfigInvalid.
+    """
     from toolkit.config import load as load_config
 
     return load_config(find_config_file(config_path))

@@ -1,4 +1,4 @@
-"""`toolkit plan`: what deploy would change."""
+"""`toolkit plan`: the changes that deploy would make."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def command(*, config_path: Path | None, as_json: bool) -> None:
-    """Show what deploy would change; change nothing."""
+    """Show the changes that deploy would make; make none."""
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.session import connected
     from toolkit.output import print_json, reporter

@@ -1,4 +1,4 @@
-"""`toolkit reconcile --plan`: what the head would do next."""
+"""`toolkit reconcile --plan`: the next actions of the head."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--plan", "plan_only", is_flag=True, required=True, help="Show; change nothing.")
 def command(*, config_path: Path | None, as_json: bool, plan_only: bool) -> None:
-    """Show what the head would do to make EC2's machines and Slurm's nodes agree.
+    """Show the next actions of reconcile on EC2's instances and Slurm's nodes.
 
-    It does so by itself every 15 seconds; a plan that stays the same for longer is worth a look.
+    The head runs reconcile every 15 seconds. A plan that stays the same for longer is worth a look.
     """
     del plan_only  # the only thing there is to ask: the pass itself is the head's
     from toolkit.deploy.head import Head

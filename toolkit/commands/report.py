@@ -1,4 +1,4 @@
-"""`toolkit report`: what the cluster cost, and for whom."""
+"""`toolkit report`: the cost of the cluster, by account, user or job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def _moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
-    """A time in UTC, or so long ago: `2026-11-01`, `2026-11-01T12:30`, `90m`, `36h`, `7d`."""
+    """Parse a time in UTC, or a time before now.
+
+    Examples: `2026-11-01`, `2026-11-01T12:30`, `90m`, `36h`, `7d`.
+    """
     if text is None:
         return None
     if relative_time := _AGO.fullmatch(text):
@@ -45,7 +48,7 @@ def _moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> d
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key, ...]:
-    """Names of groups, separated by commas."""
+    """Parse names of groups, separated by commas."""
     from toolkit.accounting.report import Key
 
     try:
@@ -62,9 +65,9 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     default="30d",
     show_default=True,
     metavar="TIME",
-    help="From when on: 2026-11-01, 2026-11-01T12:30 (UTC), or so long ago: 90m, 36h, 7d.",
+    help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or a time before now: 90m, 36h, 7d.",
 )
-@click.option("--until", callback=_moment, metavar="TIME", help="Up to when  [default: now].")
+@click.option("--until", callback=_moment, metavar="TIME", help="End  [default: now].")
 @click.option(
     "--by",
     "keys",
@@ -72,7 +75,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     default="account,user",
     show_default=True,
     metavar="KEYS",
-    help="One row for each account, user or job, or several of them.",
+    help="One row for each account, user or job, or a list of these.",
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line a charge.")
@@ -94,9 +97,9 @@ def command(
     html_path: Path | None,
     record_mlflow: bool,
 ) -> None:
-    """Print what the cluster cost, and who used it.
+    """Print the cost of the cluster, by account, user or job.
 
-    Every attempt that Slurm accounted for, times the machines' lifetimes, at the price of every
+    Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly.
     """
     if as_json and as_csv:
@@ -121,7 +124,10 @@ def command(
 
 
 def _window(since: datetime, until: datetime, now: datetime) -> Window:
-    """The future costs nothing yet, so the window ends now at the latest."""
+    """Return the window, which ends now at the latest.
+
+    The future costs nothing yet.
+    """
     from toolkit.accounting.allocation import Window
 
     until = min(until, now)

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     "run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @config_option
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds it may take.")
+@click.option(
+    "--timeout", default=60.0, show_default=True, help="Seconds that the command may take."
+)
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(*, config_path: Path | None, timeout: float, argv: tuple[str, ...]) -> int:
-    """Run one command on the head node as root: `toolkit run -- sinfo -N`.
+    """Run one command on the head node as root.
 
-    Prints what it prints, on standard output and standard error, and ends with its exit code.
+    Example: toolkit run -- sinfo -N. The command's output and exit code become toolkit's own.
     """
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected

@@ -1,4 +1,4 @@
-"""`toolkit runs`: what was trained, with what, for how much; and the same again."""
+"""`toolkit runs`: lists, shows, compares and replays training runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """List, show, compare and replay training runs.
 
-    RUN is a job's number, an MLflow run id, a run's name, or the run's folder; of several runs the
-    newest counts.
+    RUN is a job id, an MLflow run id, a run's name, or the run folder. Of several runs the newest
+    counts.
     """
 
 
@@ -40,8 +40,10 @@ def _head(config_path: Path | None) -> Iterator[Runner]:
 @command.command("list")
 @config_option
 @json_option
-@click.option("--limit", default=20, show_default=True, help="How many, the newest first.")
-@click.option("--running", is_flag=True, help="Only those that MLflow has as running.")
+@click.option(
+    "--limit", default=20, show_default=True, help="The most runs to list, the newest first."
+)
+@click.option("--running", is_flag=True, help="List only runs that MLflow has as running.")
 def list_runs(*, config_path: Path | None, as_json: bool, limit: int, running: bool) -> None:
     """List the newest runs."""
     from toolkit.output import print_json, table
@@ -62,7 +64,7 @@ def list_runs(*, config_path: Path | None, as_json: bool, limit: int, running: b
 @json_option
 @click.argument("run", metavar="RUN")
 def show(*, config_path: Path | None, as_json: bool, run: str) -> None:
-    """Show a run: parameters, code, data, hardware, attempts, where time and money went."""
+    """Show a run: parameters, code, data, hardware, attempts, time and cost."""
     from toolkit.output import plain, print_json
     from toolkit.runs import queries, text
 
@@ -101,11 +103,13 @@ def compare_runs(*, config_path: Path | None, as_json: bool, left: str, right: s
 @config_option
 @json_option
 @dry_run_option
-@click.option("--anyway", is_flag=True, help="Submit although something differs; it is printed.")
+@click.option(
+    "--anyway", is_flag=True, help="Submit although an input differs; the differences are printed."
+)
 @click.option(
     "--rebuild",
     metavar="FOLDER",
-    help="Make the code of then (commit and diff) in this new folder on the cluster.",
+    help="Make the run's code (commit and diff) in this new folder on the cluster.",
 )
 @click.argument("run", metavar="RUN")
 def replay(
@@ -117,9 +121,9 @@ def replay(
     rebuild: str | None,
     run: str,
 ) -> None:
-    """Submit a run again as it was, as the user whose run it was.
+    """Submit a run again with the same inputs, as its user.
 
-    Refuses, and says why, when something is gone or not what it was. Exit code 1: refused.
+    If an input is gone or has changed, replay names it and refuses (exit code 1).
     """
     from toolkit.output import plain, print_json
     from toolkit.runs import queries
@@ -146,7 +150,10 @@ def replay(
 @json_option
 @dry_run_option
 def settle(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
-    """Give MLflow runs whose jobs are over the end these had; the head does so by itself."""
+    """End MLflow runs whose jobs have ended.
+
+    The head does the same by itself.
+    """
     from toolkit.output import print_json, table
     from toolkit.runs import queries
 
@@ -159,7 +166,11 @@ def settle(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
         (ended_run["job"], ended_run["run_id"], ended_run["state"], ended_run["status"])
         for ended_run in ended_runs
     ]
-    click.echo(table(("JOB", "RUN", "SLURM", "MLFLOW"), rows) if rows else "nothing to settle")
+    click.echo(
+        table(("JOB", "RUN", "SLURM", "MLFLOW"), rows)
+        if rows
+        else "every MLflow run of an ended job has ended"
+    )
 
 
 def _mlflow_run(head: Runner, reference: str) -> Any:
@@ -177,7 +188,6 @@ def _replay_command(answer: dict[str, Any]) -> str:
 
     session_variables = {"PATH", "HOME", "USER", "LANG"}
     environment = [f"{name}={value}" for name, value in answer["environment"].items()]
-    exported_variables = [
-        pair for pair in environment if pair.partition("=")[0] not in session_variables
-    ]
-    return f"cd {shlex.quote(answer['directory'])} && {shlex.join(['env', *exported_variables, *answer['argv']])}"
+    exported = [pair for pair in environment if pair.partition("=")[0] not in session_variables]
+    command_line = shlex.join(["env", *exported, *answer["argv"]])
+    return f"cd {shlex.quote(answer['directory'])} && {command_line}"

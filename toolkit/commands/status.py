@@ -1,4 +1,4 @@
-"""`toolkit status`: whether the cluster is healthy."""
+"""`toolkit status`: the health of the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def command(*, config_path: Path | None, as_json: bool) -> int:
-    """Say whether the cluster is healthy. Exit code 0: it is; 1: it isn't, and why."""
+    """Say whether the cluster is healthy.
+
+    Exit code 0: healthy; 1: unhealthy, with the reasons.
+    """
     from dataclasses import asdict
 
     from toolkit.deploy.session import connected

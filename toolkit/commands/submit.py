@@ -1,4 +1,4 @@
-"""`toolkit submit`: check a batch script, say what sbatch is called with, call it."""
+"""`toolkit submit`: checks a batch script, prints the sbatch command, and runs it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,18 @@ if TYPE_CHECKING:
 @json_option
 @dry_run_option
 @click.option("--force", is_flag=True, help="Submit in spite of errors.")
-@click.option("--user", help="On the head, as this user  [default: here, where sbatch is].")
-@click.option("--checkpoint-gib", type=float, help="Size of a checkpoint, to predict a stop.")
-@click.option("--write-gib-s", type=float, default=1.0, show_default=True, help="How fast it is.")
-@click.option("--container", default="", metavar="IMAGE@sha256:…", help="Run the workers in it.")
+@click.option(
+    "--user", help="Submit on the head node as this user  [default: submit on this host]."
+)
+@click.option(
+    "--checkpoint-gib", type=float, help="Size of a checkpoint, to predict the time of a stop."
+)
+@click.option(
+    "--write-gib-s", type=float, default=1.0, show_default=True, help="Speed of writing it."
+)
+@click.option(
+    "--container", default="", metavar="IMAGE@sha256:…", help="Run the ranks in this container."
+)
 @click.argument(
     "words", metavar="[SBATCH-OPTION=VALUE...] SCRIPT [ARG...]", nargs=-1, required=True
 )
@@ -50,13 +58,16 @@ def command(
     container: str,
     words: tuple[str, ...],
 ) -> int:
-    """Check a batch script (toolkit lint, partition, account, Slurm's own test), then sbatch it.
+    """Check a batch script, then submit it by sbatch.
 
-    Options for sbatch go before the script, as --name=value. `--requeue` and `--open-mode=append`
-    are added where neither the script nor you say otherwise; what is run is printed. What a stop
-    would take of a spot notice is told from --checkpoint-gib, or else from what the last run like
-    this one measured. `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found
-    no error; 1: an error was found, or Slurm refused; 2: wrong usage.
+    The checks are toolkit lint, partition, account, Slurm's own test, and whether a stop fits into
+    a spot notice. The stop's time comes from --checkpoint-gib, or from the last run like this one.
+
+    Options for sbatch go before the script, as --name=value. submit adds `--requeue` and
+    `--open-mode=append`, unless the script or you say otherwise. It prints the command.
+
+    `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an
+    error was found, or Slurm refused; 2: wrong usage.
     """
     from toolkit.lint.finding import Severity
     from toolkit.submit import checks, plan
@@ -85,13 +96,13 @@ def command(
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
         raise SubmitRefused(
-            f"not submitted: {count}", next_step="mend what is said above, or --force"
+            f"not submitted: {count}", next_step="mend the errors above, or submit with --force"
         )
     return 1 if refused else 0
 
 
 def _split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    """sbatch's options, the script, the script's arguments."""
+    """Return sbatch's options, the script, and the script's arguments."""
     script_index = next(
         (script_index for script_index, word in enumerate(words) if not word.startswith("-")), None
     )
@@ -101,7 +112,10 @@ def _split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[st
 
 
 def _environment(user: str | None) -> dict[str, str]:
-    """On the head it is not this shell's environment that sbatch sees."""
+    """Return the environment that sbatch sees.
+
+    On the head it is not this shell's.
+    """
     return {} if user else dict(os.environ)
 
 
@@ -111,7 +125,7 @@ def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmClient]:
 
     if user is None:
         if shutil.which("sbatch") is None:
-            raise click.UsageError("no sbatch on this machine: give --user NAME, or log in first")
+            raise click.UsageError("no sbatch on this host: give --user NAME, or log in first")
         yield SlurmClient(LocalRunner())
         return
     from toolkit.deploy.head import Head

@@ -1,4 +1,4 @@
-"""`toolkit sweep`: search for the best parameters with a job array."""
+"""`toolkit sweep`: searches for the best parameters with a job array."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @click.group("sweep", cls=SuggestingGroup)
 def command() -> None:
-    """Start a sweep, see how it goes, get its best trials."""
+    """Start a sweep, show its status, print its best trials."""
 
 
 @contextmanager
@@ -51,11 +51,23 @@ name_argument = click.argument("name", callback=_name, metavar="NAME")
 @json_option
 @dry_run_option
 @click.option(
-    "--trials", type=click.IntRange(1, 10_000), default=24, show_default=True, help="How many."
+    "--trials",
+    type=click.IntRange(1, 10_000),
+    default=24,
+    show_default=True,
+    help="Number of trials.",
 )
-@click.option("--at-once", type=click.IntRange(0), default=8, show_default=True, help="0: all.")
-@click.option("--as", "user", metavar="USER", help="Whose sweep it is  [default: you].")
-@click.option("--sbatch", "options", multiple=True, metavar="OPTION", help="One more for sbatch.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(0),
+    default=8,
+    show_default=True,
+    help="Most trials at one time; 0: all.",
+)
+@click.option("--as", "user", metavar="USER", help="Submit as this user  [default: you].")
+@click.option(
+    "--sbatch", "options", multiple=True, metavar="OPTION", help="One more option for sbatch."
+)
 @name_argument
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -74,8 +86,8 @@ def start(
 ) -> None:
     """Submit a job array whose tasks are the trials of sweep NAME.
 
-    SCRIPT is on the cluster and uses toolkit.training.sweeps. A sweep that is there goes on with
-    more trials: `toolkit sweep start digits /shared/jobscripts/sweep/train.py --epochs 30`.
+    SCRIPT is on the cluster and uses toolkit.training.sweeps. An existing sweep gets more trials.
+    Example: toolkit sweep start digits /shared/jobscripts/sweep/train.py --epochs 30.
     """
     from toolkit.output import plain, print_json
     from toolkit.runs import sweeps
@@ -109,7 +121,7 @@ def start(
 def status(
     *, config_path: Path | None, as_json: bool, settle: bool, dry_run: bool, name: str
 ) -> None:
-    """Say how many trials wait, run, are done; name those whose tasks are gone."""
+    """Count the trials by state; name those whose tasks are gone."""
     from toolkit.output import print_json
     from toolkit.runs import sweeps
 
@@ -134,11 +146,14 @@ def status(
 @config_option
 @json_option
 @click.option(
-    "--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many."
+    "--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of trials."
 )
 @name_argument
 def best(*, config_path: Path | None, as_json: bool, count: int, name: str) -> None:
-    """Print the best trials, the best first. Exit code 0 also when none is complete yet."""
+    """Print the best trials, the best first.
+
+    Exit code 0 also when no trial is complete yet.
+    """
     from toolkit.output import print_json
     from toolkit.runs import sweeps
 
@@ -151,10 +166,10 @@ def best(*, config_path: Path | None, as_json: bool, count: int, name: str) -> N
 
 
 def _user(config: ClusterConfig, requested_user: str | None) -> str:
-    """Who submits: a user of cluster.yaml."""
+    """Return the user who submits: one of cluster.yaml."""
     user = requested_user or getpass.getuser()
     if user not in {entry.name for entry in config.users}:
-        raise click.UsageError(f"{user} is no user of cluster.yaml; say whose it is: --as USER")
+        raise click.UsageError(f"{user} is no user of cluster.yaml; name one with --as USER")
     return user
 
 

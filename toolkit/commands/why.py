@@ -1,4 +1,4 @@
-"""`toolkit why`: why a job waits or failed, why a node is as it is."""
+"""`toolkit why`: the reason that a job waits or failed, and the state of a node."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CONSOLE_SHOWN = 12
 @click.command("why")
 @config_option
 @json_option
-@click.option("--log", is_flag=True, help="Print every decision about it as well.")
+@click.option("--log", is_flag=True, help="Print every decision about the job or node as well.")
 @click.argument("target", metavar="JOB|NODE")
 def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) -> None:
-    """Say why a job waits or failed, or why a node is as it is.
+    """Say why a job waits or failed, or what state a node is in.
 
-    Which offerings were tried, what EC2 said, and when the next try is.
+    The answer has the offerings that were tried, EC2's answers, and the time of the next try.
     """
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
@@ -49,9 +49,10 @@ def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) 
 
 
 def _job(target: str) -> JobId | None:
-    """`4711`, the task `4711_3`; of `4711.batch` and squeue's `4711_[4-9]` the job and the array.
+    """Parse a job id; None for a node's name.
 
-    None for a node's name.
+    `4711` is a job, `4711_3` an array task. `4711.batch` is its job, and squeue's `4711_[4-9]` its
+    array.
     """
     from slurmplugins.errors import BadName
     from slurmplugins.model import hostlist, job_id
@@ -61,7 +62,7 @@ def _job(target: str) -> JobId | None:
     try:
         hostlist.parse(target)
     except BadName as error:
-        raise click.UsageError(f"{target!r} is neither a job's number nor a node's name") from error
+        raise click.UsageError(f"{target!r} is neither a job id nor a node's name") from error
     return None
 
 
@@ -78,7 +79,7 @@ def _print(answer: Answer, *, log: bool) -> None:
         ]
         click.echo("\n" + table(("TRIED", "OFFERING", "OUTCOME", "EC2 SAID"), rows))
     if answer.console:
-        click.echo("\nlast words of the machine that did not come up:")
+        click.echo("\nthe end of the console of the instance that did not come up:")
         for line in answer.console[-CONSOLE_SHOWN:]:
             click.echo(plain(f"  | {line}"))
     if log and answer.decisions:

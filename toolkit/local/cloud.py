@@ -65,7 +65,7 @@ class Cloud:
     """The local cloud of this process. There is one at a time: moto's tables are the process's.
 
     As a context manager it forgets everything that moto knew and puts the layer in
-    place. On leaving it takes the layer away again. `keeper.run` looks after machines,
+    place. On leaving it takes the layer away again. `machine_controller.run` looks after machines,
     in a thread of the caller's.
     """
 

@@ -55,7 +55,7 @@ class Control:
         name = str(environ["PATH_INFO"]).removeprefix("/_toolkit/").strip("/")
         handler = self._handlers.get((environ["REQUEST_METHOD"], name))
         if handler is None:
-            return _json(start_response, "404 Not Found", {"error": f"no such thing as {name}"})
+            return _json(start_response, "404 Not Found", {"error": f"unknown request: {name}"})
         try:
             answer = handler(_body(environ))
         except NoSuchTarget as error:
@@ -121,7 +121,7 @@ class Control:
                 self._faults.restore(pattern)
                 return {"pool": str(pattern) if pattern else "*", "restored": True}
             if pattern is None:
-                raise ValueError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
+                raise ValueError("pool is missing: TYPE[/ZONE[/MARKET]], spot or on-demand")
             free = int(request.get("free", 0))
             seconds = request.get("seconds")
             self._faults.limit(
@@ -162,7 +162,7 @@ class Control:
 def _body(environ: Mapping[str, Any]) -> Mapping[str, Any]:
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if length > _BODY_LIMIT:
-        raise ValueError("too long")
+        raise ValueError(f"the request has more than {_BODY_LIMIT} bytes")
     text = environ["wsgi.input"].read(length) if length else b""
     # A web page can make a browser post a form here, but not JSON without being asked first.
     if environ["REQUEST_METHOD"] == "POST" and environ.get("CONTENT_TYPE") != "application/json":

@@ -37,32 +37,34 @@ def tree(instance: LocalInstance, now: float) -> dict[str, Any]:
     return root
 
 
-def _metadata(life: LocalInstance, now: float) -> dict[str, Any]:
-    row = life.row
+def _metadata(instance: LocalInstance, now: float) -> dict[str, Any]:
+    row = instance.row
     host = row.private_dns_name or ""
     data: dict[str, Any] = {
         "ami-id": row.image_id,
         "ami-launch-index": str(row.ami_launch_index),
         "ami-manifest-path": "(unknown)",
         "block-device-mapping": {"ami": "xvda", "root": row.root_device_name or "/dev/xvda"},
-        "events": {"maintenance": {"history": "[]", "scheduled": _scheduled_events(life)}},
+        "events": {"maintenance": {"history": "[]", "scheduled": _scheduled_events(instance)}},
         "hostname": host,
         "instance-action": "none",
-        "instance-id": life.id,
-        "instance-life-cycle": life.pool.market,
+        "instance-id": instance.id,
+        "instance-life-cycle": instance.pool.market,
         "instance-type": row.instance_type,
         "local-hostname": host,
         "local-ipv4": row.private_ip or "",
         "network": {
-            "interfaces": {"macs": {nic.mac_address: _nic(life, nic) for nic in _nics(life)}}
+            "interfaces": {
+                "macs": {nic.mac_address: _nic(instance, nic) for nic in _nics(instance)}
+            }
         },
         "placement": {
-            "availability-zone": life.pool.zone,
-            "availability-zone-id": _zone_id(life),
-            "region": life.region,
+            "availability-zone": instance.pool.zone,
+            "availability-zone-id": _zone_id(instance),
+            "region": instance.region,
         },
         "profile": "default-hvm",
-        "reservation-id": _reservation_id(life),
+        "reservation-id": _reservation_id(instance),
         "security-groups": "\n".join(group.name for group in row.security_groups),
         "services": {"domain": "amazonaws.com", "partition": "aws"},
     }
@@ -70,7 +72,7 @@ def _metadata(life: LocalInstance, now: float) -> dict[str, Any]:
         data["mac"] = row.nics[0].mac_address
     if row.public_ip:
         data |= {"public-ipv4": row.public_ip, "public-hostname": row.public_dns_name}
-    _add_optional(data, life, now)
+    _add_optional(data, instance, now)
     return data
 
 
@@ -146,22 +148,22 @@ def _reservation_id(instance: LocalInstance) -> str:
     return ""
 
 
-def _identity(life: LocalInstance) -> str:
-    row = life.row
+def _identity(instance: LocalInstance) -> str:
+    row = instance.row
     return json.dumps(
         {
             "accountId": ACCOUNT,
             "architecture": "x86_64",
-            "availabilityZone": life.pool.zone,
+            "availabilityZone": instance.pool.zone,
             "billingProducts": None,
             "imageId": row.image_id,
-            "instanceId": life.id,
+            "instanceId": instance.id,
             "instanceType": row.instance_type,
             "kernelId": None,
             "pendingTime": row.launch_time.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "privateIp": row.private_ip,
             "ramdiskId": None,
-            "region": life.region,
+            "region": instance.region,
             "version": "2017-09-30",
         },
         indent=2,

@@ -1,4 +1,4 @@
-"""Bad news on demand: EC2's spot notice, its rebalance recommendation, failing checks, events."""
+"""Events of instances on demand: interruptions, rebalance, failing checks, scheduled events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class NoSuchTarget(LookupError):  # noqa: N818 - what it is
 
 
 class InstanceEvents:
-    """Announces the end of spot instances; the keeper reclaims them when the time has come."""
+    """Announces interruptions, failing checks and events of instances.
+
+    The machine controller carries an interruption out once its notice is over.
+    """
 
     def __init__(self, tables: Tables) -> None:
         """Find instances in the tables."""
@@ -51,7 +54,7 @@ class InstanceEvents:
         if namesakes:
             ids = ", ".join(instance.id for instance in namesakes)
             raise NoSuchTarget(f"{len(namesakes)} instances are named {target}: {ids}")
-        raise NoSuchTarget(f"no live instance is, or is the node, {target}")
+        raise NoSuchTarget(f"no live instance has the id, the node or the Name tag {target}")
 
     def interrupt(self, target: str, notice: float = DEFAULT_NOTICE) -> LocalInstance:
         """Give notice of that many seconds.
@@ -62,7 +65,7 @@ class InstanceEvents:
             instance = self.find_instance(target)
             if instance.pool.market != SPOT:
                 raise NoSuchTarget(
-                    f"{instance.id} is an on-demand instance: EC2 does not reclaim it"
+                    f"{instance.id} is an on-demand instance: EC2 does not interrupt it"
                 )
             now, wall = self._tables.clock(), self._tables.wall()
             if instance.notice is None or instance.notice.deadline > now + notice:
@@ -78,7 +81,9 @@ class InstanceEvents:
         with self._tables.lock:
             instance = self.find_instance(target)
             if instance.pool.market != SPOT:
-                raise NoSuchTarget(f"{instance.id} is an on-demand instance: it is not rebalanced")
+                raise NoSuchTarget(
+                    f"{instance.id} is an on-demand instance: EC2 recommends no rebalance"
+                )
             instance.rebalance_time = self._tables.wall()
             detail = {"instance-id": instance.id}
             self._publish(instance, "EC2 Instance Rebalance Recommendation", detail)

@@ -1,4 +1,4 @@
-"""Bringing the local cloud up and down. Both may be repeated, also after a kill -9."""
+"""Starts and stops the local cloud. Both may be repeated, also after a kill -9."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def up(options: Options, report: Report) -> RunningCloud:
 
 
 def _use_running(options: Options, daemon: RunningDaemon) -> RunningCloud:
-    running_options = daemon.options
-    if (running_options.port, running_options.driver) != (options.port, options.driver):
+    running = daemon.options
+    if (running.port, running.driver) != (options.port, options.driver):
         raise LocalError(
-            f"a local cloud with driver {running_options.driver} runs on port {running_options.port} already",
+            f"a local cloud with driver {running.driver} runs already, on port {running.port}",
             next_step="end it first: toolkit local down",
         )
-    client = Client(running_options.port)
+    client = Client(running.port)
     client.get("health")
     return RunningCloud(client.endpoint, daemon.pid, started=False)
 
@@ -199,7 +199,7 @@ def _clean(layout: Layout) -> cleanup.Remains:
     if os.geteuid() != 0:
         if _has_machines(layout):
             raise LocalError(
-                "machines of a local cloud that was killed are left, and only root can end them",
+                "a killed local cloud left machines, and only root can end them",
                 next_step="run it again as root",
             )
         return cleanup.Remains((), (), (), ())

@@ -11,9 +11,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from toolkit.local.aws.instance_states import ALL_BUT_ENDED, States
 from toolkit.local.aws.instance_tables import (
     GUEST_SHUTDOWN,
+    LIVE_STATES,
     SPOT_TERMINATION,
     START_FAILED,
     LocalInstance,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from toolkit.local.aws.instance_states import States
     from toolkit.local.options import Options
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class MachineController:
             log.exception("%s did not start", instance.id)
             with self._tables.lock:
                 reason = Reason(START_FAILED.code, f"{START_FAILED.message}: {error}")
-                self._states.request_state(instance.id, "shutting-down", ALL_BUT_ENDED, reason)
+                self._states.request_state(instance.id, "shutting-down", LIVE_STATES, reason)
             return
         log.info("%s started", instance.id)
         self._ready[instance.id] = self._tables.clock() + self._options.boot_delay
@@ -196,14 +197,12 @@ class MachineController:
         if (
             instance.notice is None
             or now < instance.notice.deadline
-            or instance.state not in ALL_BUT_ENDED
+            or instance.state not in LIVE_STATES
         ):
             return
-        log.info("%s reclaimed", instance.id)
+        log.info("%s interrupted", instance.id)
         with self._tables.lock:
-            self._states.request_state(
-                instance.id, "shutting-down", ALL_BUT_ENDED, SPOT_TERMINATION
-            )
+            self._states.request_state(instance.id, "shutting-down", LIVE_STATES, SPOT_TERMINATION)
 
     def _forget(self, instance: LocalInstance) -> None:
         with self._tables.lock:

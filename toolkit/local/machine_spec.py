@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from toolkit.local.aws.instance_tables import LocalInstance
 
 
-def machine_spec(life: LocalInstance, *, file_systems: Path, port: int) -> MachineSpec:
+def machine_spec(instance: LocalInstance, *, file_systems: Path, port: int) -> MachineSpec:
     """Return the machine of an instance.
 
     An instance with a public address runs in the host's network, the local stand-in for
     an internet gateway. Every other one has its own namespace.
     """
-    row = life.row
+    row = instance.row
     nic = row.nics[0]
     public = bool(row.public_ip)
     vpc = row.ec2_backend.get_vpc(nic.subnet.vpc_id)
@@ -28,10 +28,10 @@ def machine_spec(life: LocalInstance, *, file_systems: Path, port: int) -> Machi
     address = IPv4Interface(f"{nic.private_ip_address}/{prefix}")
     environment = {}
     if public:
-        service = f"http://127.0.0.1:{port}/_imds/{life.id}"
+        service = f"http://127.0.0.1:{port}/_imds/{instance.id}"
         environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service
     return MachineSpec(
-        instance_id=life.id,
+        instance_id=instance.id,
         hostname=str(row.private_dns_name).split(".", 1)[0],
         image_id=row.image_id,
         address=None if public else address,
@@ -41,5 +41,5 @@ def machine_spec(life: LocalInstance, *, file_systems: Path, port: int) -> Machi
         environment=environment,
         vpc_id=vpc.id,
         routes=(IPv4Network(vpc.cidr_block),),
-        user_data=user_data_bytes(life.user_data),
+        user_data=user_data_bytes(instance.user_data),
     )

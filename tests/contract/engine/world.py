@@ -162,7 +162,7 @@ class Gate:
         self.turn()
         lie = self._chosen(call)
         if lie is None:
-            return self._cloud.front(environ, start_response)
+            return self._cloud.router(environ, start_response)
         answer = Reply()
         if lie.done or lie.alter:
             answer = self._true(environ)
@@ -188,7 +188,7 @@ class Gate:
             status.append(line)
             return lambda _: None
 
-        body = b"".join(self._cloud.front(environ, start))
+        body = b"".join(self._cloud.router(environ, start))
         return Reply(int(status[0].split(" ", 1)[0]), body)
 
 

@@ -84,9 +84,9 @@ class Local:
 
     def settle(self) -> None:
         """Let every instance reach the state it is on its way to."""
-        self.until(lambda: all(life.state in SETTLED for life in self.lives()))
+        self.until(lambda: all(instance.state in SETTLED for instance in self.instances()))
 
-    def lives(self) -> list[Any]:
+    def instances(self) -> list[Any]:
         return list(self.cloud.tables.instances.values())
 
     def pass_time(self, seconds: float) -> None:

@@ -76,7 +76,7 @@ def test_up_status_drills_and_down(toolkit_local, up, port, tmp_path):
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )
     assert "gpu-001" in toolkit_local("status")
-    assert "reclaimed at" in toolkit_local("interrupt", "gpu-001", "--notice", "0")
+    assert "interrupted at" in toolkit_local("interrupt", "gpu-001", "--notice", "0")
     deadline = time.monotonic() + 10
     while "no instances" not in toolkit_local("status"):
         assert time.monotonic() < deadline

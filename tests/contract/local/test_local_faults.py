@@ -89,7 +89,7 @@ def test_a_fleet_below_its_minimum_launches_nothing(fleet, control, local):
     answer = fleet(3, options=options)
     assert got(answer) == 0
     assert answer["Errors"]
-    assert not local.lives()
+    assert not local.instances()
 
 
 def test_a_fleet_of_one_zone_takes_the_zone_that_has_all(fleet, control):
@@ -106,7 +106,7 @@ def test_a_fleet_of_one_zone_takes_the_zone_that_has_all(fleet, control):
 
 def test_a_fleets_token_answers_the_same(fleet, local):
     assert fleet(2, ClientToken="f")["FleetId"] == fleet(2, ClientToken="f")["FleetId"]
-    assert len(local.lives()) == 2
+    assert len(local.instances()) == 2
 
 
 def test_different_refusals_of_one_fleet_are_kept_apart(fleet, control):
@@ -144,9 +144,9 @@ def test_a_lost_answer_is_of_a_call_that_was_carried_out(control, local, launch)
     control.post("throttle", {"action": "RunInstances", "count": 1, "lost": True})
     with pytest.raises((BotoCoreError, ClientError)):
         launch(2, ClientToken="t")
-    assert len(local.lives()) == 2
+    assert len(local.instances()) == 2
     again = launch(2, ClientToken="t")
-    assert {one["InstanceId"] for one in again} == {life.id for life in local.lives()}
+    assert {one["InstanceId"] for one in again} == {instance.id for instance in local.instances()}
 
 
 NODES = {"Key": "toolkit:nodes", "Value": "gpu-[001-003]"}
@@ -186,9 +186,7 @@ class Imds:
         return status
 
 
-def test_a_notice_is_seen_in_the_metadata_before_the_instance_is_reclaimed(
-    local, control, nodes, show
-):
+def test_a_notice_is_seen_in_the_metadata_before_the_interruption(local, control, nodes, show):
     imds = Imds(local, nodes[1])
     imds.login()
     assert imds.ask("/latest/meta-data/spot/instance-action")[0] == 404
@@ -232,7 +230,7 @@ def test_an_unknown_target_is_said_to_be_unknown(control, nodes, target):
         control.post("interrupt", {"target": target})
 
 
-def test_on_demand_instances_are_not_reclaimed(control, local, launch):
+def test_on_demand_instances_are_not_interrupted(control, local, launch):
     made = launch()[0]["InstanceId"]
     with pytest.raises(LocalError, match="on-demand"):
         control.post("interrupt", {"target": made})

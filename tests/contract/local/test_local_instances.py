@@ -26,7 +26,7 @@ def test_instances_are_pending_until_their_machine_runs(local, launch, show):
 def test_a_boot_delay_is_waited_for(local, launch, show):
     made = launch()[0]
     for _ in range(5):
-        local.cloud.keeper.tick()
+        local.cloud.machine_controller.tick()
     assert show(made["InstanceId"])["State"]["Name"] == "pending"
     local.pass_time(31)
     assert show(made["InstanceId"])["State"]["Name"] == "running"
@@ -65,7 +65,7 @@ def test_a_terminated_instance_is_forgotten_after_an_hour(local, ec2, launch):
     ec2.terminate_instances(InstanceIds=[made])
     local.settle()
     local.pass_time(3601)
-    local.cloud.keeper.tick()
+    local.cloud.machine_controller.tick()
     with pytest.raises(ClientError) as caught:
         ec2.describe_instances(InstanceIds=[made])
     assert code(caught) == "InvalidInstanceID.NotFound"
@@ -85,7 +85,7 @@ def test_a_full_subnet_says_so(local, ec2, subnet, launch):
     with pytest.raises(ClientError) as caught:
         launch(12, SubnetId=small["Subnet"]["SubnetId"])
     assert code(caught) == "InsufficientFreeAddressesInSubnet"
-    assert not local.lives(), "all or none"
+    assert not local.instances(), "all or none"
 
 
 def test_stopping_and_starting_keep_the_address(local, ec2, launch, show):
@@ -159,7 +159,7 @@ def test_what_ec2_refuses_is_refused_and_leaves_nothing(local, launch, changes, 
     with pytest.raises(ClientError) as caught:
         launch(**changes)
     assert code(caught) == expected
-    assert not local.lives()
+    assert not local.instances()
 
 
 def test_an_interface_with_a_public_address_makes_a_machine_of_the_hosts_network(
@@ -167,8 +167,8 @@ def test_an_interface_with_a_public_address_makes_a_machine_of_the_hosts_network
 ):
     nic = {"DeviceIndex": 0, "SubnetId": subnet, "AssociatePublicIpAddress": True}
     made = launch(SubnetId=None, NetworkInterfaces=[nic])[0]
-    life = local.cloud.tables.lives[made["InstanceId"]]
-    spec = local.cloud._spec(life)
+    instance = local.cloud.tables.instances[made["InstanceId"]]
+    spec = local.cloud._spec(instance)
     assert spec.host_network
     assert spec.address is None
     assert made["InstanceId"] in spec.environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
@@ -176,7 +176,7 @@ def test_an_interface_with_a_public_address_makes_a_machine_of_the_hosts_network
 
 def test_an_instance_without_public_address_has_its_own_network(local, launch):
     made = launch()[0]
-    spec = local.cloud._spec(local.cloud.tables.lives[made["InstanceId"]])
+    spec = local.cloud._spec(local.cloud.tables.instances[made["InstanceId"]])
     assert not spec.host_network
     assert str(spec.address) == f"{made['PrivateIpAddress']}/24"
     assert [str(one) for one in spec.routes] == ["10.42.0.0/16"]
@@ -221,7 +221,7 @@ def test_a_client_token_is_good_for_one_launch(local, launch):
     first = launch(2, ClientToken="t1")
     again = launch(2, ClientToken="t1")
     assert [one["InstanceId"] for one in first] == [one["InstanceId"] for one in again]
-    assert len(local.lives()) == 2
+    assert len(local.instances()) == 2
     with pytest.raises(ClientError) as caught:
         launch(3, ClientToken="t1")
     assert code(caught) == "IdempotentParameterMismatch"
@@ -311,13 +311,13 @@ def test_an_image_of_an_instance_is_there_when_its_disk_is_kept(local, ec2, laun
     found = local.until(available)
     assert found["Name"] == "mine"
     assert found["OwnerId"] == "123456789012"
-    assert local.cloud._shelf.images()[-1].tags == {"toolkit:image": "compute"}
+    assert local.cloud._registry.images()[-1].tags == {"toolkit:image": "compute"}
     assert launch(ImageId=image)
     with pytest.raises(ClientError) as caught:
         ec2.create_image(InstanceId=made, Name="mine")
     assert code(caught) == "InvalidAMIName.Duplicate"
     ec2.deregister_image(ImageId=image)
-    assert len(local.cloud._shelf.images()) == 1
+    assert len(local.cloud._registry.images()) == 1
 
 
 def test_an_image_of_a_running_instance_stops_it_for_a_moment(local, ec2, launch, show):
@@ -325,7 +325,7 @@ def test_an_image_of_a_running_instance_stops_it_for_a_moment(local, ec2, launch
     local.settle()
     image = ec2.create_image(InstanceId=made, Name="mine")["ImageId"]
     local.until(lambda: ec2.describe_images(ImageIds=[image])["Images"][0]["State"] == "available")
-    assert local.cloud._shelf.images()[-1].id == image
+    assert local.cloud._registry.images()[-1].id == image
     assert show(made)["State"]["Name"] == "running"
 
 

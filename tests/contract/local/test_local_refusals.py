@@ -41,7 +41,7 @@ def test_a_one_time_spot_instance_is_never_kept_when_it_is_interrupted(
 ):
     asked = market(InstanceInterruptionBehavior=behavior, **kind)
     assert refused(launch, **asked) == "InvalidParameterCombination"
-    assert local.lives() == []
+    assert local.instances() == []
     assert launch(**market(InstanceInterruptionBehavior="terminate", **kind))
 
 
@@ -59,7 +59,7 @@ def test_neither_is_one_whose_launch_template_says_so(ec2, local, launch, refuse
 def test_a_spot_fleet_of_type_instant_keeps_no_interrupted_instance(fleet, refused, local):
     asked = {"InstanceInterruptionBehavior": "stop"}
     assert refused(fleet, 1, options=asked) == "InvalidParameterCombination"
-    assert local.lives() == []
+    assert local.instances() == []
 
 
 @pytest.mark.parametrize("market_type", ["spot", "on-demand"])
@@ -68,7 +68,7 @@ def test_a_fleet_has_a_minimum_only_in_one_zone_or_of_one_type(fleet, refused, l
         asked = {"MinTargetCapacity": 1, **options}
         code = refused(fleet, 1, market=market_type, options=asked)
         assert code == "InvalidParameterCombination"
-    assert local.lives() == []
+    assert local.instances() == []
     for option in ("SingleAvailabilityZone", "SingleInstanceType"):
         assert got(fleet(1, market=market_type, options={"MinTargetCapacity": 1, option: True}))
 
@@ -90,7 +90,7 @@ def test_each_market_has_allocation_strategies_of_its_own(
     for strategy in not_taken:
         options = {"AllocationStrategy": strategy}
         assert refused(fleet, 1, market=market_type, options=options) == "InvalidParameterValue"
-    assert local.lives() == []
+    assert local.instances() == []
     for strategy in taken:
         assert got(fleet(1, market=market_type, options={"AllocationStrategy": strategy})) == 1
 
@@ -149,7 +149,7 @@ def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
     ids = [one["InstanceId"] for one in (beside, protected, far)]
     assert refused(ec2.terminate_instances, InstanceIds=ids) == "OperationNotPermitted"
     local.settle()
-    states = {life.id: life.state for life in local.lives()}
+    states = {instance.id: instance.state for instance in local.instances()}
     assert [states[one] for one in ids] == ["running", "running", "terminated"]
 
     ec2.modify_instance_attribute(
@@ -163,7 +163,7 @@ def test_an_unknown_instance_keeps_all_others_from_ending(ec2, launch, local, re
     local.settle()
     asked = [*made, "i-00000000000000000"]
     assert refused(ec2.terminate_instances, InstanceIds=asked) == "InvalidInstanceID.NotFound"
-    assert {life.state for life in local.lives()} == {"running"}
+    assert {instance.state for instance in local.instances()} == {"running"}
 
 
 def test_a_token_whose_instances_have_ended_is_spent(ec2, local, launch, refused):
@@ -181,7 +181,7 @@ def test_a_token_whose_instances_have_ended_is_spent(ec2, local, launch, refused
 def test_a_token_has_64_characters_at_most(launch, fleet, refused, local):
     assert refused(launch, ClientToken="t" * 65) == "InvalidParameterValue"
     assert refused(fleet, 1, ClientToken="t" * 65) == "InvalidParameterValue"
-    assert local.lives() == []
+    assert local.instances() == []
     assert launch(ClientToken="t" * 64)
 
 

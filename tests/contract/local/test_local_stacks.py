@@ -94,7 +94,7 @@ def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
     failures = [e for e in events if "FAILED" in e["ResourceStatus"]]
     assert gone["StackStatus"] == "DELETE_COMPLETE", failures
     assert not directory.exists()
-    states = [life.state for life in local.cloud.tables.lives.values()]
+    states = [instance.state for instance in local.cloud.tables.instances.values()]
     assert states == ["terminated"]
     assert not ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.42.0.0/16"]}])["Vpcs"]
     assert not local.client("s3").list_buckets()["Buckets"]
@@ -129,9 +129,9 @@ def test_a_launch_from_the_pools_template_has_everything_the_template_says(
         assert one["MetadataOptions"]["InstanceMetadataTags"] == "enabled"
         assert one["IamInstanceProfile"]["Arn"]
         assert one["InstanceLifecycle"] == "spot"
-        life = local.cloud.tables.lives[one["InstanceId"]]
-        assert life.user_data
-        assert life.instance.instance_initiated_shutdown_behavior == "terminate"
+        instance = local.cloud.tables.instances[one["InstanceId"]]
+        assert instance.user_data
+        assert instance.row.instance_initiated_shutdown_behavior == "terminate"
 
 
 def body(resources, **more):

@@ -67,7 +67,7 @@ def test_a_dry_run_changes_nothing(data, root, tmp_path):
     before = files_of(tmp_path / "store")
     assert "would delete 1 versions" in data("gc", "--dry-run", "--grace-hours", "0")[1]
     assert "would forget digits@1" in data("forget", "digits", "--dry-run")[1]
-    assert "would stand for" in data("name", "digits", "other", "--dry-run")[1]
+    assert "would mean" in data("name", "digits", "other", "--dry-run")[1]
     assert files_of(tmp_path / "store") == before
 
 
@@ -155,11 +155,11 @@ def test_another_parameter_command_or_code_derives_again(louder):
 
 def test_a_dry_run_of_a_derivation_says_whether_anything_would_be_run(louder, tmp_path):
     before = files_of(tmp_path / "store")
-    assert "would be made of sha256:" in louder("--dry-run")[1]
+    assert "would be made from sha256:" in louder("--dry-run")[1]
     assert json.loads(louder("--dry-run", "--json")[1])["found"] is None
     assert (louder.count(), files_of(tmp_path / "store")) == (0, before)
     version = louder()[1].strip()
-    assert f"{version}: there already" in louder("--dry-run")[1]
+    assert f"{version}: exists already" in louder("--dry-run")[1]
 
 
 def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):

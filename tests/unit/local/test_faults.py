@@ -52,21 +52,21 @@ def test_a_pattern_of_another_form_is_refused(text):
 
 
 def test_a_pool_without_rule_has_no_end(faults):
-    assert faults.take(SPOT, at_least=10_000, at_most=10_000) == 10_000
+    assert faults.take_capacity(SPOT, at_least=10_000, at_most=10_000) == 10_000
 
 
 def test_a_pool_gives_between_the_two_counts_or_nothing(faults):
     faults.limit(Pattern.parse("spot"), 3)
-    assert faults.take(SPOT, at_least=4, at_most=9) == 0
-    assert faults.take(SPOT, at_least=2, at_most=9) == 3
-    assert faults.take(SPOT, at_least=1, at_most=1) == 0
-    assert faults.take(DEMAND, at_least=5, at_most=5) == 5
+    assert faults.take_capacity(SPOT, at_least=4, at_most=9) == 0
+    assert faults.take_capacity(SPOT, at_least=2, at_most=9) == 3
+    assert faults.take_capacity(SPOT, at_least=1, at_most=1) == 0
+    assert faults.take_capacity(DEMAND, at_least=5, at_most=5) == 5
 
 
 def test_every_rule_that_covers_a_pool_counts(faults):
     faults.limit(Pattern.parse("spot"), 5)
     faults.limit(Pattern.parse("g5.xlarge"), 2)
-    assert faults.take(SPOT, at_least=1, at_most=9) == 2
+    assert faults.take_capacity(SPOT, at_least=1, at_most=9) == 2
     assert faults.rules[Pattern.parse("spot")].free == 3
 
 
@@ -81,17 +81,17 @@ def test_an_ended_instance_gives_its_place_back_only_where_that_was_asked_for(fa
     faults.limit(Pattern.parse("spot"), 0)
     faults.limit(Pattern.parse("on-demand"), 0, returns=True)
     for pool in (SPOT, DEMAND):
-        faults.give_back(pool)
-    assert faults.take(SPOT, at_least=1, at_most=1) == 0
-    assert faults.take(DEMAND, at_least=1, at_most=1) == 1
+        faults.record_termination(pool)
+    assert faults.take_capacity(SPOT, at_least=1, at_most=1) == 0
+    assert faults.take_capacity(DEMAND, at_least=1, at_most=1) == 1
 
 
 def test_a_limit_ends_with_its_time(faults, clock):
     faults.limit(Pattern.parse("spot"), 0, seconds=10)
     clock.now = 9.9
-    assert faults.take(SPOT, at_least=1, at_most=1) == 0
+    assert faults.take_capacity(SPOT, at_least=1, at_most=1) == 0
     clock.now = 10
-    assert faults.take(SPOT, at_least=1, at_most=1) == 1
+    assert faults.take_capacity(SPOT, at_least=1, at_most=1) == 1
     assert not faults.rules
 
 
@@ -106,10 +106,10 @@ def test_restoring_lifts_one_limit_or_all(faults):
 
 def test_an_injection_counts_and_expires(faults, clock):
     faults.inject(Injection("Run*", "X", "x", count=2, until=10))
-    assert faults.injected("DescribeInstances") is None
-    assert faults.injected("RunInstances").code == "X"
+    assert faults.next_injection("DescribeInstances") is None
+    assert faults.next_injection("RunInstances").code == "X"
     clock.now = 10
-    assert faults.injected("RunInstances") is None
+    assert faults.next_injection("RunInstances") is None
     faults.inject(Injection("*", "Y", "y", count=1))
-    assert faults.injected("RunInstances").code == "Y"
-    assert faults.injected("RunInstances") is None
+    assert faults.next_injection("RunInstances").code == "Y"
+    assert faults.next_injection("RunInstances") is None

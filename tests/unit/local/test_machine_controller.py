@@ -1,4 +1,4 @@
-"""The keeper brings machines and instances together whatever it finds."""
+"""The controller brings machines and instances together whatever it finds."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ class Rows:
 
         self.now = 100.0
         self.lock = threading.RLock()
-        self.lives = {}
+        self.instances = {}
 
     def clock(self):
         return self.now
 
-    def set_state(self, life, name, reason=None):
-        life.instance.state = name
-        life.instance.why = reason
+    def set_state(self, instance, name, reason=None):
+        instance.row.state = name
+        instance.row.reason_text = reason
 
 
-class Ends:
-    """Stands for the states: what the keeper asks of them."""
+class States:
+    """Stands for the states: what the controller asks of them."""
 
     def __init__(self, rows) -> None:
         self.rows = rows
         self.forgotten = []
 
-    def ask(self, instance_id, wanted, allowed, reason):
-        life = self.rows.lives[instance_id]
-        if life.state in allowed:
-            life.reason = reason
-            self.rows.set_state(life, wanted, reason)
+    def request_state(self, instance_id, new_state, allowed, reason):
+        instance = self.rows.instances[instance_id]
+        if instance.state in allowed:
+            instance.reason = reason
+            self.rows.set_state(instance, new_state, reason)
 
-    def finish(self, life):
-        self.rows.set_state(life, "terminated", life.reason)
-        life.ended = self.rows.now
+    def record_terminated(self, instance):
+        self.rows.set_state(instance, "terminated", instance.reason)
+        instance.terminated_at = self.rows.now
 
-    def forget(self, life):
-        self.forgotten.append(life.id)
-        del self.rows.lives[life.id]
+    def forget(self, instance):
+        self.forgotten.append(instance.id)
+        del self.rows.instances[instance.id]
 
 
 class Network:
@@ -95,96 +95,98 @@ class Driver(NoneDriver):
 @pytest.fixture
 def world():
     rows = Rows()
-    states, driver, network = Ends(rows), Driver(), Network()
+    states, driver, network = States(rows), Driver(), Network()
     options = Options(boot_delay=0.0, shutdown_grace=0.0, forget_after=60.0)
 
-    def spec_of(life):
-        return SimpleNamespace(instance_id=life.id)
+    def spec_of(instance):
+        return SimpleNamespace(instance_id=instance.id)
 
-    keeper = MachineController(rows, states, driver, network, spec_of, options, AtOnce())
-    return SimpleNamespace(rows=rows, states=states, driver=driver, network=network, keeper=keeper)
+    controller = MachineController(rows, states, driver, network, spec_of, options, AtOnce())
+    return SimpleNamespace(
+        rows=rows, states=states, driver=driver, network=network, controller=controller
+    )
 
 
 def add(world, name="i-1", state="pending", market="spot", behaviour="stop"):
-    instance = SimpleNamespace(id=name, state=state, instance_initiated_shutdown_behavior=behaviour)
-    life = LocalInstance(instance, "r", Pool("t", "z", market), launched_at=world.rows.now)
-    world.rows.lives[name] = life
-    return life
+    row = SimpleNamespace(id=name, state=state, instance_initiated_shutdown_behavior=behaviour)
+    instance = LocalInstance(row, "r", Pool("t", "z", market), launched_at=world.rows.now)
+    world.rows.instances[name] = instance
+    return instance
 
 
 def look(world, times=3, step=1.1):
     for _ in range(times):
-        world.keeper.tick()
+        world.controller.tick()
         world.rows.now += step
 
 
 def test_an_instance_that_appears_gets_a_machine_and_its_sockets(world):
-    life = add(world)
+    instance = add(world)
     look(world)
-    assert life.state == "running"
+    assert instance.state == "running"
     assert world.driver.state("i-1") is MachineState.RUNNING
     assert world.network.open_in == {"i-1": "netns of i-1"}
 
 
 def test_a_machine_that_does_not_start_ends_its_instance(world):
     world.driver.refusals = [RuntimeError("no room")]
-    life = add(world)
+    instance = add(world)
     look(world)
-    assert life.state == "terminated"
-    assert isinstance(life.reason, Reason)
-    assert "no room" in life.reason.message
+    assert instance.state == "terminated"
+    assert isinstance(instance.reason, Reason)
+    assert "no room" in instance.reason.message
 
 
 def test_an_instance_that_is_ended_loses_its_machine_then_its_sockets_then_its_row(world):
-    life = add(world)
+    instance = add(world)
     look(world)
-    world.rows.set_state(life, "shutting-down")
+    world.rows.set_state(instance, "shutting-down")
     look(world)
     assert world.driver.state("i-1") is MachineState.ABSENT
     assert world.network.closed
-    assert life.state == "terminated"
+    assert instance.state == "terminated"
     world.rows.now += 61
     look(world, 1)
     assert world.states.forgotten == ["i-1"]
 
 
 def test_an_end_that_fails_is_tried_again(world):
-    life = add(world)
+    instance = add(world)
     look(world)
     world.driver.refusals = [RuntimeError("busy")]
-    world.rows.set_state(life, "shutting-down")
+    world.rows.set_state(instance, "shutting-down")
     look(world, 1, step=0.1)
-    assert life.state == "shutting-down"
+    assert instance.state == "shutting-down"
     look(world, 4)
-    assert life.state == "terminated"
+    assert instance.state == "terminated"
 
 
 def test_an_instance_ended_before_it_started_leaves_no_machine(world):
-    life = add(world, state="shutting-down")
+    instance = add(world, state="shutting-down")
     look(world)
-    assert life.state == "terminated"
+    assert instance.state == "terminated"
     assert world.driver.list() == ()
 
 
 def test_stopping_keeps_the_disk_and_starting_brings_it_back(world):
-    life = add(world)
+    instance = add(world)
     look(world)
-    world.rows.set_state(life, "stopping")
+    world.rows.set_state(instance, "stopping")
     look(world)
-    assert life.state == "stopped"
+    assert instance.state == "stopped"
     assert world.driver.state("i-1") is MachineState.EXITED
-    world.rows.set_state(life, "pending")
+    world.rows.set_state(instance, "pending")
     look(world)
-    assert life.state == "running"
+    assert instance.state == "running"
 
 
 def test_a_reboot_starts_the_machine_again(world):
-    life = add(world)
+    instance = add(world)
     look(world)
-    life.reboot_requested = True
+    instance.reboot_requested = True
     look(world)
-    assert life.state == "running"
-    assert not life.reboot_requested
+    assert instance.state == "running"
+    assert not instance.reboot_requested
     assert world.driver.state("i-1") is MachineState.RUNNING
 
 
@@ -197,22 +199,22 @@ def test_a_reboot_starts_the_machine_again(world):
     ],
 )
 def test_a_guest_that_went_off_is_noticed(world, market, behaviour, end):
-    life = add(world, market=market, behaviour=behaviour)
+    instance = add(world, market=market, behaviour=behaviour)
     look(world)
     world.driver.stop("i-1", grace=0)
     look(world, 4)
-    assert life.state == end
+    assert instance.state == end
 
 
 def test_a_notice_is_carried_out_at_its_deadline_and_not_before(world):
-    life = add(world)
+    instance = add(world)
     look(world)
-    life.notice = Notice(time=0.0, deadline=world.rows.now + 10)
+    instance.notice = Notice(time=0.0, deadline=world.rows.now + 10)
     look(world, 5, step=1.0)
-    assert life.state == "running"
+    assert instance.state == "running"
     look(world, 10, step=1.0)
-    assert life.state == "terminated"
-    assert life.reason is SPOT_TERMINATION
+    assert instance.state == "terminated"
+    assert instance.reason is SPOT_TERMINATION
 
 
 def test_one_instances_trouble_does_not_keep_others_waiting(world):

@@ -35,7 +35,7 @@ class ClientTokens:
     ) -> Any:
         """Return `make`'s result, or its result at the token's first use.
 
-        `ended` returns whether the instances of that result are terminated.
+        `is_terminated` returns whether the instances of that result are terminated.
         """
         token = params.get("ClientToken")
         if not token:

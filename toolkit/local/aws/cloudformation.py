@@ -8,7 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudformation.models import CloudFormationBackend, Export, Stack
+from moto.cloudformation.models import (
+    CloudFormationBackend,
+    Export,
+    Stack,
+    cloudformation_backends,
+)
 from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_type_map
 from moto.cloudformation.responses import StackResourceDTO
 
@@ -30,7 +35,7 @@ _WITH_OUTPUTS = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UP
 
 
 class Stacks:
-    """Accepts what CloudFormation accepts and runs it with `StackRun`."""
+    """Accepts what CloudFormation accepts and runs it with `StackOperation`."""
 
     def __init__(self, tables: Tables, defer: Callable[[Callable[[], None]], None]) -> None:
         """`defer` runs one operation in a thread of its own."""
@@ -128,14 +133,14 @@ class Stacks:
 
     def update(self, stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
         """Begin to change a stack to another template."""
-        old = dict(stack.template_dict.get("Resources") or {})
-        new = Stack.parse_template(template)
-        check_template(new)
-        diff = stack.resource_map.build_resource_diff(new, parameters)
+        old_resources = dict(stack.template_dict.get("Resources") or {})
+        new_template = Stack.parse_template(template)
+        check_template(new_template)
+        diff = stack.resource_map.build_resource_diff(new_template, parameters)
         _load(stack, template, parameters)
         self._begin(stack, "UPDATE_IN_PROGRESS")
         operation = StackOperation(self._tables, stack)
-        self._run(stack, lambda: operation.update(old, diff))
+        self._run(stack, lambda: operation.update(old_resources, diff))
 
     def execute(self, backend: Any, name: str, stack_name: str | None) -> None:
         """Begin to carry a change set out."""
@@ -234,8 +239,6 @@ def _change_set(backend: Any, name: str, stack_name: str | None) -> Any:
 
 
 def _export(stack: Any) -> None:
-    from moto.cloudformation.models import cloudformation_backends
-
     backend = cloudformation_backends[stack.account_id][stack.region_name]
     for export in stack.exports:
         backend.exports[export.name] = Export(stack.stack_id, export.name, export.value)

@@ -189,7 +189,7 @@ class Fleets:
             )
 
     def _capacity(self, offerings: Sequence[Offering], capacity: int) -> float:
-        """Return the weight that these offerings could give, up to `wanted`."""
+        """Return the weight that these offerings could give, up to `capacity`."""
         weights = {offering.pool: offering.weight for offering in offerings}
         counts = self._faults.available(weights, capacity)
         return sum(count * weight for count, weight in zip(counts, weights.values(), strict=True))

@@ -167,7 +167,7 @@ def _address_refusal(launch: Launch, error: Exception) -> Exception:
 
 def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
     pool = Pool(launch.instance_type, str(launch.zone), launch.market)
-    life = LocalInstance(
+    instance = LocalInstance(
         row,
         region,
         pool,
@@ -175,8 +175,8 @@ def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
         user_data=launch.user_data,
         request_tags=launch.tags.get("spot-instances-request", {}),
     )
-    tables.instances[row.id] = life
-    tables.set_state(life, "pending")
+    tables.instances[row.id] = instance
+    tables.set_state(instance, "pending")
     if launch.market == SPOT:
         row.spot_instance_request_id = f"sir-{secrets.token_hex(4)}"
 

@@ -55,7 +55,7 @@ class ImageRegistry(Protocol):
 
 
 class Images:
-    """CreateImage, RegisterImage and DeregisterImage over a shelf."""
+    """CreateImage, RegisterImage and DeregisterImage over an image registry."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The states of instances: asked for by the API, reached when the machine has followed.
 
 The API's calls only move an instance to pending, stopping or shutting-down. The
-keeper moves it on to running, stopped or terminated once its machine is there.
+machine controller moves it on to running, stopped or terminated once its machine is there.
 """
 
 # ruff: noqa: SLF001 - moto has no other way to read and write these
@@ -19,7 +19,13 @@ from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
 from toolkit.local.aws.aws_errors import ec2_error
-from toolkit.local.aws.instance_tables import USER_SHUTDOWN, LocalInstance, Reason, Tables
+from toolkit.local.aws.instance_tables import (
+    LIVE_STATES,
+    USER_SHUTDOWN,
+    LocalInstance,
+    Reason,
+    Tables,
+)
 from toolkit.local.aws.launch_request import parse_bool
 
 if TYPE_CHECKING:
@@ -32,7 +38,7 @@ class States:
     """Moves instances through their states."""
 
     def __init__(self, tables: Tables, on_terminated: Callable[[LocalInstance], None]) -> None:
-        """`on_end` is told once of each instance that is terminated."""
+        """`on_terminated` is called once for each terminated instance."""
         self._tables = tables
         self._on_terminated = on_terminated
         self._moto_terminate: Any = None
@@ -43,7 +49,7 @@ class States:
         states = self
 
         def terminate(instance: Any) -> Any:
-            return states.request_state(instance.id, "shutting-down", ALL_BUT_ENDED, USER_SHUTDOWN)
+            return states.request_state(instance.id, "shutting-down", LIVE_STATES, USER_SHUTDOWN)
 
         def stop(instance: Any) -> Any:
             return states.request_state(
@@ -117,12 +123,12 @@ class States:
             raise ec2_error("IncorrectInstanceState", message)
         return previous_state
 
-    def record_terminated(self, life: LocalInstance) -> None:
+    def record_terminated(self, instance: LocalInstance) -> None:
         """Record a machine's end: the instance is terminated, its address free."""
-        row = life.row
-        reason = life.reason or USER_SHUTDOWN
+        row = instance.row
+        reason = instance.reason or USER_SHUTDOWN
         self._moto_terminate(row)
-        self._tables.set_state(life, "terminated", reason)
+        self._tables.set_state(instance, "terminated", reason)
         for nic in list(row.nics.values()):
             if nic.id in row.ec2_backend.enis:
                 nic.delete()
@@ -130,8 +136,8 @@ class States:
         # Both belong to the subnet again; moto would free them a second time in __del__.
         row._private_ips = set()
         row._subnet_id = None
-        life.terminated_at = self._tables.clock()
-        self._on_terminated(life)
+        instance.terminated_at = self._tables.clock()
+        self._on_terminated(instance)
 
     def forget(self, instance: LocalInstance) -> None:
         """Drop a terminated instance from every list.
@@ -148,7 +154,6 @@ class States:
         self._tables.instances.pop(instance.id, None)
 
 
-ALL_BUT_ENDED = ("pending", "running", "stopping", "stopped")
 _ADDRESSES = (
     "private_ip",
     "private_ip_address",
@@ -220,4 +225,4 @@ def _terminate_instances(response: Any) -> Any:
 
 def _is_protected(instance: Any) -> bool:
     """Return whether DisableApiTermination is set; moto keeps a request's text."""
-    return bool(parse_bool(instance.disable_api_termination)) and instance.state in ALL_BUT_ENDED
+    return bool(parse_bool(instance.disable_api_termination)) and instance.state in LIVE_STATES

@@ -27,18 +27,20 @@ def install(patches: Patches, tables: Tables) -> None:
     def describe_instance_status(response: Any) -> Any:
         ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - moto's way to read them
         include_all = response._get_bool_param("IncludeAllInstances", False)  # noqa: SLF001
-        lives = [
+        instances = [
             instance
             for instance in tables.instances.values()
             if (not ids or instance.id in ids) and (include_all or instance.state == "running")
         ]
-        matching_instances = _filtered(response, lives, _status_values)
+        matching_instances = _filtered(response, instances, _status_values)
         page, next_token = _page(response, [_status(instance) for instance in matching_instances])
         return ActionResult({"InstanceStatuses": page, **next_token})
 
     def describe_spot_instance_requests(response: Any) -> Any:
-        lives = [instance for instance in tables.instances.values() if instance.pool.market == SPOT]
-        matching_instances = _filtered(response, lives, _request_values)
+        instances = [
+            instance for instance in tables.instances.values() if instance.pool.market == SPOT
+        ]
+        matching_instances = _filtered(response, instances, _request_values)
         page, next_token = _page(response, [_request(instance) for instance in matching_instances])
         return ActionResult({"SpotInstanceRequests": page, **next_token})
 
@@ -48,7 +50,7 @@ def install(patches: Patches, tables: Tables) -> None:
 
 def _filtered(
     response: Any,
-    lives: Iterable[LocalInstance],
+    instances: Iterable[LocalInstance],
     values: Callable[[LocalInstance, str], Sequence[str] | None],
 ) -> list[LocalInstance]:
     """Return the instances that match every filter.
@@ -57,7 +59,7 @@ def _filtered(
     """
     filters: Mapping[str, Sequence[str]] = response._filters_from_querystring()  # noqa: SLF001
     matching_instances = []
-    for instance in lives:
+    for instance in instances:
         matches = True
         for name, expected_values in filters.items():
             actual_values = values(instance, name)

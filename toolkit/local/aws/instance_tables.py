@@ -125,9 +125,9 @@ class Tables:
             instance for instance in list(self.instances.values()) if instance.state in LIVE_STATES
         )
 
-    def set_state(self, life: LocalInstance, name: str, reason: Reason | None = None) -> None:
+    def set_state(self, instance: LocalInstance, name: str, reason: Reason | None = None) -> None:
         """Write a state and its reason into moto's row."""
-        row = life.row
+        row = instance.row
         row._state.name = name
         row._state.code = STATE_CODES[name]
         row.state_reason = StateReason(str(reason), reason.code) if reason else None

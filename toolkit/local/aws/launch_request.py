@@ -70,17 +70,17 @@ def merge(call: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any
 
     Tags add up, the call's winning key by key, as EC2 does.
     """
-    merged = {key: value for key, value in template.items() if value is not None}
+    params = {key: value for key, value in template.items() if value is not None}
     for key, value in call.items():
         if value is None or value in ([], {}):
             continue
-        if key in _MERGED and isinstance(merged.get(key), Mapping):
-            merged[key] = {**merged[key], **value}
+        if key in _MERGED and isinstance(params.get(key), Mapping):
+            params[key] = {**params[key], **value}
         elif key == "TagSpecifications":
-            merged[key] = [*merged.get(key, []), *value]
+            params[key] = [*params.get(key, []), *value]
         else:
-            merged[key] = value
-    return merged
+            params[key] = value
+    return params
 
 
 def tags_by_type(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:

@@ -20,7 +20,7 @@ class Patches:
         self._originals: list[tuple[Any, str, Any]] = []
 
     def replace(self, target: Any, name: str, value: Any) -> Any:
-        """Put `value` in place of `owner.name`; returns what was there (or None)."""
+        """Put `value` in place of `target.name`; return the original, or None."""
         # vars() and not getattr(): a classmethod must be put back as the object it was.
         original = vars(target).get(name, _MISSING)
         self._originals.append((target, name, original))

@@ -162,8 +162,8 @@ class Compute:
         tables, delay = self._tables, self._visible_after
 
         def is_hidden(row: Any) -> bool:
-            life = tables.instances.get(row.id)
-            return life is not None and tables.clock() - life.launched_at < delay
+            instance = tables.instances.get(row.id)
+            return instance is not None and tables.clock() - instance.launched_at < delay
 
         for name in ("describe_instances", "get_reservations_by_instance_ids"):
             original = vars(EC2Backend).get(name) or getattr(EC2Backend, name)

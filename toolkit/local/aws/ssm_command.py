@@ -23,6 +23,11 @@ class Invocation:
     started_at: float | None = None
     ended_at: float | None = None
 
+    @property
+    def seconds(self) -> float:
+        """Return how long the command ran; 0 until it ends."""
+        return max(0.0, (self.ended_at or 0) - (self.started_at or 0))
+
 
 @dataclass(slots=True)
 class Command:

@@ -165,11 +165,11 @@ class Commands:
         """Return a command's state on one instance as GetCommandInvocation shows it."""
         with self._lock:
             command = self._commands.get(command_id)
-        instance_invocation = command.invocations.get(instance_id) if command else None
-        if command is None or instance_invocation is None:
+        invocation = command.invocations.get(instance_id) if command else None
+        if command is None or invocation is None:
             raise JsonRESTError("InvocationDoesNotExist", "")
         bucket = command.params.get("OutputS3BucketName")
-        status = instance_invocation.status
+        status = invocation.status
         base = f"https://s3.{command.region}.amazonaws.com/{bucket}/{command.prefix(instance_id)}"
         return {
             "CommandId": command.id,
@@ -177,19 +177,15 @@ class Commands:
             "Comment": command.params.get("Comment") or "",
             "DocumentName": DOCUMENT,
             "PluginName": PLUGIN,
-            "ResponseCode": instance_invocation.code,
-            "ExecutionStartDateTime": _iso(instance_invocation.started_at),
-            "ExecutionElapsedTime": f"PT{max(0.0, (instance_invocation.ended_at or 0) - (instance_invocation.started_at or 0)):.3f}S",
-            "ExecutionEndDateTime": _iso(instance_invocation.ended_at),
+            "ResponseCode": invocation.code,
+            "ExecutionStartDateTime": _iso(invocation.started_at),
+            "ExecutionElapsedTime": f"PT{invocation.seconds:.3f}S",
+            "ExecutionEndDateTime": _iso(invocation.ended_at),
             "Status": status,
             "StatusDetails": "ExecutionTimedOut" if status == "TimedOut" else status,
-            "StandardOutputContent": instance_invocation.stdout.decode("utf-8", "replace")[
-                :STDOUT_LIMIT
-            ],
+            "StandardOutputContent": invocation.stdout.decode("utf-8", "replace")[:STDOUT_LIMIT],
             "StandardOutputUrl": f"{base}/stdout" if bucket else "",
-            "StandardErrorContent": instance_invocation.stderr.decode("utf-8", "replace")[
-                :STDERR_LIMIT
-            ],
+            "StandardErrorContent": invocation.stderr.decode("utf-8", "replace")[:STDERR_LIMIT],
             "StandardErrorUrl": f"{base}/stderr" if bucket else "",
         }
 

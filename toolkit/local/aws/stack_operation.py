@@ -74,7 +74,7 @@ class StackOperation:
             return
         self._set_status("CREATE_COMPLETE")
 
-    def update(self, old: Mapping[str, Any], diff: Mapping[str, list[str]]) -> None:
+    def update(self, old_resources: Mapping[str, Any], diff: Mapping[str, list[str]]) -> None:
         """Add and change resources, then remove the old ones.
 
         A failure leaves the stack UPDATE_FAILED.
@@ -85,11 +85,13 @@ class StackOperation:
                 if name in diff["Add"]:
                     self._create_resources([name])
                 elif name in diff["Modify"]:
-                    self._update_resource(name, old[name])
+                    self._update_resource(name, old_resources[name])
             removed_names = [
-                name for name in reversed(order({"Resources": old})) if name in diff["Remove"]
+                name
+                for name in reversed(order({"Resources": old_resources}))
+                if name in diff["Remove"]
             ]
-            self._delete_resources(removed_names, old)
+            self._delete_resources(removed_names, old_resources)
         except Exception as error:  # noqa: BLE001 - any failure fails the operation
             self._set_status("UPDATE_FAILED", _message(error))
             return
@@ -137,26 +139,26 @@ class StackOperation:
             self._wait_for_state(resource, "running", failures=("terminated", "shutting-down"))
         return resource
 
-    def _update_resource(self, name: str, old: Mapping[str, Any]) -> None:
+    def _update_resource(self, name: str, old_body: Mapping[str, Any]) -> None:
         body = self._map._resource_json_map[name]
         kind = body["Type"]
         self._event(name, kind, "UPDATE_IN_PROGRESS")
         try:
             if kind == "AWS::EC2::Instance":
-                self._update_instance(name, old, body)
+                self._update_instance(name, old_body, body)
             else:
-                self._update_in_place(name, old)
+                self._update_in_place(name, old_body)
         except Exception as error:
             self._event(name, kind, "UPDATE_FAILED", _message(error))
             message = f"The following resource(s) failed to update: [{name}]. "
             raise StackFailed(message) from error
         self._event(name, kind, "UPDATE_COMPLETE")
 
-    def _update_in_place(self, name: str, old: Mapping[str, Any]) -> None:
+    def _update_in_place(self, name: str, old_body: Mapping[str, Any]) -> None:
         body = self._map._resource_json_map[name]
         with self._tables.lock:
             resource = self._map._parsed_resources.get(name)
-            if isinstance(resource, TaggedEC2Resource) and _changed_properties(old, body) <= {
+            if isinstance(resource, TaggedEC2Resource) and _changed_properties(old_body, body) <= {
                 "Tags"
             }:
                 self._retag(resource, body)
@@ -167,25 +169,27 @@ class StackOperation:
             if updated_resource is not None:
                 self._map._parsed_resources[name] = updated_resource
                 return
-        self._replace(name, old)
+        self._replace(name, old_body)
 
-    def _replace(self, name: str, old: Mapping[str, Any]) -> None:
+    def _replace(self, name: str, old_body: Mapping[str, Any]) -> None:
         """Delete a resource and make it again.
 
         The template may give a name that can exist only once.
         """
-        self._delete_resource(name, old)
-        self._create_resource(name, str(old["Type"]))
+        self._delete_resource(name, old_body)
+        self._create_resource(name, str(old_body["Type"]))
 
-    def _update_instance(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        changed_names = _changed_properties(old, new)
+    def _update_instance(
+        self, name: str, old_body: Mapping[str, Any], new_body: Mapping[str, Any]
+    ) -> None:
+        changed_names = _changed_properties(old_body, new_body)
         if changed_names - _IN_PLACE:
-            self._replace(name, old)
+            self._replace(name, old_body)
             return
         with self._tables.lock:
             instance = self._map[name]
-            properties = clean_json(dict(new.get("Properties", {})), self._map)
-            self._retag(instance, new)
+            properties = clean_json(dict(new_body.get("Properties", {})), self._map)
+            self._retag(instance, new_body)
         if changed_names <= {"Tags"}:
             return
         with self._tables.lock:
@@ -277,9 +281,12 @@ class StackOperation:
             )
 
 
-def _changed_properties(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+def _changed_properties(old_body: Mapping[str, Any], new_body: Mapping[str, Any]) -> set[str]:
     """Return the properties in which two versions of a resource differ."""
-    old_properties, new_properties = old.get("Properties") or {}, new.get("Properties") or {}
+    old_properties, new_properties = (
+        old_body.get("Properties") or {},
+        new_body.get("Properties") or {},
+    )
     return {
         key
         for key in {*old_properties, *new_properties}

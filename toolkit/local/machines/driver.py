@@ -126,9 +126,6 @@ class Driver(Protocol):
     def console(self, instance_id: str) -> bytes:
         """Return the machine's console output, also after it was deleted."""
 
-    def sockets(self, instance_id: str) -> Path | None:
-        """Return the namespace to listen in; None is the host's."""
-
     def snapshot(self, instance_id: str, image_id: str) -> None:
         """Keep a stopped machine's disk as an image; MachineError while it runs."""
 

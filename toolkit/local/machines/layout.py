@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.local.machines.driver import check_instance_id
-
-DEFAULT_STATE = Path("/var/lib/toolkit-local")
-STATE_VARIABLE = "TOOLKIT_LOCAL_DIR"
+from toolkit.local.options import DEFAULT_STATE, STATE_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,6 @@ class NoneDriver:
         del instance_id
         return b""
 
-    def sockets(self, instance_id: str) -> Path | None:
-        """Return the host's network: there is no other."""
-        del instance_id
-        return None
-
     def snapshot(self, instance_id: str, image_id: str) -> None:
         """Do nothing: an image without content needs no place on disk."""
         del instance_id, image_id

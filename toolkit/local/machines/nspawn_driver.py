@@ -125,11 +125,6 @@ class NspawnDriver:
         except FileNotFoundError:
             return b""
 
-    def sockets(self, instance_id: str) -> Path | None:
-        """Return the machine's network namespace, None for one in the host's network."""
-        path = self._network.namespace(check_instance_id(instance_id))
-        return path if path.exists() else None
-
     def snapshot(self, instance_id: str, image_id: str) -> None:
         """Make the machine's changes an image over its own.
 

@@ -94,21 +94,21 @@ class Preflight:
             return
         lines = (self.proc / "self/status").read_text().splitlines()
         effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff"))
-        missing = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
-        if missing:
+        missing_names = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+        if missing_names:
             yield Problem(
-                f"capabilities {', '.join(missing)}",
+                f"capabilities {', '.join(missing_names)}",
                 "not in this process's effective set",
                 "run on a virtual machine, or in a container started with --privileged",
             )
 
     def _commands(self) -> Iterable[Problem]:
-        missing = {command: pkg for command, pkg in _PACKAGES.items() if not self.which(command)}
-        if missing:
+        packages = {command: pkg for command, pkg in _PACKAGES.items() if not self.which(command)}
+        if packages:
             yield Problem(
-                f"commands {', '.join(missing)}",
+                f"commands {', '.join(packages)}",
                 "not on PATH",
-                f"apt-get install {' '.join(dict.fromkeys(missing.values()))}",
+                f"apt-get install {' '.join(dict.fromkeys(packages.values()))}",
             )
         if not self.keyring.exists():
             yield Problem(
@@ -122,10 +122,10 @@ class Preflight:
         while not directory.exists():
             directory = directory.parent
         free = shutil.disk_usage(directory).free
-        needed = DISK_NEEDED_AGAIN if self._has_base() else DISK_NEEDED
-        if free < needed:
+        required = DISK_NEEDED_AGAIN if self._has_base() else DISK_NEEDED
+        if free < required:
             yield Problem(
-                f"{needed // _GB} GB free at {directory}",
+                f"{required // _GB} GB free at {directory}",
                 f"{free / _GB:.1f} GB",
                 "free some, or set TOOLKIT_LOCAL_DIR to a directory with room",
             )

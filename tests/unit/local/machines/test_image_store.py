@@ -36,8 +36,8 @@ def tree(tmp_path):
 
 def stack(store, tree):
     store.adopt(Image(BASE, "base", None, 1.0), tree("one", a="base"))
-    store.take(Image(COMPUTE, "compute", BASE, 2.0), tree("two", b="compute"))
-    store.take(Image(HEAD, "head", COMPUTE, 3.0), tree("three", c="head"))
+    store.adopt_disk(Image(COMPUTE, "compute", BASE, 2.0), tree("two", b="compute"))
+    store.adopt_disk(Image(HEAD, "head", COMPUTE, 3.0), tree("three", c="head"))
 
 
 def test_layers_are_newest_first_and_end_with_the_base(store, tree, root):
@@ -49,7 +49,7 @@ def test_layers_are_newest_first_and_end_with_the_base(store, tree, root):
 def test_what_a_machine_had_is_the_images(store, tree, root):
     disk = tree(a="text")
     store.adopt(Image(BASE, "base", None, 1.0), tree("base"))
-    store.take(Image(COMPUTE, "compute", BASE, 2.0), disk)
+    store.adopt_disk(Image(COMPUTE, "compute", BASE, 2.0), disk)
     assert not disk.exists()
     assert (root / COMPUTE / "layer" / "a").read_text() == "text"
 
@@ -116,7 +116,7 @@ def test_machines_of_one_image_do_not_share_an_identity(store, tree, root):
     (disk / "etc").mkdir()
     (disk / "etc/machine-id").write_text("abc\n")
     (disk / "tmp/kept").mkdir(parents=True)
-    store.take(Image(BASE, "x", None, 1.0), disk)
+    store.adopt_disk(Image(BASE, "x", None, 1.0), disk)
     assert (root / BASE / "layer/etc/machine-id").read_text() == ""
     assert list((root / BASE / "layer/tmp").iterdir()) == []
 
@@ -129,6 +129,6 @@ def test_a_link_in_a_machines_disk_never_leads_out_to_the_host(store, tree, tmp_
     disk = tree()
     (disk / "etc").symlink_to(outside)
     (disk / "tmp").symlink_to(outside)
-    store.take(Image(BASE, "x", None, 1.0), disk)
+    store.adopt_disk(Image(BASE, "x", None, 1.0), disk)
     assert (outside / "machine-id").read_text() == "the host's\n"
     assert (outside / "precious").exists()

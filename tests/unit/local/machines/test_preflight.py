@@ -51,16 +51,16 @@ def test_every_missing_thing_is_reported_at_once(ready, tmp_path):
         which=lambda name: None if name in {"debootstrap", "systemd-nspawn"} else name,
         keyring=tmp_path / "absent",
     ).problems()
-    assert [problem.what.split()[0] for problem in found] == ["root", "commands", "Debian's"]
+    assert [problem.requirement.split()[0] for problem in found] == ["root", "commands", "Debian's"]
     assert found[1].fix == "apt-get install debootstrap systemd-container"
-    assert all(problem.fix and problem.found for problem in found)
+    assert all(problem.fix and problem.actual for problem in found)
 
 
 def test_a_missing_capability_is_named(ready, tmp_path):
     (tmp_path / "proc/self/status").write_text("CapEff:\t00000000a80425fb\n")  # Docker's default
     (problem,) = ready().problems()
-    assert "CAP_SYS_ADMIN" in problem.what
-    assert "CAP_NET_ADMIN" in problem.what
+    assert "CAP_SYS_ADMIN" in problem.requirement
+    assert "CAP_NET_ADMIN" in problem.requirement
 
 
 def test_cap_sys_resource_is_not_needed(ready, tmp_path):
@@ -71,14 +71,14 @@ def test_cap_sys_resource_is_not_needed(ready, tmp_path):
 def test_too_little_room_is_found_on_the_directory_that_exists(ready, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "DISK_NEEDED", 1 << 60)
     (problem,) = ready().problems()
-    assert str(tmp_path) in problem.what
+    assert str(tmp_path) in problem.requirement
     assert "TOOLKIT_LOCAL_DIR" in problem.fix
 
 
 def test_too_little_memory_is_found(ready, tmp_path):
     (tmp_path / "proc/meminfo").write_text("MemAvailable: 1000000 kB\n")
     (problem,) = ready().problems()
-    assert "memory" in problem.what
+    assert "memory" in problem.requirement
 
 
 def test_a_python_without_pip_is_found_before_it_is_copied(ready, tmp_path):
@@ -96,21 +96,21 @@ def test_a_python_without_pip_is_found_before_it_is_copied(ready, tmp_path):
 def test_a_kernel_without_the_network_parts_is_found_by_trying(ready, host, command, message, what):
     host.broken[command] = message
     (problem,) = ready().problems()
-    assert what in problem.what
-    assert problem.found == message
+    assert what in problem.requirement
+    assert problem.actual == message
 
 
 def test_a_place_where_no_overlay_can_be_mounted_is_found_by_trying(ready, host):
     host.broken[preflight.sys.executable] = "Traceback\nOSError: [Errno 22] Invalid argument"
     (problem,) = ready().problems()
-    assert "overlay" in problem.what
-    assert problem.found == "OSError: [Errno 22] Invalid argument"
+    assert "overlay" in problem.requirement
+    assert problem.actual == "OSError: [Errno 22] Invalid argument"
 
 
 def test_a_host_without_control_groups_is_found(ready, tmp_path):
     (tmp_path / "proc/self/mountinfo").write_text("")
     (problem,) = ready().problems()
-    assert "control groups" in problem.what
+    assert "control groups" in problem.requirement
 
 
 def test_less_room_is_needed_where_the_base_image_is_there(ready, tmp_path, monkeypatch):

@@ -119,7 +119,7 @@ def test_a_cloud_on_another_filesystem_than_the_library_goes_without_it(
 
 def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, store):
     (library.root / f".partial-{HEAD}-1").mkdir()
-    assert HEAD in store("two")._offered()
+    assert HEAD in store("two")._library_ids()
     built.share(BASE)
     assert not list(library.root.glob(".partial-*"))
 
@@ -150,11 +150,11 @@ def test_two_threads_that_need_one_image_both_have_it_whole(
 
 
 def test_work_on_one_image_is_done_by_one_process_at_a_time(library):
-    assert not library.busy(BASE)
+    assert not library.is_locked(BASE)
     with library.locked(BASE):
-        assert library.busy(BASE)
-        assert not library.busy(HEAD)
-    assert not library.busy(BASE)
+        assert library.is_locked(BASE)
+        assert not library.is_locked(HEAD)
+    assert not library.is_locked(BASE)
 
 
 def test_a_process_that_is_killed_holds_nothing(library):
@@ -168,4 +168,4 @@ def test_a_process_that_is_killed_holds_nothing(library):
     os.waitpid(child, 0)
     os.close(read)
     os.close(write)
-    assert not library.busy(BASE)
+    assert not library.is_locked(BASE)
