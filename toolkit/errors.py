@@ -26,7 +26,7 @@ what happened; `next_step` is advice, if there is any.
     - PreflightFailed                   preflight-failed          1
   * AccountingError                     toolkit.accounting.errors
   * DataError                           toolkit.datasets.errors
-  * AdapterError                        toolkit.training.adapters.errors
+  * TrainingError                       toolkit.training.errors
 """
 # ruff: noqa: N818  # the name states the fault; "Error" after it would state it twice
 

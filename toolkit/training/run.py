@@ -17,13 +17,14 @@ from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.job_log import log_line
 from toolkit.training.attempt.sigterm import SigtermHandler
 from toolkit.training.attempt.stop_request import StopFiles, Stopped
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.local_disk import ViaLocalDisk
 from toolkit.training.checkpoint.save_schedule import Every, Saver
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, TorchCodec
 from toolkit.training.distributed.process_group import ProcessGroup, device, join
 from toolkit.training.distributed.step_sync import Agreement, StepSync
+from toolkit.training.errors import CheckpointFailed
 from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.recording import gpu_sampler
 from toolkit.training.recording.close_run import AttemptCloser, refuse_second

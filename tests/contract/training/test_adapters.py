@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from toolkit.training.adapters.errors import Unsupported
 from toolkit.training.adapters.trainer_state import plain_data
 from toolkit.training.attempt import verdict
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import Unsupported
 from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder.steps import read
 

@@ -205,7 +205,7 @@ def test_a_signal_that_comes_during_the_preparations_is_passed_on_after_them(nod
         time.sleep(0.01)
     process.send_signal(signal.SIGUSR1)
     (node / "go").touch()
-    assert "time-limit: asked the workers to save and stop" in ended(node, process, 85)
+    assert "time-limit: the workers are asked to save and stop" in ended(node, process, 85)
     assert (node / "runs" / JOB / f"stop.{JOB}.0.json").exists()
 
 

@@ -16,8 +16,8 @@ from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import JsonCodec, MemoryTracker, Part
 from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt.attempt import current
-from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import Superseded
 from toolkit.training.recording.audit import audit
 from toolkit.training.requeue.retry_budget import parse_dollars
 from toolkit.training.run_folder.attempts import AttemptsFile

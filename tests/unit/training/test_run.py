@@ -17,10 +17,10 @@ from toolkit.training import SampleOrder
 from toolkit.training.attempt.fencing import Fence
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import read
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
-from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.save_schedule import Saver
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, CheckpointUnreadable
 from toolkit.training.recording import goodput
 from toolkit.training.recording.audit import audit
 from toolkit.training.requeue import previous_attempts
@@ -263,7 +263,7 @@ def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
     for restart, (answer, statuses) in enumerate(((False, []), (True, ["KILLED"]))):
-        monkeypatch.setattr("toolkit.training.slurm.job.cancelled", lambda _, a=answer: a)
+        monkeypatch.setattr("toolkit.training.slurm.job.is_cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
             training.run(restart, events={6: [is_sent_sigterm]})
@@ -446,7 +446,7 @@ def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_sav
 
     place = tmp_path / "run" / "checkpoints" / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
-    training.attempt_of = lambda number: replace(attempt_of(number), owner=Fence(place))
+    training.attempt_of = lambda number: replace(attempt_of(number), fence=Fence(place))
     training.run(events={4: [fails], 5: [works]})
     assert read(attempt_of().verdict_file).verdict == "done"
     assert capsys.readouterr().out.count(lost) == 1
@@ -498,7 +498,7 @@ def test_a_stop_tries_its_save_again_while_there_is_time(
 
 
 @pytest.mark.parametrize(
-    ("call", "cause"), [((Fence, "lost"), "running"), ((StepLog, "sync"), "error")]
+    ("call", "cause"), [((Fence, "is_superseded"), "running"), ((StepLog, "sync"), "error")]
 )
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
     training, attempt_of, monkeypatch, call, cause
@@ -521,8 +521,8 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
 @pytest.mark.parametrize(
     "call",
     [
-        "toolkit.training.run_folder.attempts.Ledger.update",
-        "toolkit.training.recording.recorder.goodput.of",
+        "toolkit.training.run_folder.attempts.AttemptsFile.replace_last",
+        "toolkit.training.recording.recorder.goodput.split_of_run",
         "tests.fakes.training.MemoryTracker.close",
     ],
 )

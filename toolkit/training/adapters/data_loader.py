@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.training.adapters.errors import Unsupported
+from toolkit.training.errors import Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import Batch, SampleOrder
 

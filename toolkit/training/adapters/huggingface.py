@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.adapters.data_loader import Feed, feed_loader, sample_count
-from toolkit.training.adapters.errors import PackageMissing, Unsupported
 from toolkit.training.adapters.trainer_state import Slot, TrainingRng
+from toolkit.training.errors import PackageMissing, Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import SampleOrder
 

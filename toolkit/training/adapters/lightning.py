@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from toolkit.training.adapters.data_loader import Feed, feed_loader, sample_count
-from toolkit.training.adapters.errors import AdapterError, PackageMissing, Unsupported
 from toolkit.training.adapters.trainer_state import TrainingRng, plain_data
+from toolkit.training.errors import AdapterError, PackageMissing, Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import SampleOrder
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolkit.training.adapters.errors import Unsupported
 from toolkit.training.checkpoint.torch_codec import capture_rng, restore_rng
+from toolkit.training.errors import Unsupported
 
 
 class Slot:

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from toolkit.training.attempt import job_log, verdict
 from toolkit.training.attempt.attempt import Attempt, current
-from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.attempt.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
+from toolkit.training.errors import Superseded
 from toolkit.training.io.cluster_info import instance_facts
 from toolkit.training.requeue import previous_attempts
 from toolkit.training.requeue.failure_cause import Diagnosis, Evidence, tail

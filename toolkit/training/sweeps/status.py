@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from toolkit.training.errors import NoStorage
 from toolkit.training.sweeps import array_tasks, study as study_storage, trials
 from toolkit.training.sweeps.trials import TrialState
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         storage = study_storage.connect(study_storage.address())
-    except study_storage.NoStorage as error:
+    except NoStorage as error:
         sys.stderr.write(f"{error}\n")
         return NO_STORAGE
     import optuna

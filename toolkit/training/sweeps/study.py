@@ -10,16 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from toolkit.training.errors import NoStorage
 from toolkit.training.io.cluster_info import site_facts
 
 Direction = Literal["minimize", "maximize"]
 
 _PROXY = re.compile(r"grpc://([A-Za-z0-9.-]+):(\d{1,5})")
 _READY_SECONDS = 30.0
-
-
-class NoStorage(Exception):  # noqa: N818  # says what is the case
-    """The error of a storage that is not named, or does not answer."""
 
 
 def address(environment: Mapping[str, str] = os.environ) -> str:

@@ -18,6 +18,7 @@ from toolkit.training.attempt.job_log import log_line
 from toolkit.training.attempt.stop_request import Stopped
 from toolkit.training.attempt.verdict import read_verdict
 from toolkit.training.distributed.process_group import ProcessGroup, join
+from toolkit.training.errors import NoStorage
 from toolkit.training.sweeps import array_tasks, study, trial_file, trials
 
 Space = Callable[[Any], Mapping[str, Any]]
@@ -86,7 +87,7 @@ class SweepTrial:
                 trial_file.add(self._attempt.run_dir, value=float(value), pruned=self._is_pruned)
             try:
                 self._end_trial(value=float(value))
-            except study.NoStorage as error:
+            except NoStorage as error:
                 self._fail_attempt(f"NoStorage: {error}")
                 raise
         self._has_ended = True
@@ -191,18 +192,18 @@ class SweepTrial:
         for _ in range(STORAGE_TRIES - 1):
             try:
                 return study.connect(url)
-            except study.NoStorage as error:
+            except NoStorage as error:
                 log_line(f"{error}: trying again")
         return study.connect(url)
 
     def _connect_first(self, url: str) -> Any:
         try:
             return study.connect(url)
-        except study.NoStorage:
+        except NoStorage:
             # The message must match no rule that brings a job back, and so must its cause: the
             # name may be a mistake.
             reason = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
-            raise study.NoStorage(reason) from None
+            raise NoStorage(reason) from None
 
     def _report(self, value: float, step: int) -> bool:
         try:
@@ -227,7 +228,7 @@ class SweepTrial:
             except Exception as error:
                 if pause is None:
                     url = study.address(self._environment)
-                    raise study.NoStorage(f"{url} does not answer: {error}") from error
+                    raise NoStorage(f"{url} does not answer: {error}") from error
                 log_line(f"the sweep's storage does not answer, trying again: {error}")
                 time.sleep(pause)
             else:

@@ -16,16 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from toolkit.training.errors import BundleRefused
 from toolkit.training.io.durable_files import read_json, write_json
 
 NODE_PATHS: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the node's own, as outside
 READ_ONLY_PATHS: Final = ("/etc/hosts", "/etc/resolv.conf")
 REFUSED_CODE: Final = 93
 _MOUNT_FLAGS: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
-
-
-class BundleRefused(Exception):
-    """The error of a bundle that can't be used. Its message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def test_of_more_files_than_are_recorded_the_nearest_are(checkout, monkeypatch):
     (checkout / "far").mkdir()
     for name in ("far/a.py", "near.py"):
         (checkout / name).write_text("")
-    monkeypatch.setattr(untracked_files, "FILES", 1)
+    monkeypatch.setattr(untracked_files, "MAX_FILES", 1)
     found = look(checkout)
     assert (list(found.marks), found.complete) == (["near.py"], False)
 

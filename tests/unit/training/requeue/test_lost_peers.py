@@ -43,7 +43,7 @@ def attempt(attempt_of, books, tmp_path):
         mine = replace(attempt_of(restart, judged=True), started_at=start)
         said = {"TOOLKIT_LOG": str(path)}
         begun = StartCheck(mine, job, said, clock=lambda: start).check().code
-        books.update(replace(books.attempts()[-1], step_start=100 * restart))
+        books.replace_last(replace(books.attempts()[-1], step_start=100 * restart))
         with path.open("a") as stream:
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
         verdict.resume(100 * restart + 100, "peer-lost", "RuntimeError").write(mine.verdict_file)
@@ -106,7 +106,7 @@ def test_an_attempt_whose_machines_stayed_has_failed_of_its_network(attempt, boo
 
 def test_a_held_attempt_keeps_the_word_it_was_held_for(attempt, books):
     attempt(0)
-    books.update(replace(books.attempts()[0], cause="no-progress", held=True))
+    books.replace_last(replace(books.attempts()[0], cause="no-progress", held=True))
     attempt(1, events=went(0))
     assert books.attempts()[0].cause == "no-progress"
 

@@ -84,7 +84,7 @@ def begun(look, run_dir, books):
 
     def begin(*records, saved=None, **more):
         for one in records:
-            books.begin(one)
+            books.append(one)
         every = books.attempts()
         restart = every[-1].restart_count + 1 if every else 1
         steps = StepLog(run_dir / "steps.jsonl")
@@ -105,7 +105,7 @@ def test_a_job_whose_node_died_with_its_dollars_spent_is_held_before_its_workers
     scontrol = FakeScontrol(comment="mine")
     outcome = begun(record(0), cap="1.99", scontrol=scontrol)
     assert (outcome.code, scontrol.done) == (93, ["requeuehold 12"])
-    assert "held: $2.00 spent, $1.99 allowed" in outcome.said[1]
+    assert "held: $2.00 spent, $1.99 allowed" in outcome.log_lines[1]
     assert scontrol.job["comment"].startswith("mine | toolkit: held: $2.00 spent, $1.99 allowed")
     assert scontrol.job["comment"].endswith("to go on: scontrol release 12")
     assert [(one.cause, one.held) for one in books.attempts()] == [("lost", False), ("held", True)]
@@ -141,14 +141,14 @@ def test_without_accounting_a_lost_attempt_costs_until_its_last_sign_of_life(
 @pytest.mark.parametrize("cap", ["2.01", "", "two"])
 def test_a_job_whose_node_died_goes_on_while_there_is_money_or_no_cap(begun, books, cap):
     outcome = begun(record(0), cap=cap)
-    assert (outcome.code, outcome.said) == (0, ("attempt 0 (job 12) ended without a word",))
+    assert (outcome.code, outcome.log_lines) == (0, ("attempt 0 (job 12) ended without a word",))
     assert [one.cause for one in books.attempts()] == ["lost", "running"]
 
 
 def test_a_job_that_its_owner_lets_go_runs_its_next_attempt_and_no_more(begun, books):
     assert begun(record(0), cap="1").code == 93
     assert begun(cap="1").code == 0
-    books.update(replace(books.attempts()[-1], world_size=1))  # its workers came, and died
+    books.replace_last(replace(books.attempts()[-1], world_size=1))  # its workers came, and died
     assert begun(cap="1").code == 93
 
 
@@ -156,7 +156,7 @@ def test_a_job_under_which_twenty_one_nodes_died_in_a_day_is_held(begun):
     died = [record(number, "lost", rule="") for number in range(20)]
     outcome = begun(*died, record(20))
     assert outcome.code == 93
-    assert "21 in 24 h, 20 allowed: node-failure" in outcome.said[1]
+    assert "21 in 24 h, 20 allowed: node-failure" in outcome.log_lines[1]
 
 
 def test_a_job_under_which_twenty_nodes_died_goes_on(begun):
@@ -176,7 +176,7 @@ def test_a_job_that_got_nowhere_three_times_is_held_whoever_brought_it_back(begu
     assert outcome.code == 93
     assert (
         "3 attempts began at step 7 and got no further: the last ended by error"
-        in (outcome.said[0])
+        in (outcome.log_lines[0])
     )
 
 
@@ -226,7 +226,7 @@ def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):
     )
     outcome = begun(*gone, log=log)
     assert outcome.code == 93
-    assert "9 in 24 h, 5 allowed: transient" in outcome.said[0]
+    assert "9 in 24 h, 5 allowed: transient" in outcome.log_lines[0]
 
 
 class Killed(BaseException):
@@ -250,7 +250,7 @@ def killed_at(monkeypatch):
             write(books, attempts)
 
         with monkeypatch.context() as patched:
-            patched.setattr(AttemptsFile, "_write", writing)
+            patched.setattr(AttemptsFile, "_write_all", writing)
             patched.setattr(scontrol, "before", tick)
             with pytest.raises(Killed):
                 yield
@@ -266,8 +266,8 @@ def test_a_look_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_we
     look, books, killed_at, n
 ):
     for number in range(5):
-        books.begin(record(number, "transient"))
-    books.begin(record(5, "terminated", rule=""))
+        books.append(record(number, "transient"))
+    books.append(record(5, "terminated", rule=""))
     scontrol = FakeScontrol()
     with killed_at(n, scontrol):
         look(6, scontrol=scontrol, log=RESET)
@@ -280,8 +280,8 @@ def test_an_end_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_we
     look, end, books, killed_at, n
 ):
     for number in range(5):
-        books.begin(record(number, "transient"))
-    books.begin(record(5))
+        books.append(record(number, "transient"))
+    books.append(record(5))
     scontrol = FakeScontrol()
     with killed_at(n, scontrol):
         end(5, scontrol=scontrol, log=RESET)
@@ -308,7 +308,7 @@ def test_the_dollars_of_a_run_are_those_of_all_its_jobs(begun):
 def test_where_slurm_does_not_answer_the_budgets_hold_all_the_same(begun):
     assert begun(record(0), cap="9", scontrol=FakeScontrol(deaf=True)).code == 0
     outcome = begun(record(2), cap="1", scontrol=FakeScontrol(deaf=True))
-    assert (outcome.code, outcome.said[-1]) == (93, "Slurm did not hold it: it ends here")
+    assert (outcome.code, outcome.log_lines[-1]) == (93, "Slurm did not hold it: it ends here")
 
 
 def test_what_the_batch_script_waits_for_loads_no_torch():

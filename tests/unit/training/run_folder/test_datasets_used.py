@@ -19,13 +19,13 @@ FIRST, SECOND = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 def shelf(monkeypatch, tmp_path):
     """What each name stands for; taken without a store or a cache."""
     names = {"digits": FIRST, "labels@1": SECOND}
-    monkeypatch.setattr(dataset, "_held", {})
+    monkeypatch.setattr(dataset, "_held_datasets", {})
     monkeypatch.setattr(dataset, "_listeners", [])
 
     def take(reference, where, **_):
         return SimpleNamespace(version=names[reference], path=tmp_path, filled=False)
 
-    monkeypatch.setattr(dataset, "take", take)
+    monkeypatch.setattr(dataset, "hold_dataset", take)
     return names
 
 

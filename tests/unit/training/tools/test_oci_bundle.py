@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training.tools.oci_bundle import BundleRefused, Mount, job_config, main
+from toolkit.training.errors import BundleRefused
+from toolkit.training.tools.oci_bundle import Mount, job_config, main
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER = "sha256:" + "f" * 64
