@@ -127,7 +127,7 @@ def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_
         time.sleep(1)
     said = ended(notebook, process, 0)
     assert "received signal 15, stopping" in said
-    assert "nobody used the notebook: it ends" in said
+    assert "the notebook was idle" in said
     assert token not in said
 
 
@@ -144,8 +144,8 @@ def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_on
     _program(node / "env" / "bin" / "jupyter-server", SERVES)
     _program(node / "env" / "bin" / "python", BROKEN)
     said = ended(node, start(node, "interactive.sbatch"), 0)
-    assert said.count("the watch over the notebook's use failed, and is started again") == 1
-    assert said.endswith("nobody used the notebook: it ends\n")
+    assert said.count("notebook-idle failed, and is started again") == 1
+    assert said.endswith("minutes: it has ended\n")
     assert (node / "watched").read_text() == "\n" * 3
 
 

@@ -107,7 +107,9 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
 def test_a_replay_that_may_lack_options_is_said_to_differ(case, capsys):
     (case.run_dir / "submission" / "submit-line").unlink()
     assert case.replay() == 1
-    assert answer(capsys)["differs"] == ["what sbatch's command line said is not known for certain"]
+    assert answer(capsys)["differs"] == [
+        "the options on sbatch's command line are not known for certain"
+    ]
 
 
 def test_packages_that_are_not_what_they_were_are_said_to_differ(case, capsys):
@@ -218,7 +220,7 @@ def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, ch
     there = case.root / "again"
     assert case.replay("--rebuild", there) == 1
     (reason,) = answer(capsys)["differs"]
-    assert reason.startswith(f"{there} would lack what it was: {case.code}/helper.py")
+    assert reason.startswith(f"{there} would lack the recorded file: {case.code}/helper.py")
     assert case.replay("--rebuild", there, "--anyway") == 0
     assert not (there / "helper.py").exists()
 
@@ -247,7 +249,7 @@ def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):
     ("remove", "says"),
     [
         ("submission/job.sbatch", "was not kept, or is gone"),
-        ("../../code/train.py", "the training script is gone"),
+        ("../../code/train.py", "the training script no longer exists"),
     ],
 )
 def test_what_is_not_there_any_more_is_named(case, capsys, remove, says):

@@ -331,7 +331,7 @@ def test_a_second_run_of_an_attempt_is_refused_on_every_rank_and_is_no_success(
             Training(attempt_of, json_codec, part, MemoryTracker()).run(0, events, world=world)
         mine = part({"sum": 0})
         with (
-            pytest.raises(RuntimeError, match=r"a second Run in .*an array's tasks"),
+            pytest.raises(RuntimeError, match=r"already; a second one .*an array's tasks"),
             Run(params={}, seed=1, attempt=attempt_of(), world=world, codec=json_codec) as run,
         ):
             run.resume(model=mine)
@@ -433,7 +433,7 @@ def test_a_save_that_fails_costs_a_warning_and_not_the_run(
 @pytest.mark.parametrize(
     ("call", "lost"),
     [("attempt.fencing.os.utime", "NOT SAVED"), ("run_folder.steps.os.fsync", "NOT SAVED"),
-     ("recording.recorder.pauses.append", "not recorded")],
+     ("recording.recorder.pauses.append", "is not recorded")],
 )  # fmt: skip
 def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_save(
     training, attempt_of, tmp_path, monkeypatch, capsys, *, call, lost
@@ -467,7 +467,7 @@ def test_a_full_disk_costs_no_run_and_no_step_of_its_record(training, attempt_of
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.torn_lines) == (True, 12, 1), found.problems
     said = capsys.readouterr().out
-    assert said.count("steps can't be recorded, training goes on") == 1
+    assert said.count("steps.jsonl can't be written; training goes on") == 1
     assert said.count("NOT SAVED at step 5: OSError") == 1
 
 
@@ -579,7 +579,7 @@ def test_a_run_is_done_only_when_a_checkpoint_of_its_last_step_is_committed(
     training, attempt_of, memory_tracker, leave
 ):
     training.codec = Full(3)
-    with pytest.raises(CheckpointFailed, match="the run's last save failed: OSError"):
+    with pytest.raises(CheckpointFailed, match="the last save of the run failed: OSError"):
         training.run(leave=leave)
     word = read(attempt_of().verdict_file)
     assert (word.verdict, word.step, memory_tracker.statuses) == ("failed", 10, ["FAILED"])

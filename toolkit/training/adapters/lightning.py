@@ -59,7 +59,7 @@ def fit(run: Run, trainer: Any, module: Any, loader: Any, val_loader: Any = None
     trainer.fit(module, fed_loader, val_loader, ckpt_path=_RUN_CHECKPOINT if start_step else None)
     total_steps = _steps(trainer, feed)
     if total_steps not in (0, run.step_count) and not trainer.should_stop:
-        raise AdapterError(f"Lightning ended after {run.step_count} steps of {total_steps}")
+        raise AdapterError(f"Lightning ended after {run.step_count} of {total_steps} steps")
 
 
 class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed

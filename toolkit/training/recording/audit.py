@@ -150,7 +150,8 @@ def _resume_problems(history: History) -> list[str]:
         steps_reached = max(earlier_steps, default=0)
         if resumption.step > steps_reached:
             problems.append(
-                f"attempt {resumption.attempt} began at step {resumption.step}, after {steps_reached}"
+                f"attempt {resumption.attempt} began at step {resumption.step},"
+                f" but {steps_reached} steps were trained"
             )
     return problems
 

@@ -26,7 +26,8 @@ def close_lost(
 ) -> AttemptRecord | None:
     """Close an attempt without a verdict, now that `attempt` begins.
 
-    In the ledger it ends with its last sign of life. `tell` asks accounting, which knows better.
+    In the attempts file it ends with its last sign of life. `classify_previous` asks accounting,
+    which knows better.
     Returns its record, or None when there is none to close.
     """
     records = attempts_file.attempts()

@@ -90,7 +90,9 @@ class StepLog:
             self._write()
         except OSError as error:
             if not self._has_warned:
-                self._warn(f"steps can't be recorded, training goes on and they wait: {error}")
+                self._warn(
+                    f"steps.jsonl can't be written; training goes on, and its lines wait: {error}"
+                )
             self._has_warned = True
         else:
             self._has_warned = False

@@ -26,7 +26,9 @@ def address(environment: Mapping[str, str] = os.environ) -> str:
     """
     url = environment.get("TOOLKIT_SWEEP_STORAGE") or cluster_address(environment)
     if not url:
-        raise NoStorage("no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or enable mlflow")
+        raise NoStorage(
+            "there is no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or mlflow in cluster.yaml"
+        )
     return url
 
 

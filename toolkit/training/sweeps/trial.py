@@ -95,9 +95,9 @@ class SweepTrial:
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Take up this task's trial.
+        """Claim this task's trial.
 
-        Leaves the program with exit code 0 if the trial is over already.
+        Leaves the program with exit code 0 if the trial has ended already.
         """
         storage_error: Exception | None = None
         claimed_trial: tuple[int, Mapping[str, Any], bool] | None = None
@@ -124,7 +124,7 @@ class SweepTrial:
             return
         is_clean_exit = exception_verdict.is_clean_exit(error) and not isinstance(error, Stopped)
         if error is None or is_clean_exit:
-            self._fail_trial("the script gave no value")
+            self._fail_trial("the script reported no value")
         elif not _is_requeued_after(error):
             reason = f"{type(error).__name__}: {error}"[:500]
             if not self._attempt.judged_by_script:
@@ -161,7 +161,7 @@ class SweepTrial:
             )
         trial, is_finished = trials.claim_trial(self._study, self.task, self._clock())
         if is_finished:
-            log_line(f"trial {trial.number} of {self.sweep} is over: {trial.state.name.lower()}")
+            log_line(f"trial {trial.number} of {self.sweep} has ended: {trial.state.name.lower()}")
             return trial.number, trial.params, True
         self._trial = trial
         self._reported_steps = set(self._stored_trial().intermediate_values)
@@ -202,7 +202,7 @@ class SweepTrial:
         except NoStorage:
             # The message must match no rule that brings a job back, and so must its cause: the
             # name may be a mistake.
-            reason = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
+            reason = f"no storage answers at {url}: check TOOLKIT_SWEEP_STORAGE"
             raise NoStorage(reason) from None
 
     def _report(self, value: float, step: int) -> bool:
@@ -212,7 +212,7 @@ class SweepTrial:
                 self._reported_steps.add(step)
             return bool(self._trial.should_prune())
         except Exception as error:  # noqa: BLE001  # training goes on after any error of the storage
-            log_line(f"not reported at step {step}: {type(error).__name__}: {error}")
+            log_line(f"the value of step {step} is not reported: {type(error).__name__}: {error}")
             return False
 
     def _end_trial(self, value: float) -> None:

@@ -19,7 +19,7 @@ TASK, HEARTBEAT, RETRY_OF, REASON = (
 GRACE_SECONDS = 180.0
 """Three heartbeats: a task that Slurm has just started, or just ended, is not gone yet."""
 
-TASK_GONE = "its task is gone"
+TASK_GONE = "its task is no longer in Slurm's queue"
 
 
 @dataclass(frozen=True, slots=True)

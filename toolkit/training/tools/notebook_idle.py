@@ -55,7 +55,7 @@ def wait_until_idle(
             last_used, is_unreachable = max(last_used, last_use(list_resources(), clock())), False
         except (OSError, client.HTTPException, *_PARSE_ERRORS) as error:
             if not is_unreachable:
-                _log(f"can't ask the notebook whether it is used, and take it to be: {error!r}")
+                _log(f"the notebook does not answer, and counts as used: {error!r}")
             last_used, is_unreachable = clock(), True
 
 

@@ -142,7 +142,7 @@ class Tracker:
             server.send(run_id, batch)
         except RecordRejected as error:
             if len(batch) == 1:
-                self._warn(f"tracking: the server does not take a record: {error}")
+                self._warn(f"tracking: the server refused a record: {error}")
             else:
                 for record in batch:
                     self._deliver(server, run_id, [record])

@@ -344,7 +344,8 @@ def test_a_job_that_has_spent_its_dollars_is_held(ended, tmp_path, cap, code):
 def test_a_dollar_cap_that_can_not_be_kept_is_said(ended, cap):
     outcome = ended(1, word=verdict.resume(3, "spot-interruption"), TOOLKIT_MAX_USD=cap)
     assert outcome.code == 85
-    assert "there is no cap" in outcome.log_lines[-1]
+    assert "TOOLKIT_MAX_USD" in outcome.log_lines[-1]
+    assert "has no effect" in outcome.log_lines[-1]
 
 
 def test_an_attempt_that_died_without_a_word_is_judged_by_what_it_saved(ended, tmp_path):
@@ -489,4 +490,4 @@ def test_a_full_disk_under_the_ledger_brings_the_job_back_and_is_said(owned, mon
     monkeypatch.setattr(durable_files, "_write_temporary", full)
     outcome = ending.judge(1)
     assert outcome.code == 85
-    assert any("not noted in the attempt ledger" in line for line in outcome.log_lines)
+    assert any("attempts.jsonl can't be written" in line for line in outcome.log_lines)

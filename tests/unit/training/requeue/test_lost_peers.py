@@ -73,7 +73,7 @@ def test_attempts_that_lost_a_machine_count_for_its_budget_once_slurm_knows(atte
     for restart in range(8):
         begun, code, said = attempt(restart, log=log, events=events)
         assert (begun, code) == (0, 85), said
-        assert "brought back in 30 s" in said, "the first of its kind each time"
+        assert "job 12 is requeued, and starts in 30 s" in said, "the first of its kind each time"
         events += went(restart)
     causes = [(one.cause, one.rule.split("@")[0]) for one in books.attempts()]
     assert causes[:-1] == [("node-failure", "node-lost")] * 7
@@ -124,7 +124,7 @@ def test_the_nodes_of_a_lost_peer_are_looked_at_again_before_the_job_has_to_wait
 ):
     _, code, said = attempt(0, later=later)
     assert (code, "looked twice" in said) == (85, True)
-    assert any(line.startswith("brought back in") for line in said) == wait
+    assert any("is requeued, and starts in" in line for line in said) == wait
     assert books.attempts()[0].cause == cause
 
 

@@ -105,7 +105,7 @@ def test_a_job_whose_node_died_with_its_dollars_spent_is_held_before_its_workers
     scontrol = FakeScontrol(comment="mine")
     outcome = begun(record(0), cap="1.99", scontrol=scontrol)
     assert (outcome.code, scontrol.done) == (93, ["requeuehold 12"])
-    assert "held: $2.00 spent, $1.99 allowed" in outcome.log_lines[1]
+    assert "job 12 is held: $2.00 spent, $1.99 allowed" in outcome.log_lines[1]
     assert scontrol.job["comment"].startswith("mine | toolkit: held: $2.00 spent, $1.99 allowed")
     assert scontrol.job["comment"].endswith("to go on: scontrol release 12")
     assert [(one.cause, one.held) for one in books.attempts()] == [("lost", False), ("held", True)]
@@ -141,7 +141,7 @@ def test_without_accounting_a_lost_attempt_costs_until_its_last_sign_of_life(
 @pytest.mark.parametrize("cap", ["2.01", "", "two"])
 def test_a_job_whose_node_died_goes_on_while_there_is_money_or_no_cap(begun, books, cap):
     outcome = begun(record(0), cap=cap)
-    assert (outcome.code, outcome.log_lines) == (0, ("attempt 0 (job 12) ended without a word",))
+    assert (outcome.code, outcome.log_lines) == (0, ("attempt 0 (job 12) ended without a verdict",))
     assert [one.cause for one in books.attempts()] == ["lost", "running"]
 
 
@@ -308,7 +308,7 @@ def test_the_dollars_of_a_run_are_those_of_all_its_jobs(begun):
 def test_where_slurm_does_not_answer_the_budgets_hold_all_the_same(begun):
     assert begun(record(0), cap="9", scontrol=FakeScontrol(deaf=True)).code == 0
     outcome = begun(record(2), cap="1", scontrol=FakeScontrol(deaf=True))
-    assert (outcome.code, outcome.log_lines[-1]) == (93, "Slurm did not hold it: it ends here")
+    assert (outcome.code, outcome.log_lines[-1]) == (93, "Slurm did not hold job 12: it ends now")
 
 
 def test_what_the_batch_script_waits_for_loads_no_torch():

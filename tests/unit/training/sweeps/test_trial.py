@@ -147,7 +147,7 @@ def test_a_trial_without_a_value_fails_whoever_judges_its_task(sweep, error):
     with suppress(SystemExit), sweep.task(0):
         if error:
             raise error
-    assert trials.states(sweep.study)[0].why == "the script gave no value"
+    assert trials.states(sweep.study)[0].why == "the script reported no value"
 
 
 def test_a_failed_task_that_slurm_brings_back_tries_the_same_parameters_again(sweep):
@@ -186,7 +186,7 @@ def test_a_trial_that_is_worse_than_the_others_is_pruned(sweep):
     for task in range(6):
         sweep.run(task, values=(0.9, 0.9))
     last = sweep.run(6, values=(0.1, 0.1))
-    assert last._pruned
+    assert last._is_pruned
     assert sweep.states() == ["complete"] * 6 + ["pruned"]
 
 
@@ -205,7 +205,7 @@ def test_a_storage_that_is_away_for_a_while_costs_no_trial(sweep, monkeypatch, c
     )
     sweep.run(0)
     assert sweep.states() == ["complete"]
-    assert "not reported at step 0" in capsys.readouterr().out
+    assert "the value of step 0 is not reported" in capsys.readouterr().out
 
 
 def test_all_ranks_have_rank_0s_trial(sweep, ranks):
@@ -268,16 +268,16 @@ def test_the_status_counts_names_the_best_and_settles_only_when_asked(sweep):
     lost_task(sweep)
 
     def ask(**options):
-        flags = {"settle": False, "dry_run": False, **options}
+        flags = {"fail_gone": False, "dry_run": False, **options}
         return status.sweep_state(sweep.study, frozenset(), sweep.now, count=1, **flags)
 
     found = ask()
     assert found["counts"] == {"complete": 2, "running": 1}
     assert [one["value"] for one in found["best"]] == [0.7]
     assert (found["gone"], found["settled"]) == ([2], [])
-    assert ask(settle=True, dry_run=True)["settled"] == [2]
+    assert ask(fail_gone=True, dry_run=True)["settled"] == [2]
     assert sweep.states()[2] == "running"
-    assert ask(settle=True)["counts"] == {"complete": 2, "failed": 1}
+    assert ask(fail_gone=True)["counts"] == {"complete": 2, "failed": 1}
 
 
 def test_the_queue_is_what_squeue_says_and_unknown_when_it_does_not():

@@ -22,9 +22,12 @@ def test_an_allocation_that_works_has_nothing_wrong():
     ("change", "says"),
     [
         ({"gpu_problem": "A10G multiplies wrong"}, "gpu-002, rank 1: A10G multiplies wrong"),
-        ({"sum_ok": False}, "gpu-002, rank 1: the ranks' sum came out wrong"),
-        ({"unseen_files": ("rank-0",)}, "gpu-002, rank 1: does not see what others wrote: rank-0"),
-        ({"disk": 3.0}, "gpu-002: writes 3 MiB/s"),
+        ({"sum_ok": False}, "gpu-002, rank 1: the sum over all ranks is wrong"),
+        (
+            {"unseen_files": ("rank-0",)},
+            "gpu-002, rank 1: can't see the files of other ranks: rank-0",
+        ),
+        ({"disk": 3.0}, "gpu-002: writes only 3 MiB/s"),
         ({"clock": 90.0}, "gpu-002: its clock is 10.0 s behind"),
     ],
 )

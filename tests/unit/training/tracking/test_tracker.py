@@ -275,7 +275,7 @@ def test_a_record_that_is_refused_takes_no_other_with_it(tracker):
         made.add(record)
     assert made.close(30)
     assert [step for _, step in server.got] == [0, 2]
-    assert made.warnings == ["tracking: the server does not take a record: changed"]
+    assert made.warnings == ["tracking: the server refused a record: changed"]
 
 
 def test_a_metric_that_is_no_number_is_left_out():
