@@ -159,7 +159,7 @@ def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
     request.write_text(json.dumps({"cause": "spot-interruption", "at": time.time()}))
     said = ended(notebook, process, 85)
     assert "received signal 15, stopping" in said
-    assert "comes back on another" in said
+    assert "the notebook starts on another" in said
     assert status(notebook, token) is None
 
 

@@ -174,7 +174,7 @@ def discard(case):
         (commit, "is at "),
         (discard, "what is not committed in"),
         (change_helper, "helper.py, which is not in git, has another content"),
-        (lose_helper, "helper.py, which is not in git, is gone"),
+        (lose_helper, "helper.py, which is not in git, no longer exists"),
     ],
 )
 def test_code_that_is_not_what_it_was_is_refused_unless_accepted(case, capsys, change, says):
@@ -227,7 +227,7 @@ def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, ch
 
 def test_what_was_not_recorded_is_said_and_stops_nothing(case, capsys):
     assert case.replay() == 0
-    assert answer(capsys)["unknown"] == ["the job had variables that were not kept: WIDTH"]
+    assert answer(capsys)["unknown"] == ["the values of these variables were not recorded: WIDTH"]
     path = case.run_dir / "submission.json"
     later = {"untracked", "untracked_whole", "unkept"}
     record = json.loads(path.read_text())
@@ -248,7 +248,7 @@ def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):
 @pytest.mark.parametrize(
     ("remove", "says"),
     [
-        ("submission/job.sbatch", "was not kept, or is gone"),
+        ("submission/job.sbatch", "the copy of the job script can't be read"),
         ("../../code/train.py", "the training script no longer exists"),
     ],
 )

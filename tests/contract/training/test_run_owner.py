@@ -156,7 +156,7 @@ from toolkit.training.attempt.attempt import current
 from toolkit.training.slurm.job_id import task_name
 
 this = current()
-place = this.owner.place.name.rpartition(".")[0]
+place = this.fence.folder.name.rpartition(".")[0]
 print(this.key, *this.stop_files, place, task_name(this.job_id), this.started_at > 1e9)
 others = ("SLURM_ARRAY_", "TOOLKIT_SWEEP", "TOOLKIT_REPLAY_OF", "TOOLKIT_OF_JOB",
           "TOOLKIT_CONTAINER")

@@ -247,8 +247,8 @@ def _feed(run: Run, trainer: Any, loader: Any, global_batch: int) -> Feed:
 def _at_step_end(progress: dict[str, Any]) -> dict[str, Any]:
     """Return the progress as it is at a step's end.
 
-    When Lightning resumes at the very end of an epoch, it never counts the next epoch as begun. If
-    it came back into that epoch a second time, it would train an epoch too many.
+    When Lightning resumes at the very end of an epoch, it never counts the next epoch as started.
+    If it resumed in that epoch a second time, it would train an epoch too many.
     """
     epochs = {
         name: {**count, "ready": count["processed"] + 1, "started": count["processed"] + 1}

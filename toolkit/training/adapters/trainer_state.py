@@ -31,7 +31,7 @@ class Slot:
 class TrainingRng:
     """A keeper of training's random state, apart from that of evaluation.
 
-    A run may stop during an evaluation, or come back after it. It then goes on with the same
+    A run may stop during an evaluation, or resume after it. It then goes on with the same
     numbers as a run that did not stop.
     """
 

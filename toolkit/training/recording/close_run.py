@@ -59,7 +59,7 @@ class AttemptCloser:
     def close_stopped(self, verdict: Verdict, status: Status | None = None) -> None:
         """End an attempt that all ranks leave together.
 
-        `status` is the run's new state for the tracking server; None when the job may come back.
+        `status` is the run's new state for the tracking server; None when the job may be requeued.
         """
         self._close(verdict, status, _PATIENCE_STOP)
 

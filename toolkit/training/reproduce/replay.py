@@ -178,7 +178,7 @@ def _missing_script(run_dir: Path, recorded: Submission) -> list[str]:
         if script.stat().st_uid != os.getuid():
             problems.append(f"{script} is not yours: only who ran a job can replay it")
     except OSError as error:
-        problems.append(f"the job script was not kept, or is gone: {error}")
+        problems.append(f"the copy of the job script can't be read: {error}")
     return problems
 
 

@@ -349,7 +349,7 @@ def _explain(log: Path) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command: print the exit code and return 0.
 
-    Any other return value means that the cause could not be told.
+    Any other return value means that the cause could not be found.
     """
     parser = argparse.ArgumentParser(prog="python -m toolkit.training end-of-attempt")
     mode = parser.add_mutually_exclusive_group(required=True)

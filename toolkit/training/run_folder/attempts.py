@@ -1,7 +1,7 @@
 """Read and write attempts.jsonl: one line an attempt, with its work and its cost.
 
 SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
-about why a job came back. This file does. Rank 0 is the only writer. A write replaces the whole
+about why a job was requeued. This file does. Rank 0 is the only writer. A write replaces the whole
 file, and only the run's owner can make it (fencing.Fence.write_fenced).
 """
 
@@ -102,7 +102,7 @@ class AttemptRecord:
         return f"{self.name} ended without a verdict"
 
     def awaits_workers(self, key: str) -> bool:
-        """Return whether this is the attempt `key`, begun and still without workers."""
+        """Return whether this is the attempt `key`, still without workers."""
         return self.key == key and self.cause == RUNNING and self.world_size == 0
 
     def with_end(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:

@@ -108,7 +108,7 @@ class StepLog:
     def close(self) -> None:
         """Close the file.
 
-        Raises no error of the disk. `warn` is told of lines that are lost now.
+        Raises no error of the disk. `warn` is called if lines are lost now.
         """
         try:
             with self._stream:

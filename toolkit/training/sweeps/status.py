@@ -2,7 +2,7 @@
 
     python -m toolkit.training sweep-status NAME [--best N] [--settle [--dry-run]]
 
-`--settle` fails the trials whose tasks are gone. Every task of the sweep does so too when it
+`--settle` fails the trials whose tasks left Slurm's queue. Every task of the sweep does so when it
 starts. Exits 2 when there is no sweep of that name, 3 when the storage does not answer.
 """
 
@@ -41,7 +41,7 @@ def sweep_state(
 ) -> dict[str, Any]:
     """Return the state of a sweep.
 
-    `live` is None when Slurm does not answer: then no task counts as gone.
+    `queued_tasks` is None when Slurm does not answer: then no task counts as gone.
     """
     trial_states = trials.states(study)
     gone_trials = (

@@ -1,7 +1,7 @@
 """Give a training script its trial.
 
 All ranks make the same calls. Only rank 0 talks to the storage, and sends the answers to the other
-ranks. A storage that is away costs the sweep some pruning, and never a trial.
+ranks. A storage that does not answer costs the sweep some pruning, and never a trial.
 """
 
 import os

@@ -46,7 +46,7 @@ def wait_until_idle(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when nothing that `look` lists was used for `limit` seconds."""
+    """Return when no listed kernel or terminal was used for `limit` seconds."""
     last_used, is_unreachable = clock(), False
     while clock() - last_used < limit:
         sleep(min(POLL_SECONDS, limit / 2))
