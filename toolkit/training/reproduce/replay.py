@@ -66,22 +66,13 @@ def prepare(
     caller_variables = {
         name: environment[name] for name in ("PATH", "HOME", "USER", "LANG") if name in environment
     }
-    job_variables = dict(submission.job_environment(run_dir, recorded))
-    if folder and "PYTHONPATH" in job_variables:
-        search_path = job_variables["PYTHONPATH"].split(os.pathsep)
-        job_variables["PYTHONPATH"] = os.pathsep.join(
-            _path_in(recorded, entry, folder) for entry in search_path
-        )
     key = str((read_json(run_dir / "run.json") or {}).get("key", ""))
     options = [f"--{name}={value}" for name, value in sorted(recorded.options.items())]
     typed_options = submission.typed_options(run_dir, recorded)
     directory = _path_in(recorded, recorded.directory, folder)
-    fixed_options = (
-        "--parsable",
-        f"--chdir={directory}",
-        *options,
-        str(submission.job_script(run_dir)),
-    )
+    job_script = str(submission.job_script(run_dir))
+    fixed_options = ("--parsable", f"--chdir={directory}", *options, job_script)
+    job_variables = _job_variables(run_dir, recorded, folder)
     # The training script is the job script's first argument.
     script = [_path_in(recorded, argument, folder) for argument in recorded.arguments[:1]]
     missing_code = _rebuild_problems(recorded) if folder else _missing_code(recorded)
@@ -98,6 +89,16 @@ def prepare(
         ),
         unknown=tuple(_unknown(recorded)),
     )
+
+
+def _job_variables(run_dir: Path, recorded: Submission, folder: Path | None) -> dict[str, str]:
+    variables = dict(submission.job_environment(run_dir, recorded))
+    if folder and "PYTHONPATH" in variables:
+        entries = variables["PYTHONPATH"].split(os.pathsep)
+        variables["PYTHONPATH"] = os.pathsep.join(
+            _path_in(recorded, entry, folder) for entry in entries
+        )
+    return variables
 
 
 def build(run_dir: Path, recorded: Submission, folder: Path) -> None:

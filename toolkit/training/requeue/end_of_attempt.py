@@ -216,24 +216,18 @@ class EndOfAttempt:
         records: Sequence[AttemptRecord],
     ) -> AttemptRecord:
         """Return the attempt's line of the attempts file, made here if no worker started."""
-        own_records = [entry for entry in records if entry.key == self._attempt.key]
         now = self._clock()
-        record = (
-            own_records[-1]
-            if own_records
-            else record_without_workers(self._attempt, len(records), facts, now)
-        )
+        record = next((entry for entry in records[::-1] if entry.key == self._attempt.key), None)
+        record = record or record_without_workers(self._attempt, len(records), facts, now)
         # A background save may be committed though its attempt ended before it knew.
         step_end = max(self._next_step(record), ranks_verdict.step if ranks_verdict else 0)
         if record.ended_at is None:
             record = record.with_end(at=now, cause=diagnosis.cause, step_end=step_end)
         detail = record.detail or diagnosis.matched_line
         rule = f"{diagnosis.rule}@{diagnosis.version}"
-        cause = (
-            ranks_verdict.cause
-            if ranks_verdict and ranks_verdict.verdict == "hold"
-            else str(diagnosis.cause)
-        )
+        cause = str(diagnosis.cause)
+        if ranks_verdict and ranks_verdict.verdict == "hold":
+            cause = ranks_verdict.cause
         return replace(record, cause=cause, rule=rule, detail=detail, step_end=step_end)
 
     def _write_record(self, record: AttemptRecord) -> None:

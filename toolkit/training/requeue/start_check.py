@@ -49,8 +49,8 @@ class StartCheck:
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock = clock
-        self._run_dir = RunFolder(attempt.run_dir)
-        self._attempts_file = AttemptsFile(self._run_dir.attempts, attempt.fence.write_fenced)
+        self._run_folder = RunFolder(attempt.run_dir)
+        self._attempts_file = AttemptsFile(self._run_folder.attempts, attempt.fence.write_fenced)
 
     def check(self) -> JobOutcome:
         """Judge the unjudged attempts, and record that this one begins.
@@ -61,7 +61,7 @@ class StartCheck:
 
     def _check(self) -> JobOutcome:
         lost_record = previous_attempts.close_lost(
-            self._attempts_file, steps.read(self._run_dir.steps), self._attempt
+            self._attempts_file, steps.read(self._run_folder.steps), self._attempt
         )
         log_lines = (lost_record.lost_message,) if lost_record else ()
         previous_attempts.classify_previous(
@@ -100,7 +100,7 @@ class StartCheck:
         if last_record and (last_record.held or last_record.cause == Cause.FINISHED):
             return ""  # a person released the job; a finished one costs no more
         job_id = self._attempt.job_id
-        step = self._start_step(last_record) if self._run_dir.counts_steps else None
+        step = self._start_step(last_record) if self._run_folder.counts_steps else None
         cap = parse_dollars(self._environment.get("TOOLKIT_MAX_USD"))
         if reason := exceeded_budget(earlier_records, job_id=job_id, now=self._clock()):
             return reason
@@ -113,7 +113,7 @@ class StartCheck:
 
     def _start_step(self, last_record: AttemptRecord | None) -> int:
         """Return the step where the attempt would begin."""
-        saved_step = last_step(self._run_dir.checkpoints)
+        saved_step = last_step(self._run_folder.checkpoints)
         return (last_record and last_record.step_start) or 0 if saved_step is None else saved_step
 
 
