@@ -233,7 +233,7 @@ def test_what_was_not_recorded_is_said_and_stops_nothing(case, capsys):
     record = json.loads(path.read_text())
     path.write_text(json.dumps({name: record[name] for name in record.keys() - later}))
     assert case.replay() == 0
-    assert answer(capsys)["unknown"] == ["not every file that git does not know was recorded"]
+    assert answer(capsys)["unknown"] == ["some files that git does not know were not recorded"]
 
 
 def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):

@@ -183,6 +183,7 @@ class RunRecorder:
 
     def record_save(self, saved: SavedCheckpoint, forecast: StopForecast | None) -> None:
         """Record a checkpoint, and the stop forecast if there is one."""
+        log_line(f"checkpoint {saved.step} saved in {saved.seconds:.1f} s")
         try:
             self._track_save(saved, forecast)
         except OSError as error:  # only rank 0 has it, and the record only informs people

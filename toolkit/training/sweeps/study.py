@@ -7,6 +7,7 @@ that Optuna knows, such as sqlite:///sweep.db.
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -74,8 +75,6 @@ def _silence_warning() -> None:
 
     It would be in every task's log; ADR 0012 has weighed that.
     """
-    import warnings
-
     from optuna.exceptions import ExperimentalWarning
 
     warnings.filterwarnings("ignore", category=ExperimentalWarning)

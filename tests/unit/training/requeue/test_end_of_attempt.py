@@ -254,15 +254,15 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
     ended, tmp_path, attempt_of
 ):
     ended(1)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    (first,) = books.attempts()
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    (first,) = attempts_file.attempts()
     for asked, cause in ((None, "lost"), ("unheard-of", "lost"), ("spot-interruption",) * 2):
-        books.replace_last(replace(first, cause="lost", rule=""))
+        attempts_file.replace_last(replace(first, cause="lost", rule=""))
         if asked:
             write_json(attempt_of(0).stop_files[0], {"cause": asked})
         ended(1, word=verdict.resume(3, "time-limit"), restart=1)
-        assert books.attempts()[0].cause == cause
-        books._write_all(books.attempts()[:1])
+        assert attempts_file.attempts()[0].cause == cause
+        attempts_file._write_all(attempts_file.attempts()[:1])
 
 
 @pytest.mark.parametrize(
@@ -281,10 +281,10 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
 )
 def test_an_attempt_whose_first_node_went_is_told_by_accounting(ended, tmp_path, accounting, cause):
     ended(1)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    books.replace_last(replace(books.attempts()[0], cause="lost", rule=""))
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="lost", rule=""))
     ended(0, restart=1, word=verdict.done(9), scontrol=FakeScontrol(accounting=accounting))
-    assert books.attempts()[0].cause == cause
+    assert attempts_file.attempts()[0].cause == cause
 
 
 NODE_FAILURE = (
@@ -297,19 +297,19 @@ def test_an_attempt_whose_script_slurm_ended_first_is_told_by_its_part_of_the_lo
     ended, tmp_path, log, cause
 ):
     ended(1, log=log)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    books.replace_last(replace(books.attempts()[0], cause="lost", rule=""))
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="lost", rule=""))
     ended(0, log=KEYERROR + NODE_FAILURE, restart=1, word=verdict.done(9))
-    assert [attempt.cause for attempt in books.attempts()] == [cause, "finished"]
+    assert [attempt.cause for attempt in attempts_file.attempts()] == [cause, "finished"]
 
 
 def test_what_the_workers_said_tells_an_attempt_when_nothing_else_does(ended, tmp_path, attempt_of):
     ended(1)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    books.replace_last(replace(books.attempts()[0], cause="peer-lost", rule=""))
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="peer-lost", rule=""))
     verdict.resume(3, "peer-lost").write(attempt_of(0).verdict_file)
     ended(0, restart=1, word=verdict.done(9))
-    assert books.attempts()[0].cause == "transient"
+    assert attempts_file.attempts()[0].cause == "transient"
 
 
 def under_way(tmp_path, *, restart=0, usd=None):
