@@ -224,10 +224,10 @@ class EndOfAttempt:
         if record.ended_at is None:
             record = record.with_end(at=now, cause=diagnosis.cause, step_end=step_end)
         detail = record.detail or diagnosis.matched_line
-        rule = f"{diagnosis.rule}@{diagnosis.version}"
         cause = str(diagnosis.cause)
         if ranks_verdict and ranks_verdict.verdict == "hold":
             cause = ranks_verdict.cause
+        rule = diagnosis.versioned_rule
         return replace(record, cause=cause, rule=rule, detail=detail, step_end=step_end)
 
     def _write_record(self, record: AttemptRecord) -> None:
@@ -275,7 +275,7 @@ def _explanation(record: AttemptRecord, diagnosis: Diagnosis) -> str:
     """Return the log's first line about the end of an attempt."""
     if diagnosis.cause is Cause.FINISHED:
         return f"{record.name} finished"
-    evidence = f"{diagnosis.matched_line} (rule {diagnosis.rule}@{diagnosis.version})"
+    evidence = f"{diagnosis.matched_line} (rule {diagnosis.versioned_rule})"
     return f"{record.name} ended by {diagnosis.cause}: {evidence}"
 
 
@@ -334,9 +334,7 @@ def record_without_workers(
 
 def _explain(log: Path) -> int:
     diagnosis = classify(Evidence(code=1, log=tail(log.read_text(errors="replace"))))
-    sys.stdout.write(
-        f"{diagnosis.cause} {diagnosis.rule}@{diagnosis.version}: {diagnosis.matched_line}\n"
-    )
+    sys.stdout.write(f"{diagnosis.cause} {diagnosis.versioned_rule}: {diagnosis.matched_line}\n")
     return 0 if diagnosis.cause is Cause.FINISHED else 1
 
 

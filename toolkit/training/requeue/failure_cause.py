@@ -52,6 +52,11 @@ class Diagnosis:
     version: int  # of the rules
     matched_line: str  # the line that the rule found
 
+    @property
+    def versioned_rule(self) -> str:
+        """Return the rule as attempts.jsonl names it, such as `nccl@9`."""
+        return f"{self.rule}@{self.version}"
+
 
 def diagnose(evidence: Evidence, rules: Sequence[Rule], version: int) -> Diagnosis:
     """Return the diagnosis of the first rule that fits.

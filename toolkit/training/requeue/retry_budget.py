@@ -136,13 +136,13 @@ def _counted_attempts(
     cause: Cause, attempts: Sequence[AttemptRecord], job_id: str, now: float
 ) -> Sequence[AttemptRecord]:
     """Return the attempts that count for the budget of a cause."""
-    job_attempts = [
-        attempt for attempt in attempts_file.since_release(attempts) if attempt.job_id == job_id
+    return [
+        attempt
+        for attempt in attempts_file.since_release(attempts)
+        if attempt.job_id == job_id
+        and now - (attempt.ended_at or now) <= WINDOW
+        and _cause_of(attempt) is cause
     ]
-    recent_attempts = [
-        attempt for attempt in job_attempts if now - (attempt.ended_at or now) <= WINDOW
-    ]
-    return [attempt for attempt in recent_attempts if _cause_of(attempt) is cause]
 
 
 def _cause_of(record: AttemptRecord) -> Cause | None:

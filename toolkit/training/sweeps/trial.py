@@ -78,8 +78,8 @@ class SweepTrial:
         """End the trial with this value; a pruned one ends as pruned.
 
         Raises NoStorage when the storage does not answer. The value is kept, and reported when the
-        task is started again, as a batch script does. If it can't be kept either, the task comes
-        back to the end of its training.
+        task is started again, as a batch script does. If it can't be kept either, the task is
+        requeued, and repeats the end of its training.
         """
         if self.world.rank == 0:
             self._has_ended = True
@@ -154,11 +154,9 @@ class SweepTrial:
     def _claim_trial(self) -> tuple[int, Mapping[str, Any], bool]:
         self._study = study.open_study(self._storage(), self.sweep, self._direction)
         queued_tasks = array_tasks.queued_tasks()
-        if queued_tasks is not None:  # every task that starts gives up the trials of lost tasks
-            trials.fail_gone(
-                self._study,
-                trials.gone_trials(trials.states(self._study), queued_tasks, self._clock()),
-            )
+        if queued_tasks is not None:  # every task that starts fails the trials of lost tasks
+            states = trials.states(self._study)
+            trials.fail_gone(self._study, trials.gone_trials(states, queued_tasks, self._clock()))
         trial, is_finished = trials.claim_trial(self._study, self.task, self._clock())
         if is_finished:
             log_line(f"trial {trial.number} of {self.sweep} has ended: {trial.state.name.lower()}")
@@ -168,13 +166,8 @@ class SweepTrial:
         params = dict(self._space(trial))
         noted_facts = trial_file.read(self._attempt.run_dir)
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        trial_facts = {
-            "sweep": self.sweep,
-            "task": self.task,
-            "trial": trial.number,
-            "params": params,
-        }
-        trial_file.add(self._attempt.run_dir, **trial_facts, failed="")
+        names = {"sweep": self.sweep, "task": self.task, "trial": trial.number}
+        trial_file.add(self._attempt.run_dir, **names, params=params, failed="")
         if "value" in noted_facts:  # the task was done, and killed before it could report the value
             self._is_pruned = bool(noted_facts.get("pruned"))
             self._end_trial(value=noted_facts["value"])
@@ -185,9 +178,8 @@ class SweepTrial:
 
     def _storage(self) -> Any:
         url = study.address(self._environment)
-        if url != study.cluster_address(self._environment) and not trial_file.read(
-            self._attempt.run_dir
-        ):
+        is_named = url != study.cluster_address(self._environment)
+        if is_named and not trial_file.read(self._attempt.run_dir):
             return self._connect_first(url)
         for _ in range(STORAGE_TRIES - 1):
             try:
@@ -200,7 +192,7 @@ class SweepTrial:
         try:
             return study.connect(url)
         except NoStorage:
-            # The message must match no rule that brings a job back, and so must its cause: the
+            # The message must match no rule that requeues a job, and so must its cause: the
             # name may be a mistake.
             reason = f"no storage answers at {url}: check TOOLKIT_SWEEP_STORAGE"
             raise NoStorage(reason) from None
@@ -244,9 +236,8 @@ class SweepTrial:
         for pause in (*self._pauses, None):
             try:
                 ranks_verdict = read_verdict(self._attempt)
-                verdict.failed(ranks_verdict.step if ranks_verdict else 0, reason).write(
-                    self._attempt.verdict_file
-                )
+                step = ranks_verdict.step if ranks_verdict else 0
+                verdict.failed(step, reason).write(self._attempt.verdict_file)
             except OSError:
                 if pause is None:
                     raise
