@@ -172,7 +172,7 @@ def discard(case):
     [
         (change_script, "train.py has another content"),
         (commit, "is at "),
-        (discard, "what is not committed in"),
+        (discard, "the uncommitted changes in"),
         (change_helper, "helper.py, which is not in git, has another content"),
         (lose_helper, "helper.py, which is not in git, no longer exists"),
     ],
@@ -262,7 +262,7 @@ def test_what_is_not_there_any_more_is_named(case, capsys, remove, says):
 def test_a_job_script_that_was_tampered_with_is_not_submitted(case, capsys):
     Path(case.job_script).write_text("#!/bin/bash\nrm -rf ~\n")
     assert case.replay("--anyway") == 1
-    assert "was changed since it was kept" in answer(capsys)["missing"][0]
+    assert "has changed since it was recorded" in answer(capsys)["missing"][0]
 
 
 def test_nothing_that_another_wrote_into_a_folder_is_run(case, capsys, tmp_path, monkeypatch):

@@ -156,16 +156,14 @@ def _unknown(recorded: Submission) -> Iterator[str]:
     """Yield facts that were not recorded, so no comparison can tell."""
     if not recorded.untracked_whole:
         modules = "the code is in no git checkout: only the modules imported at the start are known"
-        yield (
-            "some files that git does not know were not recorded" if recorded.git_root else modules
-        )
-    unhashed_names = [
-        name for name, mark in recorded.untracked.items() if not mark.startswith("sha256:")
-    ]
-    if unhashed_names:
-        yield from untracked_files.shorten(
-            [f"the content of {name} was not recorded" for name in unhashed_names]
-        )
+        files = "some files that git does not know were not recorded"
+        yield files if recorded.git_root else modules
+    marks = recorded.untracked.items()
+    yield from untracked_files.shorten(
+        f"the content of {name} was not recorded"
+        for name, mark in marks
+        if not mark.startswith("sha256:")
+    )
     if recorded.unkept:
         yield f"the values of these variables were not recorded: {', '.join(recorded.unkept)}"
 
@@ -175,9 +173,9 @@ def _missing_script(run_dir: Path, recorded: Submission) -> list[str]:
     problems = []
     try:
         if hashlib.sha256(script.read_bytes()).hexdigest() != recorded.job_script_sha256:
-            problems.append(f"{script} was changed since it was kept")
+            problems.append(f"{script} has changed since it was recorded")
         if script.stat().st_uid != os.getuid():
-            problems.append(f"{script} is not yours: only who ran a job can replay it")
+            problems.append(f"{script} is not yours: only the user who ran a job can replay it")
     except OSError as error:
         problems.append(f"the copy of the job script can't be read: {error}")
     return problems
@@ -194,7 +192,7 @@ def _code_differences(recorded: Submission) -> list[str]:
             f"{root} is at {code.commit[:12] or '?'}, not {recorded.git_commit[:12]}"
         )
     elif root and code.patch_sha256 != recorded.patch_sha256:
-        differences.append(f"what is not committed in {root} is not what it was")
+        differences.append(f"the uncommitted changes in {root} are not the recorded ones")
     return differences
 
 

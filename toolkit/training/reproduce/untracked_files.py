@@ -88,10 +88,8 @@ def shorten(sentences: Iterable[str]) -> list[str]:
     """Return the first few sentences, and the number of the others."""
     all_sentences = list(sentences)
     hidden_count = len(all_sentences) - _MAX_SHOWN
-    return [
-        *all_sentences[:_MAX_SHOWN],
-        *([f"and {hidden_count} more files"] if hidden_count > 0 else []),
-    ]
+    rest = [f"and {hidden_count} more files"] if hidden_count > 0 else []
+    return [*all_sentences[:_MAX_SHOWN], *rest]
 
 
 def _mark(path: Path, bytes_left: int) -> tuple[str, int] | None:

@@ -33,7 +33,7 @@ def close_lost(
     last = records[-1] if records else None
     if last is None or last.cause != attempts.RUNNING or last.awaits_workers(attempt.key):
         return None
-    times = [entry.at for entry in (*history.steps, *history.resumptions)]
+    times = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
     lost = _attempt_of(last, attempt)
     files = (*lost.stop_files, lost.verdict_file, *gpu_usage.usage_files(lost.run_dir, lost.key))
     times += [path.stat().st_mtime for path in files if path_exists(path)]
