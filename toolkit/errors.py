@@ -30,7 +30,7 @@ what happened; `next_step` says what to do, if that is known.
   * RunsError                           toolkit.runs.errors
   * SubmitRefused, SlurmRefused         toolkit.submit.errors
   * DataError                           toolkit.datasets.errors
-  * AdapterError                        toolkit.training.adapters.errors
+  * TrainingError                       toolkit.training.errors
 """
 # ruff: noqa: N818  # the name states the fault; "Error" after it would state it twice
 

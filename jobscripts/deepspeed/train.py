@@ -1,4 +1,4 @@
-"""The digits with DeepSpeed: ZeRO 1, 2 or 3, on GPUs or, to try it out, on CPUs.
+"""Train on the digits with DeepSpeed: ZeRO 1, 2 or 3, on GPUs or, to try it out, on CPUs.
 
 sbatch /shared/jobscripts/deepspeed.sbatch /shared/jobscripts/deepspeed/train.py --stage 3
 """
@@ -29,7 +29,7 @@ def parse() -> argparse.Namespace:
 
 
 def settings(args: argparse.Namespace, device: torch.device) -> dict[str, object]:
-    """DeepSpeed's configuration. Batches are the run's to make: its batch size says nothing."""
+    """Return DeepSpeed's configuration; its batch size is unused, the run makes the batches."""
     zero: dict[str, object] = {"stage": args.stage}
     if args.offload:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": device.type == "cuda"}
@@ -48,10 +48,10 @@ def main() -> None:
         params=vars(args), seed=args.seed, checkpoint_every=100, codec=DeepSpeedCodec()
     ) as run:
         if run.device.type == "cpu":
-            deepspeed.ops.__compatible_ops__.clear()  # it would compile some first; gloo will do
-        found = load_digits()
-        images = torch.tensor(found.data, dtype=torch.float32) / 16
-        labels = torch.tensor(found.target, dtype=torch.int64)
+            deepspeed.ops.__compatible_ops__.clear()  # no compilation: gloo is enough
+        dataset = load_digits()
+        images = torch.tensor(dataset.data, dtype=torch.float32) / 16
+        labels = torch.tensor(dataset.target, dtype=torch.int64)
         run.describe(data_hash=content_hash(images, labels))
         torch.manual_seed(args.seed)
         model = nn.Sequential(
@@ -66,21 +66,21 @@ def main() -> None:
         run.resume(engine=engine)
 
         order = SampleOrder(len(labels), args.batch, args.seed)
-        kind = next(engine.module.parameters()).dtype
+        dtype = next(engine.module.parameters()).dtype
         for batch in run.batches(order, args.epochs):
-            logits = engine(images[batch.mine].to(engine.device, kind)).float()
-            wanted = labels[batch.mine].to(engine.device)
-            loss = cross_entropy(logits, wanted, reduction="sum") * batch.weight
+            logits = engine(images[batch.mine].to(engine.device, dtype)).float()
+            targets = labels[batch.mine].to(engine.device)
+            loss = cross_entropy(logits, targets, reduction="sum") * batch.weight
             engine.backward(loss)
             engine.step()
             run.step(batch, loss=loss.detach())
 
         engine.eval()
-        mine = torch.arange(run.world.rank, len(labels), run.world.size)
+        rows = torch.arange(run.world.rank, len(labels), run.world.size)
         with torch.no_grad():
-            guesses = engine(images[mine].to(engine.device, kind)).argmax(dim=1).cpu()
-        right = int((guesses == labels[mine]).sum())
-        run.finish(accuracy=round(sum(run.world.gather(right)) / len(labels), 4))
+            guesses = engine(images[rows].to(engine.device, dtype)).argmax(dim=1).cpu()
+        correct = int((guesses == labels[rows]).sum())
+        run.finish(accuracy=round(sum(run.world.gather(correct)) / len(labels), 4))
 
 
 if __name__ == "__main__":

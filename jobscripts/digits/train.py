@@ -1,4 +1,4 @@
-"""A small network on scikit-learn's digits: a plain PyTorch loop that survives losing its machines.
+"""Train a small network on scikit-learn's digits: a PyTorch loop that survives lost instances.
 
 sbatch /shared/jobscripts/torchrun.sbatch /shared/jobscripts/digits/train.py --epochs 30
 """
@@ -27,10 +27,10 @@ def parse() -> argparse.Namespace:
 
 
 def digits(device: torch.device) -> tuple[torch.Tensor, ...]:
-    """1797 images of 8x8: every fifth is for the test."""
-    found = load_digits()
-    images = torch.tensor(found.data, dtype=torch.float32, device=device) / 16
-    labels = torch.tensor(found.target, dtype=torch.int64, device=device)
+    """Return 1797 images of 8x8; every fifth is for the test."""
+    dataset = load_digits()
+    images = torch.tensor(dataset.data, dtype=torch.float32, device=device) / 16
+    labels = torch.tensor(dataset.target, dtype=torch.int64, device=device)
     test = torch.arange(len(labels), device=device) % 5 == 0
     return images[~test], labels[~test], images[test], labels[test]
 
@@ -78,8 +78,8 @@ def main() -> None:
 
         model.eval()
         with torch.no_grad():
-            right = model(test_images).argmax(dim=1) == test_labels
-        run.finish(accuracy=round(right.float().mean().item(), 4))
+            correct = model(test_images).argmax(dim=1) == test_labels
+        run.finish(accuracy=round(correct.float().mean().item(), 4))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A transformer on Python's own source text, sharded over the ranks by FSDP2.
+"""Train a transformer on Python's own source text, sharded over the ranks by FSDP2.
 
 sbatch /shared/jobscripts/fsdp.sbatch /shared/jobscripts/fsdp/train.py --epochs 2
 """
@@ -31,18 +31,18 @@ def parse() -> argparse.Namespace:
 
 
 def text(count: int, length: int) -> torch.Tensor:
-    """Sequences of bytes from the standard library: data that every machine has."""
-    wanted = count * (length + 1)
-    found = b""
+    """Return sequences of bytes from the standard library, which every node has."""
+    size = count * (length + 1)
+    content = b""
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
-        found += path.read_bytes()
-        if len(found) >= wanted:
+        content += path.read_bytes()
+        if len(content) >= size:
             break
-    return torch.frombuffer(bytearray(found[:wanted]), dtype=torch.uint8).view(-1, length + 1)
+    return torch.frombuffer(bytearray(content[:size]), dtype=torch.uint8).view(-1, length + 1)
 
 
 class Model(nn.Module):
-    """Bytes in, the next byte's odds out."""
+    """A model from bytes to the odds of the next byte."""
 
     def __init__(self, width: int, layers: int, length: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Model(nn.Module):
 
 
 def loss_of(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
-    """Nats a byte, summed over the sequences."""
+    """Return nats a byte, summed over the sequences."""
     tokens = data.to(torch.int64)
     logits = model(tokens[:, :-1]).flatten(0, 1)
     return cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum") / (tokens.shape[1] - 1)
@@ -98,11 +98,11 @@ def main() -> None:
             run.step(batch, loss=loss.detach() * batch.weight)
 
         model.eval()
-        mine = data[run.world.rank :: run.world.size][: args.batch]
+        own_data = data[run.world.rank :: run.world.size][: args.batch]
         with torch.no_grad():
-            loss = float(loss_of(model, mine.to(run.device))) / len(mine)
-        every = run.world.gather(loss)
-        run.finish(bits_per_byte=round(sum(every) / len(every) / math.log(2), 4))
+            loss = float(loss_of(model, own_data.to(run.device))) / len(own_data)
+        losses = run.world.gather(loss)
+        run.finish(bits_per_byte=round(sum(losses) / len(losses) / math.log(2), 4))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A small GPT-2 on Python's own source text by Hugging Face's Trainer, which loses nothing here.
+"""Train a small GPT-2 on Python's source text with Hugging Face's Trainer, without lost work.
 
 sbatch /shared/jobscripts/torchrun.sbatch /shared/jobscripts/huggingface/train.py --epochs 2
 """
@@ -31,16 +31,16 @@ def parse() -> argparse.Namespace:
 
 
 class Text(Dataset):
-    """Sequences of bytes from the standard library: data that every machine has."""
+    """Sequences of bytes from the standard library, which every node has."""
 
     def __init__(self, count: int, length: int) -> None:
-        found = b""
+        content = b""
         for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
-            found += path.read_bytes()
-            if len(found) >= count * length:
+            content += path.read_bytes()
+            if len(content) >= count * length:
                 break
-        content = torch.frombuffer(bytearray(found[: count * length]), dtype=torch.uint8)
-        self.tokens = content.view(count, length).to(torch.int64)
+        tensor = torch.frombuffer(bytearray(content[: count * length]), dtype=torch.uint8)
+        self.tokens = tensor.view(count, length).to(torch.int64)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -63,7 +63,7 @@ def main() -> None:
             eval_strategy="epoch",
             ddp_find_unused_parameters=False,
             disable_tqdm=True,
-            report_to="none",  # the run's record is the run's
+            report_to="none",  # the run records itself
             use_cpu=run.device.type == "cpu",
         )
         torch.manual_seed(args.seed)

@@ -1,4 +1,4 @@
-"""What smoke.sbatch has torchrun start on every rank."""
+"""Check the allocation on every rank; smoke.sbatch starts it by torchrun."""
 
 import sys
 

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Training inside a container, when TOOLKIT_CONTAINER says so. What runs is pinned by digest: a tag
-# may be another image tomorrow, and a run that comes back must find the same one.
+# Train inside the container that TOOLKIT_CONTAINER names. The image is pinned by its digest: a tag
+# may be another image tomorrow, and a requeued run must find the same one.
 #
-#   TOOLKIT_CONTAINER=registry/image@sha256:…      where the cluster has pyxis
-#   TOOLKIT_CONTAINER=/shared/image.sqsh@sha256:…  pyxis; the file's own hash, checked
-#   TOOLKIT_CONTAINER=/shared/bundle@sha256:…      where it has oci.conf: a bundle that umoci unpacked
+#   TOOLKIT_CONTAINER=registry/image@sha256:…      on a cluster with pyxis
+#   TOOLKIT_CONTAINER=/shared/image.sqsh@sha256:…  pyxis; the file's own hash is checked
+#   TOOLKIT_CONTAINER=/shared/bundle@sha256:…      on a cluster with oci.conf: a bundle that umoci unpacked
 #
 # container_options sets the array CONTAINER (for srun) and exports TOOLKIT_CONTAINER_DIGEST, or ends
 # the job with 93. /shared is in the container, and TOOLKIT_MOUNTS (SOURCE:DESTINATION[:ro],…) as well.
@@ -17,15 +17,15 @@ container_options() {
   unset TOOLKIT_CONTAINER_DIGEST # of the job that this one was submitted from
   [[ -n ${TOOLKIT_CONTAINER:-} ]] || return 0
   [[ $TOOLKIT_CONTAINER =~ ^([^@]+)@(sha256:[0-9a-f]{64})$ ]] ||
-    refuse "TOOLKIT_CONTAINER '$TOOLKIT_CONTAINER' is not pinned: write IMAGE@sha256:…, which" \
-      "'skopeo inspect --format {{.Digest}} docker://IMAGE' prints"
+    refuse "TOOLKIT_CONTAINER '$TOOLKIT_CONTAINER' is not pinned: write IMAGE@sha256:…;" \
+      "the digest is what 'skopeo inspect --format {{.Digest}} docker://IMAGE' prints"
   local image=${BASH_REMATCH[1]} digest=${BASH_REMATCH[2]}
   if srun --help 2>/dev/null | grep -q -- --container-image; then
     _pyxis_options "$image" "$digest"
   elif _has_oci; then
     _oci_options "$image" "$digest"
   else
-    refuse "this cluster has neither pyxis nor oci.conf, so TOOLKIT_CONTAINER can't be used"
+    refuse "this cluster has neither pyxis nor oci.conf: TOOLKIT_CONTAINER can't be used"
   fi
   export TOOLKIT_CONTAINER_DIGEST=$digest
   echo "[toolkit] container $image, $digest"
@@ -34,9 +34,9 @@ container_options() {
 _pyxis_options() {
   local name=$1 digest=$2
   if [[ $name == /* ]]; then
-    [[ -r $name ]] || refuse "the image $name can't be read from $(uname -n)"
+    [[ -r $name ]] || refuse "the image $name can't be read on node $(uname -n)"
     [[ sha256:$(sha256sum -- "$name" | cut -d ' ' -f 1) == "$digest" ]] ||
-      refuse "the image $name is not the one that was pinned"
+      refuse "the image $name has another digest than TOOLKIT_CONTAINER says"
   else
     # enroot takes a tag or a digest, not both, and a # after the registry.
     [[ ${name##*/} == *:* ]] && name=${name%:*}
@@ -49,7 +49,7 @@ _pyxis_options() {
   )
 }
 
-# The job's own bundle: the pinned one's files, and what the machine gives every step.
+# Makes the job's own bundle: the files of the pinned one, and the mounts that every step has.
 _oci_options() {
   local bundle=$TOOLKIT_RUN_DIR/container.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0} mounts=()
   IFS=, read -ra mounts <<<"/shared:/shared,/run/slurm-toolkit:/run/slurm-toolkit:ro${TOOLKIT_MOUNTS:+,$TOOLKIT_MOUNTS}"

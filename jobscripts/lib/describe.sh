@@ -1,5 +1,5 @@
 #!/bin/bash
-# One machine of a job, in a few lines: node, instance, processors, memory, GPUs, shared filesystem.
+# Describe one node of a job in a few lines: instance, processors, memory, GPUs, shared filesystem.
 set -u
 instance=${TOOLKIT_INSTANCE_FILE:-/run/slurm-toolkit/instance.json}
 
@@ -7,11 +7,11 @@ echo "node ${SLURMD_NODENAME:-$(hostname)}, job ${SLURM_JOB_ID:-none}, user $(id
 if [[ -r $instance ]]; then
   echo "instance $(tr -d '\n' <"$instance")"
 else
-  echo "instance unknown: no $instance"
+  echo "instance unknown: there is no $instance"
 fi
 echo "$(nproc) processors, $(awk '/^MemTotal/ {printf "%.1f", $2 / 1048576}' /proc/meminfo) GiB memory"
 echo "GPUs allocated: ${SLURM_GPUS_ON_NODE:-0} (${CUDA_VISIBLE_DEVICES:-none visible})"
 if command -v nvidia-smi >/dev/null; then
   nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader || exit 1
 fi
-df -h --output=target,size,avail /shared 2>/dev/null | tail -n 1 || echo "no /shared"
+df -h --output=target,size,avail /shared 2>/dev/null | tail -n 1 || echo "/shared is not mounted"

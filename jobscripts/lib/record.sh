@@ -1,16 +1,15 @@
 # shellcheck shell=bash
-# What was submitted, kept in the run's folder for `toolkit runs replay`: Slurm itself forgets a
-# job's script minutes after its end.
+# Record the submission in the run's folder for `toolkit runs replay`: Slurm forgets a job's script
+# minutes after the job has ended.
 #
-# record_submission   the first attempt writes submission/{job.sbatch,arguments,environment,names,
-#                     directory,submit-line} of the batch script, which was called with the words in
-#                     SUBMITTED
+# record_submission   writes submission/{job.sbatch,arguments,environment,names,directory,submit-line}
+#                     in the first attempt. SUBMITTED holds the batch script's arguments
 
 SUBMITTED=()
 
-# What a job's own settings are named like. Of these, names that look like a secret's are left out.
+# The names of a job's own settings. Names that look like a secret's are left out.
 _RECORDED='^(SLURM_|SBATCH_|TOOLKIT_|NCCL_|GLOO_|TORCH|PYTORCH_|CUDA_|OMP_|MKL_|HF_|TOKENIZERS_|MLFLOW_|PYTHONHASHSEED=|PYTHONPATH=|FI_)'
-# TOKENIZERS_PARALLELISM is none.
+# TOKENIZERS_PARALLELISM is not a secret.
 _SECRET='^[^=]*(TOKEN([^I]|I[^Z])|SECRET|PASSW|CREDENTIAL|KEY)'
 
 record_submission() {
@@ -23,14 +22,14 @@ record_submission() {
       cp -- "$0" "$made/job.sbatch" && # sbatch runs a copy of the script, and $0 is that
       if ((${#SUBMITTED[@]})); then printf '%s\0' "${SUBMITTED[@]}"; fi >"$made/arguments" &&
       env -0 | grep -zE "$_RECORDED" | grep -zviE "$_SECRET" >"$made/environment" &&
-      compgen -e >"$made/names" && # of variables, never their values
+      compgen -e >"$made/names" && # names of variables, never their values
       printf '%s' "$PWD" >"$made/directory" &&
       _submit_line "$made/submit-line" &&
       mv -T -- "$made" "$folder"
-  ) || echo "[toolkit] the submission could not be kept; 'toolkit runs replay' will say so" >&2
+  ) || echo "[toolkit] the submission is not recorded: 'toolkit runs replay' can't repeat this run" >&2
 }
 
-# Only accounting has sbatch's own words. Without them the run can still be replayed, which says so.
+# Only accounting has sbatch's command line. A replay without it works, and prints a warning.
 _submit_line() {
   local job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   timeout 5 sacct --allocations --noheader --parsable2 --jobs="$job" --format=SubmitLine >"$1" 2>/dev/null &&

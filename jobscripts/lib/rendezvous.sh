@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Where the ranks meet. No name is looked up: nodes that come and go are in nobody's DNS.
+# Choose the address where the ranks meet. No host name is looked up: DNS does not know the nodes.
 
-# This machine's address, as Slurm has it; else that of the default route; else the first one.
+# Prints this node's address: Slurm's, or the default route's, or the first one.
 own_address() {
   local address here
   here=$(ip -4 -o address show scope global | awk '$2 != "lo" {sub("/.*", "", $4); print $4}')
@@ -13,12 +13,12 @@ own_address() {
   printf '%s\n' "${address:-$(head -n 1 <<<"$here")}"
 }
 
-# The interface that has an address: gloo and NCCL are told, for they would ask for the host's name.
+# Prints the interface that has an address. gloo and NCCL would look up the host name instead.
 interface_of() {
   ip -4 -o address show | awk -v address="$1" '{sub("/.*", "", $4)} $4 == address {print $2; exit}'
 }
 
-# A free port that follows from the job id, below the ports the kernel gives out by itself.
+# Prints a free port that follows from the job id, below the kernel's own range of ports.
 free_port() {
   local try port taken
   taken=$(ss -Hltn | awk '{sub(".*:", "", $4); print $4}')
@@ -29,11 +29,11 @@ free_port() {
   return 1
 }
 
-# Sets and exports MASTER_ADDR and MASTER_PORT, or refuses (preflight.sh). The batch script runs on the job's first node.
+# Exports MASTER_ADDR and MASTER_PORT, or refuses (preflight.sh). The batch script runs on the first node.
 rendezvous() {
   MASTER_ADDR=$(own_address)
-  [[ -n $MASTER_ADDR ]] || refuse "$(uname -n) has no IPv4 address"
-  MASTER_PORT=$(free_port) || refuse "no free port on $(uname -n)"
+  [[ -n $MASTER_ADDR ]] || refuse "node $(uname -n) has no IPv4 address"
+  MASTER_PORT=$(free_port) || refuse "node $(uname -n) has no free port from 20000 to 31999"
   export MASTER_ADDR MASTER_PORT
   echo "[toolkit] ${SLURM_JOB_NUM_NODES:-1} nodes meet at $MASTER_ADDR:$MASTER_PORT"
 }

@@ -1,4 +1,4 @@
-"""A small network on scikit-learn's digits by Lightning's Trainer, which loses nothing here.
+"""Train a small network on scikit-learn's digits with Lightning's Trainer, without lost work.
 
 sbatch /shared/jobscripts/torchrun.sbatch /shared/jobscripts/lightning/train.py --epochs 30
 """
@@ -29,7 +29,7 @@ def parse() -> argparse.Namespace:
 
 
 class Digits(pl.LightningModule):
-    """Images of 8x8 in, odds of ten digits out."""
+    """A network from images of 8x8 to odds of ten digits."""
 
     def __init__(self, hidden: int, rate: float, steps: int) -> None:  # noqa: ARG002  # kept as hyperparameters
         super().__init__()
@@ -48,8 +48,8 @@ class Digits(pl.LightningModule):
 
     def validation_step(self, batch: list[torch.Tensor], _: int) -> None:
         images, labels = batch
-        right = self.network(images).argmax(dim=1) == labels
-        self.log("accuracy", right.float().mean(), sync_dist=True)
+        correct = self.network(images).argmax(dim=1) == labels
+        self.log("accuracy", correct.float().mean(), sync_dist=True)
 
     def configure_optimizers(self) -> tuple[list, list]:
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.hparams.rate)
@@ -58,10 +58,10 @@ class Digits(pl.LightningModule):
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """1797 images: every fifth is for validation."""
-    found = load_digits()
-    images = torch.tensor(found.data, dtype=torch.float32) / 16
-    labels = torch.tensor(found.target, dtype=torch.int64)
+    """Return 1797 images; every fifth is for validation."""
+    dataset = load_digits()
+    images = torch.tensor(dataset.data, dtype=torch.float32) / 16
+    labels = torch.tensor(dataset.target, dtype=torch.int64)
     test = torch.arange(len(labels)) % 5 == 0
     return TensorDataset(images[~test], labels[~test]), TensorDataset(images[test], labels[test])
 
@@ -70,15 +70,15 @@ def main() -> None:
     args = parse()
     torch.set_num_threads(1)  # more would add up in another order, and weights would differ in bits
     with Run(params=vars(args), seed=args.seed, checkpoint_every=args.checkpoint_every) as run:
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         trainer = pl.Trainer(
             max_epochs=args.epochs,
             accelerator="gpu" if run.device.type == "cuda" else "cpu",
-            devices=here,
-            num_nodes=run.world.size // here,
+            devices=local_ranks,
+            num_nodes=run.world.size // local_ranks,
             strategy="ddp" if run.world.size > 1 else "auto",
             default_root_dir=run.dir.path,
-            logger=False,  # the run's record is the run's
+            logger=False,  # the run records itself
             enable_checkpointing=False,
             enable_progress_bar=False,
         )
@@ -88,8 +88,8 @@ def main() -> None:
         module = Digits(args.hidden, args.rate, steps)
         held_out = DataLoader(test, 120)
         fit(run, trainer, module, DataLoader(data, args.batch), held_out)
-        (found,) = trainer.validate(module, held_out, verbose=False)
-        run.finish(accuracy=round(found["accuracy"], 4))
+        (metrics,) = trainer.validate(module, held_out, verbose=False)
+        run.finish(accuracy=round(metrics["accuracy"], 4))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The digits in stages, one on each rank, with torch.distributed.pipelining.
+"""Train on the digits in stages, one on each rank, with torch.distributed.pipelining.
 
 sbatch /shared/jobscripts/pipeline.sbatch /shared/jobscripts/pipeline/train.py --epochs 30
 
-A checkpoint holds layers by their names, so it comes back in more stages or in fewer.
+A checkpoint holds layers by their names, so a run may resume with more stages or with fewer.
 """
 
 import argparse
@@ -30,15 +30,15 @@ def parse() -> argparse.Namespace:
 
 
 def stage(args: argparse.Namespace, rank: int, world: int) -> nn.Module:
-    """This rank's share of the layers. Their names are those in the whole model."""
+    """Return this rank's share of the layers, under their names in the whole model."""
     torch.manual_seed(args.seed)
-    whole = nn.ModuleDict({"in": nn.Linear(64, args.hidden)})
+    layers = nn.ModuleDict({"in": nn.Linear(64, args.hidden)})
     for number in range(args.layers):
-        whole[f"layer{number}"] = nn.Sequential(nn.ReLU(), nn.Linear(args.hidden, args.hidden))
-    whole["out"] = nn.Sequential(nn.ReLU(), nn.Linear(args.hidden, 10))
-    names = list(whole)
-    mine = names[rank * len(names) // world : (rank + 1) * len(names) // world]
-    return nn.Sequential(OrderedDict((name, whole[name]) for name in mine))
+        layers[f"layer{number}"] = nn.Sequential(nn.ReLU(), nn.Linear(args.hidden, args.hidden))
+    layers["out"] = nn.Sequential(nn.ReLU(), nn.Linear(args.hidden, 10))
+    names = list(layers)
+    own_names = names[rank * len(names) // world : (rank + 1) * len(names) // world]
+    return nn.Sequential(OrderedDict((name, layers[name]) for name in own_names))
 
 
 def main() -> None:
@@ -48,9 +48,9 @@ def main() -> None:
     torch.set_num_threads(1)
     with Run(params=vars(args), seed=args.seed, checkpoint_every=100, codec=DcpCodec()) as run:
         rank, world = run.world.rank, run.world.size
-        found = load_digits()
-        images = torch.tensor(found.data, dtype=torch.float32, device=run.device) / 16
-        labels = torch.tensor(found.target, dtype=torch.int64, device=run.device)
+        dataset = load_digits()
+        images = torch.tensor(dataset.data, dtype=torch.float32, device=run.device) / 16
+        labels = torch.tensor(dataset.target, dtype=torch.int64, device=run.device)
         run.describe(data_hash=content_hash(images.cpu(), labels.cpu()))
         model = stage(args, rank, world).to(run.device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
@@ -61,7 +61,7 @@ def main() -> None:
         )
         run.resume(model=model, optimizer=optimizer)
 
-        # The stages agreed on the shape of a step once: every epoch is a whole number of steps.
+        # The stages agreed on the shape of a step once: every epoch is a layers number of steps.
         order = SampleOrder(len(labels) // args.batch * args.batch, args.batch, args.seed)
         first, last = rank == 0, rank == world - 1
         for batch in run.batches(order, args.epochs):
@@ -76,12 +76,12 @@ def main() -> None:
             loss = torch.stack(losses).mean().item() if last else 0.0
             run.step(batch, loss=sum(run.world.gather(loss)))
 
-        some = slice(args.batch)
+        samples = slice(args.batch)
         output = schedule.eval(
-            *([images[some]] if first else []), **({"target": labels[some]} if last else {})
+            *([images[samples]] if first else []), **({"target": labels[samples]} if last else {})
         )
-        right = (output.argmax(dim=1) == labels[some]).float().mean().item() if last else 0.0
-        run.finish(accuracy=round(sum(run.world.gather(right)), 4))
+        correct = (output.argmax(dim=1) == labels[samples]).float().mean().item() if last else 0.0
+        run.finish(accuracy=round(sum(run.world.gather(correct)), 4))
 
 
 if __name__ == "__main__":

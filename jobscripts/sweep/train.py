@@ -1,4 +1,4 @@
-"""A sweep over a small network on scikit-learn's digits; one trial of it.
+"""Train one trial of a sweep over a small network on scikit-learn's digits.
 
 sbatch --array=0-23%8 /shared/jobscripts/sweep.sbatch /shared/jobscripts/sweep/train.py
 """
@@ -25,7 +25,7 @@ def parse() -> argparse.Namespace:
 
 
 def space(trial: Any) -> dict[str, Any]:
-    """What is searched: Optuna's own words."""
+    """Return a trial's parameters, by Optuna's own methods."""
     return {
         "rate": trial.suggest_float("rate", 1e-4, 1e-1, log=True),
         "hidden": trial.suggest_categorical("hidden", [32, 128, 512]),
@@ -34,10 +34,10 @@ def space(trial: Any) -> dict[str, Any]:
 
 
 def digits(device: torch.device) -> tuple[torch.Tensor, ...]:
-    """1797 images of 8x8: every fifth is for the test."""
-    found = load_digits()
-    images = torch.tensor(found.data, dtype=torch.float32, device=device) / 16
-    labels = torch.tensor(found.target, dtype=torch.int64, device=device)
+    """Return 1797 images of 8x8; every fifth is for the test."""
+    dataset = load_digits()
+    images = torch.tensor(dataset.data, dtype=torch.float32, device=device) / 16
+    labels = torch.tensor(dataset.target, dtype=torch.int64, device=device)
     test = torch.arange(len(labels), device=device) % 5 == 0
     return images[~test], labels[~test], images[test], labels[test]
 
@@ -45,9 +45,9 @@ def digits(device: torch.device) -> tuple[torch.Tensor, ...]:
 def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     model.eval()
     with torch.no_grad():
-        right = model(images).argmax(dim=1) == labels
+        correct = model(images).argmax(dim=1) == labels
     model.train()
-    return right.float().mean().item()
+    return correct.float().mean().item()
 
 
 def main() -> None:
@@ -74,12 +74,12 @@ def main() -> None:
             order = SampleOrder(len(labels), args.batch, args.seed)
             run.resume(model=model, optimizer=optimizer)
 
-            def pruned(epoch: int) -> bool:
+            def is_pruned(epoch: int) -> bool:
                 return trial.report(accuracy(model, test_images, test_labels), epoch)
 
             for batch in run.batches(order, args.epochs):
                 # As the next epoch begins: a stop at the last step of one leaves from run.step.
-                if batch.begins_epoch and batch.epoch and pruned(batch.epoch - 1):
+                if batch.begins_epoch and batch.epoch and is_pruned(batch.epoch - 1):
                     break
                 optimizer.zero_grad()
                 logits = model(images[batch.mine])
@@ -88,7 +88,7 @@ def main() -> None:
                 optimizer.step()
                 run.step(batch, loss=loss.detach())
             else:
-                pruned(args.epochs - 1)
+                is_pruned(args.epochs - 1)
             result = round(accuracy(model, test_images, test_labels), 4)
             run.finish(accuracy=result)
         trial.complete(result)

@@ -273,15 +273,15 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         "toolkit/training/requeue/end_of_attempt.py",
         "an empty second look replaces the first",
-        "        if not later.nodes:\n            return found, facts\n",
+        "        if not later_facts.nodes:\n            return diagnosis, facts\n",
         "",
         ENDED,
     ),
     Mutant(
         "toolkit/training/requeue/end_of_attempt.py",
         "the verdict's step is ignored",
-        "max(self._reached(record), word.step if word else 0)",
-        "self._reached(record)",
+        "max(self._next_step(record), ranks_verdict.step if ranks_verdict else 0)",
+        "self._next_step(record)",
         ENDED,
     ),
     Mutant(

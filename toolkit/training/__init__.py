@@ -24,7 +24,7 @@ These are the rooms, top to bottom. A room imports only from those below it.
     run                       The loop of a training script.
     recording                 The record of a run, and its reports.
     reproduce                 Code, packages, submission; replay.
-    requeue                   Start, come back, hold or end a job.
+    requeue                   Start, requeue, hold or end a job.
     toolkit.datasets          Beside this package: datasets by content.
     tracking                  The tracking server.
     checkpoint                Save, verify, replicate, load.
@@ -33,6 +33,7 @@ These are the rooms, top to bottom. A room imports only from those below it.
     slurm | distributed       A job's Slurm; the ranks' work together.
     attempt                   A start of a job.
     sample_order | io         The order of samples; durable files.
+    errors                    The error tree.
 """
 
 from importlib import import_module

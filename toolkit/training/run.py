@@ -17,17 +17,24 @@ from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.job_log import log_line
 from toolkit.training.attempt.sigterm import SigtermHandler
 from toolkit.training.attempt.stop_request import StopFiles, Stopped
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.checkpoint.collective import rank0_only
 from toolkit.training.checkpoint.local_disk import ViaLocalDisk
 from toolkit.training.checkpoint.save_schedule import Every, Saver
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, TorchCodec
 from toolkit.training.distributed.process_group import ProcessGroup, device, join
 from toolkit.training.distributed.step_sync import Agreement, StepSync
-from toolkit.training.io.cluster_info import site_facts
+from toolkit.training.errors import CheckpointFailed
 from toolkit.training.recording import gpu_sampler
 from toolkit.training.recording.close_run import AttemptCloser, refuse_second
-from toolkit.training.recording.recorder import Host, RankBooks, RunRecorder, TrackerLike
+from toolkit.training.recording.recorder import (
+    Host,
+    NullRecorder,
+    Recorder,
+    RunRecorder,
+    TrackerLike,
+)
 from toolkit.training.reproduce import gather
 from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.stop_forecast import LEAVING_SECONDS
@@ -75,7 +82,8 @@ class Run:
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._flops = params, seed, flops_per_sample
         self._clock, self._timer = clock, timer
-        self._recorder = RankBooks(self.world, print_every=print_every)
+        self._print_every = print_every
+        self._recorder: Recorder = NullRecorder()
         self._stop_files = StopFiles(self.attempt.stop_files, self.attempt.started_at, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
@@ -96,16 +104,16 @@ class Run:
             bounds=checkpoint_bounds,
             clock=timer,
             log_line=log_line if self.world.rank == 0 else lambda _: None,
-            sync=self._recorder.sync,
-            on_saved=self._recorder.record_save,
-            on_stall=self._recorder.record_stall,
+            sync=lambda: rank0_only(self.world, self._recorder.sync),
+            on_saved=lambda saved, forecast: self._recorder.record_save(saved, forecast),  # noqa: PLW0108  # the recorder opens later
+            on_stall=lambda step, seconds: self._recorder.record_stall(step, seconds),  # noqa: PLW0108  # as above
         )
         self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False
         self._boundaries = StepSync(
             self.world, stop_requested=self._stop_files.poll, leave=self._save_and_stop
         )
-        self._closer = AttemptCloser(self.attempt, self.world, self._recorder)
+        self._closer = AttemptCloser(self.attempt, self.world)
         self._tracker = tracker
         self._on_terminate = SigtermHandler()
 
@@ -113,11 +121,6 @@ class Run:
     def ended(self) -> bool:
         """Return whether the attempt's verdict is written, or left to another rank."""
         return self._closer.ended
-
-    @property
-    def _books(self) -> RunRecorder | None:
-        """Return the recorder, on rank 0."""
-        return self._recorder.books
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -152,13 +155,12 @@ class Run:
             self.step_count = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
             for problem in loaded.rejected if self.world.rank == 0 else ():
-                log_line(f"checkpoint not used: {problem}")
-        mtti = self._books.mtti(site_facts()) if self._books else 0.0
+                log_line(f"checkpoint not loaded: {problem}")
+        mtti = self._recorder.mtti()
         self._saver.start_at(self.step_count if loaded else None, mtti=mtti)
-        no_progress = self._books.record_resume(self.step_count, seconds) if self._books else ""
-        if self._books:
-            origin = f"resumed from {loaded.name}" if loaded else "from the beginning"
-            log_line(f"attempt {self._books.record.attempt}: step {self.step_count}, {origin}")
+        no_progress = self._recorder.record_resume(
+            self.step_count, checkpoint=loaded.name if loaded else "", seconds=seconds
+        )
         if no_progress := self.world.broadcast(no_progress):
             hold_verdict = verdict.hold(self.step_count, "no-progress", no_progress)
             self._closer.close_stopped(hold_verdict, self.attempt.failure_status)
@@ -230,13 +232,11 @@ class Run:
         """
         self._boundaries.finish()
         if problem := self._save(last=True):
-            raise CheckpointFailed(f"the run's last save failed: {problem}")
-        datasets_by_process = self.world.gather(
-            dataset.used_versions()
-        )  # all ranks are here: none can fail any more
-        fills = sum(self.world.gather(dataset.fill_count()))
-        if self._books:
-            self._books.record_result(self.step_count, results, datasets_by_process, fills)
+            raise CheckpointFailed(f"the last save of the run failed: {problem}")
+        # All ranks are here: none can fail any more.
+        datasets_by_process = self.world.gather(dataset.used_versions())
+        fetched = sum(self.world.gather(dataset.fill_count()))
+        self._recorder.record_result(self.step_count, results, datasets_by_process, fetched)
         self._closer.close_finished(verdict.done(self.step_count), self.dir.result)
 
     # -- the context ------------------------------------------------------------------------------
@@ -245,24 +245,11 @@ class Run:
         refuse_second(self.attempt, self.world.rank)
         self._on_terminate.install()
         host = Host.current(self.attempt) if self.world.local_rank == 0 else None
-        self._closer.sampler = (
-            gpu_sampler.start(self.attempt, host.gpus, log_line) if host else None
-        )
+        if host:
+            self._closer.sampler = gpu_sampler.start(self.attempt, host.gpus, log_line)
         hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
-            self.dir.create()
-            tracker = self._tracker or tracker_for(self.attempt, self.dir, log_line)
-            self._recorder.books = books = RunRecorder(
-                self.attempt,
-                self.dir,
-                hosts=hosts,
-                world_size=self.world.size,
-                tracker=tracker,
-                clock=self._clock,
-                flops_per_sample=self._flops,
-            )
-            run_facts = gather.gather(self.attempt, self.dir, seed=self.seed)
-            books.describe(as_text(self._params), run_facts.tags, run_facts.artifacts)
+            self._recorder = self._closer.recorder = self._open_recorder(hosts)
         return self
 
     def __exit__(
@@ -283,6 +270,22 @@ class Run:
             self._on_terminate.restore()
 
     # -- behind them ------------------------------------------------------------------------------
+
+    def _open_recorder(self, hosts: Sequence[Host]) -> RunRecorder:
+        self.dir.create()
+        recorder = RunRecorder(
+            self.attempt,
+            self.dir,
+            hosts=hosts,
+            world_size=self.world.size,
+            tracker=self._tracker or tracker_for(self.attempt, self.dir, log_line),
+            clock=self._clock,
+            print_every=self._print_every,
+            flops_per_sample=self._flops,
+        )
+        run_facts = gather.gather(self.attempt, self.dir, seed=self.seed)
+        recorder.record_facts(as_text(self._params), run_facts.tags, run_facts.artifacts)
+        return recorder
 
     def _record_step(
         self, batch: Batch, metrics: Mapping[str, Any], at: float, agreed: Agreement
@@ -317,7 +320,8 @@ class Run:
             lambda: self.world.broadcast(self._timer() < retry_until), *self._state()
         )
         if self.world.rank == 0:
-            log_line(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
+            place = f" on node {request.node}" if request.node else ""
+            log_line(f"stopped after {self.step_count} steps: {request.cause}{place}")
         resume_verdict = verdict.resume(self._saver.resume_step(), request.cause, problem)
         self._closer.close_stopped(resume_verdict)
         raise Stopped(resume_verdict)

@@ -1,7 +1,7 @@
 """Compute which samples a step trains on, from (seed, epoch, position) alone.
 
 The position counts samples over the whole run and all ranks, so it means the same on two ranks and
-on three. A run that comes back with another world size sees the same samples in the same order.
+on three. A run that resumes with another world size sees the same samples in the same order.
 """
 
 import hashlib

@@ -18,9 +18,10 @@ import torch
 from elastic_worker import forked, network, on, plain, weights  # its folder comes first on the path
 
 from tests.fakes import checkpoint_disk as disk
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.dcp_codec import DcpCodec
 from toolkit.training.distributed.process_group import ProcessGroup, Solo, join
+from toolkit.training.errors import CheckpointFailed
 
 RANKS = 2
 MOST = 200  # operations; a save has far fewer

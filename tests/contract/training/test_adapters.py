@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from toolkit.training.adapters.errors import Unsupported
 from toolkit.training.adapters.trainer_state import plain_data
 from toolkit.training.attempt import verdict
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import Unsupported
 from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder.steps import read
 
@@ -76,7 +76,7 @@ def disturbed(request, tmp_path_factory):
 
 def test_stopped_killed_and_spoilt_it_ends_with_the_same_bits(disturbed):
     root, said, _ = disturbed
-    assert "checkpoint not used: step-" in said
+    assert "checkpoint not loaded: step-" in said
     assert "content differs from what was written" in said
     whole, interrupted = state(root / "1"), state(root / "2")
     whole.pop("trainer", None)  # Hugging Face's log of times

@@ -14,14 +14,14 @@ import torch
 
 from tests.fakes import checkpoint_disk as disk, generators
 from tests.fakes.training import JsonCodec, Part
-from toolkit.training.attempt.fencing import Fence, Superseded
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import hashed_file, manifest
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
-from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.local_disk import ViaLocalDisk
 from toolkit.training.checkpoint.save_schedule import Saver
 from toolkit.training.checkpoint.torch_codec import TorchCodec
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, CheckpointUnreadable, Corrupt, Superseded
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -467,5 +467,5 @@ def test_large_reads_go_where_they_are_wanted_and_are_checked_all_the_same(tmp_p
     (tmp_path / "a").write_bytes(damaged)
     with hashed_file.VerifiedReader(tmp_path, entry) as stream:
         assert stream.read(5000) == content[:5000]
-        with pytest.raises(hashed_file.Corrupt):
+        with pytest.raises(Corrupt):
             stream.read(5000)

@@ -9,11 +9,12 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.checkpoint_disk import Killed
-from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence
 from toolkit.training.checkpoint import manifest
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, Superseded
 from toolkit.training.run_folder import checkpoint_names
 
 

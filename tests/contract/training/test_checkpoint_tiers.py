@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from toolkit.training.checkpoint import tier as tier_module
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
-from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, CheckpointUnreadable
 from toolkit.training.run_folder.checkpoint_names import save_number
 
 

@@ -127,7 +127,7 @@ def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_
         time.sleep(1)
     said = ended(notebook, process, 0)
     assert "received signal 15, stopping" in said
-    assert "nobody used the notebook: it ends" in said
+    assert "the notebook was idle" in said
     assert token not in said
 
 
@@ -144,8 +144,8 @@ def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_on
     _program(node / "env" / "bin" / "jupyter-server", SERVES)
     _program(node / "env" / "bin" / "python", BROKEN)
     said = ended(node, start(node, "interactive.sbatch"), 0)
-    assert said.count("the watch over the notebook's use failed, and is started again") == 1
-    assert said.endswith("nobody used the notebook: it ends\n")
+    assert said.count("notebook-idle failed, and is started again") == 1
+    assert said.endswith("minutes: it has ended\n")
     assert (node / "watched").read_text() == "\n" * 3
 
 
@@ -159,7 +159,7 @@ def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
     request.write_text(json.dumps({"cause": "spot-interruption", "at": time.time()}))
     said = ended(notebook, process, 85)
     assert "received signal 15, stopping" in said
-    assert "comes back on another" in said
+    assert "the notebook starts on another" in said
     assert status(notebook, token) is None
 
 
@@ -205,7 +205,7 @@ def test_a_signal_that_comes_during_the_preparations_is_passed_on_after_them(nod
         time.sleep(0.01)
     process.send_signal(signal.SIGUSR1)
     (node / "go").touch()
-    assert "time-limit: asked the workers to save and stop" in ended(node, process, 85)
+    assert "time-limit: the workers are asked to save and stop" in ended(node, process, 85)
     assert (node / "runs" / JOB / f"stop.{JOB}.0.json").exists()
 
 

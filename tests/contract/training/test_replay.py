@@ -107,7 +107,9 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
 def test_a_replay_that_may_lack_options_is_said_to_differ(case, capsys):
     (case.run_dir / "submission" / "submit-line").unlink()
     assert case.replay() == 1
-    assert answer(capsys)["differs"] == ["what sbatch's command line said is not known for certain"]
+    assert answer(capsys)["differs"] == [
+        "the options on sbatch's command line are not known for certain"
+    ]
 
 
 def test_packages_that_are_not_what_they_were_are_said_to_differ(case, capsys):
@@ -170,9 +172,9 @@ def discard(case):
     [
         (change_script, "train.py has another content"),
         (commit, "is at "),
-        (discard, "what is not committed in"),
+        (discard, "the uncommitted changes in"),
         (change_helper, "helper.py, which is not in git, has another content"),
-        (lose_helper, "helper.py, which is not in git, is gone"),
+        (lose_helper, "helper.py, which is not in git, no longer exists"),
     ],
 )
 def test_code_that_is_not_what_it_was_is_refused_unless_accepted(case, capsys, change, says):
@@ -218,20 +220,20 @@ def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, ch
     there = case.root / "again"
     assert case.replay("--rebuild", there) == 1
     (reason,) = answer(capsys)["differs"]
-    assert reason.startswith(f"{there} would lack what it was: {case.code}/helper.py")
+    assert reason.startswith(f"{there} would lack the recorded file: {case.code}/helper.py")
     assert case.replay("--rebuild", there, "--anyway") == 0
     assert not (there / "helper.py").exists()
 
 
 def test_what_was_not_recorded_is_said_and_stops_nothing(case, capsys):
     assert case.replay() == 0
-    assert answer(capsys)["unknown"] == ["the job had variables that were not kept: WIDTH"]
+    assert answer(capsys)["unknown"] == ["the values of these variables were not recorded: WIDTH"]
     path = case.run_dir / "submission.json"
     later = {"untracked", "untracked_whole", "unkept"}
     record = json.loads(path.read_text())
     path.write_text(json.dumps({name: record[name] for name in record.keys() - later}))
     assert case.replay() == 0
-    assert answer(capsys)["unknown"] == ["not every file that git does not know was recorded"]
+    assert answer(capsys)["unknown"] == ["some files that git does not know were not recorded"]
 
 
 def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):
@@ -246,8 +248,8 @@ def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):
 @pytest.mark.parametrize(
     ("remove", "says"),
     [
-        ("submission/job.sbatch", "was not kept, or is gone"),
-        ("../../code/train.py", "the training script is gone"),
+        ("submission/job.sbatch", "the copy of the job script can't be read"),
+        ("../../code/train.py", "the training script no longer exists"),
     ],
 )
 def test_what_is_not_there_any_more_is_named(case, capsys, remove, says):
@@ -260,7 +262,7 @@ def test_what_is_not_there_any_more_is_named(case, capsys, remove, says):
 def test_a_job_script_that_was_tampered_with_is_not_submitted(case, capsys):
     Path(case.job_script).write_text("#!/bin/bash\nrm -rf ~\n")
     assert case.replay("--anyway") == 1
-    assert "was changed since it was kept" in answer(capsys)["missing"][0]
+    assert "has changed since it was recorded" in answer(capsys)["missing"][0]
 
 
 def test_nothing_that_another_wrote_into_a_folder_is_run(case, capsys, tmp_path, monkeypatch):

@@ -16,8 +16,8 @@ from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import JsonCodec, MemoryTracker, Part
 from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt.attempt import current
-from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import Superseded
 from toolkit.training.recording.audit import audit
 from toolkit.training.requeue.retry_budget import parse_dollars
 from toolkit.training.run_folder.attempts import AttemptsFile
@@ -156,7 +156,7 @@ from toolkit.training.attempt.attempt import current
 from toolkit.training.slurm.job_id import task_name
 
 this = current()
-place = this.owner.place.name.rpartition(".")[0]
+place = this.fence.folder.name.rpartition(".")[0]
 print(this.key, *this.stop_files, place, task_name(this.job_id), this.started_at > 1e9)
 others = ("SLURM_ARRAY_", "TOOLKIT_SWEEP", "TOOLKIT_REPLAY_OF", "TOOLKIT_OF_JOB",
           "TOOLKIT_CONTAINER")
@@ -180,7 +180,7 @@ OTHERS = {
 }
 
 
-LEFT_OUT = "[toolkit] sweep {} is of job {}, which submitted this one, and left out\n"
+LEFT_OUT = "[toolkit] TOOLKIT_SWEEP={} is ignored: it belongs to job {}, which submitted this one\n"
 
 
 @pytest.mark.parametrize("restart", [0, 1])
@@ -332,7 +332,7 @@ def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, nam
     assert note.startswith("update jobid=7 comment=my words | toolkit: held: ")
     assert str(cluster.root / "runs") in note
     assert note.endswith("; to go on: scontrol release 7")
-    assert said.endswith("[toolkit] held; to go on: scontrol release 7\n")
+    assert said.endswith("[toolkit] job 7 is held; to continue it: scontrol release 7\n")
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_a_run_of_a_job_that_is_not_over_is_refused_to_another(cluster, state):
     cluster.claim(7)
     cluster.queue(f"7 {state},8 RUNNING")
     said, code = cluster.claim(8)
-    assert (code, f"belongs to job 7, which is not over ({state})" in said) == (93, True)
+    assert (code, f"belongs to job 7, which has not ended ({state})" in said) == (93, True)
     assert "set another TOOLKIT_RUN_ID" in said
     assert cluster.owners() == ["7.0"]
 
@@ -432,7 +432,7 @@ def test_where_slurm_does_not_answer_no_other_jobs_run_is_taken(cluster):
     cluster.claim(7)
     cluster.queue("")
     said, code = cluster.claim(8)
-    assert (code, "not over (Slurm does not say)" in said) == (93, True)
+    assert (code, "not ended (slurmctld does not answer)" in said) == (93, True)
     assert cluster.owners() == ["7.0"]
 
 

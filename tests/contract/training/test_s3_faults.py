@@ -18,9 +18,10 @@ from tests.fakes import s3_server
 from tests.fakes.checkpoint_disk import Killed
 from tests.fakes.training import BytesCodec, Weights
 from toolkit.training.checkpoint import hashed_file, manifest
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.s3_tier import S3Tier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed
 
 BLOCK = 1000
 CONTENT = {step: random.Random(step).randbytes(2 * BLOCK + 70) for step in (1, 2, 3)}  # noqa: S311  # the same every time

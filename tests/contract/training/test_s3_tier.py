@@ -19,10 +19,10 @@ from tests.unit.render.render_samples import FACTS, a_config
 from toolkit.render.playbook_vars import site_vars
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.checkpointer import Checkpointer
-from toolkit.training.checkpoint.collective import CheckpointUnreadable
 from toolkit.training.checkpoint.hashed_file import BLOCK
 from toolkit.training.checkpoint.s3_tier import S3Tier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointUnreadable
 from toolkit.training.io.s3_client import s3_client
 
 SIZE = 2 * BLOCK + 1000  # three parts

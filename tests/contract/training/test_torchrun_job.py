@@ -308,7 +308,7 @@ def test_a_job_whose_node_died_with_its_dollars_spent_trains_again_when_it_is_re
     (cluster.run_dir(11) / "attempts.jsonl").write_text(json.dumps(LOST) + "\n")
     job = {"script": "ok.py", "ranks": 1, "TOOLKIT_MAX_USD": "2"}
     assert cluster.run(11, 1, **job) == 93, cluster.log(11)
-    assert "[toolkit] held: $2.00 spent, $2.00 allowed" in cluster.log(11)
+    assert "[toolkit] job 11 is held: $2.00 spent, $2.00 allowed" in cluster.log(11)
     assert "TRAINED" not in cluster.log(11)
     assert "requeuehold 11" in (cluster.root / "asked").read_text()
     cluster.run(11, 2, **job)
@@ -332,7 +332,7 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
         "    raise ValueError('no such column')\n"
     )
     assert cluster.run(5, 0, script="bad.py", ranks=1, torchrun=True) == 1
-    assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
+    assert "[toolkit] job 5 is not requeued: error (exception: " in cluster.log(5)
 
 
 ALONE = """

@@ -17,9 +17,10 @@ import torch
 from elastic_worker import on, prepare_deepspeed, zero  # its folder comes first on the path
 
 from tests.fakes import checkpoint_disk as disk, generators
-from toolkit.training.attempt.fencing import Fence, Superseded
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.attempt.fencing import Fence
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import CheckpointFailed, Superseded
 
 STAGES = (1, 2, 3)
 NEWER = "step-00000002.000002"

@@ -20,13 +20,15 @@ def test_interruptions_and_world_sizes_change_neither_samples_nor_their_order(
     """Attempts of (ranks, steps) train what one undisturbed rank trains, step for step."""
     whole = [
         (batch.step, batch.ids.tolist())
-        for batch in order.batches(step=0, position=0, epochs=epochs, rank=0, world=1)
+        for batch in order.batches(step=0, position=0, epochs=epochs, rank=0, world_size=1)
     ]
     taken = []
     step = position = 0
     for world, steps in [*attempts, (1, len(whole))]:
         shares = [
-            list(order.batches(step=step, position=position, epochs=epochs, rank=r, world=world))
+            list(
+                order.batches(step=step, position=position, epochs=epochs, rank=r, world_size=world)
+            )
             for r in range(world)
         ]
         for batches in list(zip(*shares, strict=True))[:steps]:
@@ -41,7 +43,7 @@ def test_interruptions_and_world_sizes_change_neither_samples_nor_their_order(
 def test_the_weights_make_the_mean_over_ranks_the_mean_over_the_batch(order, world):
     for batches in zip(
         *(
-            order.batches(step=0, position=0, epochs=1, rank=rank, world=world)
+            order.batches(step=0, position=0, epochs=1, rank=rank, world_size=world)
             for rank in range(world)
         ),
         strict=True,

@@ -61,9 +61,9 @@ def test_the_one_signal_is_passed_on_as_soon_as_the_run_folder_is_back(tmp_path)
     (tmp_path / "run").mkdir()
     given = {"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_END_TIME": str(int(time.time()))}
     told = said(tmp_path, (f"cd {tmp_path}", AWAY_AS_THE_SIGNAL_COMES), **given).splitlines()
-    assert ["can't be asked to stop yet" in told[0], told[1:]] == [
+    assert ["can't be written to" in told[0], told[1:]] == [
         True,
-        ["[toolkit] time-limit: asked the workers to save and stop", "7"],
+        ["[toolkit] time-limit: the workers are asked to save and stop", "7"],
     ]
 
 

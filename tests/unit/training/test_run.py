@@ -17,10 +17,10 @@ from toolkit.training import SampleOrder
 from toolkit.training.attempt.fencing import Fence
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import read
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
-from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.save_schedule import Saver
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, CheckpointUnreadable
 from toolkit.training.recording import goodput
 from toolkit.training.recording.audit import audit
 from toolkit.training.requeue import previous_attempts
@@ -263,7 +263,7 @@ def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
     for restart, (answer, statuses) in enumerate(((False, []), (True, ["KILLED"]))):
-        monkeypatch.setattr("toolkit.training.slurm.job.cancelled", lambda _, a=answer: a)
+        monkeypatch.setattr("toolkit.training.slurm.job.is_cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
             training.run(restart, events={6: [is_sent_sigterm]})
@@ -331,7 +331,7 @@ def test_a_second_run_of_an_attempt_is_refused_on_every_rank_and_is_no_success(
             Training(attempt_of, json_codec, part, MemoryTracker()).run(0, events, world=world)
         mine = part({"sum": 0})
         with (
-            pytest.raises(RuntimeError, match=r"a second Run in .*an array's tasks"),
+            pytest.raises(RuntimeError, match=r"already; a second one .*an array's tasks"),
             Run(params={}, seed=1, attempt=attempt_of(), world=world, codec=json_codec) as run,
         ):
             run.resume(model=mine)
@@ -433,7 +433,7 @@ def test_a_save_that_fails_costs_a_warning_and_not_the_run(
 @pytest.mark.parametrize(
     ("call", "lost"),
     [("attempt.fencing.os.utime", "NOT SAVED"), ("run_folder.steps.os.fsync", "NOT SAVED"),
-     ("recording.recorder.pauses.append", "not recorded")],
+     ("recording.recorder.pauses.append", "is not recorded")],
 )  # fmt: skip
 def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_save(
     training, attempt_of, tmp_path, monkeypatch, capsys, *, call, lost
@@ -446,7 +446,7 @@ def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_sav
 
     place = tmp_path / "run" / "checkpoints" / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
-    training.attempt_of = lambda number: replace(attempt_of(number), owner=Fence(place))
+    training.attempt_of = lambda number: replace(attempt_of(number), fence=Fence(place))
     training.run(events={4: [fails], 5: [works]})
     assert read(attempt_of().verdict_file).verdict == "done"
     assert capsys.readouterr().out.count(lost) == 1
@@ -467,7 +467,7 @@ def test_a_full_disk_costs_no_run_and_no_step_of_its_record(training, attempt_of
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.torn_lines) == (True, 12, 1), found.problems
     said = capsys.readouterr().out
-    assert said.count("steps can't be recorded, training goes on") == 1
+    assert said.count("steps.jsonl can't be written; training goes on") == 1
     assert said.count("NOT SAVED at step 5: OSError") == 1
 
 
@@ -498,7 +498,7 @@ def test_a_stop_tries_its_save_again_while_there_is_time(
 
 
 @pytest.mark.parametrize(
-    ("call", "cause"), [((Fence, "lost"), "running"), ((StepLog, "sync"), "error")]
+    ("call", "cause"), [((Fence, "is_superseded"), "running"), ((StepLog, "sync"), "error")]
 )
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
     training, attempt_of, monkeypatch, call, cause
@@ -521,8 +521,8 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
 @pytest.mark.parametrize(
     "call",
     [
-        "toolkit.training.run_folder.attempts.Ledger.update",
-        "toolkit.training.recording.recorder.goodput.of",
+        "toolkit.training.run_folder.attempts.AttemptsFile.replace_last",
+        "toolkit.training.recording.recorder.goodput.split_of_run",
         "tests.fakes.training.MemoryTracker.close",
     ],
 )
@@ -579,7 +579,7 @@ def test_a_run_is_done_only_when_a_checkpoint_of_its_last_step_is_committed(
     training, attempt_of, memory_tracker, leave
 ):
     training.codec = Full(3)
-    with pytest.raises(CheckpointFailed, match="the run's last save failed: OSError"):
+    with pytest.raises(CheckpointFailed, match="the last save of the run failed: OSError"):
         training.run(leave=leave)
     word = read(attempt_of().verdict_file)
     assert (word.verdict, word.step, memory_tracker.statuses) == ("failed", 10, ["FAILED"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.training.adapters.errors import Unsupported
+from toolkit.training.errors import Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import Batch, SampleOrder
 
@@ -29,9 +29,9 @@ class Feed:
 
     A step is taken in `pieces` pieces; the last step of an epoch in fewer.
 
-    Each `iter` is a pass over the epoch that the run is in. With `whole` it starts at the epoch's
-    beginning, for trainers that skip finished steps themselves. Otherwise it starts at the step
-    that the run goes on with.
+    Each `iter` is a pass over the run's current epoch. With `from_epoch_start` it starts at the
+    epoch's beginning, for trainers that skip finished steps themselves. Otherwise it starts at the
+    run's next step.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ def sample_count(loader: Any) -> int:
     has_sampler = getattr(loader, "batch_sampler", None) is not None
     if not has_sampler or not hasattr(loader.dataset, "__len__"):
         raise Unsupported(
-            "the data set has no length, so no position in it can be gone back to",
+            "the data set has no length, so a run can't resume at a position in it",
             next_step="give a data set with __len__ and __getitem__",
         )
     return len(loader.dataset)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.adapters.data_loader import Feed, feed_loader, sample_count
-from toolkit.training.adapters.errors import PackageMissing, Unsupported
 from toolkit.training.adapters.trainer_state import Slot, TrainingRng
+from toolkit.training.errors import PackageMissing, Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import SampleOrder
 
@@ -77,23 +77,17 @@ class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not a
     """A callback that reports every step boundary of the Trainer to the run."""
 
     def __init__(
-        self,
-        run: Run,
-        trainer: Any,
-        feed: Feed,
-        slots: Mapping[str, Slot],
-        trainer_part: "_TrainerPart",
+        self, run: Run, trainer: Any, feed: Feed, slots: Mapping[str, Slot], part: "_TrainerPart"
     ) -> None:
         self._run, self._trainer, self._feed = run, trainer, feed
-        self._slots, self._trainer_part = slots, trainer_part
+        self._slots, self._trainer_part = slots, part
         self._rng = TrainingRng()
         self._rng.capture()  # as it was loaded, before the Trainer draws from it
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:  # noqa: ARG002  # the event's shape
         self._slots["model"].set_target(self._trainer.model)
-        self._slots["optimizer"].set_target(
-            getattr(objects["optimizer"], "optimizer", objects["optimizer"])
-        )
+        optimizer = objects["optimizer"]
+        self._slots["optimizer"].set_target(getattr(optimizer, "optimizer", optimizer))
         self._slots["scheduler"].set_target(objects["lr_scheduler"])
         if "scaler" in self._slots:
             self._slots["scaler"].set_target(self._trainer.accelerator.scaler)
@@ -149,9 +143,7 @@ class _TrainerPart:
         trainer_state = asdict(self._trainer.state)
         content = {
             "state": {name: trainer_state[name] for name in _HISTORY},
-            "callbacks": [
-                (type(callback).__name__, callback.state()) for callback in self._stateful()
-            ],
+            "callbacks": [(type(item).__name__, item.state()) for item in self._stateful()],
             "evaluation_owed": self.evaluation_owed,
             "global_batch": self.global_batch,
         }

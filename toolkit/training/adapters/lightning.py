@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from toolkit.training.adapters.data_loader import Feed, feed_loader, sample_count
-from toolkit.training.adapters.errors import AdapterError, PackageMissing, Unsupported
 from toolkit.training.adapters.trainer_state import TrainingRng, plain_data
+from toolkit.training.errors import AdapterError, PackageMissing, Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import SampleOrder
 
@@ -44,22 +44,20 @@ def fit(run: Run, trainer: Any, module: Any, loader: Any, val_loader: Any = None
     shuffle or sampler.
     """
     _refuse_what_would_lose_work(run, trainer)
-    lightning_part = _LightningPart(
-        trainer, run.world.size * loader.batch_size * trainer.accumulate_grad_batches
-    )
+    global_batch = run.world.size * loader.batch_size * trainer.accumulate_grad_batches
+    lightning_part = _LightningPart(trainer, global_batch)
     start_step = run.resume(lightning=lightning_part)
     feed = _feed(run, trainer, loader, lightning_part.global_batch)
     rng = TrainingRng()
     rng.capture()  # the loaded state, before Lightning's set-up draws from it
-    trainer.strategy.checkpoint_io = _RunCheckpointIO(
-        lightning_part, trainer.strategy.checkpoint_io
-    )
+    lightning_io = trainer.strategy.checkpoint_io
+    trainer.strategy.checkpoint_io = _RunCheckpointIO(lightning_part, lightning_io)
     trainer.callbacks.append(_Boundary(run, feed, lightning_part, rng))
     fed_loader = _Loader(feed_loader(loader, feed), rng)
     trainer.fit(module, fed_loader, val_loader, ckpt_path=_RUN_CHECKPOINT if start_step else None)
     total_steps = _steps(trainer, feed)
     if total_steps not in (0, run.step_count) and not trainer.should_stop:
-        raise AdapterError(f"Lightning ended after {run.step_count} steps of {total_steps}")
+        raise AdapterError(f"Lightning ended after {run.step_count} of {total_steps} steps")
 
 
 class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
@@ -70,8 +68,8 @@ class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
     ) -> None:
         self._run, self._feed, self._lightning_part, self._rng = run, feed, lightning_part, rng
         self._on_terminate = signal.getsignal(signal.SIGTERM)
-        self._training_names: set[str] = set()  # names of metrics of training
-        self._validation_names: set[str] = set()  # names of metrics of validation
+        self._training_names: set[str] = set()  # of metrics
+        self._validation_names: set[str] = set()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002  # the hook's shape
         if threading.current_thread() is threading.main_thread():
@@ -90,12 +88,9 @@ class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
             return
         self._rng.capture()
         self._lightning_part.keep_progress()
-        callback_metrics = trainer.callback_metrics
-        metrics = {
-            name: callback_metrics[name].clone()
-            for name in callback_metrics
-            if name not in self._validation_names
-        }
+        values = trainer.callback_metrics
+        names = [name for name in values if name not in self._validation_names]
+        metrics = {name: values[name].clone() for name in names}
         self._training_names |= set(metrics)
         self._run.step(batch, **metrics)
 
@@ -108,15 +103,10 @@ class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
         if _is_fitting(trainer):
-            callback_metrics = trainer.callback_metrics
-            self._validation_names |= set(callback_metrics) - self._training_names
-            self._run.log(
-                {
-                    name: callback_metrics[name]
-                    for name in callback_metrics
-                    if name in self._validation_names
-                }
-            )
+            values = trainer.callback_metrics
+            self._validation_names |= set(values) - self._training_names
+            names = [name for name in values if name in self._validation_names]
+            self._run.log({name: values[name] for name in names})
             self._lightning_part.validation_owed = False
             self._rng.restore()
 
@@ -247,8 +237,8 @@ def _feed(run: Run, trainer: Any, loader: Any, global_batch: int) -> Feed:
 def _at_step_end(progress: dict[str, Any]) -> dict[str, Any]:
     """Return the progress as it is at a step's end.
 
-    When Lightning resumes at the very end of an epoch, it never counts the next epoch as begun. If
-    it came back into that epoch a second time, it would train an epoch too many.
+    When Lightning resumes at the very end of an epoch, it never counts the next epoch as started.
+    If it resumed in that epoch a second time, it would train an epoch too many.
     """
     epochs = {
         name: {**count, "ready": count["processed"] + 1, "started": count["processed"] + 1}

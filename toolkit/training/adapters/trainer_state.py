@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolkit.training.adapters.errors import Unsupported
 from toolkit.training.checkpoint.torch_codec import capture_rng, restore_rng
+from toolkit.training.errors import Unsupported
 
 
 class Slot:
@@ -31,7 +31,7 @@ class Slot:
 class TrainingRng:
     """A keeper of training's random state, apart from that of evaluation.
 
-    A run may stop during an evaluation, or come back after it. It then goes on with the same
+    A run may stop during an evaluation, or resume after it. It then goes on with the same
     numbers as a run that did not stop.
     """
 

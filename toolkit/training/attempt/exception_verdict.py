@@ -7,10 +7,10 @@ knows of the loss. If the job then exited like a failed one, it would not be req
 import re
 
 from toolkit.training.attempt import verdict
-from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.stop_request import Stopped
 from toolkit.training.attempt.verdict import Verdict
+from toolkit.training.errors import Superseded
 
 # The words in which gloo, NCCL and the TCP store report a lost peer (torch 2.9 to 2.13).
 _PEER_LOST = re.compile(

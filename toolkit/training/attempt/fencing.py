@@ -15,16 +15,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolkit.training.errors import Superseded
 from toolkit.training.io.durable_files import read_twice, write_atomic
 
 _ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
-
-
-class Superseded(Exception):  # noqa: N818  # says what happened
-    """The error of an attempt whose run another attempt has taken over.
-
-    The attempt must leave all files as they are.
-    """
 
 
 @dataclass(frozen=True, slots=True)

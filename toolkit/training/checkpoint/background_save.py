@@ -5,12 +5,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import WorkAbandoned
 
 T = TypeVar("T")
-
-
-class WorkAbandoned(Exception):  # noqa: N818  # says what happened
-    """The error of work that a stop does not wait for."""
 
 
 class BackgroundTask(Generic[T]):

@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.attempt.attempt import fence_of
-from toolkit.training.attempt.fencing import Fence, Superseded
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.background_save import BackgroundTask, Urgency
 from toolkit.training.checkpoint.collective import (
-    CheckpointFailed,
-    CheckpointUnreadable,
     all_ranks,
     all_ranks_local,
     rank0_only,
@@ -35,6 +33,7 @@ from toolkit.training.checkpoint.replication import Replication
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, Parts, TorchCodec
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import CheckpointFailed, CheckpointUnreadable, Superseded
 from toolkit.training.run_folder.checkpoint_names import last_step
 
 __all__ = ["CheckpointFailed", "Checkpointer", "LoadedCheckpoint", "SavedCheckpoint"]

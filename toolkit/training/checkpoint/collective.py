@@ -8,27 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from toolkit.training.attempt.fencing import Superseded
-from toolkit.training.checkpoint.hashed_file import Corrupt
-from toolkit.training.checkpoint.hashes import Unreadable
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import (
+    CheckpointFailed,
+    CheckpointUnreadable,
+    Corrupt,
+    Superseded,
+    Unreadable,
+)
 from toolkit.training.io.durable_files import ABSENT
 
 T = TypeVar("T")
-
-
-class CheckpointFailed(Exception):  # noqa: N818  # says what happened
-    """The error of a save or load that failed on at least one rank.
-
-    It is raised on all of them, with every rank's reason.
-    """
-
-
-class CheckpointUnreadable(CheckpointFailed):
-    """The error of a checkpoint that may be good, and can't be told to be so here.
-
-    No older one may take its place.
-    """
 
 
 _GRAVEST_FIRST: Sequence[type[Exception]] = (Superseded, CheckpointUnreadable, CheckpointFailed)

@@ -28,8 +28,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
-from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, HashingWriter
-from toolkit.training.checkpoint.hashes import Unreadable
+from toolkit.training.checkpoint.hashed_file import FileEntry, HashingWriter
 from toolkit.training.checkpoint.manifest import Manifest
 from toolkit.training.checkpoint.staging import Staging
 from toolkit.training.checkpoint.torch_codec import (
@@ -42,6 +41,7 @@ from toolkit.training.checkpoint.torch_codec import (
     without_crc,
 )
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import Corrupt, Unreadable
 from toolkit.training.io.durable_files import fsync_directory
 
 # Keys all of an optimizer's state by its parameters' names. Ranks may then have different

@@ -24,7 +24,7 @@ from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngi
 from toolkit.training.attempt.attempt import current
 from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint.collective import rank0_only
-from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, verify_file
+from toolkit.training.checkpoint.hashed_file import FileEntry, verify_file
 from toolkit.training.checkpoint.manifest import Manifest
 from toolkit.training.checkpoint.staging import Staging
 from toolkit.training.checkpoint.torch_codec import (
@@ -36,6 +36,7 @@ from toolkit.training.checkpoint.torch_codec import (
     save_file,
 )
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import Corrupt
 
 
 class DeepSpeedCodec:

@@ -5,8 +5,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from toolkit.training.attempt.fencing import Fence, Superseded
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import manifest
+from toolkit.training.errors import Superseded
 from toolkit.training.io.durable_files import list_folder
 from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.checkpoint_names import NAME, save_number

@@ -16,17 +16,11 @@ from typing import IO, Any, Self
 
 from toolkit.training.checkpoint import hashes
 from toolkit.training.checkpoint.block_reader import BlockWindow, thread_pool
+from toolkit.training.errors import Corrupt
 from toolkit.training.io.durable_files import ABSENT, read_twice
 
 BLOCK = 16 << 20  # bytes. S3 takes 10,000 parts of 5 MiB or more: 156 GiB a file
 _LARGE_PIECE = 1 << 20  # bytes; smaller pieces are gathered before they are written
-
-
-class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
-    """The error of a file that differs from the committed one, or is absent.
-
-    The message says in what it differs.
-    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Protocol
 
+from toolkit.training.errors import Unreadable
+
 XXH3, SHA256 = "xxh3-128", "sha256"
 
 
@@ -20,10 +22,6 @@ class Digest(Protocol):
     def update(self, data: memoryview, /) -> object: ...
     def digest(self) -> bytes: ...
     def hexdigest(self) -> str: ...
-
-
-class Unreadable(Exception):  # noqa: N818  # reads as what it is at every raise and except
-    """The error of data that may be good, and can't be verified by this Python."""
 
 
 def fastest() -> str:

@@ -16,14 +16,13 @@ from typing import Any
 from toolkit.training.checkpoint import hashes
 from toolkit.training.checkpoint.hashed_file import (
     BLOCK,
-    Corrupt,
     FileEntry,
     VerifiedReader,
     check_size,
     iter_blocks,
     verify_file,
 )
-from toolkit.training.checkpoint.hashes import Unreadable
+from toolkit.training.errors import Corrupt, Unreadable
 from toolkit.training.io.durable_files import (
     ABSENT,
     encode_line,

@@ -11,7 +11,6 @@ from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.background_save import Urgency
 from toolkit.training.checkpoint.collective import (
-    CheckpointFailed,
     all_ranks,
     all_ranks_local,
     rank0_only,
@@ -20,6 +19,7 @@ from toolkit.training.checkpoint.collective import (
 from toolkit.training.checkpoint.manifest import MANIFEST
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import CheckpointFailed
 from toolkit.training.io.durable_files import fsync_directory, path_exists, write_atomic
 from toolkit.training.run_folder.checkpoint_names import save_number
 

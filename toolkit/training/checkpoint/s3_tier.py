@@ -20,13 +20,13 @@ from typing import Any, Self
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.hashed_file import (
     BLOCK,
-    Corrupt,
     FileEntry,
     HashingWriter,
     read_block,
     read_file,
 )
 from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
+from toolkit.training.errors import Corrupt
 from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.io.s3_client import s3_client
 from toolkit.training.run_folder.checkpoint_names import COMMITTED, NAME

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from toolkit.training.checkpoint import save_interval
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, SavedCheckpoint
+from toolkit.training.checkpoint.checkpointer import Checkpointer, SavedCheckpoint
 from toolkit.training.checkpoint.torch_codec import Parts
+from toolkit.training.errors import CheckpointFailed
 from toolkit.training.run_folder import stop_forecast
 from toolkit.training.run_folder.stop_forecast import StopForecast
 

@@ -15,13 +15,13 @@ from typing import Protocol
 
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.hashed_file import (
-    Corrupt,
     FileEntry,
     HashingWriter,
     iter_blocks,
     verify_file,
 )
 from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
+from toolkit.training.errors import Corrupt
 from toolkit.training.io.durable_files import fsync_directory, list_folder, write_atomic
 from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.checkpoint_names import NAME

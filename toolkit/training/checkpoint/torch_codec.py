@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, HashingWriter
+from toolkit.training.checkpoint.hashed_file import FileEntry, HashingWriter
 from toolkit.training.checkpoint.manifest import Manifest
 from toolkit.training.checkpoint.staging import Staging
 from toolkit.training.distributed.process_group import ProcessGroup
+from toolkit.training.errors import Corrupt
 
 Parts = Mapping[str, Any]  # name → an object with state_dict() and load_state_dict()
 

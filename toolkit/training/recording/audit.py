@@ -26,6 +26,11 @@ from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import History, StepRecord
 from toolkit.training.sample_order import SampleOrder, fingerprint
 
+_ATTEMPT_FIELDS = (
+    "attempt", "job_id", "restart_count", "cause", "step_start", "step_end", "nodes", "seconds",
+    "cost_usd",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
@@ -79,18 +84,8 @@ def audit(run_dir: Path) -> Audit:
             resumption.step for resumption in history.resumptions if resumption.attempt > 0
         ),
         attempts=tuple(
-            {
-                "attempt": a.attempt,
-                "job_id": a.job_id,
-                "restart_count": a.restart_count,
-                "cause": a.cause,
-                "step_start": a.step_start,
-                "step_end": a.step_end,
-                "nodes": a.nodes,
-                "seconds": a.seconds,
-                "cost_usd": a.cost_usd,
-            }
-            for a in AttemptsFile(run_folder.attempts).attempts()
+            {name: getattr(record, name) for name in _ATTEMPT_FIELDS}
+            for record in AttemptsFile(run_folder.attempts).attempts()
         ),
         torn_lines=history.torn_lines,
     )
@@ -150,7 +145,8 @@ def _resume_problems(history: History) -> list[str]:
         steps_reached = max(earlier_steps, default=0)
         if resumption.step > steps_reached:
             problems.append(
-                f"attempt {resumption.attempt} began at step {resumption.step}, after {steps_reached}"
+                f"attempt {resumption.attempt} began at step {resumption.step},"
+                f" but {steps_reached} steps were trained"
             )
     return problems
 

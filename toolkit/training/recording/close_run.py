@@ -10,7 +10,7 @@ from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import Verdict, read_verdict
 from toolkit.training.distributed.process_group import ProcessGroup
-from toolkit.training.recording.recorder import RankBooks
+from toolkit.training.recording.recorder import NullRecorder, Recorder
 from toolkit.training.slurm import job
 from toolkit.training.tracking.tracker import Status
 
@@ -34,9 +34,9 @@ def refuse_second(attempt: Attempt, rank: int) -> None:
         _runs_of_process.add(run_key)
         return
     error = RuntimeError(
-        f"a second Run in {attempt.run_dir} by one process: it would go on where the first one"
-        " ended. A run folder is one training; several are several jobs, such as an array's tasks,"
-        " or, outside the jobscripts, a TOOLKIT_RUN_DIR each"
+        f"this process had a Run in {attempt.run_dir} already; a second one would go on where the"
+        " first one ended. Give each training its own job (an array's tasks), or outside the"
+        " jobscripts its own TOOLKIT_RUN_DIR"
     )
     if rank == 0 and (verdict := read_verdict(attempt)) and verdict.verdict == "done":
         exception_verdict.verdict_of(error, verdict.step).write(attempt.verdict_file)
@@ -46,10 +46,11 @@ def refuse_second(attempt: Attempt, rank: int) -> None:
 class AttemptCloser:
     """The end of an attempt on one rank."""
 
-    def __init__(self, attempt: Attempt, world: ProcessGroup, recorder: RankBooks) -> None:
-        self._attempt, self._world, self._recorder = attempt, world, recorder
+    def __init__(self, attempt: Attempt, world: ProcessGroup) -> None:
+        self._attempt, self._world = attempt, world
         self.ended = False  # True once the verdict is written, or left to another rank
         self.sampler: gpu_sampler.Sampler | None = None  # on one rank a node
+        self.recorder: Recorder = NullRecorder()
 
     def close_finished(self, verdict: Verdict, result: Path) -> None:
         """End an attempt whose training is done."""
@@ -58,7 +59,7 @@ class AttemptCloser:
     def close_stopped(self, verdict: Verdict, status: Status | None = None) -> None:
         """End an attempt that all ranks leave together.
 
-        `status` is the run's new state for the tracking server; None when the job may come back.
+        `status` is the run's new state for the tracking server; None when the job may be requeued.
         """
         self._close(verdict, status, _PATIENCE_STOP)
 
@@ -81,13 +82,10 @@ class AttemptCloser:
         self,
         verdict: Verdict,
         status: Status | None,
-        patience: float,
+        timeout: float,
         artifacts: Sequence[Path] = (),
     ) -> None:
         self.ended = True
         if self.sampler:
             self.sampler.stop()
-        if self._recorder.books:
-            self._recorder.books.close(
-                verdict, status=status, artifacts=artifacts, timeout=patience
-            )
+        self.recorder.close(verdict, status=status, artifacts=artifacts, timeout=timeout)

@@ -148,7 +148,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not RunFolder(options.run_dir).attempts.exists():
         sys.stderr.write(f"{options.run_dir}: no attempts.jsonl; is this a run's folder?\n")
         return 2
-    sys.stdout.write(
-        json.dumps(split_of_run(options.run_dir, time.time()).as_json(), indent=2) + "\n"
-    )
+    report = split_of_run(options.run_dir, time.time()).as_json()
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 0

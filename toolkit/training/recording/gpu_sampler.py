@@ -76,7 +76,7 @@ class Sampler:
             self._sample()
         except Exception as error:  # noqa: BLE001
             # A GPU that fell off the bus or a full disk must not end a training run here.
-            self._warn(f"GPU use is recorded no longer: {error!r}")
+            self._warn(f"GPU usage is no longer recorded: {error!r}")
 
     def _sample(self) -> None:
         due = WRITE_SECONDS
@@ -103,7 +103,7 @@ def start(attempt: Attempt, gpu_names: Sequence[str], warn: Warn) -> Sampler | N
         probe = nvml()
     except Exception as error:  # noqa: BLE001  # no module, no driver, no GPU: training needs none
         if gpu_names:
-            warn(f"GPU use is not recorded, which takes nvidia-ml-py and its driver: {error!r}")
+            warn(f"GPU usage is not recorded; it needs nvidia-ml-py and the driver: {error!r}")
         return None
     return Sampler(probe, attempt.run_dir / "gpus" / f"{attempt.key}.{attempt.node}.json", warn)
 

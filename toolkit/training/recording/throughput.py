@@ -14,11 +14,8 @@ class Throughput:
         peak_flops: float | None = None,
         window: float = 10.0,
     ) -> None:
-        self._flops_per_sample, self._peak_flops, self._window = (
-            flops_per_sample,
-            peak_flops,
-            window,
-        )
+        self._flops_per_sample, self._peak_flops = flops_per_sample, peak_flops
+        self._window = window
         self._window_start: float | None = None
         self._samples = 0
         self._paused = 0.0

@@ -46,28 +46,18 @@ def gather(
     code = code_of(script or Path(sys.argv[0]).resolve(), environment)
     patch = f"code-{code.patch_sha256[:_NAME_DIGITS]}.patch" if code.patch else ""
     packages = installed_packages.text()
-    packages_hash = installed_packages.digest(packages)
-    listing = f"environment-{packages_hash.removeprefix('sha256:')[:_NAME_DIGITS]}.txt"
+    lock = installed_packages.digest(packages)
+    listing = f"environment-{lock.removeprefix('sha256:')[:_NAME_DIGITS]}.txt"
     contents = {patch: code.patch or b"", listing: packages.encode()}
-    new_files = [
-        path
-        for name, content in contents.items()
-        if (path := _write_new(run_folder, name, content))
-    ]
-    submission_file = run_folder.path / "submission.json"
-    if not submission_file.exists() and submission.capture(
-        run_folder.path, code, lock=packages_hash, patch=patch
-    ):
-        new_files += [submission_file, submission.job_script(run_folder.path)]
-    stated_tags = {
-        tag: environment[name] for tag, name in _STATED_TAGS.items() if environment.get(name)
-    }
-    tags = {
-        "toolkit.seed": str(seed),
-        "toolkit.environment": packages_hash,
-        "toolkit.user": attempt.user,
-    }
-    return RunFacts(code.tags() | tags | stated_tags, tuple(new_files))
+    written = [_write_new(run_folder, name, content) for name, content in contents.items()]
+    new_files = [path for path in written if path]
+    folder = run_folder.path
+    record = folder / "submission.json"
+    if not record.exists() and submission.capture(folder, code, lock=lock, patch=patch):
+        new_files += [record, submission.job_script(folder)]
+    stated = {tag: environment[name] for tag, name in _STATED_TAGS.items() if environment.get(name)}
+    tags = {"toolkit.seed": str(seed), "toolkit.environment": lock, "toolkit.user": attempt.user}
+    return RunFacts(code.tags() | tags | stated, tuple(new_files))
 
 
 def _write_new(run_folder: RunFolder, name: str, content: bytes) -> Path | None:

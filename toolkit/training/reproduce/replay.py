@@ -66,22 +66,13 @@ def prepare(
     caller_variables = {
         name: environment[name] for name in ("PATH", "HOME", "USER", "LANG") if name in environment
     }
-    job_variables = dict(submission.job_environment(run_dir, recorded))
-    if folder and "PYTHONPATH" in job_variables:
-        search_path = job_variables["PYTHONPATH"].split(os.pathsep)
-        job_variables["PYTHONPATH"] = os.pathsep.join(
-            _path_in(recorded, entry, folder) for entry in search_path
-        )
     key = str((read_json(run_dir / "run.json") or {}).get("key", ""))
     options = [f"--{name}={value}" for name, value in sorted(recorded.options.items())]
     typed_options = submission.typed_options(run_dir, recorded)
     directory = _path_in(recorded, recorded.directory, folder)
-    fixed_options = (
-        "--parsable",
-        f"--chdir={directory}",
-        *options,
-        str(submission.job_script(run_dir)),
-    )
+    job_script = str(submission.job_script(run_dir))
+    fixed_options = ("--parsable", f"--chdir={directory}", *options, job_script)
+    job_variables = _job_variables(run_dir, recorded, folder)
     # The training script is the job script's first argument.
     script = [_path_in(recorded, argument, folder) for argument in recorded.arguments[:1]]
     missing_code = _rebuild_problems(recorded) if folder else _missing_code(recorded)
@@ -98,6 +89,16 @@ def prepare(
         ),
         unknown=tuple(_unknown(recorded)),
     )
+
+
+def _job_variables(run_dir: Path, recorded: Submission, folder: Path | None) -> dict[str, str]:
+    variables = dict(submission.job_environment(run_dir, recorded))
+    if folder and "PYTHONPATH" in variables:
+        entries = variables["PYTHONPATH"].split(os.pathsep)
+        variables["PYTHONPATH"] = os.pathsep.join(
+            _path_in(recorded, entry, folder) for entry in entries
+        )
+    return variables
 
 
 def build(run_dir: Path, recorded: Submission, folder: Path) -> None:
@@ -129,21 +130,21 @@ def _path_in(recorded: Submission, path: str, folder: Path | None) -> str:
 
 def _rebuild_problems(recorded: Submission) -> Iterator[str]:
     if not recorded.git_root:
-        yield "the code was in no git checkout, so it can't be made again"
+        yield "the code was in no git checkout, so it can't be rebuilt"
     elif recorded.git_dirty and not recorded.patch:
         yield "the checkout was dirty, and its diff was too large to be kept"
 
 
 def _missing_code(recorded: Submission) -> Iterator[str]:
     if not Path(recorded.directory).is_dir():
-        yield f"the folder it was submitted from is gone: {recorded.directory}"
+        yield f"the folder of the submission no longer exists: {recorded.directory}"
     if not Path(recorded.training_script).is_file():
-        yield f"the training script is gone: {recorded.training_script}"
+        yield f"the training script no longer exists: {recorded.training_script}"
 
 
 def _untracked_differences(recorded: Submission, folder: Path | None) -> list[str]:
     root = untracked_files.base(recorded.git_root, recorded.training_script)
-    prefix = f"{folder} would lack what it was: " if folder else ""
+    prefix = f"{folder} would lack the recorded file: " if folder else ""
     return untracked_files.shorten(
         f"{prefix}{root / name}, which is not in git, {change}"
         for name, change in untracked_files.changed_files(root, recorded.untracked)
@@ -154,17 +155,17 @@ def _untracked_differences(recorded: Submission, folder: Path | None) -> list[st
 def _unknown(recorded: Submission) -> Iterator[str]:
     """Yield facts that were not recorded, so no comparison can tell."""
     if not recorded.untracked_whole:
-        modules = "the code is in no git checkout: only modules it had imported at first are known"
-        yield "not every file that git does not know was recorded" if recorded.git_root else modules
-    unhashed_names = [
-        name for name, mark in recorded.untracked.items() if not mark.startswith("sha256:")
-    ]
-    if unhashed_names:
-        yield from untracked_files.shorten(
-            [f"the content of {name} was not recorded" for name in unhashed_names]
-        )
+        modules = "the code is in no git checkout: only the modules imported at the start are known"
+        files = "some files that git does not know were not recorded"
+        yield files if recorded.git_root else modules
+    marks = recorded.untracked.items()
+    yield from untracked_files.shorten(
+        f"the content of {name} was not recorded"
+        for name, mark in marks
+        if not mark.startswith("sha256:")
+    )
     if recorded.unkept:
-        yield f"the job had variables that were not kept: {', '.join(recorded.unkept)}"
+        yield f"the values of these variables were not recorded: {', '.join(recorded.unkept)}"
 
 
 def _missing_script(run_dir: Path, recorded: Submission) -> list[str]:
@@ -172,11 +173,11 @@ def _missing_script(run_dir: Path, recorded: Submission) -> list[str]:
     problems = []
     try:
         if hashlib.sha256(script.read_bytes()).hexdigest() != recorded.job_script_sha256:
-            problems.append(f"{script} was changed since it was kept")
+            problems.append(f"{script} has changed since it was recorded")
         if script.stat().st_uid != os.getuid():
-            problems.append(f"{script} is not yours: only who ran a job can replay it")
+            problems.append(f"{script} is not yours: only the user who ran a job can replay it")
     except OSError as error:
-        problems.append(f"the job script was not kept, or is gone: {error}")
+        problems.append(f"the copy of the job script can't be read: {error}")
     return problems
 
 
@@ -191,14 +192,14 @@ def _code_differences(recorded: Submission) -> list[str]:
             f"{root} is at {code.commit[:12] or '?'}, not {recorded.git_commit[:12]}"
         )
     elif root and code.patch_sha256 != recorded.patch_sha256:
-        differences.append(f"what is not committed in {root} is not what it was")
+        differences.append(f"the uncommitted changes in {root} are not the recorded ones")
     return differences
 
 
 def _job_differences(recorded: Submission, typed_options: Sequence[str] | None) -> list[str]:
     differences = []
     if typed_options is None:
-        differences.append("what sbatch's command line said is not known for certain")
+        differences.append("the options on sbatch's command line are not known for certain")
     packages_hash = _packages_hash(recorded.python)
     if packages_hash and recorded.lock and packages_hash != recorded.lock:
         differences.append(
@@ -206,7 +207,7 @@ def _job_differences(recorded: Submission, typed_options: Sequence[str] | None) 
         )
     if recorded.array_task:
         differences.append(
-            f"it was task {recorded.array_task} of an array: this is that task alone"
+            f"the job was task {recorded.array_task} of an array; the replay is that task alone"
         )
     return differences
 
@@ -227,7 +228,7 @@ def _dataset_differences(run_dir: Path) -> list[str]:
             for difference in _dataset_difference(catalog, name, versions)
         ]
     except DataError as error:
-        return [f"its datasets can't be looked up: {error.message}"]
+        return [f"the datasets of the run can't be looked up: {error.message}"]
 
 
 def _dataset_difference(catalog: Catalog, name: str, versions: Sequence[str]) -> list[str]:
@@ -295,8 +296,8 @@ def run_replay(options: argparse.Namespace, call: Call = _run_command) -> tuple[
     foreign_path = _foreign_path(run_dir)
     recorded = None if foreign_path else submission.read(run_dir)
     if recorded is None:
-        reason = "no submission.json: made before runs were kept for this, or not by a batch job"
-        foreign_reason = f"{foreign_path} is not yours: only who ran a job can replay it"
+        reason = "there is no submission.json: no batch job made this run, or an older toolkit did"
+        foreign_reason = f"{foreign_path} is not yours: only the user who ran a job can replay it"
         return 2, f"{run_dir}: {foreign_reason if foreign_path else reason}"
     folder = options.rebuild.resolve() if options.rebuild else None
     replay = prepare(run_dir, recorded, os.environ, folder)

@@ -75,11 +75,11 @@ def list_untracked(code: Code, run_dir: Path) -> Untracked:
 
 
 def changed_files(root: Path, marks: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the files that changed or are gone, with the change."""
+    """Yield the files that changed or no longer exist, with the change."""
     for name, mark in marks.items():
         current = _mark(root / name, MAX_TOTAL_BYTES if mark.startswith("sha256:") else 0)
         if current is None:
-            yield name, "is gone"
+            yield name, "no longer exists"
         elif current[0] != mark:
             yield name, "has another content"
 
@@ -88,10 +88,8 @@ def shorten(sentences: Iterable[str]) -> list[str]:
     """Return the first few sentences, and the number of the others."""
     all_sentences = list(sentences)
     hidden_count = len(all_sentences) - _MAX_SHOWN
-    return [
-        *all_sentences[:_MAX_SHOWN],
-        *([f"and {hidden_count} more files"] if hidden_count > 0 else []),
-    ]
+    rest = [f"and {hidden_count} more files"] if hidden_count > 0 else []
+    return [*all_sentences[:_MAX_SHOWN], *rest]
 
 
 def _mark(path: Path, bytes_left: int) -> tuple[str, int] | None:

@@ -3,7 +3,7 @@
     python -m toolkit.training end-of-attempt --code CODE
 
 is the last command of the batch script, with the step's exit code. It writes the cause into the
-attempt ledger and appends to the job's comment. It requeues the job with a wait, or holds it with a
+attempts file and appends to the job's comment. It requeues the job with a wait, or holds it with a
 reason. It prints the exit code for the batch script; explanations go to standard error.
 
     python -m toolkit.training end-of-attempt --explain LOG
@@ -24,8 +24,8 @@ from pathlib import Path
 
 from toolkit.training.attempt import job_log, verdict
 from toolkit.training.attempt.attempt import Attempt, current
-from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.attempt.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
+from toolkit.training.errors import Superseded
 from toolkit.training.io.cluster_info import instance_facts
 from toolkit.training.requeue import previous_attempts
 from toolkit.training.requeue.failure_cause import Diagnosis, Evidence, tail
@@ -85,8 +85,8 @@ class EndOfAttempt:
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock, self._chance, self._pause = clock, chance, pause
-        self._run_dir = RunFolder(attempt.run_dir)
-        self._attempts_file = AttemptsFile(self._run_dir.attempts, attempt.fence.write_fenced)
+        self._run_folder = RunFolder(attempt.run_dir)
+        self._attempts_file = AttemptsFile(self._run_folder.attempts, attempt.fence.write_fenced)
         self._write_problems: list[str] = []
 
     def judge(self, code: int) -> JobOutcome:
@@ -108,43 +108,43 @@ class EndOfAttempt:
         records = self._attempts_file.attempts()
         record = self._record(diagnosis, ranks_verdict, facts, records)
         self._try_to_write(lambda: self._write_record(record))
-        updated_records = tuple(
-            ({entry.attempt: entry for entry in records} | {record.attempt: record}).values()
-        )
-        if ranks_verdict is not None and ranks_verdict.verdict == "hold":
-            decision = Decision("hold", 0.0, f"{ranks_verdict.cause}: {ranks_verdict.detail}")
-        else:
-            decision = decide(
-                diagnosis,
-                updated_records,
-                job_id=self._attempt.job_id,
-                step=record.step_end if self._run_dir.counts_steps else None,
-                cap_usd=parse_dollars(self._environment.get("TOOLKIT_MAX_USD")),
-                now=self._clock(),
-                chance=self._chance(),
-            )
-        explanation = f"{diagnosis.cause} by rule {diagnosis.rule} of edition {diagnosis.version}: {diagnosis.matched_line}"
+        decision = self._decide(diagnosis, ranks_verdict, records, record)
         failed_status: Status = "KILLED" if diagnosis.cause is Cause.CANCELLED else "FAILED"
+        end_code = _failure_code(code, ranks_verdict)
         outcome = self._act(
-            decision, facts, _failure_code(code, ranks_verdict), failed_status, explanation
+            decision, facts, end_code, failed_status, _explanation(record, diagnosis)
         )
         if decision.action == "hold":
             self._try_to_write(
                 lambda: self._attempts_file.replace_by_number(replace(record, held=True))
             )
-        return replace(
-            outcome,
-            log_lines=(
-                *outcome.log_lines,
-                *self._write_problems,
-                *self._cap_warnings(updated_records),
-            ),
+        warnings = (*self._write_problems, *self._cap_warnings([*records, record]))
+        return replace(outcome, log_lines=(*outcome.log_lines, *warnings))
+
+    def _decide(
+        self,
+        diagnosis: Diagnosis,
+        ranks_verdict: Verdict | None,
+        records: Sequence[AttemptRecord],
+        record: AttemptRecord,
+    ) -> Decision:
+        if ranks_verdict is not None and ranks_verdict.verdict == "hold":
+            return Decision("hold", 0.0, f"{ranks_verdict.cause}: {ranks_verdict.detail}")
+        by_number = {entry.attempt: entry for entry in records} | {record.attempt: record}
+        return decide(
+            diagnosis,
+            tuple(by_number.values()),
+            job_id=self._attempt.job_id,
+            step=record.step_end if self._run_folder.counts_steps else None,
+            cap_usd=parse_dollars(self._environment.get("TOOLKIT_MAX_USD")),
+            now=self._clock(),
+            chance=self._chance(),
         )
 
     def _try_to_write(self, write: Callable[[], None]) -> None:
-        """Write to the ledger, without failing.
+        """Write to the attempts file, without failing.
 
-        A failed write must not keep the job from its end: a full disk is one that brings it back.
+        A failed write must not keep the job from its end: a full disk is a cause that requeues it.
         The next attempt's start check finds out the missing parts.
         """
         try:
@@ -153,7 +153,7 @@ class EndOfAttempt:
             except OSError:  # the error may be over by now
                 write()
         except OSError as error:
-            self._write_problems.append(f"not noted in the attempt ledger: {error}")
+            self._write_problems.append(f"attempts.jsonl can't be written: {error}")
 
     def _cap_warnings(self, records: Sequence[AttemptRecord]) -> list[str]:
         """Return a warning if the cap that was asked for is missing."""
@@ -161,15 +161,15 @@ class EndOfAttempt:
         if not cap_text:
             return []
         if parse_dollars(cap_text) is None:
-            return [f"TOOLKIT_MAX_USD={cap_text!r} is no number of dollars: there is no cap"]
+            return [f"TOOLKIT_MAX_USD={cap_text!r} has no effect: it is not a number of dollars"]
         if attempts.total_cost(records) is None:
-            return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
+            return ["TOOLKIT_MAX_USD has no effect: no price of this run's instances is known"]
         return []
 
     def _diagnose(self, code: int, ranks_verdict: Verdict | None) -> tuple[Diagnosis, JobFacts]:
         """Return the cause and Slurm's facts.
 
-        After a lost peer Slurm is asked again, for it may know more a moment later.
+        After a lost peer it reads them again, since Slurm may know more a moment later.
         """
         facts = self._job.facts()
         diagnosis = classify(self._evidence(code, ranks_verdict, facts))
@@ -183,7 +183,7 @@ class EndOfAttempt:
 
     def _evidence(self, code: int, ranks_verdict: Verdict | None, facts: JobFacts) -> Evidence:
         state = facts.state.replace("RUNNING", "")
-        if code == 0 and ranks_verdict is None and not self._run_dir.counts_steps:
+        if code == 0 and ranks_verdict is None and not self._run_folder.counts_steps:
             # Without a Run the script does not stop early on request: it is done.
             return Evidence(code=code, state=state)
         detail = (
@@ -215,25 +215,19 @@ class EndOfAttempt:
         facts: JobFacts,
         records: Sequence[AttemptRecord],
     ) -> AttemptRecord:
-        """Return the attempt's ledger line, begun here if no worker came."""
-        own_records = [entry for entry in records if entry.key == self._attempt.key]
+        """Return the attempt's line of the attempts file, made here if no worker started."""
         now = self._clock()
-        record = (
-            own_records[-1]
-            if own_records
-            else record_without_workers(self._attempt, len(records), facts, now)
-        )
+        record = next((entry for entry in records[::-1] if entry.key == self._attempt.key), None)
+        record = record or record_without_workers(self._attempt, len(records), facts, now)
         # A background save may be committed though its attempt ended before it knew.
         step_end = max(self._next_step(record), ranks_verdict.step if ranks_verdict else 0)
         if record.ended_at is None:
             record = record.with_end(at=now, cause=diagnosis.cause, step_end=step_end)
         detail = record.detail or diagnosis.matched_line
-        rule = f"{diagnosis.rule}@{diagnosis.version}"
-        cause = (
-            ranks_verdict.cause
-            if ranks_verdict and ranks_verdict.verdict == "hold"
-            else str(diagnosis.cause)
-        )
+        cause = str(diagnosis.cause)
+        if ranks_verdict and ranks_verdict.verdict == "hold":
+            cause = ranks_verdict.cause
+        rule = diagnosis.versioned_rule
         return replace(record, cause=cause, rule=rule, detail=detail, step_end=step_end)
 
     def _write_record(self, record: AttemptRecord) -> None:
@@ -245,7 +239,7 @@ class EndOfAttempt:
 
     def _next_step(self, record: AttemptRecord) -> int:
         """Return the step where the next attempt begins, by the checkpoints."""
-        saved_step = checkpoint_names.last_step(self._run_dir.checkpoints)
+        saved_step = checkpoint_names.last_step(self._run_folder.checkpoints)
         return record.step_start or 0 if saved_step is None else saved_step
 
     def _act(
@@ -258,21 +252,31 @@ class EndOfAttempt:
     ) -> JobOutcome:
         """Act on the decision, and return the outcome.
 
-        `code` and `failed` are for the job and its run, if this is their end.
+        `code` and `failed_status` are for the job and its run, if this is their end.
         """
         log_lines = [explanation]
         if decision.action == "done":
             return JobOutcome(0, (*log_lines,))
         if decision.action == "fail":
-            log_lines.append(f"not brought back: {decision.reason}")
+            log_lines.append(f"job {self._job.name} is not requeued: {decision.reason}")
             self._job.append_comment(facts, f"toolkit: {decision.reason}")
             return JobOutcome(code, tuple(log_lines), failed_status)
         if decision.action == "hold":
             return hold_job(self._job, facts, decision.reason, log_lines)
         self._job.append_comment(facts, f"toolkit: {decision.reason}")
         if decision.wait and self._job.requeue_at(self._clock() + decision.wait):
-            log_lines.append(f"brought back in {decision.wait:.0f} s")
+            log_lines.append(
+                f"job {self._job.name} is requeued, and starts in {decision.wait:.0f} s"
+            )
         return JobOutcome(RESUME_ME, tuple(log_lines))
+
+
+def _explanation(record: AttemptRecord, diagnosis: Diagnosis) -> str:
+    """Return the log's first line about the end of an attempt."""
+    if diagnosis.cause is Cause.FINISHED:
+        return f"{record.name} finished"
+    evidence = f"{diagnosis.matched_line} (rule {diagnosis.versioned_rule})"
+    return f"{record.name} ended by {diagnosis.cause}: {evidence}"
 
 
 def unless_superseded(attempt: Attempt, judge: Callable[[], JobOutcome]) -> JobOutcome:
@@ -280,13 +284,13 @@ def unless_superseded(attempt: Attempt, judge: Callable[[], JobOutcome]) -> JobO
 
     A superseded attempt decides nothing: the job may be the other attempt's too. On a node of the
     same name, slurmctld may take this end for the other attempt's. Exit code 85 does no lasting
-    harm then: the job comes back.
+    harm then: the job is requeued.
     """
     try:
         attempt.fence.check()
         return judge()
     except Superseded:
-        return JobOutcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+        return JobOutcome(RESUME_ME, ("superseded: a later attempt has taken over this run",))
 
 
 def hold_job(
@@ -294,8 +298,8 @@ def hold_job(
 ) -> JobOutcome:
     """Hold the job. If Slurm does not, the job ends here.
 
-    The ledger gets `held` after this call and not before: the mark gives new budgets. A process
-    that is killed in between has then held nothing.
+    The attempts file gets `held` after this call and not before: the mark gives new budgets. A
+    process that is killed in between has then held nothing.
     """
     is_held, hold_lines = job.hold(facts, reason)
     return JobOutcome(DO_NOT_REQUEUE, (*log_lines, *hold_lines), None if is_held else "FAILED")
@@ -330,16 +334,14 @@ def record_without_workers(
 
 def _explain(log: Path) -> int:
     diagnosis = classify(Evidence(code=1, log=tail(log.read_text(errors="replace"))))
-    sys.stdout.write(
-        f"{diagnosis.cause} {diagnosis.rule}@{diagnosis.version}: {diagnosis.matched_line}\n"
-    )
+    sys.stdout.write(f"{diagnosis.cause} {diagnosis.versioned_rule}: {diagnosis.matched_line}\n")
     return 0 if diagnosis.cause is Cause.FINISHED else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command: print the exit code and return 0.
 
-    Any other return value means that the cause could not be told.
+    Any other return value means that the cause could not be found.
     """
     parser = argparse.ArgumentParser(prog="python -m toolkit.training end-of-attempt")
     mode = parser.add_mutually_exclusive_group(required=True)
@@ -356,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.code
         )
     except OSError as error:
-        sys.stderr.write(f"[toolkit] can't tell why this attempt ended: {error}\n")
+        sys.stderr.write(f"[toolkit] the cause of this attempt's end can't be found: {error}\n")
         return 1
     outcome.conclude(attempt)
     return 0

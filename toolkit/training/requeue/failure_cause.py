@@ -13,13 +13,13 @@ Source = Literal["verdict", "state", "stop", "node", "log", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The facts about an attempt that is over. Empty fields are unknown."""
+    """The facts about an attempt that has ended. Empty fields are unknown."""
 
     code: int | None = None  # of the step; 128 and the signal's number if a signal killed it
-    state: str = ""  # Slurm's word for its end (sacct, scontrol)
+    state: str = ""  # its state in sacct and scontrol
     stop: str = ""  # the cause in the stop request
     nodes: str = ""  # a line for each of its nodes: state and reason
-    verdict: str = ""  # the workers' own: `outcome cause detail`
+    verdict: str = ""  # the workers' verdict: `outcome cause detail`
     log: str = ""
 
     def text(self, source: Source) -> str:
@@ -37,7 +37,7 @@ class Evidence:
 class Rule:
     """A rule: if `pattern` is found in the source, `cause` is the cause."""
 
-    name: str  # stable: the ledger names it
+    name: str  # stable: the attempts file has it
     cause: Cause
     source: Source
     pattern: re.Pattern[str]
@@ -49,8 +49,13 @@ class Diagnosis:
 
     cause: Cause
     rule: str
-    version: int  # edition of the rules
+    version: int  # of the rules
     matched_line: str  # the line that the rule found
+
+    @property
+    def versioned_rule(self) -> str:
+        """Return the rule as attempts.jsonl names it, such as `nccl@9`."""
+        return f"{self.rule}@{self.version}"
 
 
 def diagnose(evidence: Evidence, rules: Sequence[Rule], version: int) -> Diagnosis:

@@ -4,7 +4,7 @@ Statements of the workers, Slurm and EC2 go before hints in a log. In a log, err
 a root go before errors that also follow from others. When a rank dies of its own error or of the
 memory killer, every other rank complains about NCCL.
 
-Raise VERSION with every change that may change an answer. The ledger keeps it beside the cause.
+Raise VERSION with every change that may change an answer. The attempts file has it beside the rule.
 """
 
 import re
@@ -107,7 +107,8 @@ _SCRIPT = (
           r"|loss scale already at minimum|" + _EXCEPTION_PREFIX + r"FloatingPointError"
           r"|(?:non-?finite|infinite or nan) (?:loss|grad)"),
     _rule("cannot-start", Cause.ERROR, "log",
-          _EXCEPTION_PREFIX + r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
+          _EXCEPTION_PREFIX
+          + r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
           r"|: error: (?:unrecognized|the following|argument |ambiguous)|can't open file '"
           r"|(?:command|program) not found|undefined symbol:|version `\S+' not found"
           r"|execve\(\): \S+: (?:No such|Permission)|failed to execute: \S+: No such"
@@ -123,8 +124,9 @@ _SCRIPT = (
           r"|RemoteDisconnected|IncompleteRead|EOF occurred in violation of protocol"
           r"|NoStorage: \S+ does not answer|StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED)"),
     _rule("exception", Cause.ERROR, "log",
-          _EXCEPTION_PREFIX + r"(?:AssertionError|AttributeError|KeyError|TypeError|ValueError|IndexError"
-          r"|NameError|UnboundLocalError|ZeroDivisionError|NotImplementedError|FileNotFoundError"
+          _EXCEPTION_PREFIX
+          + r"(?:AssertionError|AttributeError|KeyError|TypeError|ValueError|IndexError|NameError"
+          r"|UnboundLocalError|ZeroDivisionError|NotImplementedError|FileNotFoundError"
           r"|PermissionError|IsADirectoryError|NotADirectoryError|UnicodeDecodeError|JSONDecodeError"
           r"|UnpicklingError|ConfigAttributeError|MisconfigurationException|ValidationError"
           r"|RepositoryNotFoundError|GatedRepoError|RecursionError|StopIteration)\b"),
@@ -190,7 +192,7 @@ RULES = (
 PEER_LOST = frozenset(rule.name for rule in _NETWORK) | {"peer-lost-said"}
 """The rules that also fit on the other ranks when an instance ends.
 
-Those ranks complain seconds before EC2, and so Slurm, knows of it.
+Those ranks log errors seconds before EC2, and so Slurm, reports the loss.
 """
 
 

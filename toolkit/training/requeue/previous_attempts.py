@@ -26,30 +26,18 @@ def close_lost(
 ) -> AttemptRecord | None:
     """Close an attempt without a verdict, now that `attempt` begins.
 
-    In the ledger it ends with its last sign of life. `tell` asks accounting, which knows better.
-    Returns its record, or None when there is none to close.
+    In the attempts file it ends with its last sign of life. `classify_previous` reads the true end
+    from accounting. Returns its record, or None when there is none to close.
     """
     records = attempts_file.attempts()
-    if (
-        not records
-        or records[-1].cause != attempts.RUNNING
-        or records[-1].awaits_workers(attempt.key)
-    ):
+    last = records[-1] if records else None
+    if last is None or last.cause != attempts.RUNNING or last.awaits_workers(attempt.key):
         return None
-    activity_times = [
-        *(step.at for step in history.steps),
-        *(resumption.at for resumption in history.resumptions),
-    ]
-    last_attempt = _attempt_of(records[-1], attempt)
-    attempt_files = (
-        *last_attempt.stop_files,
-        last_attempt.verdict_file,
-        *gpu_usage.usage_files(last_attempt.run_dir, last_attempt.key),
-    )
-    activity_times += [path.stat().st_mtime for path in attempt_files if path_exists(path)]
-    return attempts_file.close_lost(
-        last_seen=max(activity_times, default=0.0), step_end=len(history.steps)
-    )
+    times = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
+    lost = _attempt_of(last, attempt)
+    files = (*lost.stop_files, lost.verdict_file, *gpu_usage.usage_files(lost.run_dir, lost.key))
+    times += [path.stat().st_mtime for path in files if path_exists(path)]
+    return attempts_file.close_lost(last_seen=max(times, default=0.0), step_end=len(history.steps))
 
 
 def classify_previous(
@@ -81,9 +69,9 @@ def classify_previous(
         if diagnosis.cause is not Cause.ERROR:
             updated_record = replace(updated_record, cause=str(diagnosis.cause))
             if accounted is not None and (row is None or row.end):
-                rule = f"{diagnosis.rule}@{diagnosis.version}"
+                detail = record.detail or diagnosis.matched_line
                 updated_record = replace(
-                    updated_record, rule=rule, detail=record.detail or diagnosis.matched_line
+                    updated_record, rule=diagnosis.versioned_rule, detail=detail
                 )
         if updated_record != record:
             attempts_file.replace_by_number(updated_record)
@@ -110,11 +98,9 @@ def reclassify_by_nodes(attempts_file: AttemptsFile, attempt: Attempt, job: Slur
         lines = [event.line for event in node_events if record.started_at <= event.at <= latest]
         diagnosis = classify(Evidence(nodes="\n".join(lines)))
         if diagnosis.cause is not Cause.ERROR:
-            rule = f"{diagnosis.rule}@{diagnosis.version}"
+            cause, rule = str(diagnosis.cause), diagnosis.versioned_rule
             attempts_file.replace_by_number(
-                replace(
-                    record, cause=str(diagnosis.cause), rule=rule, detail=diagnosis.matched_line
-                )
+                replace(record, cause=cause, rule=rule, detail=diagnosis.matched_line)
             )
 
 
@@ -129,22 +115,18 @@ def stop_causes(attempt: Attempt) -> str:
 
 def verdict_text(ranks_verdict: Verdict | None) -> str:
     """Return a verdict as the text that rules search."""
-    return (
-        f"{ranks_verdict.verdict} {ranks_verdict.cause} {ranks_verdict.detail}"
-        if ranks_verdict
-        else ""
-    )
+    if ranks_verdict is None:
+        return ""
+    return f"{ranks_verdict.verdict} {ranks_verdict.cause} {ranks_verdict.detail}"
 
 
 def _evidence_of(record: AttemptRecord, attempt: Attempt, log: str, state: str) -> Evidence:
-    record_attempt = _attempt_of(record, attempt)
-    ranks_verdict = verdict.read(record_attempt.verdict_file)
-    attempt_log = tail(job_log.attempt_text(log, record.job_id, record.restart_count))
+    earlier = _attempt_of(record, attempt)
     return Evidence(
         state=state,
-        stop=stop_causes(record_attempt),
-        verdict=verdict_text(ranks_verdict),
-        log=attempt_log,
+        stop=stop_causes(earlier),
+        verdict=verdict_text(verdict.read(earlier.verdict_file)),
+        log=tail(job_log.attempt_text(log, record.job_id, record.restart_count)),
     )
 
 

@@ -28,7 +28,7 @@ class RetryBudget:
 
 
 POLICY: Mapping[Cause, RetryBudget] = {
-    # Not the job's fault, and over: the job may always come back, without a wait.
+    # Not the job's fault, and over: the job is always requeued, without a wait.
     Cause.SPOT: RetryBudget(None),
     Cause.SCHEDULED: RetryBudget(None),
     Cause.PREEMPTED: RetryBudget(None),
@@ -62,7 +62,7 @@ def decide(
     now: float,
     chance: float,
 ) -> Decision:
-    """Decide after the last of `attempts`, whose diagnosis is `found`.
+    """Decide after the last of `attempts`, whose diagnosis is `diagnosis`.
 
     `step` is where the next attempt would begin, None when nothing counts steps. `chance`, from 0
     to 1, spreads the starts of jobs that failed together.
@@ -83,22 +83,17 @@ def decide(
 def exceeded_budget(attempts: Sequence[AttemptRecord], *, job_id: str, now: float) -> str:
     """Return why the job must be held, by all causes' budgets.
 
-    "" when every cause is within its budget. It reads only the ledger: a repeated call returns the
-    same.
+    "" when every cause is within its budget. It reads only the attempts file: a repeated call
+    returns the same.
     """
     for cause, budget in POLICY.items():
-        counted_attempts = _counted_attempts(cause, attempts, job_id, now)
-        if (
-            budget.retries is None
-            or budget.when_exceeded != "hold"
-            or len(counted_attempts) <= budget.retries
-        ):
+        if budget.retries is None or budget.when_exceeded != "hold":
             continue
-        last_attempt = counted_attempts[-1]
-        explanation = (
-            f"{last_attempt.rule or 'no-word'}: {last_attempt.detail or last_attempt.lost_message}"
-        )
-        return f"{len(counted_attempts)} in 24 h, {budget.retries} allowed: {cause} ({explanation})"
+        counted = _counted_attempts(cause, attempts, job_id, now)
+        if len(counted) > budget.retries:
+            last = counted[-1]
+            evidence = f"{last.rule or 'no-verdict'}: {last.detail or last.lost_message}"
+            return f"{len(counted)} in 24 h, {budget.retries} allowed: {cause} ({evidence})"
     return ""
 
 
@@ -113,7 +108,8 @@ def exceeded_limit(
     if cap_usd is not None and spent_usd is not None and spent_usd >= cap_usd:
         return f"${spent_usd:.2f} spent, ${cap_usd:.2f} allowed"
     if attempts_file.without_progress(attempts, job_id, step):
-        return f"{attempts_file.MAX_ATTEMPTS_WITHOUT_PROGRESS} attempts began at step {step} and got no further"
+        count = attempts_file.MAX_ATTEMPTS_WITHOUT_PROGRESS
+        return f"{count} attempts began at step {step} and got no further"
     return ""
 
 
@@ -140,17 +136,17 @@ def _counted_attempts(
     cause: Cause, attempts: Sequence[AttemptRecord], job_id: str, now: float
 ) -> Sequence[AttemptRecord]:
     """Return the attempts that count for the budget of a cause."""
-    job_attempts = [
-        attempt for attempt in attempts_file.since_release(attempts) if attempt.job_id == job_id
+    return [
+        attempt
+        for attempt in attempts_file.since_release(attempts)
+        if attempt.job_id == job_id
+        and now - (attempt.ended_at or now) <= WINDOW
+        and _cause_of(attempt) is cause
     ]
-    recent_attempts = [
-        attempt for attempt in job_attempts if now - (attempt.ended_at or now) <= WINDOW
-    ]
-    return [attempt for attempt in recent_attempts if _cause_of(attempt) is cause]
 
 
 def _cause_of(record: AttemptRecord) -> Cause | None:
-    """Return the cause of a ledger line.
+    """Return the cause of an attempt's record.
 
     An attempt without a verdict is taken for the end of its node.
     """

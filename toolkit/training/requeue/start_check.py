@@ -37,7 +37,7 @@ _RULE = f"held-at-beginning@{VERSION}"
 
 
 class StartCheck:
-    """The beginning of one attempt."""
+    """The check before the workers of one attempt start."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class StartCheck:
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock = clock
-        self._run_dir = RunFolder(attempt.run_dir)
-        self._attempts_file = AttemptsFile(self._run_dir.attempts, attempt.fence.write_fenced)
+        self._run_folder = RunFolder(attempt.run_dir)
+        self._attempts_file = AttemptsFile(self._run_folder.attempts, attempt.fence.write_fenced)
 
     def check(self) -> JobOutcome:
-        """Judge the unjudged attempts, and note that this one begins.
+        """Judge the unjudged attempts, and record that this one begins.
 
         Holds the job if the attempt must not begin.
         """
@@ -61,7 +61,7 @@ class StartCheck:
 
     def _check(self) -> JobOutcome:
         lost_record = previous_attempts.close_lost(
-            self._attempts_file, steps.read(self._run_dir.steps), self._attempt
+            self._attempts_file, steps.read(self._run_folder.steps), self._attempt
         )
         log_lines = (lost_record.lost_message,) if lost_record else ()
         previous_attempts.classify_previous(
@@ -71,7 +71,7 @@ class StartCheck:
         earlier_records = self._attempts_file.attempts()
         facts = self._job.facts()
         record = record_without_workers(self._attempt, len(earlier_records), facts, self._clock())
-        # From here on, an attempt that dies before its workers come is in the ledger.
+        # From here on, an attempt that ends before its workers start is in the attempts file.
         self._attempts_file.append(record)
         last_record = next(
             (entry for entry in reversed(earlier_records) if entry.job_id == record.job_id), None
@@ -98,21 +98,22 @@ class StartCheck:
         job that failed, so a person wanted it to run.
         """
         if last_record and (last_record.held or last_record.cause == Cause.FINISHED):
-            return ""  # a person released the job and knew why; a finished one costs no more
+            return ""  # a person released the job; a finished one costs no more
         job_id = self._attempt.job_id
-        step = self._start_step(last_record) if self._run_dir.counts_steps else None
+        step = self._start_step(last_record) if self._run_folder.counts_steps else None
         cap = parse_dollars(self._environment.get("TOOLKIT_MAX_USD"))
         if reason := exceeded_budget(earlier_records, job_id=job_id, now=self._clock()):
             return reason
         reason = exceeded_limit(earlier_records, job_id=job_id, step=step, cap_usd=cap)
         if not reason or last_record is None:
             return reason
-        was_lost = last_record.cause == attempts.LOST
-        return f"{reason}: {last_record.lost_message if was_lost else f'the last ended by {last_record.cause}'}"
+        if last_record.cause == attempts.LOST:
+            return f"{reason}: {last_record.lost_message}"
+        return f"{reason}: the last ended by {last_record.cause}"
 
     def _start_step(self, last_record: AttemptRecord | None) -> int:
         """Return the step where the attempt would begin."""
-        saved_step = last_step(self._run_dir.checkpoints)
+        saved_step = last_step(self._run_folder.checkpoints)
         return (last_record and last_record.step_start) or 0 if saved_step is None else saved_step
 
 

@@ -1,8 +1,8 @@
 """Read and write attempts.jsonl: one line an attempt, with its work and its cost.
 
 SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
-about why a job came back. This file does. Rank 0 is the only writer. A write replaces the whole
-file, and only the run's owner can make it (fencing.Owner.put).
+about why a job was requeued. This file does. Rank 0 is the only writer. A write replaces the whole
+file, and only the run's owner can make it (fencing.Fence.write_fenced).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import encode_line, read_lines, write_atomic
 
 RUNNING = "running"
-LOST = "lost"  # ended without a verdict: its instances went, or it was killed
+LOST = "lost"  # ended without a verdict: it lost its instances, or was killed
 HELD = "held"  # the job was held before the attempt's workers began
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 3
@@ -41,7 +41,7 @@ class AttemptRecord:
     instances: tuple[Mapping[str, Any], ...]
     cost_usd: str | None  # estimate: price x seconds x instances; None when no price is known
     detail: str = ""
-    rule: str = ""  # the rule that told the cause, and its edition: `nccl@1`
+    rule: str = ""  # the rule that found the cause, and its version: `nccl@1`
     held: bool = False  # the job was held after it; its releaser knew of the earlier attempts
 
     @property
@@ -92,12 +92,17 @@ class AttemptRecord:
         return sum(prices, Decimal(0)) * instance_count / len(prices) if prices else None
 
     @property
+    def name(self) -> str:
+        """Return the attempt's name in messages."""
+        return f"attempt {self.attempt} (job {self.job_id})"
+
+    @property
     def lost_message(self) -> str:
         """Return the message for an attempt that is found lost."""
-        return f"attempt {self.attempt} (job {self.job_id}) ended without a word"
+        return f"{self.name} ended without a verdict"
 
     def awaits_workers(self, key: str) -> bool:
-        """Return whether this is the attempt `key`, begun and still without workers."""
+        """Return whether this is the attempt `key`, still without workers."""
         return self.key == key and self.cause == RUNNING and self.world_size == 0
 
     def with_end(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
@@ -125,9 +130,9 @@ class AttemptRecord:
 
 
 class AttemptsFile:
-    """The attempts of one run, in order. The last one may be running.
+    """The file with the attempts of one run, in order. The last one may be running.
 
-    `put` writes the file.
+    `write_file` writes it.
     """
 
     def __init__(
@@ -146,11 +151,11 @@ class AttemptsFile:
         self._write_all([*self.attempts(), record])
 
     def replace_last(self, record: AttemptRecord) -> None:
-        """Put `record` in place of the last attempt."""
+        """Replace the last attempt by `record`."""
         self._write_all([*self.attempts()[:-1], record])
 
     def replace_by_number(self, record: AttemptRecord) -> None:
-        """Put `record` in place of the attempt of the same number."""
+        """Replace the attempt of the same number by `record`."""
         self._write_all(
             [record if entry.attempt == record.attempt else entry for entry in self.attempts()]
         )
@@ -237,7 +242,7 @@ def _parse_record(line: dict[str, Any]) -> AttemptRecord:
 
 
 class Cause(StrEnum):
-    """The causes in the attempt ledger. Each has a budget of its own (retry_budget.py)."""
+    """The causes in the attempts file. Each has a budget of its own (retry_budget.py)."""
 
     FINISHED = "finished"
     SPOT = "spot-interruption"

@@ -24,7 +24,7 @@ from toolkit.training.sample_order import SampleOrder
 class RunFolder:
     """The paths in a run's folder, and the facts that no attempt may change.
 
-    `put` writes the facts: only the run's owner may.
+    `write_file` writes the facts: only the attempt with the fence may.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RunFolder:
     def key(self) -> str:
         """Return the name of this run outside its folder.
 
-        No other run has it, also when job ids start anew.
+        No other run has it, also when job ids start from 1 again.
         """
         return str(self.facts()["key"])
 

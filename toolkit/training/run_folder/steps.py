@@ -90,7 +90,9 @@ class StepLog:
             self._write()
         except OSError as error:
             if not self._has_warned:
-                self._warn(f"steps can't be recorded, training goes on and they wait: {error}")
+                self._warn(
+                    f"steps.jsonl can't be written; training goes on, and its lines wait: {error}"
+                )
             self._has_warned = True
         else:
             self._has_warned = False
@@ -106,7 +108,7 @@ class StepLog:
     def close(self) -> None:
         """Close the file.
 
-        Raises no error of the disk. `warn` is told of lines that are lost now.
+        Raises no error of the disk. `warn` is called if lines are lost now.
         """
         try:
             with self._stream:

@@ -69,7 +69,7 @@ class StopForecast:
         changes += [
             "codec=DcpCodec(): every rank writes its share",
             "more ranks, each with less to write",
-            "a filesystem with more throughput, or machines with more network",
+            "a filesystem with more throughput, or instances with more network",
         ]
         return "; or ".join(changes)
 
@@ -106,7 +106,7 @@ class MeasuredForecast:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self | None:
-        """Return the record that `keep` wrote, None for another version's."""
+        """Return the record that `write_measured` wrote, None for another version's."""
         try:
             forecast = StopForecast(**values["forecast"])
             return cls(str(values["job_id"]), int(values["world_size"]), forecast)

@@ -21,7 +21,7 @@ from toolkit.training.attempt.fencing import UNCLAIMED, Fence
 from toolkit.training.slurm.job_comment import with_line
 from toolkit.training.slurm.job_id import own_record, task_name
 
-CANCELLED_TIMEOUT = 10  # seconds: within the 30 s (KillWait) that a job has after SIGTERM
+CANCELLED_TIMEOUT = 10  # seconds: well within KillWait (toolkit/render/settings.py)
 
 TIMEOUT = 5.0
 """Seconds for one call: a spot notice gives 120 s for everything, so no call waits longer."""
@@ -191,8 +191,9 @@ class SlurmJob:
             if is_held := self.requeue_held():
                 break
             self._sleep(pause)
-        next_step = f"to go on: {release}" if is_held else "Slurm did not hold it: it ends here"
-        return is_held, (f"held: {reason}", next_step)
+        if not is_held:
+            return False, (f"to hold: {reason}", f"Slurm did not hold job {self.name}: it ends now")
+        return True, (f"job {self.name} is held: {reason}", f"to continue it: {release}")
 
     def _node_lines(self, hostlist: str) -> str:
         if not hostlist:
@@ -202,10 +203,11 @@ class SlurmJob:
             node_records = [item for item in node_records if isinstance(item, dict)]
         except FAILURES:
             return ""
-        return "\n".join(
-            f"{node.get('name')} {_state_text(node.get('state'))} {node.get('reason') or ''}".strip()
+        words = (
+            (str(node.get("name")), _state_text(node.get("state")), str(node.get("reason") or ""))
             for node in node_records
         )
+        return "\n".join(" ".join(line).strip() for line in words)
 
     def _read(self, *arguments: str) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = json.loads(self._run_scontrol(*arguments, "--json"))
@@ -251,9 +253,9 @@ def is_cancelled(
 ) -> bool:
     """Return whether somebody cancelled this process's job.
 
-    False also when Slurm does not answer. It is asked after SIGTERM, within the 30 s (KillWait)
-    that Slurm leaves the job. A lost peer or a preemption sends the same signal, and such a job is
-    requeued.
+    False also when Slurm does not answer. It is called after SIGTERM, and Slurm kills the job
+    KillWait seconds after that. A lost peer or a preemption sends the same signal, and such a job
+    is requeued.
     """
     if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
         return False

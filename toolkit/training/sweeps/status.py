@@ -2,7 +2,7 @@
 
     python -m toolkit.training sweep-status NAME [--best N] [--settle [--dry-run]]
 
-`--settle` fails the trials whose tasks are gone. Every task of the sweep does so too when it
+`--settle` fails the trials whose tasks left Slurm's queue. Every task of the sweep does so when it
 starts. Exits 2 when there is no sweep of that name, 3 when the storage does not answer.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from toolkit.training.errors import NoStorage
 from toolkit.training.sweeps import array_tasks, study as study_storage, trials
 from toolkit.training.sweeps.trials import TrialState
 
@@ -40,7 +41,7 @@ def sweep_state(
 ) -> dict[str, Any]:
     """Return the state of a sweep.
 
-    `live` is None when Slurm does not answer: then no task counts as gone.
+    `queued_tasks` is None when Slurm does not answer: then no task counts as gone.
     """
     trial_states = trials.states(study)
     gone_trials = (
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         storage = study_storage.connect(study_storage.address())
-    except study_storage.NoStorage as error:
+    except NoStorage as error:
         sys.stderr.write(f"{error}\n")
         return NO_STORAGE
     import optuna

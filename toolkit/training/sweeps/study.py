@@ -7,19 +7,17 @@ that Optuna knows, such as sqlite:///sweep.db.
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from toolkit.training.errors import NoStorage
 from toolkit.training.io.cluster_info import site_facts
 
 Direction = Literal["minimize", "maximize"]
 
 _PROXY = re.compile(r"grpc://([A-Za-z0-9.-]+):(\d{1,5})")
 _READY_SECONDS = 30.0
-
-
-class NoStorage(Exception):  # noqa: N818  # says what is the case
-    """The error of a storage that is not named, or does not answer."""
 
 
 def address(environment: Mapping[str, str] = os.environ) -> str:
@@ -29,7 +27,9 @@ def address(environment: Mapping[str, str] = os.environ) -> str:
     """
     url = environment.get("TOOLKIT_SWEEP_STORAGE") or cluster_address(environment)
     if not url:
-        raise NoStorage("no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or enable mlflow")
+        raise NoStorage(
+            "there is no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or mlflow in cluster.yaml"
+        )
     return url
 
 
@@ -75,8 +75,6 @@ def _silence_warning() -> None:
 
     It would be in every task's log; ADR 0012 has weighed that.
     """
-    import warnings
-
     from optuna.exceptions import ExperimentalWarning
 
     warnings.filterwarnings("ignore", category=ExperimentalWarning)

@@ -1,7 +1,7 @@
 """Give a training script its trial.
 
 All ranks make the same calls. Only rank 0 talks to the storage, and sends the answers to the other
-ranks. A storage that is away costs the sweep some pruning, and never a trial.
+ranks. A storage that does not answer costs the sweep some pruning, and never a trial.
 """
 
 import os
@@ -18,6 +18,7 @@ from toolkit.training.attempt.job_log import log_line
 from toolkit.training.attempt.stop_request import Stopped
 from toolkit.training.attempt.verdict import read_verdict
 from toolkit.training.distributed.process_group import ProcessGroup, join
+from toolkit.training.errors import NoStorage
 from toolkit.training.sweeps import array_tasks, study, trial_file, trials
 
 Space = Callable[[Any], Mapping[str, Any]]
@@ -77,8 +78,8 @@ class SweepTrial:
         """End the trial with this value; a pruned one ends as pruned.
 
         Raises NoStorage when the storage does not answer. The value is kept, and reported when the
-        task is started again, as a batch script does. If it can't be kept either, the task comes
-        back to the end of its training.
+        task is started again, as a batch script does. If it can't be kept either, the task is
+        requeued, and repeats the end of its training.
         """
         if self.world.rank == 0:
             self._has_ended = True
@@ -86,7 +87,7 @@ class SweepTrial:
                 trial_file.add(self._attempt.run_dir, value=float(value), pruned=self._is_pruned)
             try:
                 self._end_trial(value=float(value))
-            except study.NoStorage as error:
+            except NoStorage as error:
                 self._fail_attempt(f"NoStorage: {error}")
                 raise
         self._has_ended = True
@@ -94,9 +95,9 @@ class SweepTrial:
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Take up this task's trial.
+        """Claim this task's trial.
 
-        Leaves the program with exit code 0 if the trial is over already.
+        Leaves the program with exit code 0 if the trial has ended already.
         """
         storage_error: Exception | None = None
         claimed_trial: tuple[int, Mapping[str, Any], bool] | None = None
@@ -123,7 +124,7 @@ class SweepTrial:
             return
         is_clean_exit = exception_verdict.is_clean_exit(error) and not isinstance(error, Stopped)
         if error is None or is_clean_exit:
-            self._fail_trial("the script gave no value")
+            self._fail_trial("the script reported no value")
         elif not _is_requeued_after(error):
             reason = f"{type(error).__name__}: {error}"[:500]
             if not self._attempt.judged_by_script:
@@ -153,27 +154,20 @@ class SweepTrial:
     def _claim_trial(self) -> tuple[int, Mapping[str, Any], bool]:
         self._study = study.open_study(self._storage(), self.sweep, self._direction)
         queued_tasks = array_tasks.queued_tasks()
-        if queued_tasks is not None:  # every task that starts gives up the trials of lost tasks
-            trials.fail_gone(
-                self._study,
-                trials.gone_trials(trials.states(self._study), queued_tasks, self._clock()),
-            )
+        if queued_tasks is not None:  # every task that starts fails the trials of lost tasks
+            states = trials.states(self._study)
+            trials.fail_gone(self._study, trials.gone_trials(states, queued_tasks, self._clock()))
         trial, is_finished = trials.claim_trial(self._study, self.task, self._clock())
         if is_finished:
-            log_line(f"trial {trial.number} of {self.sweep} is over: {trial.state.name.lower()}")
+            log_line(f"trial {trial.number} of {self.sweep} has ended: {trial.state.name.lower()}")
             return trial.number, trial.params, True
         self._trial = trial
         self._reported_steps = set(self._stored_trial().intermediate_values)
         params = dict(self._space(trial))
         noted_facts = trial_file.read(self._attempt.run_dir)
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        trial_facts = {
-            "sweep": self.sweep,
-            "task": self.task,
-            "trial": trial.number,
-            "params": params,
-        }
-        trial_file.add(self._attempt.run_dir, **trial_facts, failed="")
+        names = {"sweep": self.sweep, "task": self.task, "trial": trial.number}
+        trial_file.add(self._attempt.run_dir, **names, params=params, failed="")
         if "value" in noted_facts:  # the task was done, and killed before it could report the value
             self._is_pruned = bool(noted_facts.get("pruned"))
             self._end_trial(value=noted_facts["value"])
@@ -184,25 +178,24 @@ class SweepTrial:
 
     def _storage(self) -> Any:
         url = study.address(self._environment)
-        if url != study.cluster_address(self._environment) and not trial_file.read(
-            self._attempt.run_dir
-        ):
+        is_named = url != study.cluster_address(self._environment)
+        if is_named and not trial_file.read(self._attempt.run_dir):
             return self._connect_first(url)
         for _ in range(STORAGE_TRIES - 1):
             try:
                 return study.connect(url)
-            except study.NoStorage as error:
+            except NoStorage as error:
                 log_line(f"{error}: trying again")
         return study.connect(url)
 
     def _connect_first(self, url: str) -> Any:
         try:
             return study.connect(url)
-        except study.NoStorage:
-            # The message must match no rule that brings a job back, and so must its cause: the
+        except NoStorage:
+            # The message must match no rule that requeues a job, and so must its cause: the
             # name may be a mistake.
-            reason = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
-            raise study.NoStorage(reason) from None
+            reason = f"no storage answers at {url}: check TOOLKIT_SWEEP_STORAGE"
+            raise NoStorage(reason) from None
 
     def _report(self, value: float, step: int) -> bool:
         try:
@@ -211,7 +204,7 @@ class SweepTrial:
                 self._reported_steps.add(step)
             return bool(self._trial.should_prune())
         except Exception as error:  # noqa: BLE001  # training goes on after any error of the storage
-            log_line(f"not reported at step {step}: {type(error).__name__}: {error}")
+            log_line(f"the value of step {step} is not reported: {type(error).__name__}: {error}")
             return False
 
     def _end_trial(self, value: float) -> None:
@@ -227,7 +220,7 @@ class SweepTrial:
             except Exception as error:
                 if pause is None:
                     url = study.address(self._environment)
-                    raise study.NoStorage(f"{url} does not answer: {error}") from error
+                    raise NoStorage(f"{url} does not answer: {error}") from error
                 log_line(f"the sweep's storage does not answer, trying again: {error}")
                 time.sleep(pause)
             else:
@@ -243,9 +236,8 @@ class SweepTrial:
         for pause in (*self._pauses, None):
             try:
                 ranks_verdict = read_verdict(self._attempt)
-                verdict.failed(ranks_verdict.step if ranks_verdict else 0, reason).write(
-                    self._attempt.verdict_file
-                )
+                step = ranks_verdict.step if ranks_verdict else 0
+                verdict.failed(step, reason).write(self._attempt.verdict_file)
             except OSError:
                 if pause is None:
                     raise

@@ -1,8 +1,8 @@
 """Keep a task's trial in its run's folder, beside the sweep's storage.
 
-The judge of the task decides whether a failed trial is over. A task that its batch script brings
-back goes on with its trial. So the script inside only notes why it failed. The batch script reports
-the failure to the sweep if the task does not come back.
+The judge of the task decides whether a failed trial has ended. A task that its batch script
+requeues goes on with its trial. So the training script only notes why it failed. The batch script
+reports the failure to the sweep if the task is not requeued.
 """
 
 import os
@@ -34,7 +34,7 @@ def add(run_dir: Path, **facts: Any) -> None:
 
 
 def end_trial(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
-    """End the attempt's trial: its task does not come back.
+    """End the attempt's trial: its task is not requeued.
 
     A trial that is not over has failed. But if the file has a value that the sweep has not heard,
     it ends with the value.

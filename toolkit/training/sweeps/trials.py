@@ -1,9 +1,9 @@
 """Bind tasks and trials to each other, in the storage itself.
 
 The binding is made in the same write as the trial, so no kill can leave a trial without a task.
-Optuna's own heartbeat fails every trial that is silent for some minutes. An evicted task that waits
-for an instance is silent for as long as that takes. Here silence alone is no end: Slurm must also
-say that the task is gone.
+Optuna's own heartbeat fails every trial that is silent for some minutes. An interrupted task that
+waits for an instance is silent for as long as that takes. Here silence alone is no end: the task
+must also have left Slurm's queue.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ TASK, HEARTBEAT, RETRY_OF, REASON = (
 GRACE_SECONDS = 180.0
 """Three heartbeats: a task that Slurm has just started, or just ended, is not gone yet."""
 
-TASK_GONE = "its task is gone"
+TASK_GONE = "its task is no longer in Slurm's queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class TrialState:
 
 
 def claim_trial(study: Any, task: str, now: float) -> tuple[Any, bool]:
-    """Return the task's trial, and whether it is over already.
+    """Return the task's trial, and whether it has ended already.
 
-    It is the task's earlier trial, or a new one. A failed trial whose task came back is tried again
-    as a new one, with the same parameters and the same checkpoint.
+    It is the task's earlier trial, or a new one. A failed trial whose task was requeued is tried
+    again as a new one, with the same parameters and the same checkpoint.
     """
     import optuna
     from optuna.trial import TrialState as State

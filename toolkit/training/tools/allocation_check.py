@@ -49,15 +49,15 @@ def find_faults(reports: Sequence[Report]) -> tuple[str, ...]:
         if report.gpu_problem:
             faults.append(f"{report.node}, rank {report.rank}: {report.gpu_problem}")
         if not report.sum_ok:
-            faults.append(f"{report.node}, rank {report.rank}: the ranks' sum came out wrong")
+            faults.append(f"{report.node}, rank {report.rank}: the sum over all ranks is wrong")
         if report.unseen_files:
             names = ", ".join(report.unseen_files[:3])
             faults.append(
-                f"{report.node}, rank {report.rank}: does not see what others wrote: {names}"
+                f"{report.node}, rank {report.rank}: can't see the files of other ranks: {names}"
             )
         if 0 < report.disk < SLOW_DISK_MIB_S:
             faults.append(
-                f"{report.node}: writes {report.disk:.0f} MiB/s: a checkpoint would take long"
+                f"{report.node}: writes only {report.disk:.0f} MiB/s: checkpoints will be slow"
             )
     clocks = [report.clock for report in reports]
     if clocks and max(clocks) - min(clocks) > MAX_CLOCK_SKEW:
@@ -113,10 +113,10 @@ def _check_gpu(local_rank: int, environment: Mapping[str, str]) -> tuple[str, st
     if not torch.cuda.is_available():
         driver = Path("/proc/driver/nvidia").exists() or Path("/dev/nvidia0").exists()
         if driver and _granted_gpus(environment):
-            return "GPU unusable", "an NVIDIA driver is there and torch can't use it"
+            return "GPU unusable", "the node has an NVIDIA driver, but torch can't use it"
         return ("GPU pretended" if _granted_gpus(environment) else "no GPU"), ""
     if local_rank >= torch.cuda.device_count():
-        return "GPU missing", f"sees {torch.cuda.device_count()} GPUs, and is the next"
+        return "GPU missing", f"has no GPU: the node shows only {torch.cuda.device_count()}"
     try:
         device = torch.device("cuda", local_rank)
         square = torch.randn(MATRIX_SIDE, MATRIX_SIDE, device=device, dtype=torch.float64)
@@ -185,7 +185,7 @@ def main(_arguments: Sequence[str] = ()) -> int:
             sys.stdout.write(f"[toolkit] {line}\n")
         for line in faults:
             sys.stdout.write(f"[toolkit] WRONG: {line}\n")
-        conclusion = f"{len(faults)} things are wrong" if faults else "everything works"
+        conclusion = f"{len(faults)} faults" if faults else "everything works"
         sys.stdout.write(f"[toolkit] {world.size} ranks: {conclusion}\n")
         sys.stdout.flush()
     world.close()

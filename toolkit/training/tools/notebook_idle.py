@@ -46,7 +46,7 @@ def wait_until_idle(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when nothing that `look` lists was used for `limit` seconds."""
+    """Return when no listed kernel or terminal was used for `limit` seconds."""
     last_used, is_unreachable = clock(), False
     while clock() - last_used < limit:
         sleep(min(POLL_SECONDS, limit / 2))
@@ -55,7 +55,7 @@ def wait_until_idle(
             last_used, is_unreachable = max(last_used, last_use(list_resources(), clock())), False
         except (OSError, client.HTTPException, *_PARSE_ERRORS) as error:
             if not is_unreachable:
-                _log(f"can't ask the notebook whether it is used, and take it to be: {error!r}")
+                _log(f"the notebook does not answer, and counts as used: {error!r}")
             last_used, is_unreachable = clock(), True
 
 

@@ -16,16 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from toolkit.training.errors import BundleRefused
 from toolkit.training.io.durable_files import read_json, write_json
 
 NODE_PATHS: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the node's own, as outside
 READ_ONLY_PATHS: Final = ("/etc/hosts", "/etc/resolv.conf")
 REFUSED_CODE: Final = 93
 _MOUNT_FLAGS: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
-
-
-class BundleRefused(Exception):
-    """The error of a bundle that can't be used. Its message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Mount:
         destination, _, mode = rest.partition(":")
         absolute = source.startswith("/") and destination.startswith("/")
         if not absolute or mode not in {"", "ro", "rw"}:
-            raise BundleRefused(f"mount {text!r} is not SOURCE:DESTINATION or …:ro, absolute")
+            raise BundleRefused(f"mount {text!r} is not SOURCE:DESTINATION[:ro] of absolute paths")
         return cls(source, destination, read_only=mode == "ro")
 
     def spec(self) -> dict[str, Any]:
@@ -86,8 +83,8 @@ def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
     descriptors = (umoci.get("from_descriptor_path") or {}).get("descriptor_walk") or []
     if digest not in {step.get("digest") for step in descriptors}:
         raise BundleRefused(
-            f"the bundle {bundle} is not of the image that was pinned, or doesn't say (umoci.json);"
-            " `umoci unpack --rootless` writes it"
+            f"the bundle {bundle} is not of the pinned image, or its umoci.json is missing;"
+            " `umoci unpack --rootless` writes that file"
         )
     return config
 
@@ -145,7 +142,7 @@ def write_bundle(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount
     all_mounts = [*node_mounts(), *mounts]
     missing = [mount.source for mount in all_mounts if not Path(mount.source).exists()]
     if missing:
-        raise BundleRefused(f"there is nothing to mount at {', '.join(missing)}")
+        raise BundleRefused(f"the node has no {', '.join(missing)} to mount")
     all_mounts = [mount.with_mount_flags() for mount in all_mounts]
     folder.mkdir(parents=True, exist_ok=True)
     step_config = job_config(

@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from toolkit.training.attempt.attempt import Attempt
+from toolkit.training.errors import RecordRejected
 from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.tracking.tracker import (
     NoTracker,
-    RecordRejected,
     Status,
     Tracker,
     TrackingRecord,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence
+from toolkit.training.errors import RecordRejected, Superseded
 from toolkit.training.io.durable_files import encode_line, read_json
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
@@ -22,10 +23,6 @@ Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 _MAX_QUEUED = 200_000  # records held while the server is away: about 100 MB
 _BATCH_SIZE = 500  # records a call; MLflow takes 1000 metrics a call
 _RUN_FILE, _BACKLOG_FILE = "mlflow.json", "tracking-backlog.json"
-
-
-class RecordRejected(Exception):  # noqa: N818  # says what happened
-    """The error of a record that the server will never take. It is dropped, not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ class Tracker:
             server.send(run_id, batch)
         except RecordRejected as error:
             if len(batch) == 1:
-                self._warn(f"tracking: the server does not take a record: {error}")
+                self._warn(f"tracking: the server refused a record: {error}")
             else:
                 for record in batch:
                     self._deliver(server, run_id, [record])

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.training.adapters.data_loader import Feed, sample_count
-from toolkit.training.adapters.errors import PackageMissing, Unsupported
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import PackageMissing, Unsupported
 from toolkit.training.run import Run
 from toolkit.training.sample_order import SampleOrder, fingerprint
 
@@ -30,7 +30,7 @@ def trained(feed, run, count):
     loader, steps = iter(feed), []
     while len(steps) < count:
         piece = next(loader)
-        batch = feed.trained()
+        batch = feed.end_piece()
         assert piece
         if batch is not None:
             run.step_count = batch.step + 1

@@ -14,10 +14,11 @@ from tests.fakes.own_job import FakeScontrol
 from toolkit.training import SampleOrder
 from toolkit.training.attempt import verdict
 from toolkit.training.attempt.attempt import current, fence_of
-from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, Superseded
 from toolkit.training.requeue.end_of_attempt import EndOfAttempt, JobOutcome
 from toolkit.training.requeue.start_check import StartCheck
 from toolkit.training.run import Run
@@ -461,7 +462,7 @@ def test_the_run_of_an_attempt_that_is_taken_over_after_its_end_was_judged_gets_
 ):
     ends = []
     monkeypatch.setattr(
-        "toolkit.training.tracking.mlflow.end_run",
+        "toolkit.training.tracking.mlflow.end_mlflow_run",
         lambda _attempt, status, _at: ends.append(status),
     )
     if taken:

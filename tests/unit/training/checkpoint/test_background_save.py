@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed
 
 
 @pytest.fixture

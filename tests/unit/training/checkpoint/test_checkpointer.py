@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from toolkit.training.attempt.attempt import fence_of
-from toolkit.training.attempt.fencing import Fence, Superseded
+from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint import manifest
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, SavedCheckpoint
+from toolkit.training.checkpoint.checkpointer import Checkpointer, SavedCheckpoint
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, Superseded
 from toolkit.training.run_folder import checkpoint_names
 
 

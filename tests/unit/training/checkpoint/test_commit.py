@@ -9,8 +9,8 @@ import pytest
 
 from toolkit.training.checkpoint import hashed_file, manifest
 from toolkit.training.checkpoint.hashed_file import BLOCK, FileEntry
-from toolkit.training.checkpoint.hashes import Unreadable
 from toolkit.training.checkpoint.manifest import Manifest
+from toolkit.training.errors import Corrupt, Unreadable
 from toolkit.training.run_folder import checkpoint_names
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -69,7 +69,7 @@ def test_a_file_that_was_read_whole_is_known_to_be_good(folder, files):
 def test_a_file_that_is_not_in_it_is_not_opened(folder, files):
     (folder / "x").write_text("there, and not vouched for")
     found = committed(folder, files)
-    with pytest.raises(hashed_file.Corrupt, match=r"^step-00000001\.000001: has no x$"):
+    with pytest.raises(Corrupt, match=r"^step-00000001\.000001: has no x$"):
         found.open(folder, "x")
 
 
@@ -78,7 +78,7 @@ def test_a_folder_without_either_of_its_two_records_is_no_checkpoint(folder, fil
     committed(folder, files)
     (folder / name).unlink()
     missing = rf"^{folder.name}: No such file or directory: .*{name}$"
-    with pytest.raises(hashed_file.Corrupt, match=missing):
+    with pytest.raises(Corrupt, match=missing):
         manifest.read(folder)
 
 
@@ -86,9 +86,7 @@ def test_a_manifest_that_was_changed_after_the_commit_is_refused(folder, files):
     committed(folder, files)
     path = folder / "manifest.json"
     path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(
-        hashed_file.Corrupt, match=r"^step-\S+: manifest.json is not the one that was "
-    ):
+    with pytest.raises(Corrupt, match=r"^step-\S+: manifest.json is not the one that was "):
         manifest.read(folder)
 
 
@@ -167,7 +165,7 @@ def test_each_rank_looks_at_the_sizes_of_its_part_of_the_files(folder, files, da
         (folder / "d").write_bytes(b"")
     else:
         (folder / "d").unlink()
-    with pytest.raises(hashed_file.Corrupt) if seen else nullcontext():
+    with pytest.raises(Corrupt) if seen else nullcontext():
         manifest.check_sizes(folder, found, **share)
 
 
@@ -200,7 +198,7 @@ def test_the_ranks_together_read_each_block_that_nobody_has_found_good_and_no_ot
 def test_each_rank_verifies_its_part_of_the_files(folder, files, how, seen):
     committed(folder, files)
     (folder / "d").write_bytes(b"Content of d")
-    with pytest.raises(hashed_file.Corrupt, match="d: content differs") if seen else nullcontext():
+    with pytest.raises(Corrupt, match="d: content differs") if seen else nullcontext():
         assert manifest.verify(folder, **how).files == tuple(files)
 
 

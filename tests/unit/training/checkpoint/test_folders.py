@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from toolkit.training.attempt.fencing import UNCLAIMED, Fence, Superseded
+from toolkit.training.attempt.fencing import UNCLAIMED, Fence
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.folders import Folders
+from toolkit.training.errors import Superseded
 from toolkit.training.run_folder import checkpoint_names
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.local_disk import ViaLocalDisk
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed
 
 
 @pytest.fixture

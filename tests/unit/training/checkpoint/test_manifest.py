@@ -11,9 +11,8 @@ from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import BytesCodec, Weights
 from toolkit.training.checkpoint import hashed_file, manifest
 from toolkit.training.checkpoint.checkpointer import Checkpointer
-from toolkit.training.checkpoint.collective import CheckpointFailed, CheckpointUnreadable
-from toolkit.training.checkpoint.hashes import Unreadable
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed, CheckpointUnreadable, Corrupt, Unreadable
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_one_of_the_version_before_is_read(written):
     restate(written, version=2, hash="sha256", files=[file])
     assert manifest.verify(written).facts == {"step": 1}
     (written / "a").write_bytes(b"Content")
-    with pytest.raises(hashed_file.Corrupt, match="content differs"):
+    with pytest.raises(Corrupt, match="content differs"):
         manifest.verify(written)
 
 
@@ -133,5 +132,5 @@ def test_what_was_read_back_as_something_else_goes_at_once(tmp_path, monkeypatch
 
 def test_a_file_of_another_size_is_refused_before_anything_is_read(written):
     (written / "a").write_bytes(b"conten")
-    with pytest.raises(hashed_file.Corrupt, match="6 bytes, 7 were written"):
+    with pytest.raises(Corrupt, match="6 bytes, 7 were written"):
         manifest.check_sizes(written, manifest.read(written), part=0, of=1)

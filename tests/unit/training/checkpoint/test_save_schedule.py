@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from tests.fakes import checkpoint_disk as disk
-from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.collective import rank0_only
 from toolkit.training.checkpoint.save_schedule import Saver
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import CheckpointFailed
 from toolkit.training.io.durable_files import write_atomic
 
 

@@ -213,7 +213,7 @@ def test_of_more_files_than_are_recorded_the_nearest_are(checkout, monkeypatch):
     (checkout / "far").mkdir()
     for name in ("far/a.py", "near.py"):
         (checkout / name).write_text("")
-    monkeypatch.setattr(untracked_files, "FILES", 1)
+    monkeypatch.setattr(untracked_files, "MAX_FILES", 1)
     found = look(checkout)
     assert (list(found.marks), found.complete) == (["near.py"], False)
 
@@ -347,7 +347,7 @@ def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path)
         time.sleep(0.001)
     sampler.stop()
     assert gpu_sampler.metrics(tmp_path, "12.0") == {}
-    assert said == ["GPU use is recorded no longer: OSError('GPU is lost')"]
+    assert said == ["GPU usage is no longer recorded: OSError('GPU is lost')"]
 
 
 def test_an_attempt_on_a_machine_with_gpus_records_what_its_own_are_at(

@@ -146,7 +146,7 @@ def test_a_job_that_gets_nowhere_is_held_with_its_reason_and_how_to_go_on(ended)
         assert ended(1, log=NCCL, restart=restart).code == 85
     scontrol = FakeScontrol(comment="mine toolkit:checkpoint=17")
     outcome = ended(1, log=NCCL, restart=2, scontrol=scontrol)
-    assert "3 attempts began at step 0 and got no further" in outcome.said[1]
+    assert "3 attempts began at step 0 and got no further" in outcome.log_lines[1]
     assert (outcome.code, scontrol.done) == (93, ["requeuehold 12"])
     comment = scontrol.job["comment"]
     assert comment.startswith("mine | toolkit: held: ")
@@ -254,15 +254,15 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
     ended, tmp_path, attempt_of
 ):
     ended(1)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    (first,) = books.attempts()
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    (first,) = attempts_file.attempts()
     for asked, cause in ((None, "lost"), ("unheard-of", "lost"), ("spot-interruption",) * 2):
-        books.replace_last(replace(first, cause="lost", rule=""))
+        attempts_file.replace_last(replace(first, cause="lost", rule=""))
         if asked:
             write_json(attempt_of(0).stop_files[0], {"cause": asked})
         ended(1, word=verdict.resume(3, "time-limit"), restart=1)
-        assert books.attempts()[0].cause == cause
-        books._write_all(books.attempts()[:1])
+        assert attempts_file.attempts()[0].cause == cause
+        attempts_file._write_all(attempts_file.attempts()[:1])
 
 
 @pytest.mark.parametrize(
@@ -281,10 +281,10 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
 )
 def test_an_attempt_whose_first_node_went_is_told_by_accounting(ended, tmp_path, accounting, cause):
     ended(1)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    books.replace_last(replace(books.attempts()[0], cause="lost", rule=""))
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="lost", rule=""))
     ended(0, restart=1, word=verdict.done(9), scontrol=FakeScontrol(accounting=accounting))
-    assert books.attempts()[0].cause == cause
+    assert attempts_file.attempts()[0].cause == cause
 
 
 NODE_FAILURE = (
@@ -297,19 +297,19 @@ def test_an_attempt_whose_script_slurm_ended_first_is_told_by_its_part_of_the_lo
     ended, tmp_path, log, cause
 ):
     ended(1, log=log)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    books.replace_last(replace(books.attempts()[0], cause="lost", rule=""))
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="lost", rule=""))
     ended(0, log=KEYERROR + NODE_FAILURE, restart=1, word=verdict.done(9))
-    assert [attempt.cause for attempt in books.attempts()] == [cause, "finished"]
+    assert [attempt.cause for attempt in attempts_file.attempts()] == [cause, "finished"]
 
 
 def test_what_the_workers_said_tells_an_attempt_when_nothing_else_does(ended, tmp_path, attempt_of):
     ended(1)
-    books = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
-    books.replace_last(replace(books.attempts()[0], cause="peer-lost", rule=""))
+    attempts_file = AttemptsFile(tmp_path / "run" / "attempts.jsonl")
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="peer-lost", rule=""))
     verdict.resume(3, "peer-lost").write(attempt_of(0).verdict_file)
     ended(0, restart=1, word=verdict.done(9))
-    assert books.attempts()[0].cause == "transient"
+    assert attempts_file.attempts()[0].cause == "transient"
 
 
 def under_way(tmp_path, *, restart=0, usd=None):
@@ -344,7 +344,8 @@ def test_a_job_that_has_spent_its_dollars_is_held(ended, tmp_path, cap, code):
 def test_a_dollar_cap_that_can_not_be_kept_is_said(ended, cap):
     outcome = ended(1, word=verdict.resume(3, "spot-interruption"), TOOLKIT_MAX_USD=cap)
     assert outcome.code == 85
-    assert "there is no cap" in outcome.said[-1]
+    assert "TOOLKIT_MAX_USD" in outcome.log_lines[-1]
+    assert "has no effect" in outcome.log_lines[-1]
 
 
 def test_an_attempt_that_died_without_a_word_is_judged_by_what_it_saved(ended, tmp_path):
@@ -375,7 +376,7 @@ def owned(attempt_of, tmp_path):
         place = run_dir / "checkpoints" / "owner" / "12.0.-.aa"
         place.mkdir(parents=True)
         RunFolder(run_dir).create()
-        attempt = replace(attempt, run_dir=run_dir, owner=Fence(place))
+        attempt = replace(attempt, run_dir=run_dir, fence=Fence(place))
         if told_by == "verdict":
             verdict.failed(9, EIO).write(attempt.verdict_file)
         log = tmp_path / "job.log"
@@ -400,9 +401,9 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
         ending = owned(number, told_by)
         with strike(number, fail, CALLS) as met:
             try:
-                code = ending.settle(1).code
+                code = ending.judge(1).code
             except OSError:  # and so the script asks again
-                code = ending.settle(1).code
+                code = ending.judge(1).code
         assert code == 85, f"operation {number}"
         (only,) = AttemptsFile(tmp_path / f"run-{number}" / "attempts.jsonl").attempts()
         assert only.cause == "transient", f"operation {number}"
@@ -413,8 +414,8 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
 
 def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monkeypatch, capsys):
     """MLflow's client prints where a run is to be seen as it ends one, over HTTP."""
-    monkeypatch.setattr(mlflow, "end_run", lambda *_: sys.stdout.write("View run\n"))
-    monkeypatch.setattr(trial_file, "tell_over", lambda *_: sys.stdout.write("told\n"))
+    monkeypatch.setattr(mlflow, "end_mlflow_run", lambda *_: sys.stdout.write("View run\n"))
+    monkeypatch.setattr(trial_file, "end_trial", lambda *_: sys.stdout.write("told\n"))
     JobOutcome(1, ("why",), "FAILED").conclude(attempt_of())
     out, err = capsys.readouterr()
     assert out == "1\n"
@@ -474,11 +475,11 @@ def test_a_filesystem_that_goes_away_for_long_at_any_operation_ends_no_job(owned
             for owner, name in CALLS:
                 patch.setattr(owner, name, guard(getattr(owner, name)))
             try:
-                code = ending.settle(1).code
+                code = ending.judge(1).code
             except OSError:
                 code = None
         assert code in {85, None}, f"from operation {number}"
-        assert ending.settle(1).code == 85
+        assert ending.judge(1).code == 85
 
 
 def test_a_full_disk_under_the_ledger_brings_the_job_back_and_is_said(owned, monkeypatch):
@@ -486,7 +487,7 @@ def test_a_full_disk_under_the_ledger_brings_the_job_back_and_is_said(owned, mon
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     ending = owned(0)
-    monkeypatch.setattr(durable_files, "_write_beside", full)
-    outcome = ending.settle(1)
+    monkeypatch.setattr(durable_files, "_write_temporary", full)
+    outcome = ending.judge(1)
     assert outcome.code == 85
-    assert any("not noted in the attempt ledger" in line for line in outcome.said)
+    assert any("attempts.jsonl can't be written" in line for line in outcome.log_lines)

@@ -22,14 +22,14 @@ PEER = "[rank0]: RuntimeError: Connection closed by peer [10.0.0.2]:1234\n"
 
 
 @pytest.fixture
-def books(tmp_path):
+def attempts_file(tmp_path):
     folder = tmp_path / "run"
     RunFolder(folder).create()
     return AttemptsFile(folder / "attempts.jsonl")
 
 
 @pytest.fixture
-def attempt(attempt_of, books, tmp_path):
+def attempt(attempt_of, attempts_file, tmp_path):
     """Let an attempt of two nodes begin, train 100 steps and end: the codes of both, its words.
 
     `later`: the nodes at a second look.
@@ -43,7 +43,7 @@ def attempt(attempt_of, books, tmp_path):
         mine = replace(attempt_of(restart, judged=True), started_at=start)
         said = {"TOOLKIT_LOG": str(path)}
         begun = StartCheck(mine, job, said, clock=lambda: start).check().code
-        books.update(replace(books.attempts()[-1], step_start=100 * restart))
+        attempts_file.replace_last(replace(attempts_file.attempts()[-1], step_start=100 * restart))
         with path.open("a") as stream:
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
         verdict.resume(100 * restart + 100, "peer-lost", "RuntimeError").write(mine.verdict_file)
@@ -68,23 +68,29 @@ def went(restart, *, after=30.0, state="DOWN", node="gpu-002", reason="toolkit: 
 
 
 @pytest.mark.parametrize("log", [NCCL, PEER, ""])
-def test_attempts_that_lost_a_machine_count_for_its_budget_once_slurm_knows(attempt, books, log):
+def test_attempts_that_lost_a_machine_count_for_its_budget_once_slurm_knows(
+    attempt, attempts_file, log
+):
     events = ""
     for restart in range(8):
         begun, code, said = attempt(restart, log=log, events=events)
         assert (begun, code) == (0, 85), said
-        assert "brought back in 30 s" in said, "the first of its kind each time"
+        assert "job 12 is requeued, and starts in 30 s" in said, "the first of its kind each time"
         events += went(restart)
-    causes = [(one.cause, one.rule.split("@")[0]) for one in books.attempts()]
+    causes = [(one.cause, one.rule.split("@")[0]) for one in attempts_file.attempts()]
     assert causes[:-1] == [("node-failure", "node-lost")] * 7
     assert causes[-1][0] == "transient"
 
 
-def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attempt, books):
+def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attempt, attempts_file):
     attempt(0)
     attempt(1)
     attempt(2, events=went(0))
-    assert [one.cause for one in books.attempts()] == ["node-failure", "transient", "transient"]
+    assert [one.cause for one in attempts_file.attempts()] == [
+        "node-failure",
+        "transient",
+        "transient",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,17 +104,17 @@ def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attemp
         "",
     ],
 )
-def test_an_attempt_whose_machines_stayed_has_failed_of_its_network(attempt, books, event):
+def test_an_attempt_whose_machines_stayed_has_failed_of_its_network(attempt, attempts_file, event):
     attempt(0)
     attempt(1, events=event)
-    assert books.attempts()[0].rule.startswith("nccl@")
+    assert attempts_file.attempts()[0].rule.startswith("nccl@")
 
 
-def test_a_held_attempt_keeps_the_word_it_was_held_for(attempt, books):
+def test_a_held_attempt_keeps_the_word_it_was_held_for(attempt, attempts_file):
     attempt(0)
-    books.update(replace(books.attempts()[0], cause="no-progress", held=True))
+    attempts_file.replace_last(replace(attempts_file.attempts()[0], cause="no-progress", held=True))
     attempt(1, events=went(0))
-    assert books.attempts()[0].cause == "no-progress"
+    assert attempts_file.attempts()[0].cause == "no-progress"
 
 
 @pytest.mark.parametrize(
@@ -120,12 +126,12 @@ def test_a_held_attempt_keeps_the_word_it_was_held_for(attempt, books):
     ],
 )
 def test_the_nodes_of_a_lost_peer_are_looked_at_again_before_the_job_has_to_wait(
-    attempt, books, later, wait, cause
+    attempt, attempts_file, later, wait, cause
 ):
     _, code, said = attempt(0, later=later)
     assert (code, "looked twice" in said) == (85, True)
-    assert any(line.startswith("brought back in") for line in said) == wait
-    assert books.attempts()[0].cause == cause
+    assert any("is requeued, and starts in" in line for line in said) == wait
+    assert attempts_file.attempts()[0].cause == cause
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def test_nodes_are_looked_at_once_where_a_second_look_would_say_no_more(attempt,
 
 @pytest.mark.parametrize("silent", ["job", "nodes"])
 def test_a_second_look_without_an_answer_takes_back_nothing_of_the_first(
-    attempt_of, books, tmp_path, silent
+    attempt_of, attempts_file, tmp_path, silent
 ):
     """Neither the attempt's nodes nor the comment to which the reason is appended."""
     attempt, path = attempt_of(0), tmp_path / "job.log"
@@ -151,5 +157,5 @@ def test_a_second_look_without_an_answer_takes_back_nothing_of_the_first(
     job, said = SlurmJob("12", scontrol), {"TOOLKIT_LOG": str(path)}
     ending = EndOfAttempt(attempt, job, said, clock=lambda: NOW, chance=lambda: 0.5, pause=pause)
     assert ending.judge(1).code == 85
-    assert books.attempts()[0].nodes == ("gpu-001", "gpu-002")
+    assert attempts_file.attempts()[0].nodes == ("gpu-001", "gpu-002")
     assert scontrol.job["comment"].startswith("mine | toolkit: transient (nccl")

@@ -17,32 +17,32 @@ RUNNING = f"12|RUNNING|{BEGAN - 8:.0f}|Unknown\n"
 
 
 @pytest.fixture
-def books(attempt_of):
+def attempts_file(attempt_of):
     """Of a run whose first attempt was lost after it had been asked to stop."""
     first = replace(attempt_of(0), started_at=BEGAN)
     first.run_dir.mkdir()
     write_json(first.stop_files[1], {"cause": "spot-interruption"})
     os.utime(first.stop_files[1], (LAST_SIGN,) * 2)
-    books = AttemptsFile(first.run_dir / "attempts.jsonl")
+    attempts_file = AttemptsFile(first.run_dir / "attempts.jsonl")
     machine = ({"price": "36"},)
-    books.append(
+    attempts_file.append(
         AttemptRecord.at_start(first, 0, BEGAN, world_size=1, nodes=("n",), instances=machine)
     )
-    books.close_lost(last_seen=LAST_SIGN, step_end=0)
-    return books
+    attempts_file.close_lost(last_seen=LAST_SIGN, step_end=0)
+    return attempts_file
 
 
 @pytest.mark.parametrize("answers", [[], [None], [None, None, RUNNING], [RUNNING]])
 def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_answers(
-    books, attempt_of, answers
+    attempts_file, attempt_of, answers
 ):
     scontrol = FakeScontrol()
     for restart, answer in enumerate([*answers, OVER], 1):
         scontrol.accounting = answer
         previous_attempts.classify_previous(
-            books, attempt_of(restart), SlurmJob("12", scontrol), {}
+            attempts_file, attempt_of(restart), SlurmJob("12", scontrol), {}
         )
-        (lost,) = books.attempts()
+        (lost,) = attempts_file.attempts()
         assert lost.cause == "spot-interruption", "what is known counts at once"
         assert lost.rule.startswith("asked-spot@" if answer == OVER else "")
     assert (lost.seconds, lost.cost_usd) == (3600.0, "36.000000")
@@ -50,11 +50,13 @@ def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_a
 
 
 @pytest.mark.parametrize("answer", [OVER, "", "11|NODE_FAIL|1|2\n"])
-def test_an_attempt_that_accounting_has_told_is_not_asked_about_again(books, attempt_of, answer):
+def test_an_attempt_that_accounting_has_told_is_not_asked_about_again(
+    attempts_file, attempt_of, answer
+):
     scontrol = FakeScontrol(accounting=answer)
-    previous_attempts.classify_previous(books, attempt_of(1), SlurmJob("12", scontrol), {})
-    told = books.attempts()
+    previous_attempts.classify_previous(attempts_file, attempt_of(1), SlurmJob("12", scontrol), {})
+    told = attempts_file.attempts()
     assert told[0].rule
     scontrol.accounting = None
-    previous_attempts.classify_previous(books, attempt_of(2), SlurmJob("12", scontrol), {})
-    assert books.attempts() == told
+    previous_attempts.classify_previous(attempts_file, attempt_of(2), SlurmJob("12", scontrol), {})
+    assert attempts_file.attempts() == told

@@ -48,7 +48,7 @@ def run_dir(tmp_path):
 
 
 @pytest.fixture
-def books(run_dir):
+def attempts_file(run_dir):
     return AttemptsFile(run_dir / "attempts.jsonl")
 
 
@@ -79,13 +79,13 @@ def end(attempt_of, run_dir):
 
 
 @pytest.fixture
-def begun(look, run_dir, books):
+def begun(look, run_dir, attempts_file):
     """Begin the attempt after these, which saved what they trained."""
 
     def begin(*records, saved=None, **more):
         for one in records:
-            books.begin(one)
-        every = books.attempts()
+            attempts_file.append(one)
+        every = attempts_file.attempts()
         restart = every[-1].restart_count + 1 if every else 1
         steps = StepLog(run_dir / "steps.jsonl")
         steps.step(StepRecord(restart - 1, restart, 0, 0, 8, 8, 0, NOW))
@@ -100,55 +100,64 @@ def begun(look, run_dir, books):
 
 
 def test_a_job_whose_node_died_with_its_dollars_spent_is_held_before_its_workers_begin(
-    begun, books
+    begun, attempts_file
 ):
     scontrol = FakeScontrol(comment="mine")
     outcome = begun(record(0), cap="1.99", scontrol=scontrol)
     assert (outcome.code, scontrol.done) == (93, ["requeuehold 12"])
-    assert "held: $2.00 spent, $1.99 allowed" in outcome.said[1]
+    assert "job 12 is held: $2.00 spent, $1.99 allowed" in outcome.log_lines[1]
     assert scontrol.job["comment"].startswith("mine | toolkit: held: $2.00 spent, $1.99 allowed")
     assert scontrol.job["comment"].endswith("to go on: scontrol release 12")
-    assert [(one.cause, one.held) for one in books.attempts()] == [("lost", False), ("held", True)]
+    assert [(one.cause, one.held) for one in attempts_file.attempts()] == [
+        ("lost", False),
+        ("held", True),
+    ]
 
 
 @pytest.mark.parametrize("cause", ["running", "lost", "terminated"])
-def test_what_a_lost_attempt_costs_is_never_less_than_its_time_in_accounting(begun, books, cause):
+def test_what_a_lost_attempt_costs_is_never_less_than_its_time_in_accounting(
+    begun, attempts_file, cause
+):
     ended = FakeScontrol(accounting=row(0, "NODE_FAIL", NOW + HOUR / 2) + row(99, "RUNNING"))
     assert begun(record(0, cause, rule=""), cap="2.99", scontrol=ended).code == 93
-    assert books.attempts()[0].cost_usd == "3.000000"
+    assert attempts_file.attempts()[0].cost_usd == "3.000000"
 
 
-def test_an_attempt_that_accounting_saw_end_before_its_last_step_costs_until_that(begun, books):
+def test_an_attempt_that_accounting_saw_end_before_its_last_step_costs_until_that(
+    begun, attempts_file
+):
     ended = FakeScontrol(accounting=row(0, "NODE_FAIL", NOW - 9))
     assert begun(record(0), scontrol=ended).code == 0
-    assert books.attempts()[0].cost_usd == "2.000000"
+    assert attempts_file.attempts()[0].cost_usd == "2.000000"
 
 
 @pytest.mark.parametrize(
     "left", ["run/verdict.12.0", "run/stop.12.0", "stop/12.0", "run/gpus/12.0.gpu-001"]
 )
 def test_without_accounting_a_lost_attempt_costs_until_its_last_sign_of_life(
-    begun, books, tmp_path, left
+    begun, attempts_file, tmp_path, left
 ):
     sign = tmp_path / f"{left}.json"
     sign.parent.mkdir(exist_ok=True)
     sign.write_text("{}")
     os.utime(sign, (NOW + HOUR / 2,) * 2)
     begun(record(0))
-    assert books.attempts()[0].cost_usd == "3.000000"
+    assert attempts_file.attempts()[0].cost_usd == "3.000000"
 
 
 @pytest.mark.parametrize("cap", ["2.01", "", "two"])
-def test_a_job_whose_node_died_goes_on_while_there_is_money_or_no_cap(begun, books, cap):
+def test_a_job_whose_node_died_goes_on_while_there_is_money_or_no_cap(begun, attempts_file, cap):
     outcome = begun(record(0), cap=cap)
-    assert (outcome.code, outcome.said) == (0, ("attempt 0 (job 12) ended without a word",))
-    assert [one.cause for one in books.attempts()] == ["lost", "running"]
+    assert (outcome.code, outcome.log_lines) == (0, ("attempt 0 (job 12) ended without a verdict",))
+    assert [one.cause for one in attempts_file.attempts()] == ["lost", "running"]
 
 
-def test_a_job_that_its_owner_lets_go_runs_its_next_attempt_and_no_more(begun, books):
+def test_a_job_that_its_owner_lets_go_runs_its_next_attempt_and_no_more(begun, attempts_file):
     assert begun(record(0), cap="1").code == 93
     assert begun(cap="1").code == 0
-    books.update(replace(books.attempts()[-1], world_size=1))  # its workers came, and died
+    attempts_file.replace_last(
+        replace(attempts_file.attempts()[-1], world_size=1)
+    )  # its workers came, and died
     assert begun(cap="1").code == 93
 
 
@@ -156,7 +165,7 @@ def test_a_job_under_which_twenty_one_nodes_died_in_a_day_is_held(begun):
     died = [record(number, "lost", rule="") for number in range(20)]
     outcome = begun(*died, record(20))
     assert outcome.code == 93
-    assert "21 in 24 h, 20 allowed: node-failure" in outcome.said[1]
+    assert "21 in 24 h, 20 allowed: node-failure" in outcome.log_lines[1]
 
 
 def test_a_job_under_which_twenty_nodes_died_goes_on(begun):
@@ -164,10 +173,16 @@ def test_a_job_under_which_twenty_nodes_died_goes_on(begun):
     assert begun(*died, record(19)).code == 0
 
 
-def test_nodes_that_die_before_the_workers_come_are_counted(begun, books):
+def test_nodes_that_die_before_the_workers_come_are_counted(begun, attempts_file):
     codes = [begun(record(0), saved=0).code, *(begun(saved=0).code for _ in range(3))]
     assert codes == [0, 0, 93, 0]
-    assert [one.cause for one in books.attempts()] == ["lost", "lost", "lost", "held", "running"]
+    assert [one.cause for one in attempts_file.attempts()] == [
+        "lost",
+        "lost",
+        "lost",
+        "held",
+        "running",
+    ]
 
 
 def test_a_job_that_got_nowhere_three_times_is_held_whoever_brought_it_back(begun):
@@ -176,7 +191,7 @@ def test_a_job_that_got_nowhere_three_times_is_held_whoever_brought_it_back(begu
     assert outcome.code == 93
     assert (
         "3 attempts began at step 7 and got no further: the last ended by error"
-        in (outcome.said[0])
+        in (outcome.log_lines[0])
     )
 
 
@@ -210,13 +225,15 @@ REQUEUE = "slurmstepd: error: *** JOB 12 ON n CANCELLED AT x DUE TO JOB REQUEUE 
 @pytest.mark.parametrize(
     ("state", "said"), [("REQUEUED", "connection reset"), ("", f"{REQUEUE}\nconnection reset")]
 )
-def test_requeueing_a_running_job_by_hand_is_no_failure_of_it(begun, books, left, state, said):
+def test_requeueing_a_running_job_by_hand_is_no_failure_of_it(
+    begun, attempts_file, left, state, said
+):
     gone = [record(number, left, rule="", step_start=0) for number in range(30)]
     states = "".join(row(number, state) for number in range(30) if state)
     log = "".join(f"[toolkit] job 12, restart {number}, run\n{said}\n" for number in range(30))
     requeued = FakeScontrol(accounting=states)
     assert begun(*gone, scontrol=requeued, log=log, saved=0).code == 0
-    assert {one.cause for one in books.attempts()[:-1]} == {"requeued"}
+    assert {one.cause for one in attempts_file.attempts()[:-1]} == {"requeued"}
 
 
 def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):
@@ -226,7 +243,7 @@ def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):
     )
     outcome = begun(*gone, log=log)
     assert outcome.code == 93
-    assert "9 in 24 h, 5 allowed: transient" in outcome.said[0]
+    assert "9 in 24 h, 5 allowed: transient" in outcome.log_lines[0]
 
 
 class Killed(BaseException):
@@ -245,12 +262,12 @@ def killed_at(monkeypatch):
             if next(before) == 0:
                 raise Killed
 
-        def writing(books, attempts):
+        def writing(attempts_file, attempts):
             tick()
-            write(books, attempts)
+            write(attempts_file, attempts)
 
         with monkeypatch.context() as patched:
-            patched.setattr(AttemptsFile, "_write", writing)
+            patched.setattr(AttemptsFile, "_write_all", writing)
             patched.setattr(scontrol, "before", tick)
             with pytest.raises(Killed):
                 yield
@@ -263,11 +280,11 @@ RESET = "[toolkit] job 12, restart 5, run\nconnection reset\n"
 
 @pytest.mark.parametrize("n", range(8))
 def test_a_look_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_were(
-    look, books, killed_at, n
+    look, attempts_file, killed_at, n
 ):
     for number in range(5):
-        books.begin(record(number, "transient"))
-    books.begin(record(5, "terminated", rule=""))
+        attempts_file.append(record(number, "transient"))
+    attempts_file.append(record(5, "terminated", rule=""))
     scontrol = FakeScontrol()
     with killed_at(n, scontrol):
         look(6, scontrol=scontrol, log=RESET)
@@ -277,11 +294,11 @@ def test_a_look_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_we
 
 @pytest.mark.parametrize("n", range(6))
 def test_an_end_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_were(
-    look, end, books, killed_at, n
+    look, end, attempts_file, killed_at, n
 ):
     for number in range(5):
-        books.begin(record(number, "transient"))
-    books.begin(record(5))
+        attempts_file.append(record(number, "transient"))
+    attempts_file.append(record(5))
     scontrol = FakeScontrol()
     with killed_at(n, scontrol):
         end(5, scontrol=scontrol, log=RESET)
@@ -293,9 +310,9 @@ def test_a_finished_run_may_begin_whatever_it_cost(begun):
     assert begun(record(0, "finished"), cap="1").code == 0
 
 
-def test_a_job_that_left_nothing_begins(begun, books):
+def test_a_job_that_left_nothing_begins(begun, attempts_file):
     assert begun(cap="1").code == 0
-    (only,) = books.attempts()
+    (only,) = attempts_file.attempts()
     assert (only.key, only.cause, only.world_size) == ("12.1", "running", 0)
 
 
@@ -308,7 +325,7 @@ def test_the_dollars_of_a_run_are_those_of_all_its_jobs(begun):
 def test_where_slurm_does_not_answer_the_budgets_hold_all_the_same(begun):
     assert begun(record(0), cap="9", scontrol=FakeScontrol(deaf=True)).code == 0
     outcome = begun(record(2), cap="1", scontrol=FakeScontrol(deaf=True))
-    assert (outcome.code, outcome.said[-1]) == (93, "Slurm did not hold it: it ends here")
+    assert (outcome.code, outcome.log_lines[-1]) == (93, "Slurm did not hold job 12: it ends now")
 
 
 def test_what_the_batch_script_waits_for_loads_no_torch():

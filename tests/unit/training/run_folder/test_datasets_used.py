@@ -103,7 +103,7 @@ def test_a_name_that_moved_between_attempts_is_reported_and_both_are_kept(
         dataset.dataset("digits")
     assert datasets_used.changed_names(datasets_used.read(two.dir.path)) == ["digits"]
     assert memory_tracker.tags["toolkit.dataset"] == f"{FIRST},{SECOND}"
-    assert "dataset digits is not what it was" in capsys.readouterr().out
+    assert "dataset digits has another version than" in capsys.readouterr().out
 
 
 def test_what_other_ranks_alone_have_opened_is_recorded_at_the_end(

@@ -33,7 +33,7 @@ class Scontrol:
 
 
 def tell(remark, at):
-    remark.checkpoint(at)
+    remark.mark_checkpoint(at)
     remark.wait()
 
 

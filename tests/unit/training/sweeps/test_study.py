@@ -12,6 +12,7 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from toolkit.training import SampleOrder
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import NoStorage
 from toolkit.training.io import durable_files
 from toolkit.training.requeue.end_of_attempt import EndOfAttempt
 from toolkit.training.run import Run
@@ -35,11 +36,11 @@ class Proxy:
     def connect(self, url):
         if self.away:
             self.away -= 1
-            raise study_storage.NoStorage(f"{url} does not answer")
+            raise NoStorage(f"{url} does not answer")
         try:
             self._asked()
         except RuntimeError as error:
-            raise study_storage.NoStorage(f"{url} does not answer") from error
+            raise NoStorage(f"{url} does not answer") from error
         return self
 
     def _asked(self):
@@ -62,7 +63,7 @@ def proxy(monkeypatch):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     made = Proxy()
     monkeypatch.setattr(study_storage, "connect", made.connect)
-    monkeypatch.setattr(array_tasks, "tasks", lambda: None)
+    monkeypatch.setattr(array_tasks, "queued_tasks", lambda: None)
     return made
 
 
@@ -159,7 +160,7 @@ def test_a_value_that_the_sweep_has_not_heard_is_told_by_the_next_start_whoever_
     study, task, monkeypatch
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(trials, "tell", no_answer)
+        patched.setattr(trials, "end_trial", no_answer)
         assert task(0, judged=False) == 1
     assert [one.state for one in trials.states(study())] == ["running"]
     assert task(1, judged=False) == 0
@@ -181,9 +182,9 @@ def test_a_value_is_not_lost_though_the_run_folder_takes_no_writes_as_it_is_told
 
     def completes(trial, value):
         with monkeypatch.context() as patched:
-            patched.setattr(durable_files, "_write_beside", fails)
+            patched.setattr(durable_files, "_write_temporary", fails)
             if not heard:
-                patched.setattr(trials, "tell", no_answer)
+                patched.setattr(trials, "end_trial", no_answer)
             complete(trial, value)
 
     monkeypatch.setattr(SweepTrial, "complete", completes)
@@ -200,7 +201,7 @@ def test_a_trial_with_a_value_has_not_failed_though_its_task_does_not_come_back(
     at, study, task, attempt_of, *, monkeypatch, state
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(trials, "tell", no_answer)
+        patched.setattr(trials, "end_trial", no_answer)
         assert task(0) == 85
     attempt = attempt_of(0)
     trial_file.add(attempt.run_dir, pruned=state == "pruned")
@@ -223,7 +224,7 @@ def test_a_name_at_which_nobody_was_ever_met_is_tried_once_and_brings_no_task_ba
 
     def connect(url):
         asked.append(url)
-        raise study_storage.NoStorage(f"{url} does not answer")
+        raise NoStorage(f"{url} does not answer")
 
     monkeypatch.setattr(study_storage, "connect", connect)
     at["TOOLKIT_SWEEP_STORAGE"] = "grpc://haed:5100"
@@ -236,7 +237,7 @@ def test_another_storage_that_a_task_has_met_is_waited_for_as_the_heads_is(
 ):
     at["TOOLKIT_SWEEP_STORAGE"] = "grpc://other:5100"
     with monkeypatch.context() as patched:
-        patched.setattr(trials, "tell", no_answer)
+        patched.setattr(trials, "end_trial", no_answer)
         assert task(0) == 85
     proxy.away = STORAGE_TRIES - 1
     assert task(1) == 0
@@ -249,5 +250,5 @@ def test_where_no_storage_is_named_nobody_waits(attempt_of, monkeypatch, tmp_pat
     monkeypatch.setattr(study_storage, "connect", connect)
     at = {"TOOLKIT_SITE_FILE": str(tmp_path / "absent")}
     trial = SweepTrial(dict, world=Solo(), attempt=attempt_of(), environment=at)
-    with pytest.raises(study_storage.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
+    with pytest.raises(NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
         trial.__enter__()

@@ -10,6 +10,7 @@ import pytest
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import hold, resume
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import NoStorage
 from toolkit.training.run import Stopped
 from toolkit.training.sweeps import array_tasks, status, study as study_storage, trial_file, trials
 from toolkit.training.sweeps.trial import SweepTrial
@@ -82,7 +83,7 @@ def sweep(tmp_path, attempt_of, monkeypatch):
         return made.storage
 
     monkeypatch.setattr(study_storage, "connect", connect)
-    monkeypatch.setattr(array_tasks, "tasks", lambda: EVERYTHING)
+    monkeypatch.setattr(array_tasks, "queued_tasks", lambda: EVERYTHING)
     return made
 
 
@@ -146,7 +147,7 @@ def test_a_trial_without_a_value_fails_whoever_judges_its_task(sweep, error):
     with suppress(SystemExit), sweep.task(0):
         if error:
             raise error
-    assert trials.states(sweep.study)[0].why == "the script gave no value"
+    assert trials.states(sweep.study)[0].why == "the script reported no value"
 
 
 def test_a_failed_task_that_slurm_brings_back_tries_the_same_parameters_again(sweep):
@@ -170,7 +171,9 @@ def test_a_task_whose_trial_is_over_does_nothing_and_ends_well(sweep):
 
 def test_a_trial_that_was_killed_before_it_could_say_its_value_says_it_later(sweep, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(SweepTrial, "_tell", lambda self, value: (_ for _ in ()).throw(stopped()))
+        patch.setattr(
+            SweepTrial, "_end_trial", lambda self, value: (_ for _ in ()).throw(stopped())
+        )
         with pytest.raises(Stopped):
             sweep.run(0, values=(0.8,))
     assert sweep.states() == ["running"]
@@ -183,7 +186,7 @@ def test_a_trial_that_is_worse_than_the_others_is_pruned(sweep):
     for task in range(6):
         sweep.run(task, values=(0.9, 0.9))
     last = sweep.run(6, values=(0.1, 0.1))
-    assert last._pruned
+    assert last._is_pruned
     assert sweep.states() == ["complete"] * 6 + ["pruned"]
 
 
@@ -202,7 +205,7 @@ def test_a_storage_that_is_away_for_a_while_costs_no_trial(sweep, monkeypatch, c
     )
     sweep.run(0)
     assert sweep.states() == ["complete"]
-    assert "not reported at step 0" in capsys.readouterr().out
+    assert "the value of step 0 is not reported" in capsys.readouterr().out
 
 
 def test_all_ranks_have_rank_0s_trial(sweep, ranks):
@@ -214,16 +217,16 @@ def test_all_ranks_have_rank_0s_trial(sweep, ranks):
 
 def test_no_rank_waits_for_a_rank_0_that_found_no_storage(sweep, ranks, monkeypatch):
     def away(url):
-        raise study_storage.NoStorage("away")
+        raise NoStorage("away")
 
     monkeypatch.setattr(study_storage, "connect", away)
     found = ranks(2, lambda world: sweep.run(0, world=world))
-    assert [type(one) for one in found] == [study_storage.NoStorage, SystemExit]
+    assert [type(one) for one in found] == [NoStorage, SystemExit]
 
 
 def lost_task(sweep):
     """Task 0 is killed without a word; minutes later somebody looks."""
-    sweep.task(0).__enter__()._quiet.set()
+    sweep.task(0).__enter__()._stop_heartbeat.set()
     sweep.now += trials.GRACE_SECONDS + 1
 
 
@@ -234,20 +237,20 @@ def test_a_silent_trial_whose_task_waits_in_the_queue_is_left_alone(sweep):
 
 def test_a_trial_whose_task_is_gone_is_failed_by_whoever_comes_next(sweep, monkeypatch):
     lost_task(sweep)
-    monkeypatch.setattr(array_tasks, "tasks", lambda: frozenset({"5_1"}))
+    monkeypatch.setattr(array_tasks, "queued_tasks", lambda: frozenset({"5_1"}))
     sweep.run(1)
     assert sweep.states() == ["failed", "complete"]
     assert trials.states(sweep.study)[0].why == trials.TASK_GONE
 
 
 def test_a_trial_that_was_heard_of_just_now_is_not_gone_though_its_task_is_not_listed(sweep):
-    sweep.task(0).__enter__()._quiet.set()
+    sweep.task(0).__enter__()._stop_heartbeat.set()
     assert trials.gone_trials(trials.states(sweep.study), frozenset(), sweep.now) == []
 
 
 def test_where_slurm_cannot_be_asked_nothing_is_given_up(sweep, monkeypatch):
     lost_task(sweep)
-    monkeypatch.setattr(array_tasks, "tasks", lambda: None)
+    monkeypatch.setattr(array_tasks, "queued_tasks", lambda: None)
     sweep.run(1)
     assert sweep.states() == ["running", "complete"]
 
@@ -265,16 +268,16 @@ def test_the_status_counts_names_the_best_and_settles_only_when_asked(sweep):
     lost_task(sweep)
 
     def ask(**options):
-        flags = {"settle": False, "dry_run": False, **options}
+        flags = {"fail_gone": False, "dry_run": False, **options}
         return status.sweep_state(sweep.study, frozenset(), sweep.now, count=1, **flags)
 
     found = ask()
     assert found["counts"] == {"complete": 2, "running": 1}
     assert [one["value"] for one in found["best"]] == [0.7]
     assert (found["gone"], found["settled"]) == ([2], [])
-    assert ask(settle=True, dry_run=True)["settled"] == [2]
+    assert ask(fail_gone=True, dry_run=True)["settled"] == [2]
     assert sweep.states()[2] == "running"
-    assert ask(settle=True)["counts"] == {"complete": 2, "failed": 1}
+    assert ask(fail_gone=True)["counts"] == {"complete": 2, "failed": 1}
 
 
 def test_the_queue_is_what_squeue_says_and_unknown_when_it_does_not():
@@ -287,5 +290,5 @@ def test_the_queue_is_what_squeue_says_and_unknown_when_it_does_not():
 
 
 def test_a_cluster_without_a_storage_says_what_to_do(tmp_path):
-    with pytest.raises(study_storage.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
+    with pytest.raises(NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
         study_storage.address({"TOOLKIT_SITE_FILE": str(tmp_path / "absent")})

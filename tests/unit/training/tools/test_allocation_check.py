@@ -10,7 +10,7 @@ GOOD = Report(
     rank=0, node="gpu-001", gpu="A10G", gpu_problem="", granted_gpus=1, sum_ok=True,
     network=900.0, disk=400.0, unseen_files=(), clock=100.0,
 )  # fmt: skip
-OTHER = replace(GOOD, rank=1, host="gpu-002", clock=100.4)
+OTHER = replace(GOOD, rank=1, node="gpu-002", clock=100.4)
 
 
 def test_an_allocation_that_works_has_nothing_wrong():
@@ -22,9 +22,12 @@ def test_an_allocation_that_works_has_nothing_wrong():
     ("change", "says"),
     [
         ({"gpu_problem": "A10G multiplies wrong"}, "gpu-002, rank 1: A10G multiplies wrong"),
-        ({"sum_ok": False}, "gpu-002, rank 1: the ranks' sum came out wrong"),
-        ({"unseen": ("rank-0",)}, "gpu-002, rank 1: does not see what others wrote: rank-0"),
-        ({"disk": 3.0}, "gpu-002: writes 3 MiB/s"),
+        ({"sum_ok": False}, "gpu-002, rank 1: the sum over all ranks is wrong"),
+        (
+            {"unseen_files": ("rank-0",)},
+            "gpu-002, rank 1: can't see the files of other ranks: rank-0",
+        ),
+        ({"disk": 3.0}, "gpu-002: writes only 3 MiB/s"),
         ({"clock": 90.0}, "gpu-002: its clock is 10.0 s behind"),
     ],
 )

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training.tools.oci_bundle import BundleRefused, Mount, job_config, main
+from toolkit.training.errors import BundleRefused
+from toolkit.training.tools.oci_bundle import Mount, job_config, main
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER = "sha256:" + "f" * 64
@@ -78,7 +79,7 @@ def test_the_program_writes_a_bundle_that_names_this_user(bundle, tmp_path):
 
 def test_what_is_not_there_is_not_mounted_but_said(bundle, tmp_path, capsys):
     assert main([str(bundle), DIGEST, str(tmp_path / "job"), "/no/such:/here"]) == 93
-    assert "nothing to mount at /no/such" in capsys.readouterr().err
+    assert "the node has no /no/such to mount" in capsys.readouterr().err
     assert not (tmp_path / "job").exists()
 
 
@@ -88,7 +89,7 @@ def test_a_bundle_that_does_not_say_which_image_it_is_of_is_refused(bundle, tmp_
     if said is not None:
         (bundle / "umoci.json").write_text(said)
     assert main([str(bundle), DIGEST, str(tmp_path / "job")]) == 93
-    assert "not of the image that was pinned" in capsys.readouterr().err
+    assert "is not of the pinned image" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_config_is_no_bundle(bundle, tmp_path, capsys):

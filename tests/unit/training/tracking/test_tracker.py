@@ -13,18 +13,13 @@ from tests.fakes import checkpoint_disk as disk
 from toolkit.training import SampleOrder
 from toolkit.training.attempt.fencing import Fence
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.errors import RecordRejected
 from toolkit.training.io.durable_files import read_json, write_json
 from toolkit.training.recording.recorder import RunRecorder
 from toolkit.training.run import Run
 from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.tracking.mlflow import MlflowServer, end_mlflow_run, tracker_for
-from toolkit.training.tracking.tracker import (
-    NoTracker,
-    RecordRejected,
-    Tracker,
-    TrackingRecord,
-    as_floats,
-)
+from toolkit.training.tracking.tracker import NoTracker, Tracker, TrackingRecord, as_floats
 
 
 @dataclass
@@ -141,12 +136,12 @@ def test_a_backlog_that_was_sent_is_sent_once_where_checkpoints_are_on_another_f
     place = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
     server = Server(away=True)
-    made = tracker(server, owner=Fence(place))
+    made = tracker(server, fence=Fence(place))
     made.add(metric(0))
     assert not made.close(30)
     server.away = False
     for _ in range(2):
-        assert tracker(server, owner=Fence(place)).close(30)
+        assert tracker(server, fence=Fence(place)).close(30)
     assert [step for _, step in server.got] == [0]
 
 
@@ -154,13 +149,13 @@ def test_an_attempt_whose_run_was_taken_over_sends_no_backlog_and_leaves_it_to_i
     tracker, tmp_path, place
 ):
     server = Server(away=True)
-    before = tracker(server, owner=Fence(place))
+    before = tracker(server, fence=Fence(place))
     before.add(metric(0))
     assert not before.close(30)
     place.rmdir()
     server.away, server.tried = False, threading.Event()
     kept = (tmp_path / "tracking-backlog.json").read_bytes()
-    late = tracker(server, owner=Fence(place))
+    late = tracker(server, fence=Fence(place))
     late.add(metric(1))
     assert not late.close(30)
     assert (server.got, server.runs, server.tried.is_set()) == ([], 0, False)
@@ -172,7 +167,7 @@ def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_s
     tracker, tmp_path, place
 ):
     server = Server()
-    made = tracker(server, owner=Fence(place))
+    made = tracker(server, fence=Fence(place))
     made.add(metric(0))
     while not server.got:
         time.sleep(0.001)
@@ -204,7 +199,7 @@ def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, 
     server = Server()
     with monkeypatch.context() as patch:
         patch.setattr("toolkit.training.attempt.fencing.os.utime", disk.fail)
-        made = tracker(server, owner=Fence(place))
+        made = tracker(server, fence=Fence(place))
         made.add(metric(0))
         while not made.warnings:
             time.sleep(0.001)
@@ -231,9 +226,9 @@ def finishes(tracker, attempt_of, tmp_path, json_codec, part):
         server, folder = Server(), tmp_path / f"run-{number}"
         place = folder / "checkpoints" / "owner" / "12.0.first.ab"
         place.mkdir(parents=True)
-        attempt = replace(attempt_of(), run_dir=folder, owner=Fence(place))
+        attempt = replace(attempt_of(), run_dir=folder, fence=Fence(place))
         doubles = {"world": Solo(), "codec": json_codec}
-        doubles["tracker"] = tracker(server, folder, owner=attempt.owner)
+        doubles["tracker"] = tracker(server, folder, fence=attempt.fence)
         # Where it is the verdict that can't be written, the attempt is made again.
         with suppress(OSError), Run(params={}, seed=1, attempt=attempt, **doubles) as run:
             run.resume(model=part())
@@ -254,7 +249,7 @@ def test_an_error_of_any_one_operation_as_a_finished_run_ends_leaves_it_finished
         with disk.strike(number, disk.fail, disk.CALLS) as met:
             end(books, *words, **options)
 
-    monkeypatch.setattr(RunRecorder, "end", struck)
+    monkeypatch.setattr(RunRecorder, "close", struck)
     while len(met) >= number:
         number += 1
         assert finishes(number) == "FINISHED", f"operation {number}"
@@ -280,7 +275,7 @@ def test_a_record_that_is_refused_takes_no_other_with_it(tracker):
         made.add(record)
     assert made.close(30)
     assert [step for _, step in server.got] == [0, 2]
-    assert made.warnings == ["tracking: the server does not take a record: changed"]
+    assert made.warnings == ["tracking: the server refused a record: changed"]
 
 
 def test_a_metric_that_is_no_number_is_left_out():
