@@ -130,10 +130,12 @@ def by_hand(instance, book, window, policy):
 
 @given(instances(), attempts(), books(), windows())
 @settings(max_examples=150, deadline=None)
-def test_lines_and_rows_sum_to_the_instances_cost_exactly(machines, tries, book, window):
+def test_lines_and_rows_sum_to_the_instances_cost_exactly(all_instances, tries, book, window):
     policy = Policy()
-    result = report(machines, tries, book, window, policy)
-    assert result.gross == sum(by_hand(instance, book, window, policy) for instance in machines)
+    result = report(all_instances, tries, book, window, policy)
+    assert result.gross == sum(
+        by_hand(instance, book, window, policy) for instance in all_instances
+    )
     assert sum(result.components().values()) == result.net == result.gross + result.refund
     for keys in ([Key.ACCOUNT, Key.USER], [Key.JOB]):
         assert sum(group.total for group in result.groups(keys)) == result.net
@@ -147,20 +149,20 @@ def test_lines_and_rows_sum_to_the_instances_cost_exactly(machines, tries, book,
 
 @given(instances(), attempts(), books(), windows())
 @settings(max_examples=60, deadline=None)
-def test_the_order_in_which_facts_arrive_does_not_matter(machines, tries, book, window):
-    first = report(machines, tries, book, window)
-    again = report(machines[::-1], tries[::-1], book, window)
+def test_the_order_in_which_facts_arrive_does_not_matter(all_instances, tries, book, window):
+    first = report(all_instances, tries, book, window)
+    again = report(all_instances[::-1], tries[::-1], book, window)
     assert first.components() == again.components()
     assert [g.total for g in first.groups([Key.JOB])] == [g.total for g in again.groups([Key.JOB])]
 
 
 @given(instances(), attempts(), books(), windows(), st.integers(1, END))
 @settings(max_examples=60, deadline=None)
-def test_two_windows_cost_what_the_one_over_both_costs(machines, tries, book, window, cut):
+def test_two_windows_cost_what_the_one_over_both_costs(all_instances, tries, book, window, cut):
     """To the micro-dollar an instance and window: each rounds once."""
     if not window.since < cut < window.until:
         return
-    closed = [instance for instance in machines if instance.ended is not None]
+    closed = [instance for instance in all_instances if instance.ended is not None]
     whole_window = report(closed, tries, book, window).gross
     halves = (Window(window.since, cut), Window(cut, window.until))
     parts = sum(report(closed, tries, book, half).gross for half in halves)

@@ -1,4 +1,4 @@
-"""What each second of a machine is charged to."""
+"""What each second of an instance is charged to."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -47,14 +47,14 @@ def test_work_after_the_last_checkpoint_of_a_broken_attempt_is_lost():
     }
 
 
-def test_the_part_of_a_busy_machine_that_nobody_has_is_unallocated():
+def test_the_part_of_a_busy_instance_that_nobody_has_is_unallocated():
     assert lines(an_instance(ended=T0 + 100), use(0, 100, share=Fraction(1, 4))) == {
         (Component.WORK, 1): 25 * RATE,
         (Component.UNALLOCATED, None): 75 * RATE,
     }
 
 
-def test_shares_that_exceed_the_machine_are_scaled_down_to_it():
+def test_shares_that_exceed_the_instance_are_scaled_down_to_it():
     two = [use(0, 100, 1, Fraction(3, 4)), use(0, 100, 2, Fraction(3, 4))]
     assert lines(an_instance(ended=T0 + 100), *two) == {
         (Component.WORK, 1): 50 * RATE,
@@ -62,14 +62,14 @@ def test_shares_that_exceed_the_machine_are_scaled_down_to_it():
     }
 
 
-def test_two_that_each_have_the_whole_machine_pay_half_of_it_each():
+def test_two_that_each_have_the_whole_instance_pay_half_of_it_each():
     assert lines(an_instance(ended=T0 + 100), use(0, 100, 1), use(0, 100, 2)) == {
         (Component.WORK, 1): 50 * RATE,
         (Component.WORK, 2): 50 * RATE,
     }
 
 
-def test_of_a_machine_that_is_wholly_had_no_part_is_unallocated():
+def test_of_an_instance_that_is_wholly_had_no_part_is_unallocated():
     half = Fraction(1, 2)
     shared = lines(an_instance(ended=T0 + 100), use(0, 100, 1, half), use(0, 100, 2, half))
     assert shared == {(Component.WORK, 1): 50 * RATE, (Component.WORK, 2): 50 * RATE}
@@ -82,7 +82,7 @@ def test_after_two_that_end_together_the_idle_tail_is_the_later_ones():
     assert (Component.IDLE_TAIL, 1) not in result
 
 
-def test_each_charge_says_the_seconds_that_it_had_of_the_machine():
+def test_each_charge_says_the_seconds_that_it_had_of_the_instance():
     """A refund has none: the time was used."""
     interrupted_instance = an_instance(ended=T0 + 1000, end_cause="interruption")
     part = Fraction(1, 4)
@@ -100,11 +100,11 @@ def test_each_charge_says_the_seconds_that_it_had_of_the_machine():
     }
 
 
-def test_a_machine_that_ended_without_a_job_is_a_failed_launch():
+def test_an_instance_that_ended_without_a_job_is_a_failed_launch():
     assert lines(an_instance(ended=T0 + 100)) == {(Component.FAILED_LAUNCH, None): 100 * RATE}
 
 
-def test_a_machine_that_has_no_job_yet_is_booting():
+def test_an_instance_that_has_no_job_yet_is_booting():
     result = lines(an_instance(ended=None), window=Window(T0, T0 + 100))
     assert result == {(Component.BOOT, None): 100 * RATE}
 
@@ -119,7 +119,7 @@ def test_the_head_node_is_a_line_of_its_own():
     assert lines(head) == {(Component.HEAD, None): 2 * 100_800}
 
 
-def test_a_machine_that_is_no_node_is_other():
+def test_an_instance_that_is_no_node_is_other():
     assert lines(an_instance(node="", pool="", ended=T0 + 100)) == {
         (Component.OTHER, None): 100 * RATE
     }
@@ -192,7 +192,7 @@ def test_a_window_takes_its_part_and_says_what_the_whole_life_says():
     assert tail == {(Component.IDLE_TAIL, 1): 100 * RATE}
 
 
-def test_a_machine_outside_the_window_costs_nothing_there():
+def test_an_instance_outside_the_window_costs_nothing_there():
     earlier_instance = an_instance(ended=T0 + 1000)
     for window in (Window(T0 + 1000, T0 + 2000), Window(0, T0)):
         assert allocate(earlier_instance, [], a_book(), window, Policy()) is None

@@ -103,7 +103,7 @@ def test_a_record_becomes_an_instance_whose_life_is_rounded_outwards():
     assert instance.end_cause == "suspend"
 
 
-def test_a_machine_that_reconcile_has_not_seen_yet_counts_too():
+def test_an_instance_that_reconcile_has_not_seen_yet_counts_too():
     (instance,) = read([], describe_instance())
     assert (instance.node, instance.pool, instance.ended) == ("gpu-002", "gpu", None)
 
@@ -123,7 +123,7 @@ def test_every_instance_is_there_once():
     assert len(read([RECORD], describe_instance("i-1"), describe_instance("i-2"))) == 2
 
 
-def test_ec2_names_the_node_of_a_machine_recorded_before_it_was_one():
+def test_ec2_names_the_node_of_an_instance_recorded_before_it_was_one():
     assert read([RECORD | {"node": ""}], describe_instance())[0].node == "gpu-002"
     assert read([RECORD], describe_instance())[0].node == "gpu-001"
 
@@ -146,7 +146,7 @@ def test_a_reclaim_is_ec2s_own_word():
     assert instance.interrupted
 
 
-def test_a_machine_that_is_gone_without_a_trace_ends_with_its_last_sign_of_life():
+def test_an_instance_that_is_gone_without_a_trace_ends_with_its_last_sign_of_life():
     (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}])
     assert (instance.ended, instance.end_seen) == (T0 + 500, False)
     (instance,) = read(
@@ -155,7 +155,7 @@ def test_a_machine_that_is_gone_without_a_trace_ends_with_its_last_sign_of_life(
     assert (instance.ended, instance.end_seen) == (T0 + 500, False)
 
 
-def test_a_running_machine_has_no_end():
+def test_a_running_instance_has_no_end():
     (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}], describe_instance())
     assert (instance.ended, instance.end_seen) == (None, True)
 

@@ -1,4 +1,4 @@
-"""The role ec2: which kernel an image gets, and on which machines its services run."""
+"""The role ec2: which kernel an image gets, and on which instances its services run."""
 
 import importlib.util
 import io
@@ -141,7 +141,7 @@ BRIDGE = "pci:v00008086d00001237sv00000000sd00000000bc06sc00i00"
 
 
 def runs(service, tmp_path, *devices):
-    """Whether a unit's condition holds on a machine with these PCI devices."""
+    """Whether a unit's condition holds on an instance with these PCI devices."""
     for index, modalias in enumerate((BRIDGE, *devices)):
         device = tmp_path / f"pci0000:00/0000:00:{index:02}.0"
         device.mkdir(parents=True)
@@ -157,7 +157,7 @@ def runs(service, tmp_path, *devices):
     [((), False, False), ((A10G,), True, False), ((A10G, NVSWITCH), True, True)],
     ids=["cpu", "g5", "p5"],
 )
-def test_services_of_gpus_run_on_machines_that_have_them(tmp_path, devices, gpus, fabric):
+def test_services_of_gpus_run_on_instances_that_have_them(tmp_path, devices, gpus, fabric):
     """Pools share one image: elsewhere they would fail at every boot."""
     assert runs("nvidia-persistenced", tmp_path / "a", *devices) is gpus
     assert runs("nvidia-fabricmanager", tmp_path / "b", *devices) is fabric

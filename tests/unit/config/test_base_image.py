@@ -1,4 +1,4 @@
-"""What machines are made of must be able to become a node, and is told by profile."""
+"""What instances are made of must be able to become a node, and is told by profile."""
 
 import pytest
 

@@ -111,7 +111,7 @@ def test_a_builder_that_turns_itself_off_becomes_the_image():
 
 
 def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
-    """A terminated machine has no disk to copy; and it has a public address for packages."""
+    """A terminated instance has no disk to copy; and it has a public address for packages."""
     world = World()
     world.write_status_later(3, "ok", "stopped")
     world.build()
@@ -122,17 +122,17 @@ def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
 
 
 @pytest.mark.parametrize(
-    ("state", "machine", "said"),
+    ("state", "instance_state", "said"),
     [
         ("failed", "running", "no such package"),
         ("running", "stopped", "Unable to locate package"),
         ("running", "terminated", "Unable to locate package"),
     ],
 )
-def test_a_failed_build_says_why_and_ends_its_builder(state, machine, said):
-    """From the status object, or from the console when the machine couldn't write it."""
+def test_a_failed_build_says_why_and_ends_its_builder(state, instance_state, said):
+    """From the status object, or from the console when the instance couldn't write it."""
     world = World()
-    world.write_status_later(3, state, machine, error="no such package", task="Install")
+    world.write_status_later(3, state, instance_state, error="no such package", task="Install")
     with pytest.raises(ImageBuildFailed, match=said):
         world.build()
     assert world.ec2.instances["i-new"] == "terminated"
@@ -190,14 +190,14 @@ def test_builds_side_by_side_share_one_line():
     assert report.updates[-1] == "head: [1/3] apt  ·  compute: pip"
 
 
-@pytest.mark.parametrize("machine", ["shutting-down", "terminated", "stopped"])
-def test_an_image_that_another_deploy_took_of_the_same_builder_is_the_image(machine):
+@pytest.mark.parametrize("instance_state", ["shutting-down", "terminated", "stopped"])
+def test_an_image_that_another_deploy_took_of_the_same_builder_is_the_image(instance_state):
     """Two deploys wait for one builder; the second finds it ended, or the name taken."""
     world = World()
 
     def create_image():
         world.write_status("ok")
-        world.ec2.instances["i-new"] = machine
+        world.ec2.instances["i-new"] = instance_state
         world.ec2.images["ami-theirs"] = "pending"
 
     world.clock.at(3, create_image)

@@ -23,7 +23,7 @@ def test_the_order_files_come_in_does_not_matter():
 
 
 def test_content_mode_and_name_each_make_another_bundle():
-    """Whatever a machine could notice changes the hash."""
+    """Whatever an instance could notice changes the hash."""
     shas = {
         pack(files).sha
         for files in (

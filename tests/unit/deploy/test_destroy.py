@@ -123,7 +123,7 @@ def test_a_stack_that_does_not_go_is_an_error(world):
 
 
 def test_what_is_left_is_removed_or_named(world):
-    """Disks that lost their machine are deleted; what stays is listed for a person."""
+    """Disks that lost their instance are deleted; what stays is listed for a person."""
     world.resources = [TaggedResource("volume", "vol-1")]
     with pytest.raises(DestroyIncomplete, match="volume vol-1"):
         world.destroyer.destroy(with_images=False)

@@ -77,7 +77,7 @@ def test_a_head_that_is_there_is_left_alone():
 
 
 def test_what_an_earlier_head_said_does_not_count():
-    """The bucket outlives the machine; a status older than the instance is of another."""
+    """The bucket outlives the instance; a status older than the instance is of another."""
     world = World()
     world.write_status("ok", at=LAUNCHED - 1)
     assert not world.boot.is_set_up_from("new")

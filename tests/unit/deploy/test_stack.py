@@ -62,7 +62,7 @@ def test_nothing_accepts_connections_from_the_world(stack):
     assert all("CidrIpv6" not in rule for rule in rules)
 
 
-def test_no_machine_has_a_public_address(stack):
+def test_no_instance_has_a_public_address(stack):
     """Subnets hand none out, and neither template nor instance asks for one."""
     assert all(
         not net["MapPublicIpOnLaunch"] for net in of_type(stack, "AWS::EC2::Subnet").values()
@@ -130,7 +130,7 @@ def test_the_head_may_launch_into_the_reservations_and_groups_that_pools_name():
 
 
 def test_a_compute_node_that_turns_itself_off_is_gone(stack):
-    """A stopped spot machine would cost its disk for ever."""
+    """A stopped spot instance would cost its disk for ever."""
     for item in _templates(stack).values():
         data = item["LaunchTemplateData"]
         assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
@@ -204,7 +204,7 @@ def test_a_compute_node_may_read_one_secret_and_nothing_of_ec2(stack):
 
 
 def test_user_data_has_no_secret_and_fits():
-    """Anyone on the machine can read it, and EC2 takes 16 KiB."""
+    """Anyone on the instance can read it, and EC2 takes 16 KiB."""
     config = example("aws")
     scripts = [
         head_script(config, BUCKET),
@@ -238,7 +238,7 @@ def test_node_json_says_where_the_cluster_is():
 
 
 def test_first_boot_is_python_that_compiles():
-    """A template's mistake is found here, not on a machine."""
+    """A template's mistake is found here, not on an instance."""
     script = head_script(example("aws"), BUCKET)
     source = script.split("<<'PYTHON'\n")[1].split("\nPYTHON")[0]
     compile(source, "first_boot", "exec")
@@ -250,11 +250,11 @@ def test_the_stack_is_the_same_whatever_is_deployed_into_it():
 
 
 def test_user_data_that_is_too_large_is_refused_here():
-    """EC2's own message names neither the machine nor the limit."""
+    """EC2's own message names neither the instance nor the limit."""
     config = example()
     url = "http://" + "a" * MAX_USER_DATA
     large = config.model_copy(update={"aws": config.aws.model_copy(update={"endpoint_url": url})})
-    with pytest.raises(DeployError, match="head node.s user data"):
+    with pytest.raises(DeployError, match="head node's user data"):
         stack_template(large, FACTS)
 
 
@@ -281,8 +281,8 @@ def test_pools_that_look_alike_get_logical_ids_of_their_own():
     assert len(_templates(resources(parse(text)))) == 3
 
 
-def test_machines_without_a_way_out_have_endpoints():
-    """Either a NAT gateway, or one endpoint for each service the machines call."""
+def test_instances_without_a_way_out_have_endpoints():
+    """Either a NAT gateway, or one endpoint for each service the instances call."""
     closed, opened = resources(example("local")), resources(example("aws"))
     services = {item["ServiceName"] for item in of_type(closed, "AWS::EC2::VPCEndpoint").values()}
     assert {name.rsplit(".", 1)[1] for name in services} == {
@@ -327,7 +327,7 @@ def test_everything_that_can_carry_the_cluster_tag_does(stack):
         ("s3://lab", "arn:${AWS::Partition}:s3:::lab", "arn:${AWS::Partition}:s3:::lab/*"),
     ],
 )
-def test_machines_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, objects):
+def test_instances_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, objects):
     """With a store on the filesystem nodes have no S3 at all."""
     config = example("aws").model_copy(update={"data": Data(store=store)})
     for role in ("HeadRole", "ComputeRole"):

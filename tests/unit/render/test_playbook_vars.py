@@ -51,7 +51,7 @@ def test_the_compute_image_has_drivers_for_what_some_pool_has_and_the_head_never
     assert not {"toolkit_gpus", "toolkit_efa"} & set(aws_vars("head"))
 
 
-def test_more_of_the_same_machines_need_no_other_image():
+def test_more_of_the_same_instances_need_no_other_image():
     assert aws_vars("compute", count=2) == aws_vars("compute", count=200)
     assert aws_vars("compute", efa=1) == aws_vars("compute", efa=32)
 

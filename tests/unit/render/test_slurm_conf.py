@@ -72,7 +72,7 @@ def test_memory_tolerance_is_the_last_parameter():
 
 
 def test_nodes_without_a_partition_of_ours_are_never_suspended():
-    """A finite global SuspendTime would power down machines that aren't the cloud's."""
+    """A finite global SuspendTime would power down instances that aren't the cloud's."""
     conf = files()["slurm.conf"]
     assert settings(conf)["SuspendTime"] == "INFINITE"
     assert conf.count(" SuspendTime=30 ") == 2
@@ -92,7 +92,7 @@ def test_the_head_has_its_name_and_its_address():
     ("profile", "tracking", "plugin"),
     [("local", "proctrack/linuxproc", "disabled"), ("aws", "proctrack/cgroup", "autodetect")],
 )
-def test_profile_decides_what_machines_can_do(profile, tracking, plugin):
+def test_profile_decides_what_instances_can_do(profile, tracking, plugin):
     """The profile is the one place where a laptop and EC2 differ."""
     rendered = files(profile=profile)
     conf = settings(rendered["slurm.conf"])
