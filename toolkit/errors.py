@@ -227,6 +227,6 @@ class LocalError(ToolkitError):
 
 
 class PreflightFailed(LocalError):
-    """This computer lacks a requirement; nothing was changed."""
+    """A requirement that this computer lacks; nothing was changed."""
 
     reason = "preflight-failed"

@@ -24,7 +24,7 @@ CONSOLE_SHOWN = 12
 @click.option("--log", is_flag=True, help="Print every decision about the job or node as well.")
 @click.argument("target", metavar="JOB|NODE")
 def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) -> None:
-    """Say why a job waits or failed, or what state a node is in.
+    """Explain why a job waits or failed, or a node's state.
 
     The answer has the offerings that were tried, EC2's answers, and the time of the next try.
     """

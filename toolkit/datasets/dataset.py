@@ -62,7 +62,7 @@ def fill_count() -> int:
 
 
 def add_listener(listener: Listener) -> Callable[[], None]:
-    """Call the listener with the datasets in use, now and from now on.
+    """Call the listener with the datasets in use, now and later.
 
     Returns a function that ends it.
     """

@@ -215,7 +215,7 @@ class EndOfAttempt:
         facts: JobFacts,
         records: Sequence[AttemptRecord],
     ) -> AttemptRecord:
-        """Return the attempt's line of the attempts file, made here if no worker started."""
+        """Return the attempt's line, made here if no rank started."""
         now = self._clock()
         record = next((entry for entry in records[::-1] if entry.key == self._attempt.key), None)
         record = record or record_without_workers(self._attempt, len(records), facts, now)

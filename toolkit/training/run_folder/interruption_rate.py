@@ -20,9 +20,9 @@ _EXPECTED_HOURS = 24.0
 def mtti(
     attempts: Sequence[AttemptRecord], instances: int, *, per_instance_hour: float | None = None
 ) -> float:
-    """Return the expected seconds until a run of so many instances loses one.
+    """Return the expected seconds until EC2 takes one instance back.
 
-    `per_machine_hour` is a known rate to begin with. The run's own attempts count beside one
+    `per_instance_hour` is a known rate to begin with. The run's own attempts count beside one
     interruption at that rate.
     """
     interrupted_attempts = [
