@@ -79,7 +79,7 @@ def test_an_attempt_does_not_end_by_what_a_job_of_a_cluster_before_was_asked(att
     write_json(attempt.stop_files[0], THEIRS)
     verdict.failed(3, "ValueError: bad shape").write(attempt.verdict_file)
     outcome = EndOfAttempt(attempt, SlurmJob("12", FakeScontrol()), {}).judge(1)
-    assert (outcome.code, outcome.log_lines[0].partition(" ")[0]) == (1, "error")
+    assert (outcome.code, "ended by error: " in outcome.log_lines[0]) == (1, True)
 
 
 def test_nor_is_a_lost_attempt_told_by_it(attempt):
