@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model import instance
 from slurmplugins.model.actions import (
     Drain,
     MarkDown,
@@ -27,7 +26,7 @@ from slurmplugins.model.actions import (
     ReturnToService,
     Terminate,
 )
-from slurmplugins.model.instance import EndCause, InstanceState
+from slurmplugins.model.instance import SPOT_INTERRUPTION_CODES, EndCause, InstanceState
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.reconciler import (
     boot_failures,
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
     from slurmplugins.reconciler.node_state import NodeState
 
-
-SPOT_TAKEN: Final = instance.SPOT_INTERRUPTION_CODES
 
 NOTICE_REASON: Final = f"{REASON_PREFIX} spot interruption, seen from the head"
 """Reason of a node with a notice that the head saw first. The node agent's own reason differs, and
@@ -178,12 +175,12 @@ def _actions_if_off(
         return
     boot_failed = RESUME_TIMEOUT in state.node.reason
     cause = _end_cause(state.node)
-    for machine in state.live_instances:
-        if state.node.powering_down or boot_failed or orphans.past_orphan_grace(snapshot, machine):
-            yield Terminate(machine, cause, "Slurm does not want the node up")
-    for machine in state.unclear_instances:  # SuspendProgram would do it, but Slurm runs it once
+    for instance in state.live_instances:
+        if state.node.powering_down or boot_failed or orphans.past_orphan_grace(snapshot, instance):
+            yield Terminate(instance, cause, "Slurm does not want the node up")
+    for instance in state.unclear_instances:  # SuspendProgram would do it, but Slurm runs it once
         if state.node.powering_down:
-            yield Terminate(machine, cause, "Slurm does not want the node up")
+            yield Terminate(instance, cause, "Slurm does not want the node up")
     yield from _actions_if_stopped(snapshot, state)
     if state.remaining_instances or state.launch_expected:
         return
@@ -266,12 +263,12 @@ def _actions_if_on(
 def _actions_if_unhealthy(snapshot: Snapshot, state: NodeState) -> Iterator[Action]:
     """Handle a node whose instance is there but has a problem."""
     node = state.node
-    machine = min(state.live_instances, key=lambda item: item.id != node.instance_id)
-    health = snapshot.health.get(machine.id)
-    failure = boot_failures.failure_reason(node, machine, health, snapshot)
+    instance = min(state.live_instances, key=lambda item: item.id != node.instance_id)
+    health = snapshot.health.get(instance.id)
+    failure = boot_failures.failure_reason(node, instance, health, snapshot)
     # slurmctld itself drains a node that registers wrong: that reason is no person's.
     if failure and (node.invalid or not state.disabled_by_admin):
-        yield Terminate(machine, EndCause.BOOT_FAILED, failure)
+        yield Terminate(instance, EndCause.BOOT_FAILED, failure)
         yield from _give_back(state, failure)
     elif node.down and node.reason.startswith(NOT_RESPONDING):
         if not node.power_down_requested:
@@ -317,7 +314,7 @@ def _loss_reason(snapshot: Snapshot, state: NodeState, without_instance_since: f
         return ""
     if state.terminated_instance is not None:
         code = state.terminated_instance.end_code
-        reason_code = "interrupted" if code in SPOT_TAKEN else "machine-ended"
+        reason_code = "interrupted" if code in SPOT_INTERRUPTION_CODES else "machine-ended"
         return f"{REASON_PREFIX} {reason_code}" + (f" ({code})" if code else "")
     if (
         without_instance_since is None
@@ -364,9 +361,9 @@ def _actions_if_refused(state: NodeState) -> Iterator[Action]:
     Slurm admits no instance that booted before it asked. If a job waits for the node and it has no
     other instance, the node is given back first. The instance then ends with a powered-down node.
     """
-    for machine in state.powered_down_instances:
+    for instance in state.powered_down_instances:
         if state.live_instances or not state.node.busy:
-            yield Terminate(machine, EndCause.SUSPEND, "Slurm has powered its node down since")
+            yield Terminate(instance, EndCause.SUSPEND, "Slurm has powered its node down since")
 
 
 def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action]:
@@ -374,10 +371,10 @@ def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action
 
     They cost their disks and never come back as the node.
     """
-    for machine in state.remaining_instances:
-        is_stopped = machine.state in {InstanceState.STOPPED, InstanceState.STOPPING}
-        if is_stopped and machine.id not in snapshot.journal.termination_causes:
-            yield Terminate(machine, EndCause.UNKNOWN, "it stopped")
+    for instance in state.remaining_instances:
+        is_stopped = instance.state in {InstanceState.STOPPED, InstanceState.STOPPING}
+        if is_stopped and instance.id not in snapshot.journal.termination_causes:
+            yield Terminate(instance, EndCause.UNKNOWN, "it stopped")
 
 
 def _end_cause(node: Node) -> EndCause:

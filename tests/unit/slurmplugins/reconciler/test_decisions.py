@@ -69,19 +69,19 @@ def node(flags: str, instance_id: str = "i-1", name: str = G[0]) -> Node:
 def world(
     *machines: Instance,
     nodes: tuple[Node, ...] = (),
-    claims: JournalView | None = None,
+    journal: JournalView | None = None,
     health: tuple[InstanceHealth, ...] = (),
-    known: frozenset[str] = frozenset(),
+    known_instances: frozenset[str] = frozenset(),
 ) -> snapshot.Snapshot:
     off = {name: node("IDLE+POWERED_DOWN", "", name) for name in CONFIG.pool_by_node}
     return snapshot.Snapshot(
         config=CONFIG,
         instances=machines,
         nodes={**off, **{item.name: item for item in nodes}},
-        journal=claims or JournalView(),
+        journal=journal or JournalView(),
         now=NOW,
         health={item.id: item for item in health},
-        known_instances=known,
+        known_instances=known_instances,
     )
 
 
@@ -122,8 +122,8 @@ def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old
 def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
     ids = [f"i-{number}" for number in range(6)]
     ended = JournalView(termination_causes=dict.fromkeys(ids, EndCause.SUSPEND))
-    assert plausibility.cloud_doubt(world(known=frozenset(ids), claims=ended)) == ""
-    assert plausibility.cloud_doubt(world(known=frozenset(ids))) != ""
+    assert plausibility.cloud_doubt(world(known_instances=frozenset(ids), journal=ended)) == ""
+    assert plausibility.cloud_doubt(world(known_instances=frozenset(ids))) != ""
 
 
 # Which boots failed

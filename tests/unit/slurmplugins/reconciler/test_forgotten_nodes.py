@@ -158,7 +158,7 @@ class TestRegistrar:
 
     def test_a_request_that_can_not_be_removed_is_heard_once(self, registrar, runner, monkeypatch):
         agent_requests.request_registration(registrar.directory, "gpu-001", 1.0)
-        monkeypatch.setattr(agent_requests, "forget_registration", lambda *_: None)
+        monkeypatch.setattr(agent_requests, "remove_registration_request", lambda *_: None)
         registrar.poll()
         registrar.poll()
         assert len(runner.calls) == 1

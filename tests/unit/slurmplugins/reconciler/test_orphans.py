@@ -102,13 +102,13 @@ def test_an_instance_may_be_claimed_until_it_is_older_than_the_grace(more: int, 
     ],
 )
 def test_an_instance_that_is_left_alone_keeps_no_other_from_its_end(other: Instance):
-    assert ended(world(other, LOST, asked=frozenset({"under way"}))) == [ORPHANED]
+    assert ended(world(other, LOST, awaiting_reply=frozenset({"under way"}))) == [ORPHANED]
 
 
 def test_an_end_that_was_decided_and_did_not_come_about_is_repeated_with_its_cause():
     young = machine(launched_at=NOW)
     why = "its end was decided before"
-    given = world(young, ended={"i-1": EndCause.INTERRUPTION})
+    given = world(young, termination_causes={"i-1": EndCause.INTERRUPTION})
     assert ended(given) == [Terminate(young, EndCause.INTERRUPTION, why)]
 
 
@@ -118,7 +118,7 @@ def test_an_instance_of_another_pool_than_its_node_ends_unless_slurm_uses_it():
     assert ended(world(wrong)) == [Terminate(wrong, EndCause.ORPHAN, why)]
     used = {GPU: Node(GPU, frozenset({"ALLOCATED"}), instance_id="i-1")}
     assert ended(world(wrong, nodes=used)) == []
-    assert ended(world(wrong, busy=frozenset({GPU}))) == []
+    assert ended(world(wrong, claimed_nodes=frozenset({GPU}))) == []
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_so_many_instances_that_nobody_understands_are_named_and_the_rest_counte
     ids = [f"i-{number:02}" for number in range(count)]
     gone = machine("i-gone", state=S.TERMINATED)
     strange = frozenset((*ids, "i-gone"))
-    given = world(*map(machine, ids), gone, machine("i-fine"), strange=strange)
+    given = world(*map(machine, ids), gone, machine("i-fine"), unreadable_ids=strange)
     named = f"{', '.join(ids[:MOST_NAMED])}{more}: named by a line of the journal that can't be "
     said = f"{named}understood: given to no job, ended only while their node is off"
     assert remarks(given) == [said]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 G = hostlist.expand("gpu-[001-008]")
 SEEN = "slurm.nodes: done"
-LOOKED = "journal.claims: done"  # the last of what a pass looks at
+LOOKED = "journal.view: done"  # the last of what a pass looks at
 
 
 @pytest.fixture
@@ -258,7 +258,9 @@ def test_a_machine_that_a_pass_ends_is_written_down_before_slurm_is_told_of_its_
     machine = impaired(bench)
     places: list[str] = []
     run_pass(watch(bench.engine, places.append))
-    assert places.index("journal.condemn_idle: done") < places.index("slurm.down: about to")
+    assert places.index("journal.mark_terminating_if_idle: done") < places.index(
+        "slurm.down: about to"
+    )
     assert bench.engine.journal.view().termination_causes == {machine: EndCause.BOOT_FAILED}
 
 
@@ -303,7 +305,7 @@ def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Be
         with bench.engine.journal.resume_process() as run:
             bench.engine.journal.claim(run, lambda _: G[:1])
 
-    seen = watch(bench.engine, once("journal.claims: done", claims))
+    seen = watch(bench.engine, once("journal.view: done", claims))
     suspend(seen, G[:2], EndCause.SUSPEND)
     assert [item.node for item in bench.cloud.live()] == [G[0]]
 
@@ -472,7 +474,7 @@ def test_killed_in_a_rename_the_next_resume_has_one_machine_a_node_and_none_of_a
         raise Killed
 
     with pytest.raises(Killed):
-        resume(watch(bench.engine, once("cloud.give: done", dies)), asks)
+        resume(watch(bench.engine, once("cloud.retag_nodes: done", dies)), asks)
     bench.restart()
     bench.cloud.capacity = {}
     given = bench.cloud.live()[0].id

@@ -97,7 +97,7 @@ def test_when_slurm_does_not_say_the_pass_goes_on(bench: Bench, monkeypatch: pyt
     def silent() -> None:
         raise SlurmUnreachable("busy")
 
-    monkeypatch.setattr(bench.slurm, "ended", silent)
+    monkeypatch.setattr(bench.slurm, "ended_jobs", silent)
     bench.cloud.interrupt(bench.cloud.live()[1].id)
     bench.slurm.fail(7)
     passes(bench, 15)

@@ -69,7 +69,7 @@ def world(flags: str, *machines: Instance, reason: str = "", **more: Any) -> sna
     nodes[NODE] = Node(
         NODE, frozenset(flags.split("+")), reason, more.pop("instance_id", "i-1"), "10.42.1.11"
     )
-    given: dict[str, Any] = {"claims": JournalView(), "now": NOW, **more}
+    given: dict[str, Any] = {"journal": JournalView(), "now": NOW, **more}
     return snapshot.Snapshot(config=CONFIG, instances=machines, nodes=nodes, **given)
 
 
@@ -106,7 +106,7 @@ def retires(seconds: float) -> dict[str, InstanceHealth]:
 
 def static(flags: str, *machines: Instance, **more: Any) -> snapshot.Snapshot:
     given = world(flags, *machines, **more)
-    return replace(given, config=replace(CONFIG, static=frozenset({NODE})))
+    return replace(given, config=replace(CONFIG, static_nodes=frozenset({NODE})))
 
 
 TAKEN_MACHINE = machine(S.TERMINATED, end_code=TAKEN)
@@ -184,7 +184,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         world(
             "IDLE+POWERED_DOWN",
             machine(S.STOPPED),
-            claims=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
+            journal=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
         ),
         ["end i-1:suspend"],
     ),
@@ -216,7 +216,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "ALLOCATED+DRAIN+POWERED_DOWN",
             machine(),
             reason="flood",
-            asked={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
+            registration_requests={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
         ),
         [],
     ),
@@ -224,7 +224,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         world(
             "ALLOCATED+POWERED_DOWN",
             machine(),
-            asked={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
+            registration_requests={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
         ),
         ["down toolkit: never-registered"],
     ),
@@ -260,41 +260,44 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "up, no machine seen for the first time": (world("IDLE"), []),
-    "up, no machine listed for long": (world("ALLOCATED", unbacked_since=LONG_AGO), []),
+    "up, no machine listed for long": (world("ALLOCATED", without_instance_since=LONG_AGO), []),
     "silent, no machine for long": (
-        world("ALLOCATED+NOT_RESPONDING", unbacked_since=LONG_AGO),
+        world("ALLOCATED+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "silent, no machine for less than the grace": (
-        world("ALLOCATED+NOT_RESPONDING", unbacked_since={NODE: NOW - MISSING_INSTANCE_GRACE + 1}),
+        world(
+            "ALLOCATED+NOT_RESPONDING",
+            without_instance_since={NODE: NOW - MISSING_INSTANCE_GRACE + 1},
+        ),
         [],
     ),
     "powering up, no machine for long": (
-        world("ALLOCATED+POWERING_UP", unbacked_since=LONG_AGO),
+        world("ALLOCATED+POWERING_UP", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "fell silent, no machine for long": (
-        world("DOWN", reason="Not responding", unbacked_since=LONG_AGO),
+        world("DOWN", reason="Not responding", without_instance_since=LONG_AGO),
         ["power-down"],
     ),
     "completing, silent, no machine for long": (
-        world("IDLE+COMPLETING+NOT_RESPONDING", unbacked_since=LONG_AGO),
+        world("IDLE+COMPLETING+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "reserved and planned, silent, no machine for long": (
-        world("IDLE+RESERVED+PLANNED+MAINTENANCE+NOT_RESPONDING", unbacked_since=LONG_AGO),
+        world("IDLE+RESERVED+PLANNED+MAINTENANCE+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "of unknown state since slurmctld started, no machine for long": (
-        world("UNKNOWN+CLOUD", unbacked_since=LONG_AGO),
+        world("UNKNOWN+CLOUD", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "failing, silent, no machine for long": (
-        world("IDLE+FAIL+NOT_RESPONDING", unbacked_since=LONG_AGO),
+        world("IDLE+FAIL+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "downed by an admin, no machine": (
-        world("DOWN", reason="flood", unbacked_since=LONG_AGO),
+        world("DOWN", reason="flood", without_instance_since=LONG_AGO),
         [],
     ),
     "given back, resume died in between": (
@@ -528,9 +531,9 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     "static, powered down": (static("IDLE+POWERED_DOWN"), ["power-up"]),
     "static, powered up": (static("IDLE", machine()), []),
     "static, waking": (static("IDLE+POWERED_DOWN+POWER_UP"), []),
-    "static, tried a minute ago": (static("IDLE+POWERED_DOWN", woken={NODE: NOW - 60}), []),
+    "static, tried a minute ago": (static("IDLE+POWERED_DOWN", last_power_up={NODE: NOW - 60}), []),
     "static, tried five minutes ago": (
-        static("IDLE+POWERED_DOWN", woken={NODE: NOW - 300}),
+        static("IDLE+POWERED_DOWN", last_power_up={NODE: NOW - 300}),
         ["power-up"],
     ),
     "static, drained by an admin": (static("IDLE+DRAIN+POWERED_DOWN", reason="bad disk"), []),
@@ -553,15 +556,15 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "ALLOCATED+POWERING_UP",
             machine(age=900, id="i-0"),
             machine(),
-            claims=JournalView(claimed_nodes=frozenset({NODE})),
+            journal=JournalView(claimed_nodes=frozenset({NODE})),
         ),
         [],
     ),
     "just launched, not listed": (
         world(
             "ALLOCATED+POWERING_UP",
-            unbacked_since=LONG_AGO,
-            claims=JournalView(
+            without_instance_since=LONG_AGO,
+            journal=JournalView(
                 recent_launches={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}
             ),
         ),
@@ -570,7 +573,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     "powering down, launched and not listed": (
         world(
             "IDLE+POWERING_DOWN",
-            claims=JournalView(
+            journal=JournalView(
                 recent_launches={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}
             ),
         ),
@@ -580,7 +583,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         world(
             "IDLE+POWERED_DOWN",
             machine(),
-            claims=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
+            journal=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
         ),
         ["end i-1:suspend"],
     ),
@@ -602,7 +605,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "IDLE",
             machine(),
             machine(id="i-2", node=None, attempt="f1"),
-            claims=JournalView(awaiting_reply=frozenset({"f1"})),
+            journal=JournalView(awaiting_reply=frozenset({"f1"})),
         ),
         [],
     ),
@@ -639,18 +642,22 @@ def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
 
 
 def test_a_node_that_answers_without_a_listed_machine_is_remarked():
-    given = world("ALLOCATED", unbacked_since=LONG_AGO)
+    given = world("ALLOCATED", without_instance_since=LONG_AGO)
     said = (f"{NODE} answers, and EC2 lists no machine for it: left alone",)
     assert rules.plan(given).warnings == said
-    assert rules.plan(replace(given, unbacked_since={})).warnings == ()
+    assert rules.plan(replace(given, without_instance_since={})).warnings == ()
 
 
 def test_how_long_a_node_has_no_machine_is_remembered_and_forgotten():
     first = rules.plan(world("IDLE"))
     assert first.without_instance_since == {NODE: NOW}
-    later = rules.plan(world("IDLE", unbacked_since=first.without_instance_since, now=NOW + 30))
+    later = rules.plan(
+        world("IDLE", without_instance_since=first.without_instance_since, now=NOW + 30)
+    )
     assert later.without_instance_since == {NODE: NOW}
-    backed = rules.plan(world("IDLE", machine(), unbacked_since=later.without_instance_since))
+    backed = rules.plan(
+        world("IDLE", machine(), without_instance_since=later.without_instance_since)
+    )
     assert backed.without_instance_since == {}
 
 
@@ -674,7 +681,7 @@ def test_an_ec2_that_lists_nothing_while_machines_answer_is_not_believed():
 
 def test_an_ec2_that_forgets_most_machines_of_the_last_pass_is_not_believed():
     known = frozenset({"i-a", "i-b", "i-c", "i-d"})
-    off = replace(fleet(0), instances=(machine(id="i-a", node=None),), known=known)
+    off = replace(fleet(0), instances=(machine(id="i-a", node=None),), known_instances=known)
     found = rules.plan(off)
     assert (found.actions, found.cloud_believed) == ((), False)
 
@@ -701,7 +708,7 @@ def test_machines_we_ended_or_just_launched_are_not_missed():
         recent_launches={key: Assignment(NODE, key, "", "") for key in ids[:2]},
         termination_causes=dict.fromkeys(ids[2:], EndCause.SUSPEND),
     )
-    found = rules.plan(replace(given, instances=(), claims=claims))
+    found = rules.plan(replace(given, instances=(), journal=claims))
     assert found.cloud_believed
 
 
@@ -739,7 +746,7 @@ LEFT = JournalView(powered_down_ids=frozenset({"i-1"}))
 
 
 def test_a_machine_that_slurm_has_let_go_of_ends_while_its_node_waits_for_another():
-    found = rules.plan(world("IDLE+POWERING_UP+NOT_RESPONDING", machine(), claims=LEFT))
+    found = rules.plan(world("IDLE+POWERING_UP+NOT_RESPONDING", machine(), journal=LEFT))
     assert found.actions == (
         Terminate(machine(), EndCause.SUSPEND, "Slurm has powered its node down since"),
     )
@@ -749,10 +756,10 @@ def test_a_machine_that_slurm_has_let_go_of_ends_while_its_node_waits_for_anothe
 def test_a_machine_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
     """The job goes back first, so that nothing is ended under one."""
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
-    fresh = rules.plan(world(flags, machine(), claims=LEFT))
+    fresh = rules.plan(world(flags, machine(), journal=LEFT))
     assert (fresh.actions, fresh.without_instance_since) == ((), {NODE: NOW})
     since = {NODE: NOW - MISSING_INSTANCE_GRACE}
-    late = rules.plan(world(flags, machine(), claims=LEFT, unbacked_since=since))
+    late = rules.plan(world(flags, machine(), journal=LEFT, without_instance_since=since))
     reason = "toolkit: no-machine"
     assert late.actions == (MarkDown(NODE, reason), PowerDown(NODE, reason))
 
@@ -760,7 +767,7 @@ def test_a_machine_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
 def test_of_two_machines_the_one_that_slurm_has_let_go_of_ends_although_it_is_older():
     new = machine(id="i-2", age=20)
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
-    found = rules.plan(world(flags, machine(), new, claims=LEFT, instance_id=""))
+    found = rules.plan(world(flags, machine(), new, journal=LEFT, instance_id=""))
     assert [item.instance.id for item in found.actions] == ["i-1"]
 
 
@@ -769,28 +776,28 @@ def test_of_two_machines_the_one_that_slurm_has_let_go_of_ends_although_it_is_ol
     ["ALLOCATED", "IDLE", "IDLE+NOT_RESPONDING", "ALLOCATED+POWERING_UP", "IDLE+POWERING_UP"],
 )
 def test_a_machine_that_slurm_had_let_go_of_stays_where_slurmd_answers_or_may(flags: str):
-    assert rules.plan(world(flags, machine(age=60), claims=LEFT)).actions == ()
+    assert rules.plan(world(flags, machine(age=60), journal=LEFT)).actions == ()
 
 
 def test_a_machine_that_slurm_has_let_go_of_is_left_to_the_run_that_is_at_its_node():
-    claims = replace(LEFT, busy=frozenset({NODE}))
+    claims = replace(LEFT, claimed_nodes=frozenset({NODE}))
     flags = "IDLE+POWERING_UP+NOT_RESPONDING"
-    assert rules.plan(world(flags, machine(), claims=claims)).actions == ()
+    assert rules.plan(world(flags, machine(), journal=claims)).actions == ()
 
 
 def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
     """What is remembered from an hour ahead began just now."""
     ahead = NOW + 3600
-    found = rules.plan(world("IDLE+NOT_RESPONDING", unbacked_since={NODE: ahead}))
+    found = rules.plan(world("IDLE+NOT_RESPONDING", without_instance_since={NODE: ahead}))
     assert found.without_instance_since == {NODE: NOW}
     known = frozenset({"i-1", "i-2", "i-3"})
-    held = rules.plan(world("IDLE", known=known, doubted_since=ahead))
+    held = rules.plan(world("IDLE", known_instances=known, doubted_since=ahead))
     assert held.blocked_by
     assert held.doubted_since == NOW
 
 
 def test_a_clock_that_is_set_back_lets_no_static_node_wait():
-    given = static("IDLE+POWERED_DOWN", woken={NODE: NOW + 3600})
+    given = static("IDLE+POWERED_DOWN", last_power_up={NODE: NOW + 3600})
     assert PowerUp(NODE, "a static node") in rules.plan(given).actions
 
 
@@ -799,13 +806,13 @@ def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_dec
     flags = "IDLE+NOT_RESPONDING"
     assert rules.plan(world(flags, may)).without_instance_since == {}
     ended = JournalView(termination_causes={"i-1": EndCause.SUSPEND})
-    assert rules.plan(world(flags, may, claims=ended)).without_instance_since == {NODE: NOW}
+    assert rules.plan(world(flags, may, journal=ended)).without_instance_since == {NODE: NOW}
 
 
 MEMORY: dict[str, Any] = {
-    "unbacked_since": {NODE: NOW - 5},
-    "woken": {NODE: NOW - 6},
-    "asked": {NODE: RegistrationRequests(NOW - 8, NOW - 7)},
+    "without_instance_since": {NODE: NOW - 5},
+    "last_power_up": {NODE: NOW - 6},
+    "registration_requests": {NODE: RegistrationRequests(NOW - 8, NOW - 7)},
 }
 
 
@@ -817,7 +824,7 @@ def test_while_slurm_is_not_believed_nothing_is_done_and_nothing_forgotten():
 
 def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
     known = frozenset({"i-1", "i-2", "i-3"})
-    found = rules.plan(world("ALLOCATED", known=known, **MEMORY))
+    found = rules.plan(world("ALLOCATED", known_instances=known, **MEMORY))
     note = "EC2 lists none of 3 of 3 live machines: not believed"
     assert found == snapshot.Plan(
         blocked_by=note, cloud_believed=False, doubted_since=NOW, **MEMORY
@@ -827,7 +834,9 @@ def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
 def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_sent_back():
     """Nothing is ended: nobody knows what runs of resume are at."""
     stopped = machine(S.STOPPED)
-    found = rules.plan(world("ALLOCATED", stopped, blind=True, doubted_since=NOW - 9, **MEMORY))
+    found = rules.plan(
+        world("ALLOCATED", stopped, journal_unreadable=True, doubted_since=NOW - 9, **MEMORY)
+    )
     reason = "toolkit: machine-ended"
     assert found == snapshot.Plan(
         (MarkDown(NODE, reason), PowerDown(NODE, reason)),
@@ -849,7 +858,9 @@ def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_
     ],
 )
 def test_without_the_journal_no_other_node_is_touched(flags: str, seen: tuple[Instance, ...]):
-    given = world(flags, *seen, reason="toolkit: x", blind=True, unbacked_since=LONG_AGO)
+    given = world(
+        flags, *seen, reason="toolkit: x", journal_unreadable=True, without_instance_since=LONG_AGO
+    )
     assert rules.plan(given).actions == ()
 
 
@@ -865,14 +876,14 @@ def test_without_the_journal_no_other_node_is_touched(flags: str, seen: tuple[In
 def test_a_static_node_is_asked_to_wake_every_five_minutes_and_that_is_remembered(
     woken: dict[hostlist.NodeName, float], remembered: float, power_up: bool
 ):
-    found = rules.plan(static("IDLE+POWERED_DOWN", woken=woken))
+    found = rules.plan(static("IDLE+POWERED_DOWN", last_power_up=woken))
     assert found.last_power_up == {NODE: remembered}
     assert bool(found.actions) is power_up
 
 
 def test_a_node_that_is_not_static_or_wakes_by_itself_is_not_remembered_as_woken():
-    assert rules.plan(world("IDLE+POWERED_DOWN", woken={NODE: NOW - 9})).last_power_up == {}
-    assert rules.plan(static("IDLE", machine(), woken={NODE: NOW - 9})).last_power_up == {}
+    assert rules.plan(world("IDLE+POWERED_DOWN", last_power_up={NODE: NOW - 9})).last_power_up == {}
+    assert rules.plan(static("IDLE", machine(), last_power_up={NODE: NOW - 9})).last_power_up == {}
     assert rules.plan(static("IDLE+POWERED_DOWN+POWER_UP")).last_power_up == {}
 
 

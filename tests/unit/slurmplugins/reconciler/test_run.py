@@ -282,7 +282,7 @@ def test_a_journal_that_fails_in_the_middle_of_a_pass_costs_what_it_was_asked_fo
         return inner(but)
 
     with monkeypatch.context() as broken:
-        broken.setattr(bench.engine.journal, "claims", claims)
+        broken.setattr(bench.engine.journal, "view", claims)
         passes(bench, 15)
     assert G[2] not in {item.node for item in bench.cloud.live()}
     assert bench.slurm.queue[7].state == "RUNNING"
