@@ -410,7 +410,7 @@ def test_a_notice_that_the_node_agent_misses_reaches_the_job_from_the_head_once(
     assert (request["job_id"], request["restart_count"]) == (7, 0)
     assert request["cause"] == "spot-interruption"
     assert request["at"] < request["deadline"] < request["at"] + 120
-    assert "asked to save and stop: gpu-001 goes" in bench.slurm.queue[7].comment
+    assert "asked to save and stop: EC2 interrupts gpu-001" in bench.slurm.queue[7].comment
     assert "DRAIN" not in bench.slurm.flags(G[1])
 
 
@@ -468,7 +468,9 @@ def test_jobs_are_asked_in_as_many_calls_as_there_are_jobs_however_many_their_no
     assert places.count("slurm.jobs: done") == 1
     assert places.count("slurm.comment: done") == 2
     assert all("DRAIN" in bench.slurm.flags(node) for node in G)
-    assert bench.slurm.queue[7].comment.endswith("asked to save and stop: gpu-[001-006] goes")
+    assert bench.slurm.queue[7].comment.endswith(
+        "asked to save and stop: EC2 interrupts gpu-[001-006]"
+    )
 
 
 def test_nothing_of_a_pass_waits_until_the_jobs_that_are_asked_have_a_comment(bench: Bench):
