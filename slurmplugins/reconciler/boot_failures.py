@@ -77,9 +77,9 @@ def _boot_failures(snapshot: Snapshot) -> Iterator[BootFailure]:
         cause = snapshot.journal.termination_causes.get(instance.id)
         node = snapshot.nodes.get(instance.node or "")
         if cause is EndCause.BOOT_FAILED:
-            why = "it did not come up"
+            why = "it never registered"
         elif cause is None and node is not None and _terminated_while_booting(node, instance):
-            why = f"it ended while it booted ({instance.end_code or 'no reason given'})"
+            why = f"it was terminated while it booted ({instance.end_code or 'no reason given'})"
         else:
             continue
         launched, name = instance.launched_at, str(instance.node)

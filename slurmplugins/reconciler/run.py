@@ -57,9 +57,8 @@ def run_pass(engine: Engine) -> None:
         )
     outcomes = engine.executor.run(slurm_actions, guard.still_valid)
     guard.check_rest()
-    if len(outcomes) + len(guard.terminations) < len(plan.actions) and recheck.is_too_old(
-        engine, snapshot
-    ):
+    tried = len(outcomes) + len(guard.terminations)
+    if tried < len(plan.actions) and recheck.is_too_old(engine, snapshot):
         recheck.record_late_pass(engine, snapshot, plan)
     if not plan.blocked_by:
         _requeue_jobs(engine, snapshot)
@@ -162,9 +161,9 @@ def _requeue_jobs(engine: Engine, snapshot: Snapshot) -> None:
 def _with_refused_terminations(
     engine: Engine, snapshot: Snapshot, plan: Plan, terminations: Sequence[Outcome]
 ) -> Plan:
-    """Remark each instance that EC2 refuses to end, for `toolkit status`."""
+    """Add a warning for each instance that EC2 refuses to terminate."""
     warnings = [
-        f"{item.action.instance.id} is not ended: {item.error}"
+        f"{item.action.instance.id} is not terminated: {item.error}"
         for item in terminations
         if item.refused and isinstance(item.action, Terminate)
     ]
@@ -182,9 +181,7 @@ def _update_breaker(engine: Engine, boots: BootResults) -> None:
     now = engine.persistent_clock.now()
     old_record, new_record = circuit_breaker.update(engine.state, boots, now)
     _log_breaker_changes(engine, old_record, new_record)
-    for failure in [
-        boot_failure for pool in new_record.pools.values() for boot_failure in pool.last
-    ]:
+    for failure in [item for pool in new_record.pools.values() for item in pool.last]:
         if console_logs.is_saved(engine.state, failure.instance_id):
             continue
         try:

@@ -21,7 +21,7 @@ from slurmplugins.model.instance import (
 )
 from slurmplugins.model.node import Node
 from slurmplugins.model.offering import Lifecycle
-from slurmplugins.reconciler import plausibility, rules, snapshot
+from slurmplugins.reconciler import rules, snapshot
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.engine import burst
 
@@ -298,7 +298,7 @@ def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
 ):
     """Until it has done so for ten minutes."""
     known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
-    since = data.draw(st.sampled_from([None, NOW, NOW - plausibility.BELIEVED_AFTER + 1]))
+    since = data.draw(st.sampled_from([None, NOW, NOW - snapshot.BELIEVED_AFTER + 1]))
     found = rules.plan(
         replace(world, known_instances=world.known_instances | known, doubted_since=since)
     )

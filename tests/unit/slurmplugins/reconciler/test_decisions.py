@@ -26,7 +26,7 @@ from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import circuit_breaker, planner
 from slurmplugins.power_save.circuit_breaker import MAX_SHOWN, Record
 from slurmplugins.power_save.suspend import plan_terminations
-from slurmplugins.reconciler import boot_failures, plausibility, rules, snapshot
+from slurmplugins.reconciler import boot_failures, rules, snapshot
 from slurmplugins.state.journal import Journal
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.clock import FakeClock
@@ -122,8 +122,8 @@ def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old
 def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
     ids = [f"i-{number}" for number in range(6)]
     ended = JournalView(termination_causes=dict.fromkeys(ids, EndCause.SUSPEND))
-    assert plausibility.cloud_doubt(world(known_instances=frozenset(ids), journal=ended)) == ""
-    assert plausibility.cloud_doubt(world(known_instances=frozenset(ids))) != ""
+    assert snapshot.cloud_doubt(world(known_instances=frozenset(ids), journal=ended)) == ""
+    assert snapshot.cloud_doubt(world(known_instances=frozenset(ids))) != ""
 
 
 # Which boots failed
@@ -156,7 +156,7 @@ def test_the_youngest_machine_that_came_up_speaks_for_its_pool_in_any_order():
 
 
 def failure(number: int, launched_at: float) -> BootFailure:
-    return BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, launched_at)
+    return BootFailure(f"i-{number}", G[0], "gpu", "it never registered", NOW, launched_at)
 
 
 def test_a_pool_is_forgiven_only_what_went_wrong_before_its_success():

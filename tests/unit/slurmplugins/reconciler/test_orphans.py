@@ -78,7 +78,7 @@ def test_an_old_instance_of_a_node_that_nobody_knows_ends():
 
 def test_an_old_instance_that_names_no_node_ends():
     lost = machine(node=None)
-    assert ended(world(lost)) == [Terminate(lost, EndCause.ORPHAN, "there is no node for it")]
+    assert ended(world(lost)) == [Terminate(lost, EndCause.ORPHAN, "its tags name no node")]
 
 
 def test_an_instance_of_a_node_that_slurm_alone_knows_stays():
@@ -107,14 +107,14 @@ def test_an_instance_that_is_left_alone_keeps_no_other_from_its_end(other: Insta
 
 def test_an_end_that_was_decided_and_did_not_come_about_is_repeated_with_its_cause():
     young = machine(launched_at=NOW)
-    why = "its end was decided before"
+    why = "its termination was decided before"
     given = world(young, termination_causes={"i-1": EndCause.INTERRUPTION})
     assert ended(given) == [Terminate(young, EndCause.INTERRUPTION, why)]
 
 
 def test_an_instance_of_another_pool_than_its_node_ends_unless_slurm_uses_it():
     wrong = machine(pool="cpu")
-    why = "its tags say pool 'cpu', which gpu-001 is not in"
+    why = "its tags say pool 'cpu', but node gpu-001 is not in it"
     assert ended(world(wrong)) == [Terminate(wrong, EndCause.ORPHAN, why)]
     used = {GPU: Node(GPU, frozenset({"ALLOCATED"}), instance_id="i-1")}
     assert ended(world(wrong, nodes=used)) == []
@@ -179,29 +179,27 @@ def test_nothing_is_said_of_instances_that_are_as_they_should_be():
 def test_an_instance_in_a_state_that_nobody_knows_is_told():
     odd = {"state": S.UNCLEAR, "unclear": "hibernating"}
     given = world(machine("i-1", **odd), machine("i-2", node=None, **odd))
-    said = "in a state unknown here, 'hibernating': left alone"
-    assert remarks(given) == [f"i-1 is gpu-001, {said}", f"i-2 is no node, {said}"]
+    said = "is in the unknown state 'hibernating'"
+    assert remarks(given) == [f"i-1 (node gpu-001) {said}", f"i-2 (no node) {said}"]
 
 
 @pytest.mark.parametrize("state", [S.TERMINATED, S.STOPPED])
 def test_what_does_not_live_is_no_matter_and_hides_nothing(state: InstanceState):
     given = world(machine("i-1", role="web", state=state), machine("i-2", role="web"))
-    said = "i-2 has the cluster's tag and no known role: left alone"
+    said = "i-2 has the cluster's tag and no known role"
     assert remarks(given) == [said]
 
 
 def test_an_instance_of_a_node_that_slurm_lacks_or_can_not_tell_is_told():
-    assert remarks(world(machine(), nodes={})) == [
-        "i-1 is gpu-001, which Slurm does not have: left alone"
-    ]
+    assert remarks(world(machine(), nodes={})) == ["i-1 is node gpu-001, which Slurm does not list"]
     assert remarks(world(machine(), nodes={GPU: Node(GPU, ODD)})) == [
-        "i-1 is gpu-001, whose record in Slurm is odd: left alone"
+        "i-1 is node gpu-001, whose record in Slurm can't be read"
     ]
 
 
 def test_an_instance_that_slurm_uses_against_its_tags_is_told_and_one_with_right_tags_is_not():
     used = {GPU: Node(GPU, frozenset({"ALLOCATED"}), instance_id="i-1")}
-    said = "i-1 works as gpu-001, though its tags say pool 'cpu'"
+    said = "i-1 works as node gpu-001, though its tags say pool 'cpu'"
     assert remarks(world(machine(pool="cpu"), nodes=used)) == [said]
     assert remarks(world(machine(), nodes=used)) == []
     assert remarks(world(machine(pool="cpu"))) == []
@@ -218,6 +216,6 @@ def test_so_many_instances_that_nobody_understands_are_named_and_the_rest_counte
     gone = machine("i-gone", state=S.TERMINATED)
     strange = frozenset((*ids, "i-gone"))
     given = world(*map(machine, ids), gone, machine("i-fine"), unreadable_ids=strange)
-    named = f"{', '.join(ids[:MOST_NAMED])}{more}: named by a line of the journal that can't be "
-    said = f"{named}understood: given to no job, ended only while their node is off"
+    named = f"{', '.join(ids[:MOST_NAMED])}{more}: named by a journal line that can't be read: "
+    said = f"{named}no job gets them, and they are terminated only while their node is powered down"
     assert remarks(given) == [said]

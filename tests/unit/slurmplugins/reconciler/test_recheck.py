@@ -141,7 +141,7 @@ def test_a_pass_that_leaves_something_to_the_next_says_so(bench: Bench):
     run_pass(held_up)
     assert len(bench.cloud.live()) == 1
     note = LastPass.load(bench.engine.state).blocked_by
-    assert note == "slurm-slow: before all was done, what Slurm had said was 16 s old"
+    assert note == "slurm-slow: Slurm's answer was 16 s old before all actions were done"
     run_pass(bench.engine)
     assert (bench.cloud.live(), LastPass.load(bench.engine.state).blocked_by) == ([], "")
 
@@ -171,7 +171,7 @@ def test_a_node_that_a_person_took_since_the_view_is_not_reopened(bench: Bench, 
 
 
 def test_the_reason_that_a_person_gave_since_the_view_stays(bench: Bench):
-    """With ours in its place, the node would be reopened once its machine is gone."""
+    """With ours in its place, the node would be reopened once its instance is terminated."""
     up(bench, 7, G[0])
     up(bench, 8, G[1])
     bench.cloud.interrupt(bench.slurm.state[G[0]].instance_id)

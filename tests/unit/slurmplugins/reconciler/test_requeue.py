@@ -46,7 +46,7 @@ def test_a_job_whose_peers_failed_before_slurm_knew_comes_back(bench: Bench):
     bench.slurm.fail(7)
     passes(bench, 15)
     assert bench.slurm.queue[7].state == "PENDING"
-    assert "brought back: it ended as it lost gpu-002" in bench.slurm.queue[7].comment
+    assert "requeued: it ended as it lost node gpu-002" in bench.slurm.queue[7].comment
 
 
 def test_the_job_comes_back_when_the_machine_goes_after_it(bench: Bench):
@@ -137,7 +137,7 @@ def test_a_failed_job_on_a_nodes_next_machine_is_no_victim_of_the_one_before(ben
         dataclasses.replace(JOB, ended_at=LOSS.at - requeue.SECONDS_BEFORE_LOSS - 1),
         dataclasses.replace(JOB, ended_at=LOSS.at + requeue.SECONDS_AFTER_LOSS + 1),
         dataclasses.replace(JOB, started_at=LOSS.at + 1, ended_at=LOSS.at + 10),
-        dataclasses.replace(JOB, admin_comment="toolkit: brought back: lost gpu-002 (i-0abc)"),
+        dataclasses.replace(JOB, admin_comment="toolkit: requeued: lost gpu-002 (i-0abc)"),
     ],
 )
 def test_what_ended_for_another_reason_stays_ended(job: EndedJob):

@@ -31,7 +31,7 @@ from slurmplugins.model.instance import (
 from slurmplugins.model.node import Node
 from slurmplugins.model.offering import Lifecycle
 from slurmplugins.reconciler import rules, snapshot
-from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
+from slurmplugins.reconciler.snapshot import RegistrationRequests
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.engine import burst
 
@@ -396,23 +396,23 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     # It works, and EC2 has news
     "spot notice": (
         world("ALLOCATED", machine(), health=sick(notice=True)),
-        ["drain toolkit: spot interruption, seen from the head"],
+        ["drain toolkit: spot interruption, noticed by the head node"],
     ),
     "spot notice, and a pass later nothing from the node agent": (
         world(
             "ALLOCATED+DRAIN",
             machine(),
             health=sick(notice=True),
-            reason="toolkit: spot interruption, seen from the head",
+            reason="toolkit: spot interruption, noticed by the head node",
         ),
-        ["ask toolkit: spot interruption, jobs asked from the head"],
+        ["ask toolkit: spot interruption, its jobs asked to stop by the head node"],
     ),
     "the same, and no job is there": (
         world(
             "IDLE+DRAIN",
             machine(),
             health=sick(notice=True),
-            reason="toolkit: spot interruption, seen from the head",
+            reason="toolkit: spot interruption, noticed by the head node",
         ),
         ["power-down"],
     ),
@@ -421,7 +421,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
             "ALLOCATED+DRAIN",
             machine(),
             health=sick(notice=True),
-            reason="toolkit: spot interruption, jobs asked from the head",
+            reason="toolkit: spot interruption, its jobs asked to stop by the head node",
         ),
         ["power-down"],
     ),
@@ -638,12 +638,12 @@ def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
     given = replace(world("IDLE+POWERED_DOWN", machine()), nodes={})
     found = rules.plan(given)
     assert found.actions == ()
-    assert "not believed" in found.blocked_by
+    assert "not trusted" in found.blocked_by
 
 
 def test_a_node_that_answers_without_a_listed_machine_is_remarked():
     given = world("ALLOCATED", without_instance_since=LONG_AGO)
-    said = (f"{NODE} answers, and EC2 lists no machine for it: left alone",)
+    said = (f"node {NODE} responds, but EC2 lists no instance for it",)
     assert rules.plan(given).warnings == said
     assert rules.plan(replace(given, without_instance_since={})).warnings == ()
 
@@ -676,7 +676,7 @@ def test_an_ec2_that_lists_nothing_while_machines_answer_is_not_believed():
     found = rules.plan(replace(fleet(4), instances=()))
     assert found.actions == ()
     assert not found.cloud_believed
-    assert "EC2 lists none of 4 of 4" in found.blocked_by
+    assert "EC2 does not list 4 of 4" in found.blocked_by
 
 
 def test_an_ec2_that_forgets_most_machines_of_the_last_pass_is_not_believed():
@@ -730,14 +730,14 @@ def test_a_machine_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
     nodes = {name: node for name, node in given.nodes.items() if name != NODE}
     found = rules.plan(replace(given, nodes=nodes))
     assert found.actions == ()
-    assert found.warnings == ("i-1 is gpu-001, which Slurm does not have: left alone",)
+    assert found.warnings == ("i-1 is node gpu-001, which Slurm does not list",)
 
 
 def test_what_is_left_alone_is_remarked():
     given = world("IDLE", machine(pool="cpu"), machine(id="i-2", role="web"))
     assert rules.plan(given).warnings == (
-        "i-1 works as gpu-001, though its tags say pool 'cpu'",
-        "i-2 has the cluster's tag and no known role: left alone",
+        "i-1 works as node gpu-001, though its tags say pool 'cpu'",
+        "i-2 has the cluster's tag and no known role",
     )
 
 
@@ -748,7 +748,7 @@ LEFT = JournalView(powered_down_ids=frozenset({"i-1"}))
 def test_a_machine_that_slurm_has_let_go_of_ends_while_its_node_waits_for_another():
     found = rules.plan(world("IDLE+POWERING_UP+NOT_RESPONDING", machine(), journal=LEFT))
     assert found.actions == (
-        Terminate(machine(), EndCause.SUSPEND, "Slurm has powered its node down since"),
+        Terminate(machine(), EndCause.SUSPEND, "Slurm powered its node down after the launch"),
     )
     assert found.without_instance_since == {NODE: NOW}
 
@@ -798,7 +798,7 @@ def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
 
 def test_a_clock_that_is_set_back_lets_no_static_node_wait():
     given = static("IDLE+POWERED_DOWN", last_power_up={NODE: NOW + 3600})
-    assert PowerUp(NODE, "a static node") in rules.plan(given).actions
+    assert PowerUp(NODE, "a static node has no instance") in rules.plan(given).actions
 
 
 def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_decided():
@@ -818,14 +818,14 @@ MEMORY: dict[str, Any] = {
 
 def test_while_slurm_is_not_believed_nothing_is_done_and_nothing_forgotten():
     given = replace(world("ALLOCATED", TAKEN_MACHINE, doubted_since=NOW - 9, **MEMORY), nodes={})
-    note = "Slurm lists 0 of 12 nodes: not believed"
+    note = "Slurm lists 0 of 12 nodes: not trusted"
     assert rules.plan(given) == snapshot.Plan(blocked_by=note, doubted_since=NOW - 9, **MEMORY)
 
 
 def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
     known = frozenset({"i-1", "i-2", "i-3"})
     found = rules.plan(world("ALLOCATED", known_instances=known, **MEMORY))
-    note = "EC2 lists none of 3 of 3 live machines: not believed"
+    note = "EC2 does not list 3 of 3 live instances: not trusted"
     assert found == snapshot.Plan(
         blocked_by=note, cloud_believed=False, doubted_since=NOW, **MEMORY
     )
@@ -840,7 +840,7 @@ def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_
     reason = "toolkit: machine-ended"
     assert found == snapshot.Plan(
         (MarkDown(NODE, reason), PowerDown(NODE, reason)),
-        blocked_by="the journal can't be read: nothing is ended",
+        blocked_by="the journal can't be read: no instance is terminated",
         cloud_believed=False,
         doubted_since=NOW - 9,
         **MEMORY,

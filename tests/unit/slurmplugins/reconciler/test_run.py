@@ -344,7 +344,7 @@ def test_an_ec2_that_suddenly_lists_nothing_costs_no_job_and_no_ledger_entry(ben
     passes(bench, 300)
     assert bench.slurm.queue[7].state == "RUNNING"
     assert bench.store.objects == before
-    assert "not believed" in LastPass.load(bench.engine.state).blocked_by
+    assert "not trusted" in LastPass.load(bench.engine.state).blocked_by
     bench.cloud.machines = hidden
     passes(bench, 15)
     assert LastPass.load(bench.engine.state).blocked_by == ""
@@ -359,7 +359,7 @@ def test_an_ec2_that_leaves_out_machines_whose_nodes_answer_costs_no_job(bench: 
     left_out = {key: bench.cloud.machines.pop(key) for key in hidden}
     passes(bench, 90)
     assert bench.slurm.queue[7].state == "RUNNING"
-    assert f"{G[0]} answers" in LastPass.load(bench.engine.state).warnings[0]
+    assert f"node {G[0]} responds" in LastPass.load(bench.engine.state).warnings[0]
     bench.cloud.machines |= left_out
     passes(bench, 30)
     assert len(bench.cloud.live()) == 8

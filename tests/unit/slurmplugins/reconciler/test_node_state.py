@@ -11,9 +11,9 @@ from slurmplugins.model.instance import EndCause
 from slurmplugins.node.agent import RELOAD, Registrar
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
-from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import run_pass
+from slurmplugins.reconciler.snapshot import RegistrationRequests
 from slurmplugins.slurm import agent_requests
 from slurmplugins.system.logger import Log
 from tests.fakes.engine import Bench
