@@ -60,14 +60,12 @@ def observe(snapshot: Snapshot) -> BootResults:
     }
     # A node that has been up for long says nothing about today's launches. An instance launched
     # within ResumeTimeout of a failed one came up beside it: the failure is a weak zone's.
-    boot_deadlines: dict[str, float] = {}
+    deadlines: dict[str, float] = {}
     for instance in snapshot.instances:
         if instance.state.live and instance.id in registered_ids:
-            boot_deadline = instance.launched_at + snapshot.config.resume_timeout
-            boot_deadlines[instance.pool] = max(
-                boot_deadline, boot_deadlines.get(instance.pool, boot_deadline)
-            )
-    return BootResults(tuple(_boot_failures(snapshot)), boot_deadlines)
+            deadline = instance.launched_at + snapshot.config.resume_timeout
+            deadlines[instance.pool] = max(deadline, deadlines.get(instance.pool, deadline))
+    return BootResults(tuple(_boot_failures(snapshot)), deadlines)
 
 
 def _boot_failures(snapshot: Snapshot) -> Iterator[BootFailure]:
