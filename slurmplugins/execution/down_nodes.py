@@ -125,7 +125,7 @@ def notify_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
 
 
 def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
-    """Return the nodes that other runs have claimed."""
+    """Return the nodes that other ResumeProgram processes have claimed."""
     try:
         return engine.journal.view(excluded=process_id).claimed_nodes
     except StateError as error:

@@ -50,13 +50,13 @@ class NodeState:
     remaining_instances: tuple[Instance, ...]
     """Instances that EC2 has not terminated yet."""
     terminated_instance: Instance | None
-    """The node's own instance, seen as ended."""
+    """The node's own instance, which EC2 lists as terminated or stopped."""
     launch_expected: bool
     """An instance was launched that EC2 does not list yet."""
     powered_down_instances: tuple[Instance, ...] = ()
     """Live instances that Slurm has powered down, while it waits for another one."""
     unclear_instances: tuple[Instance, ...] = ()
-    """Instances in a state that this code does not know."""
+    """Instances in a state that InstanceState does not know."""
 
     @property
     def disabled_by_admin(self) -> bool:
@@ -77,7 +77,7 @@ class NodeState:
 def node_states(snapshot: Snapshot) -> Iterator[NodeState]:
     """Yield every node that reconcile may judge.
 
-    A node must be in burst.json and readable, and no live run of resume may work on it.
+    A node must be in burst.json and readable, and no ResumeProgram may have claimed it.
     """
     instances = instances_by_node(
         item for item in snapshot.instances if not orphans.has_wrong_tags(snapshot, item)

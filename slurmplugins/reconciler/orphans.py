@@ -87,7 +87,7 @@ def has_wrong_tags(snapshot: Snapshot, instance: Instance) -> bool:
 
 
 def past_orphan_grace(snapshot: Snapshot, instance: Instance) -> bool:
-    """Return whether no run can be about to claim the instance."""
+    """Return whether no ResumeProgram can be about to claim the instance."""
     return snapshot.age(instance) > snapshot.config.orphan_grace
 
 

@@ -33,15 +33,15 @@ class TerminationGuard:
 
     Each is journaled before anything follows from it. There are three cases.
 
-    - Slurm has powered the node down: at once, if no run of resume has claimed it since the
+    - Slurm has powered the node down: at once, if no ResumeProgram has claimed it since the
       snapshot.
     - Slurm wants the node, and the pass changes it: right before that, if the snapshot still holds.
     - Slurm wants the node, and the pass does not change it: in `check_rest`, if it still holds.
 
     A node that has come up is not changed, and must keep its instance.
 
-    With a full disk nothing can be agreed on with resume. So nothing is terminated, but jobs are
-    still requeued.
+    With a full disk nothing can be journaled. So no instance is terminated, but jobs are still
+    requeued.
     """
 
     def __init__(self, engine: Engine, snapshot: Snapshot, actions: Sequence[Action]) -> None:

@@ -6,7 +6,7 @@ The rules never touch these nodes and instances:
 
 - Nodes that burst.json does not name.
 - Nodes that an admin has drained or downed. Their reason is not ours.
-- Nodes that a live run of resume is working on.
+- Nodes that a running ResumeProgram has claimed.
 - Instances without our tag or role.
 
 The table, in words and with its reasons, is in docs/adr/0011-converging.md.
@@ -123,7 +123,7 @@ def _plan_if_doubted(snapshot: Snapshot) -> Plan | None:
 def _plan_without_journal(snapshot: Snapshot) -> Plan:
     """Plan for a pass that can't read the journal.
 
-    Only jobs whose instance is seen to have ended are requeued: no run of resume works on such a
+    Only jobs whose instance is listed as terminated are requeued: no ResumeProgram works on such a
     node. The actions undo no launch and terminate no instance.
     """
     actions = [

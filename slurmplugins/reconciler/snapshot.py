@@ -65,7 +65,7 @@ class Snapshot:
     persistent_now: float | None = None
     """`now` by the persistent clock, which all remembered times use. None: it is the same."""
     journal_unreadable: bool = False
-    """The journal can't be read, so the runs of resume and their claims are unknown."""
+    """The journal can't be read, so the claims of each ResumeProgram are unknown."""
 
     @property
     def moment(self) -> float:

@@ -40,13 +40,13 @@ def bench(tmp_path: Path) -> Bench:
 def agents(bench: Bench) -> int:
     """Let each node's agent look for a request; how many slurmds registered."""
     registered = 0
-    for machine in bench.cloud.live():
+    for instance in bench.cloud.live():
         runner = FakeRunner()
-        node = str(machine.node)
+        node = str(instance.node)
         log = Log(bench.lines.append, bench.clock)
         Registrar(node, bench.engine.stop_requests, runner, log).poll()
         if runner.calls:
-            bench.slurm.register(node, machine.id, machine.address, machine.launched_at)
+            bench.slurm.register(node, instance.id, instance.address, instance.launched_at)
             registered += 1
     return registered
 
@@ -67,10 +67,10 @@ def passes(bench: Bench, seconds: float, *, heard: bool = True) -> int:
 
 @SAVED
 def test_a_job_goes_on_where_it_is_when_slurmctld_forgets_its_nodes(bench: Bench, saved: str):
-    machines = {machine.id for machine in bench.cloud.live()}
+    instances = {instance.id for instance in bench.cloud.live()}
     bench.slurm.killed(G, saved=saved)
     assert passes(bench, 600) == len(G)
-    assert {machine.id for machine in bench.cloud.live()} == machines
+    assert {instance.id for instance in bench.cloud.live()} == instances
     job = bench.slurm.queue[JOB]
     assert (job.state, job.restarts, job.nodes) == ("RUNNING", 0, G)
     assert all(bench.slurm.flags(node) == {"ALLOCATED", "CLOUD"} for node in G)
@@ -100,8 +100,8 @@ def test_a_job_on_a_node_without_instance_that_slurm_takes_for_powered_down_come
     bench: Bench,
 ):
     bench.slurm.killed(G, saved="POWERED_DOWN")
-    for machine in bench.cloud.live():
-        bench.cloud.interrupt(machine.id)
+    for instance in bench.cloud.live():
+        bench.cloud.interrupt(instance.id)
     passes(bench, bench.config.resume_timeout + 45)
     assert bench.slurm.queue[JOB].state == "PENDING"
 
