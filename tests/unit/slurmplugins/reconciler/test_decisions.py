@@ -66,7 +66,7 @@ def node(flags: str, instance_id: str = "i-1", name: str = G[0]) -> Node:
     return Node(name, frozenset(flags.split("+")), "", instance_id, "10.42.1.11")
 
 
-def world(
+def a_snapshot(
     *instances: Instance,
     nodes: tuple[Node, ...] = (),
     journal: JournalView | None = None,
@@ -105,7 +105,7 @@ def test_suspend_ends_what_is_not_over_yet_and_nothing_twice(state: InstanceStat
     assert len(found) == (0 if state in {S.SHUTTING_DOWN, S.TERMINATED} else 1)
 
 
-def test_an_instance_that_was_given_to_another_node_is_not_condemned_under_its_old_name(
+def test_an_instance_that_was_given_to_another_node_is_not_marked_terminating_under_its_old_name(
     tmp_path: Path,
 ):
     journal = Journal(tmp_path, FakeClock())
@@ -122,8 +122,8 @@ def test_an_instance_that_was_given_to_another_node_is_not_condemned_under_its_o
 def test_instances_that_we_ended_are_not_missed_in_ec2s_list():
     ids = [f"i-{number}" for number in range(6)]
     ended = JournalView(termination_causes=dict.fromkeys(ids, EndCause.SUSPEND))
-    assert snapshot.cloud_doubt(world(known_instances=frozenset(ids), journal=ended)) == ""
-    assert snapshot.cloud_doubt(world(known_instances=frozenset(ids))) != ""
+    assert snapshot.cloud_doubt(a_snapshot(known_instances=frozenset(ids), journal=ended)) == ""
+    assert snapshot.cloud_doubt(a_snapshot(known_instances=frozenset(ids))) != ""
 
 
 # Which boots failed
@@ -140,7 +140,7 @@ def test_instances_that_we_ended_are_not_missed_in_ec2s_list():
 )
 def test_an_instance_that_a_person_or_ec2_took_says_nothing_of_its_image(code: str, failed: bool):
     gone = instance(state=S.TERMINATED, end_code=code)
-    seen = boot_failures.observe(world(gone, nodes=(node("ALLOCATED+POWERING_UP"),)))
+    seen = boot_failures.observe(a_snapshot(gone, nodes=(node("ALLOCATED+POWERING_UP"),)))
     assert bool(seen.failures) is failed
 
 
@@ -148,8 +148,8 @@ def test_the_youngest_instance_that_came_up_speaks_for_its_pool_in_any_order():
     pair = (instance("i-1", age=600), replace(instance("i-2", age=100), node=G[1]))
     nodes = (node("ALLOCATED", "i-1"), node("ALLOCATED", "i-2", G[1]))
     expected = {"gpu": NOW - 100 + CONFIG.resume_timeout}
-    assert boot_failures.observe(world(*pair, nodes=nodes)).healthy_until == expected
-    assert boot_failures.observe(world(*reversed(pair), nodes=nodes)).healthy_until == expected
+    assert boot_failures.observe(a_snapshot(*pair, nodes=nodes)).healthy_until == expected
+    assert boot_failures.observe(a_snapshot(*reversed(pair), nodes=nodes)).healthy_until == expected
 
 
 # Protected pools
@@ -186,7 +186,7 @@ def test_of_two_instances_the_health_of_the_one_that_slurm_talks_to_counts(
 ):
     trouble = InstanceHealth(sick, NOW - IMPAIRED_SECONDS)
     found = rules.plan(
-        world(
+        a_snapshot(
             instance("i-1", age=900),
             instance("i-2"),
             nodes=(node("IDLE", "i-2"),),

@@ -154,7 +154,9 @@ def test_a_slow_slurmctld_is_not_told_of_where_nothing_was_left_to_do(bench: Ben
 
 
 @pytest.mark.parametrize("drained", [True, False])
-def test_a_node_that_a_person_took_since_the_view_is_not_reopened(bench: Bench, *, drained: bool):
+def test_a_node_that_a_person_took_since_the_snapshot_is_not_reopened(
+    bench: Bench, *, drained: bool
+):
     """Ten seconds are young enough for all else."""
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
@@ -170,7 +172,7 @@ def test_a_node_that_a_person_took_since_the_view_is_not_reopened(bench: Bench, 
     assert bench.slurm.flags(G[1]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
 
 
-def test_the_reason_that_a_person_gave_since_the_view_stays(bench: Bench):
+def test_the_reason_that_a_person_gave_since_the_snapshot_stays(bench: Bench):
     """With ours in its place, the node would be reopened once its instance is terminated."""
     up(bench, 7, G[0])
     up(bench, 8, G[1])
@@ -280,7 +282,7 @@ def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
 
 
 @pytest.mark.parametrize("lasts", [True, False])
-def test_what_a_run_has_claimed_since_the_view_is_left_to_it(bench: Bench, *, lasts: bool):
+def test_what_a_run_has_claimed_since_the_snapshot_is_left_to_it(bench: Bench, *, lasts: bool):
     """Also when that run was over before the pass came to act."""
     orphan(bench, 8, G[0])
     orphan(bench, 9, G[1])

@@ -81,7 +81,7 @@ def test_a_node_that_fell_silent_is_evidence_too(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
-def test_what_fails_again_is_not_brought_back_for_the_same_instance(bench: Bench):
+def test_what_fails_again_is_not_requeued_for_the_same_instance(bench: Bench):
     bench.cloud.interrupt(bench.cloud.live()[1].id)
     bench.slurm.fail(7)
     passes(bench, 15)

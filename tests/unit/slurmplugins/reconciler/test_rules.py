@@ -61,7 +61,9 @@ def instance(state: InstanceState = S.RUNNING, *, age: float = 600, **more: Any)
     return replace(base, **more)
 
 
-def world(flags: str, *instances: Instance, reason: str = "", **more: Any) -> snapshot.Snapshot:
+def a_snapshot(
+    flags: str, *instances: Instance, reason: str = "", **more: Any
+) -> snapshot.Snapshot:
     nodes = {
         name: Node(name, frozenset({"IDLE", "CLOUD", "POWERED_DOWN"}))
         for name in CONFIG.pool_by_node
@@ -105,7 +107,7 @@ def retires(seconds: float) -> dict[str, InstanceHealth]:
 
 
 def static(flags: str, *instances: Instance, **more: Any) -> snapshot.Snapshot:
-    given = world(flags, *instances, **more)
+    given = a_snapshot(flags, *instances, **more)
     return replace(given, config=replace(CONFIG, static_nodes=frozenset({NODE})))
 
 
@@ -114,74 +116,86 @@ LOST = ["down toolkit: interrupted (Server.SpotInstanceTermination)", "power-dow
 LONG_AGO = {NODE: NOW - MISSING_INSTANCE_GRACE}
 TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     # Slurm has let go
-    "powered down, no instance": (world("IDLE+POWERED_DOWN"), []),
+    "powered down, no instance": (a_snapshot("IDLE+POWERED_DOWN"), []),
     "powered down, drained by us before no pass saw it power down": (
-        world("IDLE+DRAIN+POWERED_DOWN", reason="toolkit: spot interruption"),
+        a_snapshot("IDLE+DRAIN+POWERED_DOWN", reason="toolkit: spot interruption"),
         ["reopen"],
     ),
-    "powered down, drained by an admin": (world("IDLE+DRAIN+POWERED_DOWN", reason="flood"), []),
-    "powered down, old instance": (world("IDLE+POWERED_DOWN", instance()), ["end i-1:orphan"]),
-    "powered down, young instance": (world("IDLE+POWERED_DOWN", instance(age=30)), []),
-    "powered down, instance ending": (world("IDLE+POWERED_DOWN", instance(S.SHUTTING_DOWN)), []),
-    "powering down, instance lives": (world("IDLE+POWERING_DOWN", instance()), ["end i-1:suspend"]),
-    "powering down, instance ending": (world("IDLE+POWERING_DOWN", instance(S.SHUTTING_DOWN)), []),
-    "powering down, instance ended": (world("IDLE+POWERING_DOWN", TAKEN_INSTANCE), ["reopen"]),
-    "powering down, no instance": (world("IDLE+POWERING_DOWN"), ["reopen"]),
+    "powered down, drained by an admin": (
+        a_snapshot("IDLE+DRAIN+POWERED_DOWN", reason="flood"),
+        [],
+    ),
+    "powered down, old instance": (a_snapshot("IDLE+POWERED_DOWN", instance()), ["end i-1:orphan"]),
+    "powered down, young instance": (a_snapshot("IDLE+POWERED_DOWN", instance(age=30)), []),
+    "powered down, instance ending": (
+        a_snapshot("IDLE+POWERED_DOWN", instance(S.SHUTTING_DOWN)),
+        [],
+    ),
+    "powering down, instance lives": (
+        a_snapshot("IDLE+POWERING_DOWN", instance()),
+        ["end i-1:suspend"],
+    ),
+    "powering down, instance ending": (
+        a_snapshot("IDLE+POWERING_DOWN", instance(S.SHUTTING_DOWN)),
+        [],
+    ),
+    "powering down, instance ended": (a_snapshot("IDLE+POWERING_DOWN", TAKEN_INSTANCE), ["reopen"]),
+    "powering down, no instance": (a_snapshot("IDLE+POWERING_DOWN"), ["reopen"]),
     "powering down, drained by an admin": (
-        world("IDLE+DRAIN+POWERING_DOWN", reason="bad disk"),
+        a_snapshot("IDLE+DRAIN+POWERING_DOWN", reason="bad disk"),
         [],
     ),
     "powering down, drained by us": (
-        world("IDLE+DRAIN+POWERING_DOWN", reason="toolkit: spot interruption"),
+        a_snapshot("IDLE+DRAIN+POWERING_DOWN", reason="toolkit: spot interruption"),
         ["reopen"],
     ),
     "timed out, no instance": (
-        world("DOWN+POWERED_DOWN", reason="ResumeTimeout reached"),
+        a_snapshot("DOWN+POWERED_DOWN", reason="ResumeTimeout reached"),
         ["reopen"],
     ),
     "timed out, instance lives": (
-        world("DOWN+POWERED_DOWN", instance(age=10), reason="x : ResumeTimeout reached"),
+        a_snapshot("DOWN+POWERED_DOWN", instance(age=10), reason="x : ResumeTimeout reached"),
         ["end i-1:boot-failed"],
     ),
     "timed out and up again, instance lives": (
-        world("IDLE+POWERED_DOWN", instance(age=10), reason="ResumeTimeout reached"),
+        a_snapshot("IDLE+POWERED_DOWN", instance(age=10), reason="ResumeTimeout reached"),
         ["end i-1:orphan"],
     ),
     "given back and powered down, instance lives": (
-        world("DOWN+POWERED_DOWN", instance(), reason="toolkit: no-capacity"),
+        a_snapshot("DOWN+POWERED_DOWN", instance(), reason="toolkit: no-capacity"),
         ["end i-1:orphan"],
     ),
-    "down and powered down by an admin": (world("DOWN+POWERED_DOWN", reason="flood"), []),
+    "down and powered down by an admin": (a_snapshot("DOWN+POWERED_DOWN", reason="flood"), []),
     "given back and powered down, no instance": (
-        world("DOWN+POWERED_DOWN", reason="toolkit: no-capacity"),
+        a_snapshot("DOWN+POWERED_DOWN", reason="toolkit: no-capacity"),
         ["reopen"],
     ),
     "given back and powered down, instance ending": (
-        world("DOWN+POWERED_DOWN", instance(S.SHUTTING_DOWN), reason="toolkit: no-capacity"),
+        a_snapshot("DOWN+POWERED_DOWN", instance(S.SHUTTING_DOWN), reason="toolkit: no-capacity"),
         [],
     ),
     "powering down and down, no instance": (
-        world("DOWN+POWERING_DOWN", reason="toolkit: interrupted"),
+        a_snapshot("DOWN+POWERING_DOWN", reason="toolkit: interrupted"),
         ["reopen"],
     ),
     "powering down, wanted again, instance lives": (
-        world("IDLE+POWERING_DOWN+POWER_UP", instance()),
+        a_snapshot("IDLE+POWERING_DOWN+POWER_UP", instance()),
         ["end i-1:suspend"],
     ),
     "powering down, wanted again, instance ended": (
-        world("IDLE+POWERING_DOWN+POWER_UP", TAKEN_INSTANCE),
+        a_snapshot("IDLE+POWERING_DOWN+POWER_UP", TAKEN_INSTANCE),
         ["reopen"],
     ),
     "powered down, instance stopped": (
-        world("IDLE+POWERED_DOWN", instance(S.STOPPED)),
+        a_snapshot("IDLE+POWERED_DOWN", instance(S.STOPPED)),
         ["end i-1:unknown"],
     ),
     "powered down, instance stopping": (
-        world("IDLE+POWERED_DOWN", instance(S.STOPPING)),
+        a_snapshot("IDLE+POWERED_DOWN", instance(S.STOPPING)),
         ["end i-1:unknown"],
     ),
     "powered down, instance stopped, its end decided before": (
-        world(
+        a_snapshot(
             "IDLE+POWERED_DOWN",
             instance(S.STOPPED),
             journal=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
@@ -189,30 +203,30 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["end i-1:suspend"],
     ),
     "powered down, power-up asked, old instance": (
-        world("ALLOCATED+POWERED_DOWN+POWER_UP", instance()),
+        a_snapshot("ALLOCATED+POWERED_DOWN+POWER_UP", instance()),
         ["end i-1:orphan"],
     ),
     # Slurm wants it up
-    "up and backed": (world("ALLOCATED", instance()), []),
-    "up and starting": (world("ALLOCATED+POWERING_UP", instance(S.PENDING, age=5)), []),
+    "up and backed": (a_snapshot("ALLOCATED", instance()), []),
+    "up and starting": (a_snapshot("ALLOCATED+POWERING_UP", instance(S.PENDING, age=5)), []),
     "starting for longer than a healthy one takes, slurmd silent": (
-        world("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=46)),
+        a_snapshot("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=46)),
         ["register"],
     ),
     "starting, slurmd silent": (
-        world("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=44)),
+        a_snapshot("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=44)),
         [],
     ),
     "a job on it, powered down, instance lives": (
-        world("ALLOCATED+POWERED_DOWN", instance()),
+        a_snapshot("ALLOCATED+POWERED_DOWN", instance()),
         ["register"],
     ),
     "the same, and a person has drained it": (
-        world("ALLOCATED+DRAIN+POWERED_DOWN", instance(), reason="flood"),
+        a_snapshot("ALLOCATED+DRAIN+POWERED_DOWN", instance(), reason="flood"),
         ["register"],
     ),
     "the same, and nothing came of that for ResumeTimeout": (
-        world(
+        a_snapshot(
             "ALLOCATED+DRAIN+POWERED_DOWN",
             instance(),
             reason="flood",
@@ -221,133 +235,146 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "a job on it, powered down, instance lives, asked for ResumeTimeout": (
-        world(
+        a_snapshot(
             "ALLOCATED+POWERED_DOWN",
             instance(),
             registration_requests={NODE: RegistrationRequests(NOW - 180, NOW - 60)},
         ),
         ["down toolkit: never-registered"],
     ),
-    "a job on it, powered down, no instance": (world("ALLOCATED+POWERED_DOWN"), []),
-    "up, instance taken": (world("ALLOCATED", TAKEN_INSTANCE), LOST),
+    "a job on it, powered down, no instance": (a_snapshot("ALLOCATED+POWERED_DOWN"), []),
+    "up, instance taken": (a_snapshot("ALLOCATED", TAKEN_INSTANCE), LOST),
     "up, instance being taken": (
-        world("ALLOCATED", instance(S.SHUTTING_DOWN, end_code=TAKEN)),
+        a_snapshot("ALLOCATED", instance(S.SHUTTING_DOWN, end_code=TAKEN)),
         LOST,
     ),
     "drained by us, instance taken": (
-        world("ALLOCATED+DRAIN", TAKEN_INSTANCE, reason="toolkit: spot interruption"),
+        a_snapshot("ALLOCATED+DRAIN", TAKEN_INSTANCE, reason="toolkit: spot interruption"),
         LOST,
     ),
     "drained by us, told to power down, instance taken": (
-        world("ALLOCATED+DRAIN+POWER_DOWN", TAKEN_INSTANCE, reason="toolkit: spot interruption"),
+        a_snapshot(
+            "ALLOCATED+DRAIN+POWER_DOWN", TAKEN_INSTANCE, reason="toolkit: spot interruption"
+        ),
         LOST[:1],
     ),
     "drained by an admin, instance taken": (
-        world("ALLOCATED+DRAIN", TAKEN_INSTANCE, reason="testing"),
+        a_snapshot("ALLOCATED+DRAIN", TAKEN_INSTANCE, reason="testing"),
         [],
     ),
     "up, instance ended by someone": (
-        world("IDLE", instance(S.TERMINATED, end_code="Client.UserInitiatedShutdown")),
+        a_snapshot("IDLE", instance(S.TERMINATED, end_code="Client.UserInitiatedShutdown")),
         ["down toolkit: machine-ended (Client.UserInitiatedShutdown)", "power-down"],
     ),
     "up, instance powered itself off": (
-        world("IDLE", instance(S.STOPPED)),
+        a_snapshot("IDLE", instance(S.STOPPED)),
         ["end i-1:unknown", "down toolkit: machine-ended", "power-down"],
     ),
-    "powering up, its own instance died": (world("ALLOCATED+POWERING_UP", TAKEN_INSTANCE), LOST),
+    "powering up, its own instance died": (
+        a_snapshot("ALLOCATED+POWERING_UP", TAKEN_INSTANCE),
+        LOST,
+    ),
     "powering up, an earlier instance died": (
-        world("ALLOCATED+POWERING_UP", TAKEN_INSTANCE, instance_id=""),
+        a_snapshot("ALLOCATED+POWERING_UP", TAKEN_INSTANCE, instance_id=""),
         [],
     ),
-    "up, no instance seen for the first time": (world("IDLE"), []),
-    "up, no instance listed for long": (world("ALLOCATED", without_instance_since=LONG_AGO), []),
+    "up, no instance seen for the first time": (a_snapshot("IDLE"), []),
+    "up, no instance listed for long": (
+        a_snapshot("ALLOCATED", without_instance_since=LONG_AGO),
+        [],
+    ),
     "silent, no instance for long": (
-        world("ALLOCATED+NOT_RESPONDING", without_instance_since=LONG_AGO),
+        a_snapshot("ALLOCATED+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "silent, no instance for less than the grace": (
-        world(
+        a_snapshot(
             "ALLOCATED+NOT_RESPONDING",
             without_instance_since={NODE: NOW - MISSING_INSTANCE_GRACE + 1},
         ),
         [],
     ),
     "powering up, no instance for long": (
-        world("ALLOCATED+POWERING_UP", without_instance_since=LONG_AGO),
+        a_snapshot("ALLOCATED+POWERING_UP", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "fell silent, no instance for long": (
-        world("DOWN", reason="Not responding", without_instance_since=LONG_AGO),
+        a_snapshot("DOWN", reason="Not responding", without_instance_since=LONG_AGO),
         ["power-down"],
     ),
     "completing, silent, no instance for long": (
-        world("IDLE+COMPLETING+NOT_RESPONDING", without_instance_since=LONG_AGO),
+        a_snapshot("IDLE+COMPLETING+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "reserved and planned, silent, no instance for long": (
-        world("IDLE+RESERVED+PLANNED+MAINTENANCE+NOT_RESPONDING", without_instance_since=LONG_AGO),
+        a_snapshot(
+            "IDLE+RESERVED+PLANNED+MAINTENANCE+NOT_RESPONDING", without_instance_since=LONG_AGO
+        ),
         ["down toolkit: no-machine", "power-down"],
     ),
     "of unknown state since slurmctld started, no instance for long": (
-        world("UNKNOWN+CLOUD", without_instance_since=LONG_AGO),
+        a_snapshot("UNKNOWN+CLOUD", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "failing, silent, no instance for long": (
-        world("IDLE+FAIL+NOT_RESPONDING", without_instance_since=LONG_AGO),
+        a_snapshot("IDLE+FAIL+NOT_RESPONDING", without_instance_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "downed by an admin, no instance": (
-        world("DOWN", reason="flood", without_instance_since=LONG_AGO),
+        a_snapshot("DOWN", reason="flood", without_instance_since=LONG_AGO),
         [],
     ),
     "given back, resume died in between": (
-        world("DOWN+POWERING_UP", instance(), reason="toolkit: no-capacity"),
+        a_snapshot("DOWN+POWERING_UP", instance(), reason="toolkit: no-capacity"),
         ["power-down"],
     ),
     "given back, powering down asked": (
-        world("DOWN+POWER_DOWN", instance(), reason="toolkit: no-capacity"),
+        a_snapshot("DOWN+POWER_DOWN", instance(), reason="toolkit: no-capacity"),
         [],
     ),
     "drained by us, jobs still there": (
-        world("ALLOCATED+DRAIN", instance(), reason="toolkit: spot interruption"),
+        a_snapshot("ALLOCATED+DRAIN", instance(), reason="toolkit: spot interruption"),
         ["power-down"],
     ),
     "drained by us, idle": (
-        world("IDLE+DRAIN", instance(), reason="toolkit: spot interruption"),
+        a_snapshot("IDLE+DRAIN", instance(), reason="toolkit: spot interruption"),
         ["power-down"],
     ),
     "drained by us, power down asked": (
-        world("IDLE+DRAIN+POWER_DOWN", instance(), reason="toolkit: spot interruption"),
+        a_snapshot("IDLE+DRAIN+POWER_DOWN", instance(), reason="toolkit: spot interruption"),
         [],
     ),
     "drained by us while it booted": (
-        world("IDLE+DRAIN+POWERING_UP", instance(age=60), reason="toolkit: spot interruption"),
+        a_snapshot("IDLE+DRAIN+POWERING_UP", instance(age=60), reason="toolkit: spot interruption"),
         [],
     ),
-    "drained by an admin": (world("IDLE+DRAIN", instance(), reason="bad disk"), []),
+    "drained by an admin": (a_snapshot("IDLE+DRAIN", instance(), reason="bad disk"), []),
     # Somebody reboots it: Slurm gives the node a reason of its own, or none
-    "told to reboot when idle": (world("ALLOCATED+REBOOT_REQUESTED", instance()), []),
+    "told to reboot when idle": (a_snapshot("ALLOCATED+REBOOT_REQUESTED", instance()), []),
     "told to reboot now": (
-        world("IDLE+DRAIN+REBOOT_REQUESTED", instance(), reason="Reboot ASAP"),
+        a_snapshot("IDLE+DRAIN+REBOOT_REQUESTED", instance(), reason="Reboot ASAP"),
         [],
     ),
     "rebooting": (
-        world("DOWN+REBOOT_ISSUED", instance(), reason="Reboot ASAP : reboot issued"),
+        a_snapshot("DOWN+REBOOT_ISSUED", instance(), reason="Reboot ASAP : reboot issued"),
         [],
     ),
-    "rebooting and silent": (world("IDLE+NOT_RESPONDING+REBOOT_ISSUED", instance()), []),
-    "rebooting, its instance taken": (world("ALLOCATED+REBOOT_ISSUED", TAKEN_INSTANCE), LOST),
+    "rebooting and silent": (a_snapshot("IDLE+NOT_RESPONDING+REBOOT_ISSUED", instance()), []),
+    "rebooting, its instance taken": (a_snapshot("ALLOCATED+REBOOT_ISSUED", TAKEN_INSTANCE), LOST),
     "did not come back from a reboot": (  # SuspendTime after which Slurm powers it down
-        world("DOWN", instance(), reason="reboot timed out"),
+        a_snapshot("DOWN", instance(), reason="reboot timed out"),
         [],
     ),
-    "drained by slurmd itself": (world("IDLE+DRAIN", instance(), reason="Kill task failed"), []),
+    "drained by slurmd itself": (
+        a_snapshot("IDLE+DRAIN", instance(), reason="Kill task failed"),
+        [],
+    ),
     "two instances": (
-        world("ALLOCATED", instance(age=900, id="i-0", address="10.42.1.9"), instance()),
+        a_snapshot("ALLOCATED", instance(age=900, id="i-0", address="10.42.1.9"), instance()),
         ["end i-0:orphan"],
     ),
     "two instances, Slurm knows the address of one": (
-        world(
+        a_snapshot(
             "ALLOCATED",
             instance(age=900, id="i-0", address="10.42.1.9"),
             instance(age=5),
@@ -356,50 +383,54 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["end i-0:orphan"],
     ),
     "two instances, Slurm knows neither": (
-        world("ALLOCATED+POWERING_UP", instance(age=5, id="i-2", address=""), instance(age=9)),
+        a_snapshot("ALLOCATED+POWERING_UP", instance(age=5, id="i-2", address=""), instance(age=9)),
         ["end i-2:orphan"],
     ),
     # It starts, and does not come up
     "pending for half of ResumeTimeout": (
-        world("ALLOCATED+POWERING_UP", instance(S.PENDING, age=91)),
+        a_snapshot("ALLOCATED+POWERING_UP", instance(S.PENDING, age=91)),
         ["end i-1:boot-failed", "down toolkit: never-booted", "power-down"],
     ),
-    "pending for less": (world("ALLOCATED+POWERING_UP", instance(S.PENDING, age=89)), []),
+    "pending for less": (a_snapshot("ALLOCATED+POWERING_UP", instance(S.PENDING, age=89)), []),
     "boots, and never registers": (
-        world("ALLOCATED+POWERING_UP", instance(age=241)),
+        a_snapshot("ALLOCATED+POWERING_UP", instance(age=241)),
         ["end i-1:boot-failed", "down toolkit: never-registered", "power-down"],
     ),
     "boots, and Slurm has yet to lose patience": (
-        world("ALLOCATED+POWERING_UP", instance(age=239)),
+        a_snapshot("ALLOCATED+POWERING_UP", instance(age=239)),
         [],
     ),
     "boots, and an admin holds the node": (
-        world("IDLE+DRAIN+POWERING_UP", instance(age=900), reason="looking at it"),
+        a_snapshot("IDLE+DRAIN+POWERING_UP", instance(age=900), reason="looking at it"),
         [],
     ),
     "impaired while it boots": (
-        world("ALLOCATED+POWERING_UP", instance(age=200), health=sick(impaired_since=NOW - 180)),
+        a_snapshot(
+            "ALLOCATED+POWERING_UP", instance(age=200), health=sick(impaired_since=NOW - 180)
+        ),
         ["end i-1:boot-failed", "down toolkit: impaired", "power-down"],
     ),
     "registers as something else": (
-        world("IDLE+DRAIN+INVALID_REG", instance(), reason="Low RealMemory (reported:1 < 2)"),
+        a_snapshot("IDLE+DRAIN+INVALID_REG", instance(), reason="Low RealMemory (reported:1 < 2)"),
         ["end i-1:boot-failed", "down toolkit: invalid-registration", "power-down"],
     ),
     "registers as something else, and has a job": (
-        world("ALLOCATED+DRAIN+INVALID_REG", instance(), reason="Low RealMemory"),
+        a_snapshot("ALLOCATED+DRAIN+INVALID_REG", instance(), reason="Low RealMemory"),
         [],
     ),
     "dies while it boots": (
-        world("ALLOCATED+POWERING_UP", instance(S.TERMINATED, end_code="Client.InternalError")),
+        a_snapshot(
+            "ALLOCATED+POWERING_UP", instance(S.TERMINATED, end_code="Client.InternalError")
+        ),
         ["down toolkit: machine-ended (Client.InternalError)", "power-down"],
     ),
     # It works, and EC2 has news
     "spot notice": (
-        world("ALLOCATED", instance(), health=sick(notice=True)),
+        a_snapshot("ALLOCATED", instance(), health=sick(notice=True)),
         ["drain toolkit: spot interruption, noticed by the head node"],
     ),
     "spot notice, and a pass later nothing from the node agent": (
-        world(
+        a_snapshot(
             "ALLOCATED+DRAIN",
             instance(),
             health=sick(notice=True),
@@ -408,7 +439,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["ask toolkit: spot interruption, its jobs asked to stop by the head node"],
     ),
     "the same, and no job is there": (
-        world(
+        a_snapshot(
             "IDLE+DRAIN",
             instance(),
             health=sick(notice=True),
@@ -417,7 +448,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["power-down"],
     ),
     "spot notice, its jobs asked from the head": (
-        world(
+        a_snapshot(
             "ALLOCATED+DRAIN",
             instance(),
             health=sick(notice=True),
@@ -426,7 +457,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["power-down"],
     ),
     "spot notice, the node agent was first": (
-        world(
+        a_snapshot(
             "ALLOCATED+DRAIN+POWER_DOWN",
             instance(),
             health=sick(notice=True),
@@ -435,24 +466,27 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "spot notice while it boots": (
-        world("ALLOCATED+POWERING_UP", instance(age=60), health=sick(notice=True)),
+        a_snapshot("ALLOCATED+POWERING_UP", instance(age=60), health=sick(notice=True)),
         [],
     ),
     "spot notice on an admin's node": (
-        world("IDLE+DRAIN", instance(), health=sick(notice=True), reason="bad disk"),
+        a_snapshot("IDLE+DRAIN", instance(), health=sick(notice=True), reason="bad disk"),
         [],
     ),
     "retires in a week, idle": (
-        world("IDLE", instance(), health=retires(7 * 86_400)),
+        a_snapshot("IDLE", instance(), health=retires(7 * 86_400)),
         ["drain toolkit: scheduled instance-retirement"],
     ),
-    "retires in a week, busy": (world("ALLOCATED", instance(), health=retires(7 * 86_400)), []),
+    "retires in a week, busy": (
+        a_snapshot("ALLOCATED", instance(), health=retires(7 * 86_400)),
+        [],
+    ),
     "retires tomorrow, busy": (
-        world("MIXED", instance(), health=retires(86_400)),
+        a_snapshot("MIXED", instance(), health=retires(86_400)),
         ["drain toolkit: scheduled instance-retirement"],
     ),
     "retires tomorrow, drained for it": (
-        world(
+        a_snapshot(
             "IDLE+DRAIN",
             instance(),
             health=retires(86_400),
@@ -461,23 +495,23 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["power-down"],
     ),
     "retires tomorrow, an admin's": (
-        world("IDLE+DRAIN", instance(), health=retires(86_400), reason="x"),
+        a_snapshot("IDLE+DRAIN", instance(), health=retires(86_400), reason="x"),
         [],
     ),
     "impaired for a moment": (
-        world("ALLOCATED", instance(), health=sick(impaired_since=NOW - 179)),
+        a_snapshot("ALLOCATED", instance(), health=sick(impaired_since=NOW - 179)),
         [],
     ),
     "impaired, and slurmd answers": (
-        world("ALLOCATED", instance(), health=sick(impaired_since=NOW - 180)),
+        a_snapshot("ALLOCATED", instance(), health=sick(impaired_since=NOW - 180)),
         ["drain toolkit: impaired"],
     ),
     "impaired and silent": (
-        world("ALLOCATED+NOT_RESPONDING", instance(), health=sick(impaired_since=NOW - 180)),
+        a_snapshot("ALLOCATED+NOT_RESPONDING", instance(), health=sick(impaired_since=NOW - 180)),
         ["down toolkit: impaired", "power-down"],
     ),
     "impaired and silent, drained by an admin": (
-        world(
+        a_snapshot(
             "IDLE+DRAIN+NOT_RESPONDING",
             instance(),
             health=sick(impaired_since=NOW - 180),
@@ -486,7 +520,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "impaired and silent, drained by us": (
-        world(
+        a_snapshot(
             "ALLOCATED+DRAIN+NOT_RESPONDING",
             instance(),
             health=sick(impaired_since=NOW - 180),
@@ -495,38 +529,38 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ["down toolkit: impaired", "power-down"],
     ),
     "spot notice, given back": (
-        world("DOWN", instance(), health=sick(notice=True), reason="toolkit: no-capacity"),
+        a_snapshot("DOWN", instance(), health=sick(notice=True), reason="toolkit: no-capacity"),
         ["power-down"],
     ),
     "spot notice, power down asked": (
-        world("ALLOCATED+POWER_DOWN", instance(), health=sick(notice=True)),
+        a_snapshot("ALLOCATED+POWER_DOWN", instance(), health=sick(notice=True)),
         [],
     ),
     "impaired, Slurm has let go": (
-        world("IDLE+POWERED_DOWN", instance(age=30), health=sick(impaired_since=0)),
+        a_snapshot("IDLE+POWERED_DOWN", instance(age=30), health=sick(impaired_since=0)),
         [],
     ),
     "fell silent, instance lives": (
-        world("DOWN+NOT_RESPONDING", instance(), reason="Not responding"),
+        a_snapshot("DOWN+NOT_RESPONDING", instance(), reason="Not responding"),
         ["power-down"],
     ),
     "fell silent, powering down asked": (
-        world("DOWN+POWER_DOWN", instance(), reason="Not responding"),
+        a_snapshot("DOWN+POWER_DOWN", instance(), reason="Not responding"),
         [],
     ),
-    "silent for less than SlurmdTimeout": (world("IDLE+NOT_RESPONDING", instance()), []),
-    "downed by an admin, instance lives": (world("DOWN", instance(), reason="flood"), []),
+    "silent for less than SlurmdTimeout": (a_snapshot("IDLE+NOT_RESPONDING", instance()), []),
+    "downed by an admin, instance lives": (a_snapshot("DOWN", instance(), reason="flood"), []),
     # Tags
     "tags of another pool, not in use": (
-        world("IDLE", instance(), instance(id="i-2", pool="cpu")),
+        a_snapshot("IDLE", instance(), instance(id="i-2", pool="cpu")),
         ["end i-2:orphan"],
     ),
     "tags of another pool, young": (
-        world("IDLE", instance(), instance(id="i-2", pool="cpu", age=5)),
+        a_snapshot("IDLE", instance(), instance(id="i-2", pool="cpu", age=5)),
         [],
     ),
-    "tags of another pool, and Slurm uses it": (world("IDLE", instance(pool="cpu")), []),
-    "tags of no role": (world("IDLE", instance(), instance(id="i-2", role="")), []),
+    "tags of another pool, and Slurm uses it": (a_snapshot("IDLE", instance(pool="cpu")), []),
+    "tags of no role": (a_snapshot("IDLE", instance(), instance(id="i-2", role="")), []),
     # Static nodes
     "static, powered down": (static("IDLE+POWERED_DOWN"), ["power-up"]),
     "static, powered up": (static("IDLE", instance()), []),
@@ -552,7 +586,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     ),
     # What the journal knows
     "a run is at it": (
-        world(
+        a_snapshot(
             "ALLOCATED+POWERING_UP",
             instance(age=900, id="i-0"),
             instance(),
@@ -561,7 +595,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "just launched, not listed": (
-        world(
+        a_snapshot(
             "ALLOCATED+POWERING_UP",
             without_instance_since=LONG_AGO,
             journal=JournalView(
@@ -571,7 +605,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "powering down, launched and not listed": (
-        world(
+        a_snapshot(
             "IDLE+POWERING_DOWN",
             journal=JournalView(
                 recent_launches={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}
@@ -579,8 +613,8 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ),
         [],
     ),
-    "condemned and alive": (
-        world(
+    "marked to terminate and alive": (
+        a_snapshot(
             "IDLE+POWERED_DOWN",
             instance(),
             journal=JournalView(termination_causes={"i-1": EndCause.SUSPEND}),
@@ -589,19 +623,19 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     ),
     # Instances without a node
     "no such node, old": (
-        world("IDLE", instance(), instance(id="i-2", node=hostlist.parse("gone-1"))),
+        a_snapshot("IDLE", instance(), instance(id="i-2", node=hostlist.parse("gone-1"))),
         ["end i-2:orphan"],
     ),
     "no such node, young": (
-        world("IDLE", instance(), instance(id="i-2", node=hostlist.parse("gone-1"), age=5)),
+        a_snapshot("IDLE", instance(), instance(id="i-2", node=hostlist.parse("gone-1"), age=5)),
         [],
     ),
     "tags that can't be read, old": (
-        world("IDLE", instance(), instance(id="i-2", node=None)),
+        a_snapshot("IDLE", instance(), instance(id="i-2", node=None)),
         ["end i-2:orphan"],
     ),
     "of a fleet that its run is about to name": (
-        world(
+        a_snapshot(
             "IDLE",
             instance(),
             instance(id="i-2", node=None, attempt="f1"),
@@ -609,8 +643,11 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ),
         [],
     ),
-    "the head": (world("IDLE", instance(), instance(id="i-h", role="head", node=None)), []),
-    "a builder": (world("IDLE", instance(), instance(id="i-b", role="builder", node=None)), []),
+    "the head": (a_snapshot("IDLE", instance(), instance(id="i-h", role="head", node=None)), []),
+    "a builder": (
+        a_snapshot("IDLE", instance(), instance(id="i-b", role="builder", node=None)),
+        [],
+    ),
 }
 
 
@@ -622,41 +659,41 @@ def test_the_table(name: str):
 
 
 def test_nodes_that_burst_json_does_not_name_are_never_touched():
-    given = world("IDLE", instance())
+    given = a_snapshot("IDLE", instance())
     nodes = {**given.nodes, "onprem-1": Node("onprem-1", frozenset({"DOWN"}), "toolkit: x")}
     assert rules.plan(replace(given, nodes=nodes)).actions == ()
 
 
 def test_an_instance_of_a_node_slurm_knows_and_we_do_not_is_left_alone():
     stranger = hostlist.parse("onprem-1")
-    given = world("IDLE", instance(), instance(id="i-2", node=stranger))
+    given = a_snapshot("IDLE", instance(), instance(id="i-2", node=stranger))
     nodes = {**given.nodes, stranger: Node(stranger, frozenset({"IDLE"}))}
     assert rules.plan(replace(given, nodes=nodes)).actions == ()
 
 
 def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
-    given = replace(world("IDLE+POWERED_DOWN", instance()), nodes={})
+    given = replace(a_snapshot("IDLE+POWERED_DOWN", instance()), nodes={})
     found = rules.plan(given)
     assert found.actions == ()
     assert "not trusted" in found.blocked_by
 
 
 def test_a_node_that_answers_without_a_listed_instance_is_remarked():
-    given = world("ALLOCATED", without_instance_since=LONG_AGO)
+    given = a_snapshot("ALLOCATED", without_instance_since=LONG_AGO)
     said = (f"node {NODE} responds, but EC2 lists no instance for it",)
     assert rules.plan(given).warnings == said
     assert rules.plan(replace(given, without_instance_since={})).warnings == ()
 
 
 def test_how_long_a_node_has_no_instance_is_remembered_and_forgotten():
-    first = rules.plan(world("IDLE"))
+    first = rules.plan(a_snapshot("IDLE"))
     assert first.without_instance_since == {NODE: NOW}
     later = rules.plan(
-        world("IDLE", without_instance_since=first.without_instance_since, now=NOW + 30)
+        a_snapshot("IDLE", without_instance_since=first.without_instance_since, now=NOW + 30)
     )
     assert later.without_instance_since == {NODE: NOW}
     backed = rules.plan(
-        world("IDLE", instance(), without_instance_since=later.without_instance_since)
+        a_snapshot("IDLE", instance(), without_instance_since=later.without_instance_since)
     )
     assert backed.without_instance_since == {}
 
@@ -664,7 +701,7 @@ def test_how_long_a_node_has_no_instance_is_remembered_and_forgotten():
 def fleet(size: int, **more: Any) -> snapshot.Snapshot:
     """`size` nodes up with an instance each, and nothing else."""
     names_ = list(CONFIG.pool_by_node)[:size]
-    found = world("IDLE", **more)
+    found = a_snapshot("IDLE", **more)
     instances = tuple(
         instance(id=f"i-{name}", node=name, pool=CONFIG.pool_by_node[name]) for name in names_
     )
@@ -726,7 +763,7 @@ def test_doubt_ends_after_ten_minutes_of_the_same_answer():
 
 def test_an_instance_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
     """slurm.conf and burst.json disagree, or Slurm's list has a hole: nobody here can know."""
-    given = world("IDLE", instance())
+    given = a_snapshot("IDLE", instance())
     nodes = {name: node for name, node in given.nodes.items() if name != NODE}
     found = rules.plan(replace(given, nodes=nodes))
     assert found.actions == ()
@@ -734,7 +771,7 @@ def test_an_instance_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
 
 
 def test_what_is_left_alone_is_remarked():
-    given = world("IDLE", instance(pool="cpu"), instance(id="i-2", role="web"))
+    given = a_snapshot("IDLE", instance(pool="cpu"), instance(id="i-2", role="web"))
     assert rules.plan(given).warnings == (
         "i-1 works as node gpu-001, though its tags say pool 'cpu'",
         "i-2 has the cluster's tag and no known role",
@@ -746,7 +783,7 @@ LEFT = JournalView(powered_down_ids=frozenset({"i-1"}))
 
 
 def test_an_instance_that_slurm_has_let_go_of_ends_while_its_node_waits_for_another():
-    found = rules.plan(world("IDLE+POWERING_UP+NOT_RESPONDING", instance(), journal=LEFT))
+    found = rules.plan(a_snapshot("IDLE+POWERING_UP+NOT_RESPONDING", instance(), journal=LEFT))
     assert found.actions == (
         Terminate(instance(), EndCause.SUSPEND, "Slurm powered its node down after the launch"),
     )
@@ -756,10 +793,10 @@ def test_an_instance_that_slurm_has_let_go_of_ends_while_its_node_waits_for_anot
 def test_an_instance_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
     """The job goes back first, so that nothing is ended under one."""
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
-    fresh = rules.plan(world(flags, instance(), journal=LEFT))
+    fresh = rules.plan(a_snapshot(flags, instance(), journal=LEFT))
     assert (fresh.actions, fresh.without_instance_since) == ((), {NODE: NOW})
     since = {NODE: NOW - MISSING_INSTANCE_GRACE}
-    late = rules.plan(world(flags, instance(), journal=LEFT, without_instance_since=since))
+    late = rules.plan(a_snapshot(flags, instance(), journal=LEFT, without_instance_since=since))
     reason = "toolkit: no-machine"
     assert late.actions == (MarkDown(NODE, reason), PowerDown(NODE, reason))
 
@@ -767,7 +804,7 @@ def test_an_instance_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
 def test_of_two_instances_the_one_that_slurm_has_let_go_of_ends_although_it_is_older():
     new = instance(id="i-2", age=20)
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
-    found = rules.plan(world(flags, instance(), new, journal=LEFT, instance_id=""))
+    found = rules.plan(a_snapshot(flags, instance(), new, journal=LEFT, instance_id=""))
     assert [item.instance.id for item in found.actions] == ["i-1"]
 
 
@@ -776,22 +813,22 @@ def test_of_two_instances_the_one_that_slurm_has_let_go_of_ends_although_it_is_o
     ["ALLOCATED", "IDLE", "IDLE+NOT_RESPONDING", "ALLOCATED+POWERING_UP", "IDLE+POWERING_UP"],
 )
 def test_an_instance_that_slurm_had_let_go_of_stays_where_slurmd_answers_or_may(flags: str):
-    assert rules.plan(world(flags, instance(age=60), journal=LEFT)).actions == ()
+    assert rules.plan(a_snapshot(flags, instance(age=60), journal=LEFT)).actions == ()
 
 
 def test_an_instance_that_slurm_has_let_go_of_is_left_to_the_run_that_is_at_its_node():
     claims = replace(LEFT, claimed_nodes=frozenset({NODE}))
     flags = "IDLE+POWERING_UP+NOT_RESPONDING"
-    assert rules.plan(world(flags, instance(), journal=claims)).actions == ()
+    assert rules.plan(a_snapshot(flags, instance(), journal=claims)).actions == ()
 
 
 def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
     """What is remembered from an hour ahead began just now."""
     ahead = NOW + 3600
-    found = rules.plan(world("IDLE+NOT_RESPONDING", without_instance_since={NODE: ahead}))
+    found = rules.plan(a_snapshot("IDLE+NOT_RESPONDING", without_instance_since={NODE: ahead}))
     assert found.without_instance_since == {NODE: NOW}
     known = frozenset({"i-1", "i-2", "i-3"})
-    held = rules.plan(world("IDLE", known_instances=known, doubted_since=ahead))
+    held = rules.plan(a_snapshot("IDLE", known_instances=known, doubted_since=ahead))
     assert held.blocked_by
     assert held.doubted_since == NOW
 
@@ -804,9 +841,9 @@ def test_a_clock_that_is_set_back_lets_no_static_node_wait():
 def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_decided():
     may = instance(S.UNCLEAR, unclear="hibernating")
     flags = "IDLE+NOT_RESPONDING"
-    assert rules.plan(world(flags, may)).without_instance_since == {}
+    assert rules.plan(a_snapshot(flags, may)).without_instance_since == {}
     ended = JournalView(termination_causes={"i-1": EndCause.SUSPEND})
-    assert rules.plan(world(flags, may, journal=ended)).without_instance_since == {NODE: NOW}
+    assert rules.plan(a_snapshot(flags, may, journal=ended)).without_instance_since == {NODE: NOW}
 
 
 MEMORY: dict[str, Any] = {
@@ -817,14 +854,16 @@ MEMORY: dict[str, Any] = {
 
 
 def test_while_slurm_is_not_believed_nothing_is_done_and_nothing_forgotten():
-    given = replace(world("ALLOCATED", TAKEN_INSTANCE, doubted_since=NOW - 9, **MEMORY), nodes={})
+    given = replace(
+        a_snapshot("ALLOCATED", TAKEN_INSTANCE, doubted_since=NOW - 9, **MEMORY), nodes={}
+    )
     note = "Slurm lists 0 of 12 nodes: not trusted"
     assert rules.plan(given) == snapshot.Plan(blocked_by=note, doubted_since=NOW - 9, **MEMORY)
 
 
 def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
     known = frozenset({"i-1", "i-2", "i-3"})
-    found = rules.plan(world("ALLOCATED", known_instances=known, **MEMORY))
+    found = rules.plan(a_snapshot("ALLOCATED", known_instances=known, **MEMORY))
     note = "EC2 does not list 3 of 3 live instances: not trusted"
     assert found == snapshot.Plan(
         blocked_by=note, cloud_believed=False, doubted_since=NOW, **MEMORY
@@ -835,7 +874,7 @@ def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_
     """Nothing is ended: nobody knows what runs of resume are at."""
     stopped = instance(S.STOPPED)
     found = rules.plan(
-        world("ALLOCATED", stopped, journal_unreadable=True, doubted_since=NOW - 9, **MEMORY)
+        a_snapshot("ALLOCATED", stopped, journal_unreadable=True, doubted_since=NOW - 9, **MEMORY)
     )
     reason = "toolkit: machine-ended"
     assert found == snapshot.Plan(
@@ -858,7 +897,7 @@ def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_
     ],
 )
 def test_without_the_journal_no_other_node_is_touched(flags: str, seen: tuple[Instance, ...]):
-    given = world(
+    given = a_snapshot(
         flags, *seen, reason="toolkit: x", journal_unreadable=True, without_instance_since=LONG_AGO
     )
     assert rules.plan(given).actions == ()
@@ -882,10 +921,13 @@ def test_a_static_node_is_asked_to_wake_every_five_minutes_and_that_is_remembere
 
 
 def test_a_node_that_is_not_static_or_wakes_by_itself_is_not_remembered_as_woken():
-    assert rules.plan(world("IDLE+POWERED_DOWN", last_power_up={NODE: NOW - 9})).last_power_up == {}
+    assert (
+        rules.plan(a_snapshot("IDLE+POWERED_DOWN", last_power_up={NODE: NOW - 9})).last_power_up
+        == {}
+    )
     assert rules.plan(static("IDLE", instance(), last_power_up={NODE: NOW - 9})).last_power_up == {}
     assert rules.plan(static("IDLE+POWERED_DOWN+POWER_UP")).last_power_up == {}
 
 
 def test_a_doubt_of_ec2s_list_ends_with_a_list_that_can_be_true():
-    assert rules.plan(world("IDLE", instance(), doubted_since=NOW - 9)).doubted_since is None
+    assert rules.plan(a_snapshot("IDLE", instance(), doubted_since=NOW - 9)).doubted_since is None

@@ -129,7 +129,7 @@ def test_a_job_does_not_wait_for_an_instance_that_slurm_let_go_of_before_it_aske
 
 
 @pytest.mark.parametrize("blind", ["cloud", "slurm"])
-def test_half_a_view_ends_nothing(bench: Bench, blind: str):
+def test_half_a_snapshot_terminates_nothing(bench: Bench, blind: str):
     up(bench)
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
@@ -262,7 +262,7 @@ def test_what_could_not_be_written_is_written_later(bench: Bench):
 
 @pytest.fixture
 def one_instance_taken(bench: Bench) -> Bench:
-    """EC2 has taken a job's instance, and another's was condemned."""
+    """EC2 has taken a job's instance, and another's was marked to terminate."""
     up(bench)
     up(bench, 8, G[2:3])
     instances = {item.node: item.id for item in bench.cloud.live()}
