@@ -69,30 +69,35 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
 
     health = {item.id: item for item in read_part(engine.cloud.health)}
     record, last_pass = circuit_breaker.load(engine.state), LastPass.load(engine.state)
-    now, persistent_clock = engine.clock.now(), engine.persistent_clock
     instances = read_part(engine.cloud.instances)
-    number = subject.job
-    job_reports = read_part(lambda: jobs.jobs(number))
-    attempts: tuple[AttemptReport, ...] = ()
-    if number is not None:
-        attempts = read_part(lambda: jobs.attempts(JobId(number, subject.task)))
+    job = subject.job
+    job_reports = read_part(lambda: jobs.jobs(job))
+    name = None if job is None else JobId(job, subject.task)
+    attempts = () if name is None else read_part(lambda: jobs.attempts(name))
     return HeadReport(
-        at=now,
+        at=engine.clock.now(),
         cluster=engine.config.cluster,
         nodes=read_part(lambda: _node_reports(engine)),
         machines=tuple(_instance_report(item, health.get(item.id)) for item in instances),
         jobs=job_reports,
         attempts=attempts,
-        setbacks=tuple(
-            UnavailabilityReport(key, item.code, persistent_clock.wall(item.until))
-            for key, item in engine.unavailable_offerings.entries().items()
-        ),
+        setbacks=_unavailability_reports(engine),
         standings=_breaker_reports(engine, record),
         last_pass=PassReport(last_pass.at, last_pass.blocked_by, last_pass.warnings),
         decisions=_decisions(log, subject, job_reports, attempts),
         consoles=_consoles(engine, record, subject),
         unread=tuple(unread),
-        unended=launch_budget.block_reason(engine.launch_budget.load(), persistent_clock.now()),
+        unended=launch_budget.block_reason(
+            engine.launch_budget.load(), engine.persistent_clock.now()
+        ),
+    )
+
+
+def _unavailability_reports(engine: Engine) -> tuple[UnavailabilityReport, ...]:
+    clock = engine.persistent_clock
+    return tuple(
+        UnavailabilityReport(key, item.code, clock.wall(item.until))
+        for key, item in engine.unavailable_offerings.entries().items()
     )
 
 

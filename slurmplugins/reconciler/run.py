@@ -49,22 +49,8 @@ def run_pass(engine: Engine) -> None:
     LastPass(snapshot.now, plan.blocked_by, plan.warnings).save(engine.state)
     if plan.blocked_by:
         engine.log.warning("held back", note=plan.blocked_by)
-    guard = recheck.TerminationGuard(engine, snapshot, plan.actions)
-    slurm_actions = [item for item in plan.actions if not isinstance(item, Terminate)]
-    if not plan.blocked_by:
-        engine.launch_budget.update_from_listing(
-            snapshot.instances, snapshot.nodes, snapshot.slurm_asked_at
-        )
-    outcomes = engine.executor.run(slurm_actions, guard.still_valid)
-    guard.check_rest()
-    tried = len(outcomes) + len(guard.terminations)
-    if tried < len(plan.actions) and recheck.is_too_old(engine, snapshot):
-        recheck.record_late_pass(engine, snapshot, plan)
-    if not plan.blocked_by:
-        _requeue_jobs(engine, snapshot)
-    terminations = engine.executor.run(guard.terminations)
-    outcomes += terminations
-    plan = _with_refused_terminations(engine, snapshot, plan, terminations)
+    outcomes = _carry_out(engine, snapshot, plan)
+    plan = _with_refused_terminations(engine, snapshot, plan, outcomes)
     new_state = replace(
         state,
         without_instance_since=dict(plan.without_instance_since),
@@ -114,6 +100,24 @@ def read_snapshot(engine: Engine, state: PassState) -> Snapshot:
     )
 
 
+def _carry_out(engine: Engine, snapshot: Snapshot, plan: Plan) -> tuple[Outcome, ...]:
+    """Change Slurm, requeue jobs, and terminate instances last."""
+    guard = recheck.TerminationGuard(engine, snapshot, plan.actions)
+    slurm_actions = [item for item in plan.actions if not isinstance(item, Terminate)]
+    if not plan.blocked_by:
+        engine.launch_budget.update_from_listing(
+            snapshot.instances, snapshot.nodes, snapshot.slurm_asked_at
+        )
+    outcomes = engine.executor.run(slurm_actions, guard.still_valid)
+    guard.check_rest()
+    tried = len(outcomes) + len(guard.terminations)
+    if tried < len(plan.actions) and recheck.is_too_old(engine, snapshot):
+        recheck.record_late_pass(engine, snapshot, plan)
+    if not plan.blocked_by:
+        _requeue_jobs(engine, snapshot)
+    return (*outcomes, *engine.executor.run(guard.terminations))
+
+
 def _read_journal(engine: Engine) -> tuple[JournalView, bool]:
     """Read the journal; the flag says that it can't be read."""
     try:
@@ -159,12 +163,12 @@ def _requeue_jobs(engine: Engine, snapshot: Snapshot) -> None:
 
 
 def _with_refused_terminations(
-    engine: Engine, snapshot: Snapshot, plan: Plan, terminations: Sequence[Outcome]
+    engine: Engine, snapshot: Snapshot, plan: Plan, outcomes: Sequence[Outcome]
 ) -> Plan:
     """Add a warning for each instance that EC2 refuses to terminate."""
     warnings = [
         f"{item.action.instance.id} is not terminated: {item.error}"
-        for item in terminations
+        for item in outcomes
         if item.refused and isinstance(item.action, Terminate)
     ]
     if warnings:
