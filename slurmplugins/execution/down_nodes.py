@@ -6,7 +6,7 @@ reconcile gives nodes back by the same calls (see `slurm_calls`), as its rules d
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from slurmplugins.errors import StateError
 from slurmplugins.execution.job_notices import JobNotifier
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
-
-
-NOT_AWAITED: Final = "no longer waited for"
-"""Log event: the nodes came up meanwhile, or belong to another ResumeProgram."""
 
 
 def give_back(
@@ -79,8 +75,10 @@ def _set_down(
             reasons.setdefault(node, failure.reason)
         event = decision_log.GIVEN_BACK
         if failure.nodes and not nodes:
-            event = decision_log.NOT_GIVEN_BACK if waiting_nodes is None else NOT_AWAITED
-        if event != NOT_AWAITED:
+            event = "no longer waited for"
+            if waiting_nodes is None:
+                event = decision_log.NOT_GIVEN_BACK
+        if event != "no longer waited for":
             applied_failures.append(failure)
         log.warning(
             event,
