@@ -8,31 +8,31 @@
     │   ├── SlurmUnreachable  slurmctld did not answer.
     │   └── SlurmRefused      slurmctld refused.
     ├── MetadataError         the instance metadata service did not answer.
-    ├── Late                  too late: Slurm gives up on these nodes.
+    ├── TooLate               Slurm gives up on these nodes.
     ├── TrackingError         MLflow did not answer, or refused.
     ├── BootError             this instance can't become a node.
     └── CloudError
-        ├── Capacity          EC2 has none there now: try elsewhere.
+        ├── NoCapacity        EC2 has none there now: try elsewhere.
         ├── PriceTooLow       the spot price is above our limit: try elsewhere.
-        ├── Quota             the account may not have more.
+        ├── QuotaExceeded     the AWS account may not have more.
         ├── Throttled         too many requests: wait, then repeat.
         ├── Denied            permissions: a person must give them.
         │   └── Unauthenticated  EC2 rejects the keys: a wrong clock, or keys just renewed.
         │       └── NoCredentials no keys found: the metadata service may be slow.
         ├── InvalidRequest    the request can never work.
         ├── NotFound          EC2 does not know an id or name in the request.
-        ├── NotAllEnded       EC2 refuses to terminate some instances; the others ended.
-        ├── Ended             the instances of an earlier, same call have ended since.
-        ├── NotEnded          no launch beside an instance that should end, and lives.
+        ├── SomeNotTerminated EC2 refuses to terminate some instances; it terminated the others.
+        ├── AlreadyTerminated the instances of an earlier, same call are terminated.
+        ├── NotTerminated     no launch beside an instance that should be terminated, and lives.
         ├── CloudUnreachable  no answer: the call may or may not have happened.
         └── UnknownCloudError a code that does not tell the next step.
 
-Each class has a stable `slug`, which people and reports see. Three flags tell the caller the next
-step:
+Each class has a stable `reason_code`, which people and reports see. Three flags tell the caller the
+next step:
 
 - `retryable`: repeating the same call may help.
-- `holds`: only a person can mend it.
-- `settles`: the error also tells the result of the same call's earlier tries.
+- `holds_job`: only a person can mend it.
+- `resolves_launch`: the error also tells the result of the same call's earlier tries.
 
 Errors from botocore are translated once, in `cloud.client`.
 """
@@ -50,17 +50,16 @@ MOST_NAMED: Final = 20
 
 
 class EngineError(Exception):
-    """An error that the engine can report. `nodes` are the names of the affected nodes, if any."""
+    """An error that the engine can report."""
 
     reason_code: ClassVar[str] = "error"
     """A stable name for people, reports and tests."""
     retryable: ClassVar[bool] = False
     """Repeating the same call may help."""
 
-    def __init__(self, message: str, *, nodes: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.nodes = nodes
 
 
 class ConfigError(EngineError):
@@ -116,8 +115,8 @@ class BootError(EngineError):
 class CloudError(EngineError):
     """An error answer from AWS, or no answer.
 
-    `code` is AWS's own code. `started` counts instances that a failed launch started, also those
-    that were terminated since.
+    `code` is AWS's own code. `instances_started` counts instances that a failed launch started,
+    also those that were terminated since.
     """
 
     reason_code = "cloud"
@@ -129,10 +128,8 @@ class CloudError(EngineError):
     Without that judgement, an earlier call without an answer keeps its unknown outcome.
     """
 
-    def __init__(
-        self, message: str, *, code: str, nodes: tuple[str, ...] = (), instances_started: int = 0
-    ) -> None:
-        super().__init__(message, nodes=nodes)
+    def __init__(self, message: str, *, code: str, instances_started: int = 0) -> None:
+        super().__init__(message)
         self.code = code
         self.instances_started = instances_started
 
@@ -203,7 +200,7 @@ class CloudUnreachable(CloudError):
 class SomeNotTerminated(CloudError):
     """Instances that EC2 refused to terminate.
 
-    `over` holds the ids that were terminated, `kept` EC2's error for each refused id.
+    `terminated` holds the ids that were terminated, `refused` EC2's error for each refused id.
     """
 
     reason_code = "some-not-ended"

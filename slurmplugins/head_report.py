@@ -1,4 +1,4 @@
-"""Print the head's facts for people's commands, as one JSON object.
+"""Print the head's report for people's commands, as one JSON object.
 
 python3 -m slurmplugins.head_report              Everything that is true now.
 python3 -m slurmplugins.head_report job 4711     And decisions about a job, or a task (4711_3).
@@ -56,7 +56,7 @@ def parse(arguments: list[str]) -> Subject:
             return Subject(job=job.number, task=job.task)
         case ["node", name]:
             return Subject(node=hostlist.parse(name))
-    raise BadName(f"not a question: {' '.join(arguments)[:80]!r}")
+    raise BadName(f"unknown arguments: {' '.join(arguments)[:80]!r}")
 
 
 if __name__ == "__main__":

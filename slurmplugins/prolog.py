@@ -9,8 +9,8 @@ slurmctld runs it again after a restart of its own, and then does not end it wit
 that is requeued while its prolog runs can't start anywhere until the prolog ends. So this program
 also ends when the job loses a node.
 
-Each waiting job costs a process and a question now and then. So places are few, and later jobs ask
-less often. All of them together ask slurmctld ten times a second at most.
+Each waiting job costs a process and a query now and then. So slots are few, and later jobs query
+less often. All of them together query slurmctld ten times a second at most.
 """
 
 from __future__ import annotations

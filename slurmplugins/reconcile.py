@@ -10,14 +10,17 @@ import contextlib
 import gc
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmplugins.head.assemble import assemble
 from slurmplugins.model.actions import Drain, MarkDown, RequestStop, Terminate
-from slurmplugins.reconciler import rules, snapshot
+from slurmplugins.reconciler import rules
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import read_snapshot, run_pass
 from slurmplugins.system import files, program
+
+if TYPE_CHECKING:
+    from slurmplugins.reconciler.snapshot import Plan
 
 
 def main() -> None:
@@ -44,7 +47,7 @@ def main() -> None:
     sys.exit(program.run_to_exit_code(log, work))
 
 
-def printable(plan: snapshot.Plan) -> dict[str, Any]:
+def printable(plan: Plan) -> dict[str, Any]:
     """Return the plan as values for JSON."""
     return {
         "note": plan.blocked_by,

@@ -62,7 +62,7 @@ class Cloud(Protocol):
         Returns the ids that are terminated or shutting down. Ids without the tag are left alone.
         So are ids that EC2 does not list (yet). Neither is returned: a caller that must be sure
         repeats the call. Terminating twice is no error.
-        Raises NotAllEnded if EC2 refuses some ids; the others are terminated then.
+        Raises SomeNotTerminated if EC2 refuses some ids; the others are terminated then.
         """
         ...
 

@@ -1,13 +1,16 @@
-"""Give nodes without an instance back to Slurm, and tell their jobs why."""
+"""Give nodes without an instance back to Slurm, and notify their jobs.
+
+reconcile gives nodes back by the same calls (see `slurm_calls`), as its rules decide.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import SlurmError, SlurmUnreachable, StateError
+from slurmplugins.errors import StateError
 from slurmplugins.execution.job_notices import JobNotifier
+from slurmplugins.execution.slurm_calls import SlurmCalls
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import MarkDown, PowerDown
 from slurmplugins.model.launch import Failure
@@ -31,14 +34,9 @@ def give_back(
 ) -> Sequence[Failure]:
     """Set the failures' nodes DOWN and power them down.
 
-    All nodes go in one group of calls. Two kinds of nodes are skipped. The first came up meanwhile
-    on an instance that stays. The second are claimed by a run other than `run`.
-
-    A job may have no node of its own left here: all are kept for others, or given back with another
-    job's. Such a job is requeued with the nodes of the rest of its request.
-
-    Returns the failures whose jobs the caller must notify: those that were applied, or all of them
-    when Slurm can't be read.
+    Nodes that a ResumeProgram process other than `process_id` has claimed are skipped. Returns the
+    failures whose jobs the caller must notify: those that were applied, or all of them when Slurm
+    can't be read.
     """
     if not failures:
         return ()
@@ -47,18 +45,43 @@ def give_back(
     waiting_nodes = node_queries.read_awaited(
         engine.slurm, engine.clock, engine.log, nodes, terminated_nodes
     )
-    slurm_unread = waiting_nodes is None
-    waiting_nodes = (waiting_nodes or frozenset()) - _claimed_by_others(engine, process_id)
+    if waiting_nodes is not None:
+        waiting_nodes -= _claimed_by_others(engine, process_id)
+    calls = SlurmCalls(engine.slurm, engine.log)
+    return _set_down(calls, engine.log, failures, waiting_nodes)
+
+
+def _set_down(
+    calls: SlurmCalls,
+    log: Log,
+    failures: Sequence[Failure],
+    waiting_nodes: frozenset[NodeName] | None,
+) -> Sequence[Failure]:
+    """Set the nodes that Slurm waits for DOWN, power them down, and log each decision.
+
+    All nodes go in one group of calls. A node that Slurm no longer waits for came up meanwhile on
+    an instance that stays. `waiting_nodes` is None when Slurm can't be read.
+
+    A job may have no node of its own left here: all are kept for others, or given back with another
+    job's. Such a job is requeued with the nodes of the rest of its request.
+
+    Returns the failures that were applied, or all of them when Slurm can't be read.
+    """
     reasons: dict[NodeName, str] = {}
     applied_failures: list[Failure] = []
     for failure in failures:
-        nodes = [node for node in failure.nodes if node in waiting_nodes]
+        nodes = [node for node in failure.nodes if node in (waiting_nodes or ())]
         for node in nodes:
             reasons.setdefault(node, failure.reason)
-        applied_failures += [failure] if nodes or slurm_unread or not failure.nodes else []
-        skip_event = decision_log.NOT_GIVEN_BACK if slurm_unread else "no longer waited for"
-        engine.log.warning(
-            decision_log.GIVEN_BACK if nodes or not failure.nodes else skip_event,
+        event = decision_log.GIVEN_BACK
+        if failure.nodes and not nodes:
+            event = "no longer waited for"
+            if waiting_nodes is None:
+                event = decision_log.NOT_GIVEN_BACK
+        if event != "no longer waited for":
+            applied_failures.append(failure)
+        log.warning(
+            event,
             job=failure.job,
             nodes=hostlist.compress(nodes or failure.nodes),
             slug=failure.reason_code,
@@ -66,10 +89,8 @@ def give_back(
             message=failure.message,
             hold=failure.hold,
         )
-    mark_downs = [MarkDown(node, reason) for node, reason in reasons.items()]
-    engine.executor.run(
-        [*mark_downs, *(PowerDown(node, reason) for node, reason in reasons.items())]
-    )
+    calls.mark_down([MarkDown(node, reason) for node, reason in reasons.items()])
+    calls.power_down([PowerDown(node, reason) for node, reason in reasons.items()])
     return applied_failures
 
 
@@ -95,8 +116,8 @@ def give_back_all(
 def notify_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
     """Comment why nodes were given back; hold hopeless jobs.
 
-    A job is held if it would only fail again. The jobs are told one at a time, and that takes long.
-    The first call without an answer from slurmctld ends it.
+    A job is held if it would only fail again. The jobs are notified one at a time, which takes
+    long. The first call without an answer from slurmctld ends it.
     """
     engine.launch_budget.record_held(
         JobNotifier(engine.slurm, engine.log).notify_failures(failures)
@@ -104,7 +125,7 @@ def notify_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
 
 
 def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
-    """Return the nodes that other runs have claimed."""
+    """Return the nodes that other ResumeProgram processes have claimed."""
     try:
         return engine.journal.view(excluded=process_id).claimed_nodes
     except StateError as error:
@@ -113,37 +134,20 @@ def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
 
 
 def give_back_without_engine(
-    slurm: Slurm, clock: Clock, logger: Log, requests: Sequence[JobRequest], error: EngineError
+    slurm: Slurm, clock: Clock, log: Log, requests: Sequence[JobRequest], error: EngineError
 ) -> None:
     """Give nodes back when the engine can't start; hold their jobs.
 
     `error` says why there is no engine, and becomes the nodes' reason. The jobs are held because
     the file is as wrong at their next try.
     """
-    waiting_nodes = node_queries.read_awaited(
-        slurm, clock, logger, [node for request in requests for node in request.nodes]
-    )
+    nodes = [node for request in requests for node in request.nodes]
+    waiting_nodes = node_queries.read_awaited(slurm, clock, log, nodes)
     failures = [
         Failure(request.job, request.all_nodes, error.reason_code, message=error.message, hold=True)
         for request in requests
-        if waiting_nodes is None or not waiting_nodes.isdisjoint(request.all_nodes)
     ]
-    if not failures:
-        return
-    jobs = [item.job for item in failures if item.job is not None]
-    event, fields = (
-        decision_log.NOT_GIVEN_BACK,
-        {"slug": error.reason_code, "message": error.message},
-    )
-    if waiting_nodes is None:
-        logger.failure(event, jobs=jobs, **fields)
-        return
-    nodes = sorted(waiting_nodes)
-    for call in (partial(slurm.down, nodes, failures[0].reason), partial(slurm.power_down, nodes)):
-        try:
-            call()
-        except SlurmError as refusal:
-            logger.failure(event, jobs=jobs, **fields, error=refusal.message)
-            if isinstance(refusal, SlurmUnreachable):
-                return
-    JobNotifier(slurm, logger).notify_failures(failures)
+    calls = SlurmCalls(slurm, log, stop_if_unreachable=True)
+    applied_failures = _set_down(calls, log, failures, waiting_nodes)
+    if waiting_nodes is not None and calls.reachable:
+        JobNotifier(slurm, log).notify_failures(applied_failures)

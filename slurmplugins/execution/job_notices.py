@@ -43,7 +43,7 @@ class JobNotifier:
     def notify_each(self, notices: Mapping[int, Callable[[], None]]) -> None:
         """Run one call per job; stop when slurmctld is unreachable.
 
-        The calls may raise SlurmUnreachable, which is logged with the jobs that were not told.
+        The calls may raise SlurmUnreachable, which is logged with the jobs that were not notified.
         """
         remaining_jobs = list(notices)
         try:
@@ -71,7 +71,7 @@ class JobNotifier:
             try:
                 self._slurm.hold(job)
                 held_jobs.add(job)
-                text = f"{failure.reason} held, release when mended: {failure.message}"
+                text = f"{failure.reason} held, release it after fixing this: {failure.message}"
             except SlurmRefused as error:  # a job that is no batch job ended with its nodes
                 self._log.warning("hold failed", job=job, message=error.message)
         self.comment(job, text)

@@ -9,7 +9,7 @@ from slurmplugins.errors import CloudError, SomeNotTerminated, StateError
 from slurmplugins.model.actions import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from slurmplugins.cloud.port import Cloud
     from slurmplugins.model.actions import Terminate
@@ -46,8 +46,8 @@ class Terminator:
     def run(self, actions: Sequence[Terminate]) -> list[Outcome]:
         """Terminate these instances, with one outcome for each.
 
-        An outcome without an error means that the instance is over. `refused` marks instances that
-        EC2 refuses to terminate.
+        An outcome without an error means that the instance is terminated. `refused` marks
+        instances that EC2 refuses to terminate.
         """
         by_cause: dict[EndCause, list[Terminate]] = defaultdict(list)
         for action in actions:
@@ -88,36 +88,30 @@ class Terminator:
         last_error: CloudError | None = None
         fruitless_rounds = 0
         deadline = self._clock.monotonic() + TERMINATE_SECONDS
-        while (
-            remaining_ids := _remaining_ids(ids, terminated_ids, refusals)
-        ) and fruitless_rounds < VERIFY_TRIES:
+        remaining_ids = list(ids)
+        while remaining_ids and fruitless_rounds < VERIFY_TRIES:
             terminated_before = len(terminated_ids)
             for start in range(0, len(remaining_ids), BATCH_SIZE):
+                batch = remaining_ids[start : start + BATCH_SIZE]
                 try:
-                    terminated_ids |= self._cloud.terminate(
-                        remaining_ids[start : start + BATCH_SIZE]
-                    )
+                    terminated_ids |= self._cloud.terminate(batch)
                 except SomeNotTerminated as error:
                     terminated_ids |= error.terminated
-                    refusals |= {
-                        key: f"{cloud_error.code}: {cloud_error.message}"
-                        for key, cloud_error in error.refused.items()
-                    }
+                    refusals |= {key: _text(item) for key, item in error.refused.items()}
                 except CloudError as error:
                     last_error = error
                     if error.retryable:
                         break  # the other batches would get the same answer
             fruitless_rounds += len(terminated_ids) == terminated_before
+            remaining_ids = [i for i in ids if i not in terminated_ids and i not in refusals]
             if self._clock.monotonic() >= deadline:
                 break
-            if _remaining_ids(ids, terminated_ids, refusals) and fruitless_rounds < VERIFY_TRIES:
+            if remaining_ids and fruitless_rounds < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
         self._launch_budget.record_terminations(terminated_ids, last_error)
-        reason = "still there" if last_error is None else f"{last_error.code}: {last_error.message}"
-        return refusals, dict.fromkeys(_remaining_ids(ids, terminated_ids, refusals), reason)
+        reason = _text(last_error) if last_error else "EC2 has not terminated it"
+        return refusals, dict.fromkeys(remaining_ids, reason)
 
 
-def _remaining_ids(
-    ids: Sequence[str], terminated_ids: Collection[str], refused_ids: Collection[str]
-) -> list[str]:
-    return [item for item in ids if item not in terminated_ids and item not in refused_ids]
+def _text(error: CloudError) -> str:
+    return f"{error.code}: {error.message}"

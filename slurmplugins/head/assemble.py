@@ -73,5 +73,5 @@ def check_cluster(cluster: str, slurm_conf: Path) -> None:
     cluster_name = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", text, re.IGNORECASE | re.MULTILINE)
     if cluster_name and cluster_name[1].lower() != cluster.lower():
         raise ConfigError(
-            (f"burst.json is of cluster {cluster}, slurm.conf of {cluster_name[1][:80]}",)
+            (f"burst.json is for cluster {cluster}, but slurm.conf is for {cluster_name[1][:80]}",)
         )

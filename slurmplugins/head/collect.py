@@ -1,4 +1,4 @@
-"""Collect the head's facts for people's commands."""
+"""Collect the head's report for people's commands."""
 
 from __future__ import annotations
 
@@ -68,49 +68,50 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
             return ()
 
     health = {item.id: item for item in read_part(engine.cloud.health)}
-    record = circuit_breaker.load(engine.state)
-    last_pass, now, persistent_clock = (
-        LastPass.load(engine.state),
-        engine.clock.now(),
-        engine.persistent_clock,
-    )
+    record, last_pass = circuit_breaker.load(engine.state), LastPass.load(engine.state)
     instances = read_part(engine.cloud.instances)
-    number = subject.job
-    job_reports = read_part(lambda: jobs.jobs(number))
-    attempts: tuple[AttemptReport, ...] = ()
-    if number is not None:
-        attempts = read_part(lambda: jobs.attempts(JobId(number, subject.task)))
+    job = subject.job
+    job_reports = read_part(lambda: jobs.jobs(job))
+    name = None if job is None else JobId(job, subject.task)
+    attempts = () if name is None else read_part(lambda: jobs.attempts(name))
     return HeadReport(
-        at=now,
+        at=engine.clock.now(),
         cluster=engine.config.cluster,
         nodes=read_part(lambda: _node_reports(engine)),
         machines=tuple(_instance_report(item, health.get(item.id)) for item in instances),
         jobs=job_reports,
         attempts=attempts,
-        setbacks=tuple(
-            UnavailabilityReport(key, item.code, persistent_clock.wall(item.until))
-            for key, item in engine.unavailable_offerings.entries().items()
-        ),
-        standings=tuple(
-            BreakerReport(
-                pool,
-                item.failures,
-                item.since,
-                persistent_clock.wall(
-                    item.shut_until(persistent_clock.now(), engine.config.resume_timeout)
-                ),
-                tuple(
-                    f"{failure.instance_id} ({failure.node}): {failure.why}"
-                    for failure in item.last
-                ),
-            )
-            for pool, item in record.pools.items()
-        ),
+        setbacks=_unavailability_reports(engine),
+        standings=_breaker_reports(engine, record),
         last_pass=PassReport(last_pass.at, last_pass.blocked_by, last_pass.warnings),
         decisions=_decisions(log, subject, job_reports, attempts),
         consoles=_consoles(engine, record, subject),
         unread=tuple(unread),
-        unended=launch_budget.block_reason(engine.launch_budget.load(), persistent_clock.now()),
+        unended=launch_budget.block_reason(
+            engine.launch_budget.load(), engine.persistent_clock.now()
+        ),
+    )
+
+
+def _unavailability_reports(engine: Engine) -> tuple[UnavailabilityReport, ...]:
+    clock = engine.persistent_clock
+    return tuple(
+        UnavailabilityReport(key, item.code, clock.wall(item.until))
+        for key, item in engine.unavailable_offerings.entries().items()
+    )
+
+
+def _breaker_reports(engine: Engine, record: circuit_breaker.Record) -> tuple[BreakerReport, ...]:
+    clock, resume_timeout = engine.persistent_clock, engine.config.resume_timeout
+    return tuple(
+        BreakerReport(
+            pool,
+            breaker.failures,
+            breaker.since,
+            clock.wall(breaker.shut_until(clock.now(), resume_timeout)),
+            tuple(f"{item.instance_id} ({item.node}): {item.why}" for item in breaker.last),
+        )
+        for pool, breaker in record.pools.items()
     )
 
 
@@ -120,9 +121,8 @@ def _decisions(
     """Return decisions about the subject or about its attempts' nodes."""
     if subject.task is not None:
         # The log names a task by its own job id, which it gets when it starts.
-        task_ids = [
-            job.id for job in job_reports if (job.array, job.task) == (subject.job, subject.task)
-        ]
+        task = (subject.job, subject.task)
+        task_ids = [job.id for job in job_reports if (job.array, job.task) == task]
         number = next(iter([*task_ids, *(attempt.job for attempt in reversed(attempts))]), None)
         subject = Subject(job=number)
     if subject.job is None and not subject.node:
@@ -160,16 +160,13 @@ def nodes_set_down(
     if decision.get("action") != "MarkDown" or not isinstance(at, int | float):
         return frozenset()
     down_nodes = frozenset(_expand(str(decision.get("nodes") or decision.get("node") or "")))
-    no_nodes: frozenset[NodeName] = frozenset()
-    return no_nodes.union(
-        *(
-            down_nodes.intersection(_expand(attempt.nodes))
-            for attempt in attempts
-            if attempt.started_at is not None
-            and attempt.started_at - ATTEMPT_MARGIN
-            <= at
-            <= (attempt.ended_at or math.inf) + ATTEMPT_MARGIN
-        )
+    return frozenset(
+        node
+        for attempt in attempts
+        if attempt.started_at is not None
+        and attempt.started_at <= at + ATTEMPT_MARGIN
+        and at - ATTEMPT_MARGIN <= (attempt.ended_at or math.inf)
+        for node in down_nodes.intersection(_expand(attempt.nodes))
     )
 
 
@@ -233,8 +230,8 @@ def _consoles(
 
     With a node as subject, only instances for that node count. The latest three are taken.
     """
-    failures = [failure for pool in record.pools.values() for failure in pool.last]
-    latest_failures = [failure for failure in failures if subject.node in ("", failure.node)][-3:]
+    failures = [item for pool in record.pools.values() for item in pool.last]
+    latest_failures = [item for item in failures if subject.node in ("", item.node)][-3:]
     consoles = {
         failure.instance_id: console_logs.tail(engine.state, failure.instance_id)
         for failure in latest_failures

@@ -69,39 +69,30 @@ def runs_to_end(
     queued_jobs: frozenset[int],
     now: float,
 ) -> tuple[EndedRun, ...]:
-    """Return the runs that are over but RUNNING in MLflow. Pure.
+    """Return the RUNNING MLflow runs whose jobs have ended. Pure.
 
-    A job is over when it isn't in the queue and the last of its attempts has ended for good. A job
-    that is missing from Slurm's database decides nothing.
+    A job has ended when it isn't in the queue and the last of its attempts has ended for good. A
+    job that is missing from Slurm's database decides nothing.
     """
     last_attempts: dict[int, AttemptEnd] = {}
-    for attempt in attempts:
-        if attempt.job not in last_attempts or _end_time(attempt) >= _end_time(
-            last_attempts[attempt.job]
-        ):
-            last_attempts[attempt.job] = attempt
+    for attempt in sorted(attempts, key=_end_time):
+        last_attempts[attempt.job] = attempt
     ended_runs = []
     for run in runs:
         end = last_attempts.get(run.job) if run.job is not None else None
-        if (
-            end is None
-            or end.ended_at is None
-            or end.job in queued_jobs
-            or end.state not in _STATUS
-        ):
+        if end is None or end.ended_at is None or end.job in queued_jobs:
             continue
-        if end.state in _FINAL_STATES or now - end.ended_at >= QUIET_SECONDS:
-            ended_runs.append(
-                EndedRun(run.run_id, end.job, _STATUS[end.state], end.state, end.ended_at)
-            )
+        status = _STATUS.get(end.state)
+        if status and (end.state in _FINAL_STATES or now - end.ended_at >= QUIET_SECONDS):
+            ended_runs.append(EndedRun(run.run_id, end.job, status, end.state, end.ended_at))
     return tuple(ended_runs)
 
 
 def end_runs(mlflow: Mlflow, runner: Runner, now: float, *, dry_run: bool) -> tuple[EndedRun, ...]:
-    """End the RUNNING runs of jobs that are over.
+    """End the RUNNING runs of jobs that have ended.
 
     Returns the runs that it ended, or would end in a dry run. Safe to repeat. Raises TrackingError
-    or SlurmUnreachable; until then it has ended only runs that are surely over.
+    or SlurmUnreachable; until then it has ended only runs whose jobs have surely ended.
     """
     runs = [run for run in mlflow.search("attributes.status = 'RUNNING'") if run.job is not None]
     if not runs:
@@ -128,11 +119,8 @@ def _read_attempts(runner: Runner, runs: Iterable[MlflowRun]) -> list[AttemptEnd
             *("sacct", "--allusers", "--duplicates", "--allocations", "--parsable2", "--noheader"),
             *("--format=JobIDRaw,State,End", f"--jobs={job_ids}"),
         ]
-        attempts += [
-            attempt
-            for line in _run_command(runner, argv).splitlines()
-            if (attempt := _parse_attempt(line))
-        ]
+        lines = _run_command(runner, argv).splitlines()
+        attempts += [attempt for line in lines if (attempt := _parse_attempt(line))]
     return attempts
 
 
@@ -156,9 +144,8 @@ def _read_queue(runner: Runner) -> frozenset[int]:
 
 
 def _run_command(runner: Runner, argv: list[str]) -> str:
-    completed_process = runner.run(argv, timeout=TIMEOUT)
-    if completed_process.returncode != 0:
-        raise SlurmUnreachable(
-            f"{argv[0]}: exit code {completed_process.returncode}: {completed_process.stderr[-500:]}"
-        )
-    return completed_process.stdout
+    completed = runner.run(argv, timeout=TIMEOUT)
+    if completed.returncode != 0:
+        text = f"{argv[0]}: exit code {completed.returncode}: {completed.stderr[-500:]}"
+        raise SlurmUnreachable(text)
+    return completed.stdout

@@ -36,7 +36,7 @@ def cloud_nodes(hostlist: str, settings: BurstConfig) -> tuple[NodeName, ...]:
 
 
 def acquire_slot(directory: Path) -> int | None:
-    """Take a free place, held until this process ends.
+    """Take a free slot, held until this process ends.
 
     Returns its number, or None when all are taken. The lock is freed however the process ends.
     Raises OSError.
@@ -55,14 +55,14 @@ def acquire_slot(directory: Path) -> int | None:
 
 
 def poll_period(slot: int, nodes: int) -> float:
-    """Return the seconds between two questions."""
+    """Return the seconds between two reads."""
     return FIRST_PERIOD + slot * PERIOD_PER_SLOT + nodes * PERIOD_PER_NODE
 
 
 def wait_for_nodes(
     slurm: Slurm, clock: Clock, nodes: Sequence[NodeName], poll_seconds: float, patience: float
 ) -> bool:
-    """Ask about the nodes every `seconds` until they are all up.
+    """Read the nodes every `poll_seconds` until they are all up.
 
     Returns True when all are up. Returns False as soon as one is not the job's any more, or after
     `patience` seconds.
@@ -72,7 +72,7 @@ def wait_for_nodes(
         try:
             job_nodes = slurm.nodes(nodes)
         except SlurmError:
-            pass  # a busy or restarting slurmctld is asked again
+            pass  # slurmctld is busy or restarts: read again
         else:
             if any(node.down or not node.busy for node in job_nodes):
                 return False

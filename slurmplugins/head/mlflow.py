@@ -140,7 +140,7 @@ class MlflowRest:
         except (URLError, OSError, ValueError) as error:
             raise TrackingError(f"MLflow, {path}: {error}") from error
         if not isinstance(content, dict):
-            raise TrackingError(f"MLflow, {path}: the answer is no object")
+            raise TrackingError(f"MLflow, {path}: the answer is not a JSON object")
         return content
 
 

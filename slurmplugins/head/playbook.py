@@ -126,7 +126,7 @@ def _message(result: str) -> str:
 
 
 class Reporter:
-    """Writes the status object, at most once per INTERVAL. A failed write is left to the next."""
+    """Writes the status object, at most once per WRITE_INTERVAL. A failed write is not repeated."""
 
     def __init__(self, store: S3Store, key: str, bundle: str, clock: Clock, log: Log) -> None:
         self._store = store

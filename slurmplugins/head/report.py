@@ -177,7 +177,7 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         }
         return _read(HeadReport, report)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a fact sheet: {error}") from error
+        raise ValueError(f"not a head report: {error}") from error
 
 
 def _read(kind: type[_T], item: Mapping[str, Any]) -> _T:

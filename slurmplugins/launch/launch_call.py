@@ -73,7 +73,7 @@ class LaunchAttempt:
         error is journaled after the call too. Instances of an earlier call that have ended since
         are left out.
 
-        Raises CloudError, StateError or Late. Safe to repeat: the token is the same.
+        Raises CloudError, StateError or TooLate. Safe to repeat: the token is the same.
         """
         unanswered_before = len(self.unanswered_calls)
         try:
@@ -137,7 +137,7 @@ class LaunchCalls:
 
         Returns the launch and the earliest moment at which its instances may have been started.
 
-        Raises CloudError, StateError or Late. Nothing is then left running, unless it is
+        Raises CloudError, StateError or TooLate. Nothing is then left running, unless it is
         CloudUnreachable. In that case one call got no answer, and no later call told its outcome.
         """
         log = self._log.bind(

@@ -60,14 +60,12 @@ def observe(snapshot: Snapshot) -> BootResults:
     }
     # A node that has been up for long says nothing about today's launches. An instance launched
     # within ResumeTimeout of a failed one came up beside it: the failure is a weak zone's.
-    boot_deadlines: dict[str, float] = {}
+    deadlines: dict[str, float] = {}
     for instance in snapshot.instances:
         if instance.state.live and instance.id in registered_ids:
-            boot_deadline = instance.launched_at + snapshot.config.resume_timeout
-            boot_deadlines[instance.pool] = max(
-                boot_deadline, boot_deadlines.get(instance.pool, boot_deadline)
-            )
-    return BootResults(tuple(_boot_failures(snapshot)), boot_deadlines)
+            deadline = instance.launched_at + snapshot.config.resume_timeout
+            deadlines[instance.pool] = max(deadline, deadlines.get(instance.pool, deadline))
+    return BootResults(tuple(_boot_failures(snapshot)), deadlines)
 
 
 def _boot_failures(snapshot: Snapshot) -> Iterator[BootFailure]:
@@ -77,9 +75,9 @@ def _boot_failures(snapshot: Snapshot) -> Iterator[BootFailure]:
         cause = snapshot.journal.termination_causes.get(instance.id)
         node = snapshot.nodes.get(instance.node or "")
         if cause is EndCause.BOOT_FAILED:
-            why = "it did not come up"
+            why = "it never registered"
         elif cause is None and node is not None and _terminated_while_booting(node, instance):
-            why = f"it ended while it booted ({instance.end_code or 'no reason given'})"
+            why = f"it was terminated while it booted ({instance.end_code or 'no reason given'})"
         else:
             continue
         launched, name = instance.launched_at, str(instance.node)

@@ -78,10 +78,8 @@ def update(
     listed_ids: set[str] = set()
     for instance in instances:
         listed_ids.add(instance.id)
-        known_entry = entries.get(instance.id) or _new_entry(instance)
-        entries[instance.id] = _updated_entry(
-            known_entry, instance, end_causes.get(instance.id), now
-        )
+        entry = entries.get(instance.id) or _new_entry(instance)
+        entries[instance.id] = _updated_entry(entry, instance, end_causes.get(instance.id), now)
     for instance_id, entry in known_entries.items():
         if instance_id not in listed_ids and entry.ended_at is None:
             cause = end_causes.get(instance_id, EndCause.UNKNOWN)
@@ -220,10 +218,8 @@ class LedgerWriter:
                 return None
 
         results = WorkerPool(WRITERS).map(write_entry, changed_keys)
-        new_entries = {
-            key: item for key, item in zip(changed_keys, results, strict=True) if item is not None
-        }
-        return {**written_entries, **new_entries}
+        pairs = zip(changed_keys, results, strict=True)
+        return {**written_entries, **{key: entry for key, entry in pairs if entry is not None}}
 
     def _put(self, entry: LedgerEntry, *, new: bool) -> LedgerEntry:
         key = object_key(entry.instance_id)

@@ -1,4 +1,10 @@
-"""Collect each node with its instances, as reconcile judges them. Pure."""
+"""Collect each node with its instances, and find forgotten registrations. Pure.
+
+A slurmctld that is killed restores nodes as it last saved them, up to five minutes old. A node may
+come back as powering up, or as powered down under a job that runs there. slurmctld asks such a node
+for nothing, and learns of it only by a registration. slurmd registers when it is reloaded, with the
+boot time that it had, and its jobs go on (seen with Slurm 24.11).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model.instance import InstanceState, instances_by_node
 from slurmplugins.reconciler import orphans
+from slurmplugins.reconciler.snapshot import RegistrationRequests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +31,14 @@ NOT_RESPONDING: Final = "Not responding"
 """Slurm's own reason for a node that stopped responding."""
 
 
+LATE_SHARE: Final = 0.25
+"""Share of ResumeTimeout. A healthy instance has registered by then, and time remains to do it
+again."""
+
+REQUEST_INTERVAL: Final = 60.0
+"""Seconds between two requests to one node. slurmd finishes its current work before it reloads."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """A node and its instances."""
@@ -35,13 +50,13 @@ class NodeState:
     remaining_instances: tuple[Instance, ...]
     """Instances that EC2 has not terminated yet."""
     terminated_instance: Instance | None
-    """The node's own instance, seen as ended."""
+    """The node's own instance, which EC2 lists as terminated or stopped."""
     launch_expected: bool
     """An instance was launched that EC2 does not list yet."""
     powered_down_instances: tuple[Instance, ...] = ()
     """Live instances that Slurm has powered down, while it waits for another one."""
     unclear_instances: tuple[Instance, ...] = ()
-    """Instances in a state that this code does not know."""
+    """Instances in a state that InstanceState does not know."""
 
     @property
     def disabled_by_admin(self) -> bool:
@@ -62,67 +77,66 @@ class NodeState:
 def node_states(snapshot: Snapshot) -> Iterator[NodeState]:
     """Yield every node that reconcile may judge.
 
-    A node must be in burst.json and readable, and no live run of resume may work on it.
+    A node must be in burst.json and readable, and no ResumeProgram may have claimed it.
     """
-    instances_of_node = instances_by_node(
+    instances = instances_by_node(
         item for item in snapshot.instances if not orphans.has_wrong_tags(snapshot, item)
     )
-    listed_ids = {instance.id for instance in snapshot.instances}
-    expected_nodes = {
-        assignment.node
-        for assignment in snapshot.journal.recent_launches.values()
-        if assignment.instance_id not in listed_ids
-    }
+    listed_ids = {item.id for item in snapshot.instances}
+    launches = snapshot.journal.recent_launches.values()
+    expected_nodes = {item.node for item in launches if item.instance_id not in listed_ids}
     for name in snapshot.config.pool_by_node:
-        if (
-            name in snapshot.nodes
-            and snapshot.nodes[name].readable
-            and name not in snapshot.journal.claimed_nodes
-        ):
-            instances = instances_of_node.get(name, ())
-            yield _node_state(snapshot, name, instances, launch_expected=name in expected_nodes)
+        node = snapshot.nodes.get(name)
+        if node is None or not node.readable or name in snapshot.journal.claimed_nodes:
+            continue
+        yield _node_state(
+            snapshot, name, instances.get(name, ()), launch_expected=name in expected_nodes
+        )
 
 
 def _node_state(
     snapshot: Snapshot, name: NodeName, instances: Sequence[Instance], *, launch_expected: bool
 ) -> NodeState:
-    node = snapshot.nodes[name]
-    live = [
-        instance
-        for instance in instances
-        if instance.state.live and instance.id not in snapshot.journal.termination_causes
-    ]
+    node, journal = snapshot.nodes[name], snapshot.journal
+    kept = [item for item in instances if item.id not in journal.termination_causes]
+    live = [item for item in kept if item.state.live]
     # Only until slurmd answers: an instance that has come up all the same is the node's.
     waiting = node.powering_up and node.not_responding
-    powered_down_instances = tuple(
-        instance
-        for instance in live
-        if waiting and instance.id in snapshot.journal.powered_down_ids
-    )
-    live_instances = tuple(instance for instance in live if instance not in powered_down_instances)
-    remaining_instances = tuple(
-        instance for instance in instances if instance.state is not InstanceState.TERMINATED
-    )
-    terminated_instances = [
-        instance
-        for instance in instances
-        if instance.state.not_working and instance.id == node.instance_id
-    ]
-    unclear_instances = (
-        instance for instance in instances if instance.state is InstanceState.UNCLEAR
-    )
-    unclear = tuple(
-        instance
-        for instance in unclear_instances
-        if instance.id not in snapshot.journal.termination_causes
-    )
+    refused = tuple(item for item in live if waiting and item.id in journal.powered_down_ids)
+    terminated = [i for i in instances if i.state.not_working and i.id == node.instance_id]
     return NodeState(
         name,
         node,
-        live_instances,
-        remaining_instances,
-        terminated_instances[0] if terminated_instances else None,
-        launch_expected,
-        powered_down_instances,
-        unclear,
+        live_instances=tuple(item for item in live if item not in refused),
+        remaining_instances=tuple(
+            item for item in instances if item.state is not InstanceState.TERMINATED
+        ),
+        terminated_instance=terminated[0] if terminated else None,
+        launch_expected=launch_expected,
+        powered_down_instances=refused,
+        unclear_instances=tuple(i for i in kept if i.state is InstanceState.UNCLEAR),
     )
+
+
+def is_forgotten(snapshot: Snapshot, state: NodeState) -> bool:
+    """Return whether slurmctld seems to have forgotten the node's registration."""
+    node = state.node
+    if node.down or node.power_down_requested or node.powering_down:
+        return False
+    if node.powered_down:
+        return node.busy and not node.power_up_pending
+    late_age = snapshot.config.resume_timeout * LATE_SHARE
+    waiting = node.powering_up and node.not_responding
+    return waiting and any(snapshot.age(item) >= late_age for item in state.live_instances)
+
+
+def next_requests(snapshot: Snapshot, name: NodeName) -> RegistrationRequests:
+    """Return the request times to remember for a forgotten node.
+
+    The node is requested to register now if `last` is now.
+    """
+    requests, now = snapshot.registration_requests.get(name), snapshot.moment
+    if requests is None or requests.last > now:
+        return RegistrationRequests(now, now)
+    is_due = now - requests.last >= REQUEST_INTERVAL
+    return RegistrationRequests(requests.first, now) if is_due else requests

@@ -26,60 +26,56 @@ _ROLES: Final = frozenset({ROLE_COMPUTE, ROLE_HEAD, ROLE_BUILDER})
 def terminations(snapshot: Snapshot) -> Iterator[Terminate]:
     """Yield a termination for each instance that has no place.
 
-    - Its end was decided before, and did not come about.
+    - Its termination was decided before, and it still lives.
     - Neither burst.json nor Slurm knows its node.
     - Its tags contradict burst.json, and Slurm does not use it.
     """
+    causes, awaiting_reply = snapshot.journal.termination_causes, snapshot.journal.awaiting_reply
     for instance in snapshot.instances:
         if instance.role != ROLE_COMPUTE or instance.state.terminated:
             continue
-        if instance.id in snapshot.journal.termination_causes:
-            yield Terminate(
-                instance,
-                snapshot.journal.termination_causes[instance.id],
-                "its end was decided before",
-            )
-        elif instance.node is None and instance.attempt in snapshot.journal.awaiting_reply:
-            continue  # its fleet's run is about to name its instances
-        elif (
-            past_orphan_grace(snapshot, instance)
-            and not _node_is_unreadable(snapshot, instance)
-            and (why := _orphan_reason(snapshot, instance))
-        ):
-            yield Terminate(instance, EndCause.ORPHAN, why)
+        if instance.id in causes:
+            yield Terminate(instance, causes[instance.id], "its termination was decided before")
+        elif instance.node is None and instance.attempt in awaiting_reply:
+            continue  # its fleet's ResumeProgram is about to name its instances
+        elif past_orphan_grace(snapshot, instance) and not _node_is_unreadable(snapshot, instance):
+            why = _orphan_reason(snapshot, instance)
+            if why:
+                yield Terminate(instance, EndCause.ORPHAN, why)
 
 
 def warnings(snapshot: Snapshot) -> Iterator[str]:
-    """Yield remarks for people about suspicious instances.
+    """Yield a warning for each suspicious instance.
 
     No rule here is sure enough to terminate these.
     """
     live_ids = (item.id for item in snapshot.instances if item.state.live)
-    unreadable_ids = [item for item in live_ids if item in snapshot.journal.unreadable_ids]
-    if unreadable_ids:
-        more = (
-            f" and {len(unreadable_ids) - MOST_NAMED} more"
-            if len(unreadable_ids) > MOST_NAMED
-            else ""
-        )
+    ids = [item for item in live_ids if item in snapshot.journal.unreadable_ids]
+    if ids:
+        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         yield (
-            f"{', '.join(unreadable_ids[:MOST_NAMED])}{more}: named by a line of the journal that can't be "
-            "understood: given to no job, ended only while their node is off"
+            f"{', '.join(ids[:MOST_NAMED])}{more}: named by a journal line that can't be read: "
+            "no job gets them, and they are terminated only while their node is powered down"
         )
     for instance in snapshot.instances:
         if instance.state is InstanceState.UNCLEAR:
-            state = f"in a state unknown here, {instance.unclear!r}"
-            yield f"{instance.id} is {instance.node or 'no node'}, {state}: left alone"
-        elif not instance.state.live:
-            continue
-        elif instance.role not in _ROLES:
-            yield f"{instance.id} has the cluster's tag and no known role: left alone"
-        elif instance.node in snapshot.config.pool_by_node and instance.node not in snapshot.nodes:
-            yield f"{instance.id} is {instance.node}, which Slurm does not have: left alone"
-        elif _node_is_unreadable(snapshot, instance):
-            yield f"{instance.id} is {instance.node}, whose record in Slurm is odd: left alone"
-        elif _wrong_pool(snapshot, instance) and _in_use(snapshot, instance):
-            yield f"{instance.id} works as {instance.node}, though its tags say pool {instance.pool!r}"
+            node = f"node {instance.node}" if instance.node else "no node"
+            yield f"{instance.id} ({node}) is in the unknown state {instance.unclear!r}"
+        elif instance.state.live and (text := _live_warning(snapshot, instance)):
+            yield text
+
+
+def _live_warning(snapshot: Snapshot, instance: Instance) -> str:
+    if instance.role not in _ROLES:
+        return f"{instance.id} has the cluster's tag and no known role"
+    if instance.node in snapshot.config.pool_by_node and instance.node not in snapshot.nodes:
+        return f"{instance.id} is node {instance.node}, which Slurm does not list"
+    if _node_is_unreadable(snapshot, instance):
+        return f"{instance.id} is node {instance.node}, whose record in Slurm can't be read"
+    if _wrong_pool(snapshot, instance) and _in_use(snapshot, instance):
+        tags = f"tags say pool {instance.pool!r}"
+        return f"{instance.id} works as node {instance.node}, though its {tags}"
+    return ""
 
 
 def has_wrong_tags(snapshot: Snapshot, instance: Instance) -> bool:
@@ -91,7 +87,7 @@ def has_wrong_tags(snapshot: Snapshot, instance: Instance) -> bool:
 
 
 def past_orphan_grace(snapshot: Snapshot, instance: Instance) -> bool:
-    """Return whether no run can be about to claim the instance."""
+    """Return whether no ResumeProgram can be about to claim the instance."""
     return snapshot.age(instance) > snapshot.config.orphan_grace
 
 
@@ -106,9 +102,9 @@ def _node_is_unreadable(snapshot: Snapshot, instance: Instance) -> bool:
 def _orphan_reason(snapshot: Snapshot, instance: Instance) -> str:
     name = instance.node
     if name is None or not (name in snapshot.config.pool_by_node or name in snapshot.nodes):
-        return f"there is no node {name or 'for it'}"
+        return f"there is no node {name}" if name else "its tags name no node"
     if has_wrong_tags(snapshot, instance) and name not in snapshot.journal.claimed_nodes:
-        return f"its tags say pool {instance.pool!r}, which {name} is not in"
+        return f"its tags say pool {instance.pool!r}, but node {name} is not in it"
     return ""
 
 

@@ -11,7 +11,7 @@ from slurmplugins.errors import StateError
 from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.json_input import finite, loads
 from slurmplugins.reconciler import instance_ledger
-from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
+from slurmplugins.reconciler.snapshot import RegistrationRequests
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class PassState:
         try:
             write_atomically(state / "reconcile.json", json.dumps(value).encode(), mode=0o640)
         except OSError as error:
-            raise StateError(f"reconcile's memory can't be written: {error}") from error
+            raise StateError(f"reconcile's state can't be written: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class LastPass:
     blocked_by: str = ""
     """Why the pass did nothing; empty if it did its work."""
     warnings: tuple[str, ...] = ()
-    """Facts for people about nodes and instances that are left alone."""
+    """For people: nodes and instances to which nothing was done, and why."""
 
     @classmethod
     def load(cls, state: Path) -> LastPass:

@@ -33,24 +33,22 @@ class TerminationGuard:
 
     Each is journaled before anything follows from it. There are three cases.
 
-    - Slurm has powered the node down: at once, if no run of resume has claimed it since the
+    - Slurm has powered the node down: at once, if no ResumeProgram has claimed it since the
       snapshot.
-    - Slurm wants the node, and is told about it: right before that, if the snapshot still holds.
-    - Slurm wants the node, and is told nothing about it: in `at_last`, if the snapshot still holds.
+    - Slurm wants the node, and the pass changes it: right before that, if the snapshot still holds.
+    - Slurm wants the node, and the pass does not change it: in `check_rest`, if it still holds.
 
-    A node that has come up is told nothing, and must keep its instance.
+    A node that has come up is not changed, and must keep its instance.
 
-    With a full disk nothing can be agreed on with resume. So nothing is terminated, but jobs are
-    still requeued.
+    With a full disk nothing can be journaled. So no instance is terminated, but jobs are still
+    requeued.
     """
 
     def __init__(self, engine: Engine, snapshot: Snapshot, actions: Sequence[Action]) -> None:
         self._engine = engine
         self._snapshot = snapshot
-        self._nodes_with_actions = {
-            item.node for item in actions if not isinstance(item, Terminate)
-        }
         self._unjudged = [item for item in actions if isinstance(item, Terminate)]
+        self._nodes_with_actions = {a.node for a in actions if not isinstance(a, Terminate)}
         self.terminations: list[Terminate] = []
         unneeded = [item for item in self._unjudged if not self._wanted_node(item)]
         if unneeded and not is_too_old(engine, snapshot):
@@ -69,16 +67,14 @@ class TerminationGuard:
 
     def check_rest(self) -> None:
         """Agree on the remaining instances, of nodes without another action."""
-        nodes = {
-            name for item in self._unjudged if (name := self._wanted_node(item))
-        } - self._nodes_with_actions
-        if nodes:
-            self.still_valid(hostlist.order(nodes))
+        nodes = {name for item in self._unjudged if (name := self._wanted_node(item))}
+        if nodes - self._nodes_with_actions:
+            self.still_valid(hostlist.order(nodes - self._nodes_with_actions))
 
     def _wanted_node(self, item: Terminate) -> NodeName | None:
         """Return the instance's node if Slurm wants that node up.
 
-        None for every other instance, and where the end was decided before.
+        None for every other instance, and where the termination was decided before.
         """
         name = item.instance.node
         node = self._snapshot.nodes.get(name or "")
@@ -86,33 +82,22 @@ class TerminationGuard:
         return None if node is None or node.powering_off or already_decided else name
 
     def _journal_terminations(self, terminations: Sequence[Terminate]) -> None:
-        nodes = {
-            termination.instance.node
-            for termination in terminations
-            if termination.instance.node in self._snapshot.nodes
-        }
-        powered_down_nodes = {
-            name for name in nodes if name is not None and self._snapshot.nodes[name].powering_off
-        }
+        nodes = self._snapshot.nodes
+        names = {item.instance.node for item in terminations}
+        off = {n for n in names if n is not None and n in nodes and nodes[n].powering_off}
         for cause in {item.cause for item in terminations}:
-            instances = [
-                (termination.instance.id, termination.instance.node)
-                for termination in terminations
-                if termination.cause is cause
-            ]
+            group = [item for item in terminations if item.cause is cause]
+            instances = [(item.instance.id, item.instance.node) for item in group]
             try:
                 journaled_ids = self._engine.journal.mark_terminating_if_idle(
-                    instances, cause, self._snapshot.slurm_asked_at, powered_down_nodes
+                    instances, cause, self._snapshot.slurm_asked_at, off
                 )
             except StateError as error:
-                message = error.message
                 self._engine.log.failure(
-                    "nothing is ended", machines=len(instances), message=message
+                    "nothing is ended", instances=len(instances), message=error.message
                 )
             else:
-                self.terminations += [
-                    item for item in terminations if item.instance.id in journaled_ids
-                ]
+                self.terminations += [i for i in terminations if i.instance.id in journaled_ids]
         judged_ids = {item.instance.id for item in terminations}
         self._unjudged = [item for item in self._unjudged if item.instance.id not in judged_ids]
 
@@ -124,48 +109,37 @@ def still_valid(
 
     It no longer holds if any of these is true:
 
-    - The snapshot is older than VIEW_SECONDS.
+    - The snapshot is older than SNAPSHOT_SECONDS.
     - A person has given the node a reason since. It would be cleared, or taken for ours.
-    - The node came up, went off, was asked for again, or has another instance.
-    - A run has claimed it.
+    - The node came up, was powered down, was requested again, or has another instance.
+    - A ResumeProgram has claimed it.
     - Slurm or the journal can't be read.
     """
     if is_too_old(engine, snapshot):
         return frozenset()
+    claimed_nodes: frozenset[NodeName] = frozenset()
     try:
         current_nodes = known_nodes(engine.slurm, nodes)
-        no_nodes: frozenset[NodeName] = frozenset()
-        claimed_nodes = (
-            no_nodes
-            if snapshot.journal_unreadable
-            else engine.journal.view().claimed_since(snapshot.slurm_asked_at)
-        )
+        if not snapshot.journal_unreadable:
+            claimed_nodes = engine.journal.view().claimed_since(snapshot.slurm_asked_at)
     except (SlurmError, StateError) as error:
         node_list = hostlist.compress(nodes)
         engine.log.warning("left to the next pass", nodes=node_list, message=error.message)
         return frozenset()
-    return (
-        frozenset(
-            name
-            for name in current_nodes
-            if _still_stands(snapshot.nodes[name], current_nodes[name])
-        )
-        - claimed_nodes
-    )
+    unchanged = {n for n, node in current_nodes.items() if _still_stands(snapshot.nodes[n], node)}
+    return frozenset(unchanged - claimed_nodes)
 
 
 def _still_stands(old_node: Node, new_node: Node) -> bool:
     """Return whether a decision on the earlier record is still right."""
-    if not new_node.readable or (
-        not new_node.reason_is_ours and new_node.reason != old_node.reason
-    ):
+    if not new_node.readable:
+        return False
+    if not new_node.reason_is_ours and new_node.reason != old_node.reason:
+        return False
+    if new_node.powering_off != old_node.powering_off:
         return False
     has_come_up = _is_working(new_node) and not _is_working(old_node)
-    return (
-        new_node.powering_off == old_node.powering_off
-        and new_node.instance_id == old_node.instance_id
-        and not has_come_up
-    )
+    return new_node.instance_id == old_node.instance_id and not has_come_up
 
 
 def _is_working(node: Node) -> bool:
@@ -183,6 +157,6 @@ def is_too_old(engine: Engine, snapshot: Snapshot) -> bool:
 def record_late_pass(engine: Engine, snapshot: Snapshot, plan: Plan) -> None:
     """Record that this pass leaves actions to the next."""
     age = engine.clock.monotonic() - snapshot.slurm_answered_at
-    blocked_by = f"{SLURM_SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
+    blocked_by = f"{SLURM_SLOW}: Slurm's answer was {age:.0f} s old before all actions were done"
     LastPass(snapshot.now, blocked_by, plan.warnings).save(engine.state)
     engine.log.warning("held back", note=blocked_by)

@@ -14,7 +14,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.node import REASON_PREFIX, EndedJob
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance
@@ -58,47 +58,32 @@ class Requeue:
 
 def losses(snapshot: Snapshot) -> tuple[InstanceLoss, ...]:
     """Return recently ended instances and nodes that do not respond."""
-    terminated_instances = [
-        instance
-        for instance in snapshot.instances
-        if instance.node is not None
-        and instance.state.not_working
-        and instance.id not in snapshot.journal.termination_causes
+    ended = [
+        (item.node, item)
+        for item in snapshot.instances
+        if item.node is not None
+        and item.state.not_working
+        and item.id not in snapshot.journal.termination_causes
     ]
-    launch_times = _launch_times(snapshot, {instance.node for instance in terminated_instances})
+    launch_times: dict[NodeName, list[float]] = {node: [] for node, _ in ended}
+    for item in snapshot.instances:
+        if item.node in launch_times:
+            launch_times[item.node].append(item.launched_at)
     instance_losses = [
-        InstanceLoss(
-            instance.node,
-            instance.id,
-            _latest_end(instance, launch_times[instance.node], snapshot.now),
-        )
-        for instance in terminated_instances
-        if instance.node is not None
+        InstanceLoss(node, item.id, _latest_end(item, launch_times[node], snapshot.now))
+        for node, item in ended
     ]
-    lost_nodes = {loss.node for loss in instance_losses}
-    silent_losses = [
+    node_losses = [
         InstanceLoss(name, node.instance_id or name, snapshot.now)
         for name in snapshot.config.pool_by_node
         if (node := snapshot.nodes.get(name)) is not None
-        and name not in lost_nodes
+        and name not in launch_times
         and node.not_responding
         and not (node.powering_off or node.powering_up)
     ]
     longest_age = MIN_JOB_AGE + SECONDS_BEFORE_LOSS
-    return tuple(
-        loss for loss in (*instance_losses, *silent_losses) if snapshot.now - loss.at <= longest_age
-    )
-
-
-def _launch_times(
-    snapshot: Snapshot, nodes: Collection[NodeName | None]
-) -> Mapping[NodeName, list[float]]:
-    """Map these nodes to the launch times of their instances."""
-    launch_times: dict[NodeName, list[float]] = {}
-    for instance in snapshot.instances:
-        if instance.node is not None and instance.node in nodes:
-            launch_times.setdefault(instance.node, []).append(instance.launched_at)
-    return launch_times
+    all_losses = (*instance_losses, *node_losses)
+    return tuple(loss for loss in all_losses if snapshot.now - loss.at <= longest_age)
 
 
 def _latest_end(instance: Instance, launch_times: Iterable[float], now: float) -> float:
@@ -128,13 +113,13 @@ def jobs_to_requeue(
             continue
         loss = next(iter(_losses_of(job, by_node)), None)
         if loss is not None and loss.label not in job.admin_comment:
-            text = f"{REASON_PREFIX} brought back: it ended as it lost {loss.node} ({loss.label})"
+            text = f"{REASON_PREFIX} requeued: it ended as it lost node {loss.node} ({loss.label})"
             requeues.append(Requeue(job.id, text))
     return tuple(requeues)
 
 
 def _losses_of(job: EndedJob, by_node: Mapping[str, Sequence[InstanceLoss]]) -> list[InstanceLoss]:
-    nodes = hostlist.expand(job.nodes, invalid_names=[])  # odd names are not our nodes
+    nodes = hostlist.expand(job.nodes, invalid_names=[])  # other names are not our nodes
     return [
         loss
         for node in nodes

@@ -6,7 +6,7 @@ The rules never touch these nodes and instances:
 
 - Nodes that burst.json does not name.
 - Nodes that an admin has drained or downed. Their reason is not ours.
-- Nodes that a live run of resume is working on.
+- Nodes that a running ResumeProgram has claimed.
 - Instances without our tag or role.
 
 The table, in words and with its reasons, is in docs/adr/0011-converging.md.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model import instance
 from slurmplugins.model.actions import (
     Drain,
     MarkDown,
@@ -27,17 +26,17 @@ from slurmplugins.model.actions import (
     ReturnToService,
     Terminate,
 )
-from slurmplugins.model.instance import EndCause, InstanceState
+from slurmplugins.model.instance import SPOT_INTERRUPTION_CODES, EndCause, InstanceState
 from slurmplugins.model.node import REASON_PREFIX
-from slurmplugins.reconciler import (
-    boot_failures,
-    forgotten_nodes,
-    node_state,
-    orphans,
-    plausibility,
-)
+from slurmplugins.reconciler import boot_failures, node_state, orphans
 from slurmplugins.reconciler.node_state import NOT_RESPONDING, RESUME_TIMEOUT
-from slurmplugins.reconciler.snapshot import Plan, Snapshot
+from slurmplugins.reconciler.snapshot import (
+    BELIEVED_AFTER,
+    Plan,
+    Snapshot,
+    cloud_doubt,
+    slurm_doubt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,17 +45,17 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import InstanceHealth
     from slurmplugins.model.node import Node
-    from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
     from slurmplugins.reconciler.node_state import NodeState
+    from slurmplugins.reconciler.snapshot import RegistrationRequests
 
 
-SPOT_TAKEN: Final = instance.SPOT_INTERRUPTION_CODES
-
-NOTICE_REASON: Final = f"{REASON_PREFIX} spot interruption, seen from the head"
+NOTICE_REASON: Final = f"{REASON_PREFIX} spot interruption, noticed by the head node"
 """Reason of a node with a notice that the head saw first. The node agent's own reason differs, and
 replaces it as soon as the agent has acted."""
 
-STOP_REASON: Final = f"{REASON_PREFIX} spot interruption, jobs asked from the head"
+STOP_REASON: Final = f"{REASON_PREFIX} spot interruption, its jobs asked to stop by the head node"
+
+IMPAIRED_REASON: Final = f"{REASON_PREFIX} impaired"
 
 POWER_UP_INTERVAL: Final = 300.0
 """Seconds between two tries to get a static node its instance."""
@@ -72,35 +71,26 @@ def plan(snapshot: Snapshot) -> Plan:
         return doubted_plan
     if snapshot.journal_unreadable:
         return _plan_without_journal(snapshot)
-    doubted_since = snapshot.doubted_since if plausibility.cloud_doubt(snapshot) else None
+    doubted_since = snapshot.doubted_since if cloud_doubt(snapshot) else None
     actions: list[Action] = list(orphans.terminations(snapshot))
     warnings = list(orphans.warnings(snapshot))
     without_instance_since: dict[NodeName, float] = {}
     last_power_up: dict[NodeName, float] = {}
     registration_requests: dict[NodeName, RegistrationRequests] = {}
     for state in node_state.node_states(snapshot):
-        if forgotten_nodes.is_forgotten(snapshot, state):
-            registration_requests[state.name] = forgotten_nodes.next_requests(snapshot, state.name)
+        name, requests, since = state.name, None, None
+        if node_state.is_forgotten(snapshot, state):
+            requests = registration_requests[name] = node_state.next_requests(snapshot, name)
         if state.node.powering_off:
-            actions += _actions_if_off(snapshot, state, registration_requests.get(state.name))
+            actions += _actions_if_off(snapshot, state, requests)
             actions += _actions_if_static(snapshot, state, last_power_up)
             continue
         if state.without_instance:
-            without_instance_since[state.name] = _not_in_future(
-                snapshot.without_instance_since.get(state.name), snapshot.moment
-            )
-            if state.node.up and _instance_is_missing(
-                snapshot, state, without_instance_since[state.name]
-            ):
-                warnings.append(
-                    f"{state.name} answers, and EC2 lists no machine for it: left alone"
-                )
-        actions += _actions_if_on(
-            snapshot,
-            state,
-            without_instance_since.get(state.name),
-            registration_requests.get(state.name),
-        )
+            since = _not_in_future(snapshot.without_instance_since.get(name), snapshot.moment)
+            without_instance_since[name] = since
+            if state.node.up and _instance_is_missing(snapshot, state, since):
+                warnings.append(f"node {name} responds, but EC2 lists no instance for it")
+        actions += _actions_if_on(snapshot, state, since, requests)
     return Plan(
         tuple(actions),
         without_instance_since,
@@ -112,16 +102,12 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 def _plan_if_doubted(snapshot: Snapshot) -> Plan | None:
-    """Return the empty plan if Slurm or EC2 can't be believed."""
-    blocked_by, cloud_believed, doubted_since = (
-        plausibility.slurm_doubt(snapshot),
-        True,
-        snapshot.doubted_since,
-    )
-    if not blocked_by and (cloud_doubt := plausibility.cloud_doubt(snapshot)):
+    """Return the empty plan if the list of Slurm or EC2 is not trusted."""
+    blocked_by, doubted_since, cloud_believed = slurm_doubt(snapshot), snapshot.doubted_since, True
+    if not blocked_by and (doubt := cloud_doubt(snapshot)):
         doubted_since = _not_in_future(doubted_since, snapshot.moment)
-        if snapshot.moment - doubted_since < plausibility.BELIEVED_AFTER:
-            blocked_by, cloud_believed = cloud_doubt, False
+        if snapshot.moment - doubted_since < BELIEVED_AFTER:
+            blocked_by, cloud_believed = doubt, False
     if not blocked_by:
         return None
     return Plan(
@@ -137,7 +123,7 @@ def _plan_if_doubted(snapshot: Snapshot) -> Plan | None:
 def _plan_without_journal(snapshot: Snapshot) -> Plan:
     """Plan for a pass that can't read the journal.
 
-    Only jobs whose instance is seen to have ended are requeued: no run of resume works on such a
+    Only jobs whose instance is listed as terminated are requeued: no ResumeProgram works on such a
     node. The actions undo no launch and terminate no instance.
     """
     actions = [
@@ -150,7 +136,7 @@ def _plan_without_journal(snapshot: Snapshot) -> Plan:
     return Plan(
         tuple(actions),
         snapshot.without_instance_since,
-        blocked_by="the journal can't be read: nothing is ended",
+        blocked_by="the journal can't be read: no instance is terminated",
         cloud_believed=False,
         doubted_since=snapshot.doubted_since,
         last_power_up=snapshot.last_power_up,
@@ -176,23 +162,24 @@ def _actions_if_off(
     if requests is not None:
         yield from _actions_if_forgotten(snapshot, state, requests)
         return
-    boot_failed = RESUME_TIMEOUT in state.node.reason
-    cause = _end_cause(state.node)
-    for machine in state.live_instances:
-        if state.node.powering_down or boot_failed or orphans.past_orphan_grace(snapshot, machine):
-            yield Terminate(machine, cause, "Slurm does not want the node up")
-    for machine in state.unclear_instances:  # SuspendProgram would do it, but Slurm runs it once
-        if state.node.powering_down:
-            yield Terminate(machine, cause, "Slurm does not want the node up")
+    node = state.node
+    boot_failed = RESUME_TIMEOUT in node.reason
+    cause, why = _end_cause(node), "Slurm has powered the node down"
+    for instance in state.live_instances:
+        if node.powering_down or boot_failed or orphans.past_orphan_grace(snapshot, instance):
+            yield Terminate(instance, cause, why)
+    for instance in state.unclear_instances:  # SuspendProgram would do it, but Slurm runs it once
+        if node.powering_down:
+            yield Terminate(instance, cause, why)
     yield from _actions_if_stopped(snapshot, state)
     if state.remaining_instances or state.launch_expected:
         return
-    if state.node.drain and not state.node.reason_is_ours:
+    if node.drain and not node.reason_is_ours:
         return
-    if state.node.down and not (state.node.reason_is_ours or boot_failed):
+    if node.down and not (node.reason_is_ours or boot_failed):
         return
-    if state.node.powering_down or state.node.down or state.node.drain:
-        yield ReturnToService(state.name, "its machine is gone")
+    if node.powering_down or node.down or node.drain:
+        yield ReturnToService(state.name, "its instance is terminated")
 
 
 def _actions_if_forgotten(
@@ -212,7 +199,7 @@ def _actions_if_unregistered(
     """Have slurmd repeat the registration that slurmctld has forgotten."""
     running = any(item.state is InstanceState.RUNNING for item in state.live_instances)
     if running and requests is not None and requests.last == snapshot.moment:
-        yield Register(state.name, "its instance runs, and slurmctld waits for it")
+        yield Register(state.name, "its instance runs, and slurmctld waits for its registration")
 
 
 def _actions_if_static(
@@ -228,57 +215,56 @@ def _actions_if_static(
     if previous is not None and 0 <= snapshot.moment - previous < POWER_UP_INTERVAL:
         last_power_up[state.name] = previous
         return
-    is_free = state.node.powered_down and not (
-        state.node.drain or state.node.down or state.remaining_instances
-    )
-    if is_free and not state.node.powering_down and not state.node.power_up_pending:
+    node = state.node
+    is_free = node.powered_down and not (node.drain or node.down or state.remaining_instances)
+    if is_free and not node.powering_down and not node.power_up_pending:
         last_power_up[state.name] = snapshot.moment
-        yield PowerUp(state.name, "a static node")
+        yield PowerUp(state.name, "a static node has no instance")
 
 
 def _actions_if_on(
     snapshot: Snapshot,
     state: NodeState,
-    without_instance_since: float | None,
+    since: float | None,
     requests: RegistrationRequests | None,
 ) -> Iterator[Action]:
-    """Handle a node that Slurm wants up, or believes to be up."""
+    """Handle a node that Slurm wants up, or believes to be up.
+
+    `since` is the time since when it is without an instance.
+    """
     yield from _actions_if_stopped(snapshot, state)
     yield from _actions_if_duplicate(state)
     yield from _actions_if_refused(state)
-    reason = _loss_reason(snapshot, state, without_instance_since)
+    reason = _loss_reason(snapshot, state, since)
     if reason and not (state.disabled_by_admin and not state.downed_by_slurm):
-        if not state.node.down:
-            yield MarkDown(state.name, reason)
-        if not state.node.power_down_requested:
-            yield PowerDown(state.name, reason)
+        yield from _give_back(state, reason, keep_reason=True)
         return
     health_actions = tuple(_actions_if_unhealthy(snapshot, state)) if state.live_instances else ()
     yield from health_actions or _actions_if_unregistered(snapshot, state, requests)
     if not health_actions and state.node.reason_is_ours and not state.node.power_down_requested:
         if state.node.down:
-            yield PowerDown(state.name, "given back, not yet powered down")
+            yield PowerDown(state.name, "given back, but not yet powered down")
         elif state.node.drain and not state.node.powering_up:
             # Slurm waits for the node's jobs before it powers the node down.
-            yield PowerDown(state.name, "drained by us")
+            yield PowerDown(state.name, "the toolkit drained it")
 
 
 def _actions_if_unhealthy(snapshot: Snapshot, state: NodeState) -> Iterator[Action]:
     """Handle a node whose instance is there but has a problem."""
     node = state.node
-    machine = min(state.live_instances, key=lambda item: item.id != node.instance_id)
-    health = snapshot.health.get(machine.id)
-    failure = boot_failures.failure_reason(node, machine, health, snapshot)
+    instance = min(state.live_instances, key=lambda item: item.id != node.instance_id)
+    health = snapshot.health.get(instance.id)
+    failure = boot_failures.failure_reason(node, instance, health, snapshot)
     # slurmctld itself drains a node that registers wrong: that reason is no person's.
     if failure and (node.invalid or not state.disabled_by_admin):
-        yield Terminate(machine, EndCause.BOOT_FAILED, failure)
-        yield from _give_back(state, failure)
+        yield Terminate(instance, EndCause.BOOT_FAILED, failure)
+        yield from _give_back(state, f"{REASON_PREFIX} {failure}")
     elif node.down and node.reason.startswith(NOT_RESPONDING):
         if not node.power_down_requested:
-            yield PowerDown(state.name, "fell silent; its jobs have left")
+            yield PowerDown(state.name, "it does not respond, and its jobs were requeued")
     elif health is not None and not (failure or state.disabled_by_admin or node.powering_up):
         if health.impaired(snapshot.now) and node.not_responding:
-            yield from _give_back(state, "impaired")
+            yield from _give_back(state, IMPAIRED_REASON)
         elif health.notice and node.busy and node.reason == NOTICE_REASON:
             # The node's agent has had a pass's time to drain it and to ask its jobs.
             yield RequestStop(state.name, STOP_REASON)
@@ -288,10 +274,12 @@ def _actions_if_unhealthy(snapshot: Snapshot, state: NodeState) -> Iterator[Acti
                 yield Drain(state.name, drain_reason)
 
 
-def _give_back(state: NodeState, reason_code: str) -> Iterator[Action]:
-    """Requeue the node's jobs at once, and power it down."""
-    reason = f"{REASON_PREFIX} {reason_code}"
-    if not (state.node.down and state.node.reason_is_ours):
+def _give_back(state: NodeState, reason: str, *, keep_reason: bool = False) -> Iterator[Action]:
+    """Requeue the node's jobs at once, and power it down.
+
+    With `keep_reason`, a node that slurmctld has set DOWN keeps slurmctld's reason.
+    """
+    if not (state.node.down and (keep_reason or state.node.reason_is_ours)):
         yield MarkDown(state.name, reason)
     if not state.node.power_down_requested:
         yield PowerDown(state.name, reason)
@@ -302,41 +290,36 @@ def _drain_reason(snapshot: Snapshot, health: InstanceHealth, *, busy: bool) -> 
     if health.notice:
         return NOTICE_REASON
     if health.impaired(snapshot.now):
-        return f"{REASON_PREFIX} impaired"
+        return IMPAIRED_REASON
     event = health.event(snapshot.now, busy=busy)
     return f"{REASON_PREFIX} scheduled {event.code}" if event is not None else ""
 
 
-def _loss_reason(snapshot: Snapshot, state: NodeState, without_instance_since: float | None) -> str:
+def _loss_reason(snapshot: Snapshot, state: NodeState, since: float | None) -> str:
     """Return the reason to set a node DOWN for a lost instance.
 
-    Empty while the instance is there or may be. EC2's lists leave instances out, and a slurmd that
-    answers runs on one.
+    `since` is the time since when it is without one. Empty while the instance is there or may be.
+    EC2's lists leave instances out, and a slurmd that responds runs on one.
     """
     if not state.without_instance:
         return ""
     if state.terminated_instance is not None:
         code = state.terminated_instance.end_code
-        reason_code = "interrupted" if code in SPOT_TAKEN else "machine-ended"
+        reason_code = "interrupted" if code in SPOT_INTERRUPTION_CODES else "machine-ended"
         return f"{REASON_PREFIX} {reason_code}" + (f" ({code})" if code else "")
-    if (
-        without_instance_since is None
-        or state.node.up
-        or not _instance_is_missing(snapshot, state, without_instance_since)
-    ):
+    if state.node.up or not _instance_is_missing(snapshot, state, since):
         return ""
     return f"{REASON_PREFIX} no-machine"
 
 
-def _instance_is_missing(snapshot: Snapshot, state: NodeState, since: float) -> bool:
+def _instance_is_missing(snapshot: Snapshot, state: NodeState, since: float | None) -> bool:
     """Return whether the instance is unlisted for longer than lists lag.
 
-    False if EC2 tells what happened to it.
+    False if EC2 lists it as terminated.
     """
-    return (
-        state.terminated_instance is None
-        and snapshot.moment - since >= snapshot.config.missing_instance_grace
-    )
+    if since is None or state.terminated_instance is not None:
+        return False
+    return snapshot.moment - since >= snapshot.config.missing_instance_grace
 
 
 def _actions_if_duplicate(state: NodeState) -> Iterator[Action]:
@@ -344,18 +327,17 @@ def _actions_if_duplicate(state: NodeState) -> Iterator[Action]:
 
     The one that Slurm talks to stays.
     """
-    if len(state.live_instances) < 2:  # noqa: PLR2004 - one machine is what a node has
+    if len(state.live_instances) < 2:  # noqa: PLR2004 - a node has one instance
         return
     node = state.node
     kept_instance = min(
         state.live_instances,
         key=lambda m: (m.id != node.instance_id, m.address != node.address, m.launched_at),
     )
+    why = f"node {state.name} has instance {kept_instance.id}"
     for duplicate in state.live_instances:
         if duplicate is not kept_instance:
-            yield Terminate(
-                duplicate, EndCause.ORPHAN, f"{kept_instance.id} is {state.name} already"
-            )
+            yield Terminate(duplicate, EndCause.ORPHAN, why)
 
 
 def _actions_if_refused(state: NodeState) -> Iterator[Action]:
@@ -364,9 +346,10 @@ def _actions_if_refused(state: NodeState) -> Iterator[Action]:
     Slurm admits no instance that booted before it asked. If a job waits for the node and it has no
     other instance, the node is given back first. The instance then ends with a powered-down node.
     """
-    for machine in state.powered_down_instances:
+    for instance in state.powered_down_instances:
         if state.live_instances or not state.node.busy:
-            yield Terminate(machine, EndCause.SUSPEND, "Slurm has powered its node down since")
+            why = "Slurm powered its node down after the launch"
+            yield Terminate(instance, EndCause.SUSPEND, why)
 
 
 def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action]:
@@ -374,10 +357,10 @@ def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action
 
     They cost their disks and never come back as the node.
     """
-    for machine in state.remaining_instances:
-        is_stopped = machine.state in {InstanceState.STOPPED, InstanceState.STOPPING}
-        if is_stopped and machine.id not in snapshot.journal.termination_causes:
-            yield Terminate(machine, EndCause.UNKNOWN, "it stopped")
+    for instance in state.remaining_instances:
+        is_stopped = instance.state in {InstanceState.STOPPED, InstanceState.STOPPING}
+        if is_stopped and instance.id not in snapshot.journal.termination_causes:
+            yield Terminate(instance, EndCause.UNKNOWN, "the instance is stopped")
 
 
 def _end_cause(node: Node) -> EndCause:

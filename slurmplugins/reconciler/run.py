@@ -15,10 +15,10 @@ from slurmplugins.reconciler import (
     recheck,
     requeue,
     rules,
-    snapshot,
 )
 from slurmplugins.reconciler.instance_ledger import LedgerWriter
 from slurmplugins.reconciler.pass_state import LastPass, PassState
+from slurmplugins.reconciler.snapshot import Snapshot
 from slurmplugins.state.journal_view import JournalView
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.actions import Outcome
     from slurmplugins.model.instance import BootResults, InstanceHealth
     from slurmplugins.power_save.circuit_breaker import Record
+    from slurmplugins.reconciler.snapshot import Plan
 
 
 def run_pass(engine: Engine) -> None:
@@ -39,30 +40,17 @@ def run_pass(engine: Engine) -> None:
     engine.persistent_clock.save_if_due()
     state = PassState.load(engine.state)
     try:
-        world = read_snapshot(engine, state)
+        snapshot = read_snapshot(engine, state)
     except EngineError as error:
         blocked_by = f"nothing is done: {error.reason_code}: {error.message}"
         LastPass(engine.clock.now(), blocked_by).save(engine.state)
         raise
-    plan = rules.plan(world)
-    LastPass(world.now, plan.blocked_by, plan.warnings).save(engine.state)
+    plan = rules.plan(snapshot)
+    LastPass(snapshot.now, plan.blocked_by, plan.warnings).save(engine.state)
     if plan.blocked_by:
         engine.log.warning("held back", note=plan.blocked_by)
-    guard = recheck.TerminationGuard(engine, world, plan.actions)
-    slurm_actions = [item for item in plan.actions if not isinstance(item, Terminate)]
-    if not plan.blocked_by:
-        engine.launch_budget.update_from_listing(world.instances, world.nodes, world.slurm_asked_at)
-    outcomes = engine.executor.run(slurm_actions, guard.still_valid)
-    guard.check_rest()
-    if len(outcomes) + len(guard.terminations) < len(plan.actions) and recheck.is_too_old(
-        engine, world
-    ):
-        recheck.record_late_pass(engine, world, plan)
-    if not plan.blocked_by:
-        _requeue_jobs(engine, world)
-    terminations = engine.executor.run(guard.terminations)
-    outcomes += terminations
-    plan = _with_refused_terminations(engine, world, plan, terminations)
+    outcomes = _carry_out(engine, snapshot, plan)
+    plan = _with_refused_terminations(engine, snapshot, plan, outcomes)
     new_state = replace(
         state,
         without_instance_since=dict(plan.without_instance_since),
@@ -72,16 +60,16 @@ def run_pass(engine: Engine) -> None:
     )
     _tidy_journal(engine)
     if new_state != state:
-        _save_state(engine, world, plan, new_state)
+        _save_state(engine, snapshot, plan, new_state)
     if plan.cloud_believed:
-        _update_breaker(engine, boot_failures.observe(world))
-        _write_ledger(engine, world, plan, new_state)
+        _update_breaker(engine, boot_failures.observe(snapshot))
+        _write_ledger(engine, snapshot, plan, new_state)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info("pass", actions=len(outcomes), failed=failed)
 
 
-def read_snapshot(engine: Engine, state: PassState) -> snapshot.Snapshot:
+def read_snapshot(engine: Engine, state: PassState) -> Snapshot:
     """Read EC2 and then Slurm.
 
     Slurm's answer is then the newer, and a node that just came up is up. Health is asked before
@@ -93,7 +81,7 @@ def read_snapshot(engine: Engine, state: PassState) -> snapshot.Snapshot:
     nodes = {node.name: node for node in engine.slurm.nodes()}
     slurm_answered_at = engine.clock.monotonic()
     journal, journal_unreadable = _read_journal(engine)
-    return snapshot.Snapshot(
+    return Snapshot(
         config=engine.config,
         instances=journal.with_current_nodes(instances),
         nodes=nodes,
@@ -110,6 +98,24 @@ def read_snapshot(engine: Engine, state: PassState) -> snapshot.Snapshot:
         persistent_now=journal.time,
         journal_unreadable=journal_unreadable,
     )
+
+
+def _carry_out(engine: Engine, snapshot: Snapshot, plan: Plan) -> tuple[Outcome, ...]:
+    """Change Slurm, requeue jobs, and terminate instances last."""
+    guard = recheck.TerminationGuard(engine, snapshot, plan.actions)
+    slurm_actions = [item for item in plan.actions if not isinstance(item, Terminate)]
+    if not plan.blocked_by:
+        engine.launch_budget.update_from_listing(
+            snapshot.instances, snapshot.nodes, snapshot.slurm_asked_at
+        )
+    outcomes = engine.executor.run(slurm_actions, guard.still_valid)
+    guard.check_rest()
+    tried = len(outcomes) + len(guard.terminations)
+    if tried < len(plan.actions) and recheck.is_too_old(engine, snapshot):
+        recheck.record_late_pass(engine, snapshot, plan)
+    if not plan.blocked_by:
+        _requeue_jobs(engine, snapshot)
+    return (*outcomes, *engine.executor.run(guard.terminations))
 
 
 def _read_journal(engine: Engine) -> tuple[JournalView, bool]:
@@ -133,12 +139,12 @@ def _read_health(engine: Engine) -> dict[str, InstanceHealth]:
         return {}
 
 
-def _requeue_jobs(engine: Engine, world: snapshot.Snapshot) -> None:
+def _requeue_jobs(engine: Engine, snapshot: Snapshot) -> None:
     """Requeue jobs that ended because their instance did.
 
     Slurm is asked for its ended jobs only when an instance was lost.
     """
-    losses = requeue.losses(world)
+    losses = requeue.losses(snapshot)
     if not losses:
         return
     try:
@@ -157,17 +163,17 @@ def _requeue_jobs(engine: Engine, world: snapshot.Snapshot) -> None:
 
 
 def _with_refused_terminations(
-    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, terminations: Sequence[Outcome]
-) -> snapshot.Plan:
-    """Remark each instance that EC2 refuses to end, for `toolkit status`."""
+    engine: Engine, snapshot: Snapshot, plan: Plan, outcomes: Sequence[Outcome]
+) -> Plan:
+    """Add a warning for each instance that EC2 refuses to terminate."""
     warnings = [
-        f"{item.action.instance.id} is not ended: {item.error}"
-        for item in terminations
+        f"{item.action.instance.id} is not terminated: {item.error}"
+        for item in outcomes
         if item.refused and isinstance(item.action, Terminate)
     ]
     if warnings:
         plan = replace(plan, warnings=(*plan.warnings, *warnings[:MOST_NAMED]))
-        LastPass(world.now, plan.blocked_by, plan.warnings).save(engine.state)
+        LastPass(snapshot.now, plan.blocked_by, plan.warnings).save(engine.state)
     return plan
 
 
@@ -179,9 +185,7 @@ def _update_breaker(engine: Engine, boots: BootResults) -> None:
     now = engine.persistent_clock.now()
     old_record, new_record = circuit_breaker.update(engine.state, boots, now)
     _log_breaker_changes(engine, old_record, new_record)
-    for failure in [
-        boot_failure for pool in new_record.pools.values() for boot_failure in pool.last
-    ]:
+    for failure in [item for pool in new_record.pools.values() for item in pool.last]:
         if console_logs.is_saved(engine.state, failure.instance_id):
             continue
         try:
@@ -228,9 +232,7 @@ def _tidy_journal(engine: Engine) -> None:
         engine.log.warning("journal not tidied", message=error.message)
 
 
-def _save_state(
-    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, state: PassState
-) -> None:
+def _save_state(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState) -> None:
     """Save the state for the next pass.
 
     A full disk loses the state, but none of the pass's actions.
@@ -240,12 +242,10 @@ def _save_state(
     except StateError as error:
         engine.log.failure("not remembered", message=error.message)
         blocked_by = plan.blocked_by or f"{error.reason_code}: {error.message}"
-        LastPass(world.now, blocked_by, plan.warnings).save(engine.state)
+        LastPass(snapshot.now, blocked_by, plan.warnings).save(engine.state)
 
 
-def _write_ledger(
-    engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, state: PassState
-) -> None:
+def _write_ledger(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState) -> None:
     """Write the ledger, last of all.
 
     It is for people, and must not cost a job a pass.
@@ -255,10 +255,10 @@ def _write_ledger(
     except StateError as error:
         engine.log.warning("ledger", message=error.message)
         return
-    entries = instance_ledger.update(state.ledger, world.instances, end_causes, world.now)
+    entries = instance_ledger.update(state.ledger, snapshot.instances, end_causes, snapshot.now)
     written_entries = LedgerWriter(engine.store, engine.clock, engine.log).write(
         state.ledger, entries
     )
     kept_entries = instance_ledger.without_forgotten(written_entries, engine.clock.now())
     if kept_entries != state.ledger:
-        _save_state(engine, world, plan, replace(state, ledger=kept_entries))
+        _save_state(engine, snapshot, plan, replace(state, ledger=kept_entries))

@@ -1,9 +1,9 @@
-"""The input of reconcile's decision, and its result: values only."""
+"""The input of reconcile's decision, whether it is plausible, and the result. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,8 +13,28 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance, InstanceHealth
     from slurmplugins.model.node import Node
-    from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
     from slurmplugins.state.journal_view import JournalView
+
+
+LEAST_SHARE: Final = 0.5
+"""Share of burst.json's nodes, or of instances known to live. A shorter list is not trusted."""
+
+FEWEST_MISSING: Final = 3
+"""Instances that must have vanished. EC2 forgets one or two instances without being wrong."""
+
+BELIEVED_AFTER: Final = 600.0
+"""Seconds after which an unchanged list is trusted, however odd. Without this limit, nothing would
+be terminated ever again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRequests:
+    """The times at which a node was asked to register again."""
+
+    first: float
+    """The first request."""
+    last: float
+    """The latest request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +53,9 @@ class Snapshot:
     known_instances: frozenset[str] = frozenset()
     """Instances that lived at the end of the last pass. Remembered."""
     doubted_since: float | None = None
-    """When EC2's list was first not believed. Remembered."""
+    """When EC2's list was first not trusted. Remembered."""
     last_power_up: Mapping[NodeName, float] = field(default_factory=dict)
-    """When static nodes were last asked to power up. Remembered."""
+    """When Slurm was last requested to power up a static node. Remembered."""
     registration_requests: Mapping[NodeName, RegistrationRequests] = field(default_factory=dict)
     """When nodes were asked to register again. Remembered."""
     slurm_asked_at: float = 0.0
@@ -45,7 +65,7 @@ class Snapshot:
     persistent_now: float | None = None
     """`now` by the persistent clock, which all remembered times use. None: it is the same."""
     journal_unreadable: bool = False
-    """The journal can't be read, so the runs of resume and their claims are unknown."""
+    """The journal can't be read, so the claims of each ResumeProgram are unknown."""
 
     @property
     def moment(self) -> float:
@@ -66,9 +86,43 @@ class Plan:
     blocked_by: str = ""
     """Why nothing is done; empty if there is nothing to explain."""
     warnings: tuple[str, ...] = ()
-    """Facts for people about nodes and instances that are left alone."""
+    """For people: nodes and instances to which nothing is done, and why."""
     cloud_believed: bool = True
     """EC2's list may be remembered."""
     doubted_since: float | None = None
     last_power_up: Mapping[NodeName, float] = field(default_factory=dict)
     registration_requests: Mapping[NodeName, RegistrationRequests] = field(default_factory=dict)
+
+
+def slurm_doubt(snapshot: Snapshot) -> str:
+    """Return why Slurm's list of nodes is not trusted; empty if it is."""
+    names = snapshot.config.pool_by_node
+    listed = sum(1 for name in names if name in snapshot.nodes and snapshot.nodes[name].readable)
+    if listed < len(names) * LEAST_SHARE:
+        return f"Slurm lists {listed} of {len(names)} nodes: not trusted"
+    return ""
+
+
+def cloud_doubt(snapshot: Snapshot) -> str:
+    """Return why EC2's list of instances is not trusted; empty if it is.
+
+    EC2 lists terminated instances for about an hour. So an instance that is known to live should be
+    listed in some state. It is known from the last pass, or from a slurmd on it that answers.
+    """
+    expected_ids = _expected_ids(snapshot)
+    missing = len(expected_ids - {instance.id for instance in snapshot.instances})
+    if missing >= FEWEST_MISSING and missing > len(expected_ids) * LEAST_SHARE:
+        return f"EC2 does not list {missing} of {len(expected_ids)} live instances: not trusted"
+    return ""
+
+
+def _expected_ids(snapshot: Snapshot) -> frozenset[str]:
+    journal = snapshot.journal
+    responding_ids = {
+        node.instance_id
+        for name in snapshot.config.pool_by_node
+        if (node := snapshot.nodes.get(name)) is not None and node.instance_id and node.up
+    }
+    # A slurmd may answer before EC2 lists its instance.
+    known_ids = snapshot.known_instances | responding_ids - journal.recent_launches.keys()
+    return known_ids - journal.termination_causes.keys()

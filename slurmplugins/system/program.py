@@ -48,7 +48,7 @@ def run_to_exit_code(logger: Log, work: Callable[[], None]) -> int:
         logger.failure(
             "failed",
             error=f"{type(error).__name__}: {error}",
-            slug=getattr(error, "slug", "state" if isinstance(error, OSError) else "bug"),
+            slug=getattr(error, "reason_code", "state" if isinstance(error, OSError) else "bug"),
             trace=traceback.format_exc()[-2000:],
         )
         if sys.stderr is not None:

@@ -1,6 +1,6 @@
 """Every call that leaves the engine, as a place where the process may die.
 
-A `Watched` object stands before a port, the journal or the capacity memory and steps twice a call:
+A `Watched` object stands before a port, the journal or the unavailable offerings and steps twice a call:
 before it has any effect, and after its effect but before the caller learns of it. What happens at
 a step is the test's choice: count, raise Killed, or kill -9 the process. It watches whatever
 methods the object has, so a new one is covered the day it is written.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
 
-PARTS = ("journal", "cloud", "slurm", "memory", "store")
+PARTS = ("journal", "cloud", "slurm", "unavailable_offerings", "store")
 
 
 class Killed(BaseException):

@@ -31,7 +31,7 @@ PASSES = (
 RULES = (
     "tests/unit/slurmplugins/reconciler/test_rules.py",
     "tests/unit/slurmplugins/reconciler/test_decisions.py",
-    "tests/unit/slurmplugins/reconciler/test_forgotten_nodes.py",
+    "tests/unit/slurmplugins/reconciler/test_node_state.py",
 )
 REQUESTS = "tests/property/engine/test_fates_laws.py"
 
@@ -60,7 +60,10 @@ CORE: dict[str, tuple[str, ...]] = {
     "slurmplugins/launch/ec2_quotas.py": ENGINE,
     "slurmplugins/state/launch_budget.py": ENGINE,
     "slurmplugins/reconciler/rules.py": RULES,
-    "slurmplugins/reconciler/node_state.py": RULES,
+    "slurmplugins/reconciler/node_state.py": (
+        *PASSES,
+        "tests/unit/slurmplugins/reconciler/test_node_state.py",
+    ),
     "slurmplugins/reconciler/orphans.py": (
         "tests/unit/slurmplugins/reconciler/test_orphans.py",
         *RULES,
@@ -69,11 +72,7 @@ CORE: dict[str, tuple[str, ...]] = {
         *PASSES,
         "tests/unit/slurmplugins/cloud/test_ec2_messages.py",
     ),
-    "slurmplugins/reconciler/forgotten_nodes.py": (
-        *PASSES,
-        "tests/unit/slurmplugins/reconciler/test_forgotten_nodes.py",
-    ),
-    "slurmplugins/reconciler/plausibility.py": PASSES,
+    "slurmplugins/reconciler/snapshot.py": PASSES,
     "slurmplugins/reconciler/boot_failures.py": (
         "tests/unit/slurmplugins/reconciler/test_rules.py",
         "tests/unit/slurmplugins/reconciler/test_decisions.py",

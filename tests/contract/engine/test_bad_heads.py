@@ -233,7 +233,7 @@ WRONG: dict[Callable[[Head], None], tuple[str, str, bool]] = {
     no_configuration: ("config", "can t be read", True),
     half_a_configuration: ("config", "not JSON", True),
     secret_configuration: ("config", "Permission denied", True),
-    another_clusters_configuration: ("config", "slurm.conf of prod", True),
+    another_clusters_configuration: ("config", "slurm.conf is for prod", True),
 }
 
 

@@ -222,7 +222,7 @@ def test_an_instance_in_an_unknown_state_stops_no_pass_and_is_left_alone(world: 
     assert world.reconcile(2) == 0
     assert {item.id for item in world.live()} >= {odd.id, fine.id}
     assert {item.node for item in world.live()} == {*NODES, third}
-    assert f"{odd.id} is {odd.node}" in remarks(world)
+    assert f"{odd.id} (node {odd.node})" in remarks(world)
     assert repr(state) in remarks(world)
 
 

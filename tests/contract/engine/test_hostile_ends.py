@@ -139,7 +139,7 @@ def test_a_job_that_ec2_begins_to_serve_again_and_again_is_held(world: World):
     assert world.live() == []
     job = world.slurm.queue[7]
     assert job.held
-    assert "toolkit: launch-loop held, release when mended" in job.comment
+    assert "toolkit: launch-loop held, release it after fixing this" in job.comment
     world.ec2.honest()
     world.slurm.release(7)
     goes_on(world, 121)

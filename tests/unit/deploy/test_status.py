@@ -65,15 +65,15 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     """What the engine says of itself reaches the person who asks for the status."""
     assert engine_problems(HeadReport(at=100, last_pass=PassReport(90))) == []
     holding_report = HeadReport(
-        at=100, last_pass=PassReport(90, "EC2 lists none of 4: not believed")
+        at=100, last_pass=PassReport(90, "EC2 does not list 4 of 4 live instances: not trusted")
     )
     assert engine_problems(holding_report) == [
-        "reconcile is blocked: EC2 lists none of 4: not believed"
+        "reconcile is blocked: EC2 does not list 4 of 4 live instances: not trusted"
     ]
     remarking_report = HeadReport(
-        at=100, last_pass=PassReport(90, remarks=("i-1 is not ended: no",))
+        at=100, last_pass=PassReport(90, remarks=("i-1 is not terminated: no",))
     )
-    assert engine_problems(remarking_report) == ["reconcile warning: i-1 is not ended: no"]
+    assert engine_problems(remarking_report) == ["reconcile warning: i-1 is not terminated: no"]
     report_of_many = HeadReport(at=100, last_pass=PassReport(90, remarks=tuple("abcdefg")))
     assert [line.split(":")[0] for line in engine_problems(report_of_many)] == [
         *["reconcile warning"] * 5, "reconcile has 2 more warnings",

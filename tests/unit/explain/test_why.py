@@ -314,7 +314,7 @@ def test_a_node_of_somebody_else_is_left_alone():
 
 
 def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
-    shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it did not come up",))
+    shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it never registered",))
     answer = node.explain(
         HeadReport(
             at=NOW,

@@ -76,7 +76,7 @@ def test_each_module_of_the_core_is_there_and_so_are_its_tests():
         "launch/request_tracker",
         "state/launch_budget",
         "launch/ec2_quotas",
-        "reconciler/forgotten_nodes",
+        "reconciler/node_state",
         "state/persistent_clock",
     ],
 )

@@ -91,7 +91,7 @@ def test_nodes_that_came_up_while_the_rest_was_searched_are_given_back_with_thei
 
     bench.cloud.launch = slowly  # type: ignore[method-assign]
     ask = bench.slurm.start(7, G[:4])
-    with mock.patch.multiple(batching, MAX_POOLED=2, MAX_WHOLE=2):
+    with mock.patch.multiple(batching, MAX_SHARED_BATCH=2, MAX_JOB_BATCH=2):
         resume(bench.engine, [ask])
     assert bench.cloud.live() == []
     assert len(bench.cloud.machines) == 2
@@ -169,7 +169,7 @@ def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, st
             waits.append(on.wait(5))
 
     bench.cloud.launch = at  # type: ignore[method-assign]
-    bench.engine = replace(bench.engine, crew=WorkerPool(8))
+    bench.engine = replace(bench.engine, workers=WorkerPool(8))
     cpu = hostlist.expand("cpu-[1-2]")
     asks = [
         bench.slurm.start(7, [G[0], cpu[0]]),
@@ -185,7 +185,7 @@ def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, st
 
 @pytest.mark.parametrize("workers", [1, 8])
 def test_what_goes_wrong_while_slurm_is_told_is_not_lost(bench: Bench, workers: int):
-    bench.engine = replace(bench.engine, crew=WorkerPool(workers))
+    bench.engine = replace(bench.engine, workers=WorkerPool(workers))
 
     def broken(_assignments: object) -> NoReturn:
         raise ValueError("our own mistake")

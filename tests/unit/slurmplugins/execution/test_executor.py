@@ -32,7 +32,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.engine import Bench
 from tests.fakes.metadata import FakeMetadata
 from tests.fakes.slurm import FakeSlurm, JobState
-from tests.unit.slurmplugins.reconciler.test_decisions import machine
+from tests.unit.slurmplugins.reconciler.test_decisions import instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_a_list_that_is_too_old_for_its_turn_is_read_again(bench: Bench):
-    """Another run had the node as this one listed the machines; it launched, and went, while this
+    """Another run had the node as this one listed the instances; it launched, and went, while this
     one waited for the journal for so long that a launch counts as settled.
     """
     journal, cloud = bench.engine.journal, bench.cloud
@@ -75,7 +75,7 @@ def test_a_list_that_is_too_old_for_its_turn_is_read_again(bench: Bench):
 
 
 class SlowCloud:
-    """Ends one machine a call, as EC2 does of a thousand once its bucket is empty."""
+    """Ends one instance a call, as EC2 does of a thousand once its bucket is empty."""
 
     def __init__(self) -> None:
         self.over: set[str] = set()
@@ -92,7 +92,7 @@ def ended(tmp_path: Path, count: int) -> tuple[int, FakeClock]:
         cloud, Journal(tmp_path, clock), clock, Log([].append, clock), LaunchBudget(tmp_path, clock)
     )
     actions = [
-        Terminate(machine(f"i-{number}"), EndCause.SUSPEND, "test") for number in range(count)
+        Terminate(instance(f"i-{number}"), EndCause.SUSPEND, "test") for number in range(count)
     ]
     outcomes = ends.run(actions)
     return sum(1 for item in outcomes if not item.error), clock
@@ -102,7 +102,7 @@ def test_a_round_that_ended_something_is_no_failed_try(tmp_path: Path):
     assert ended(tmp_path, VERIFY_TRIES * 3)[0] == VERIFY_TRIES * 3
 
 
-def test_a_program_ends_machines_for_two_minutes_and_leaves_the_rest_to_the_next_pass(
+def test_a_program_ends_instances_for_two_minutes_and_leaves_the_rest_to_the_next_pass(
     tmp_path: Path,
 ):
     count, clock = ended(tmp_path, 100)

@@ -244,5 +244,5 @@ def test_a_newer_head_may_say_more_and_an_older_one_less():
     sheet = report.from_json({"at": 1, "nodes": [{"name": "a", "new": 1}], "future": {}})
     assert sheet.nodes[0].name == "a"
     for odd in ({}, {"at": 1, "nodes": [{}]}, {"at": 1, "nodes": 3}):
-        with pytest.raises(ValueError, match="fact sheet"):
+        with pytest.raises(ValueError, match="head report"):
             report.from_json(odd)

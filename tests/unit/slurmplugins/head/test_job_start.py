@@ -92,7 +92,7 @@ def test_nodes_that_are_not_ours_are_not_waited_for():
 
 
 def test_places_are_few_and_free_again_when_their_holder_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(job_start, "PLACES", 2)
+    monkeypatch.setattr(job_start, "SLOTS", 2)
     held = [job_start.acquire_slot(tmp_path / "prolog") for _ in range(3)]
     assert held == [0, 1, None]
 

@@ -274,19 +274,19 @@ def test_a_slurm_conf_of_another_cluster_is_noticed(tmp_path: Path):
     path.write_text("# x\nClusterName = Demo # ours\nSlurmctldHost=h\n")
     check_cluster("demo", path)
     path.write_text("clustername=other\n")
-    with pytest.raises(ConfigError, match=r"of cluster demo, slurm\.conf of other"):
+    with pytest.raises(ConfigError, match=r"for cluster demo, but slurm\.conf is for other"):
         check_cluster("demo", path)
     check_cluster("demo", tmp_path / "absent")
 
 
 def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench):
-    error = ConfigError(("burst.json is of cluster demo, slurm.conf of other",))
+    error = ConfigError(("burst.json is for cluster demo, but slurm.conf is for other",))
     asks = [bench.slurm.start(7, G[:2])]
     give_back_without_engine(bench.slurm, bench.clock, bench.engine.log, asks, error)
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].state == "PENDING"
     assert bench.slurm.queue[7].held, "or it would be back, and refused, every few seconds"
-    assert "slurm.conf of other" in bench.slurm.queue[7].comment
+    assert "slurm.conf is for other" in bench.slurm.queue[7].comment
 
 
 def test_without_an_engine_the_nodes_are_given_back_also_where_slurm_answers_the_second_time(

@@ -26,7 +26,7 @@ from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import circuit_breaker, planner
 from slurmplugins.power_save.circuit_breaker import MAX_SHOWN, Record
 from slurmplugins.power_save.suspend import plan_terminations
-from slurmplugins.reconciler import boot_failures, plausibility, rules, snapshot
+from slurmplugins.reconciler import boot_failures, rules, snapshot
 from slurmplugins.state.journal import Journal
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.clock import FakeClock
@@ -41,7 +41,7 @@ G = hostlist.expand("gpu-[001-004]")
 S = InstanceState
 
 
-def machine(
+def instance(
     id_: str = "i-1", state: InstanceState = S.RUNNING, age: float = 600.0, end_code: str = ""
 ) -> Instance:
     return Instance(
@@ -66,22 +66,22 @@ def node(flags: str, instance_id: str = "i-1", name: str = G[0]) -> Node:
     return Node(name, frozenset(flags.split("+")), "", instance_id, "10.42.1.11")
 
 
-def world(
-    *machines: Instance,
+def a_snapshot(
+    *instances: Instance,
     nodes: tuple[Node, ...] = (),
-    claims: JournalView | None = None,
+    journal: JournalView | None = None,
     health: tuple[InstanceHealth, ...] = (),
-    known: frozenset[str] = frozenset(),
+    known_instances: frozenset[str] = frozenset(),
 ) -> snapshot.Snapshot:
     off = {name: node("IDLE+POWERED_DOWN", "", name) for name in CONFIG.pool_by_node}
     return snapshot.Snapshot(
         config=CONFIG,
-        instances=machines,
+        instances=instances,
         nodes={**off, **{item.name: item for item in nodes}},
-        journal=claims or JournalView(),
+        journal=journal or JournalView(),
         now=NOW,
         health={item.id: item for item in health},
-        known_instances=known,
+        known_instances=known_instances,
     )
 
 
@@ -89,7 +89,7 @@ def world(
 
 
 def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
-    """slurmd was quicker than this run: the node came up on the machine that the plan adopts."""
+    """slurmd was quicker than this run: the node came up on the instance that the plan adopts."""
     ask = JobRequest(7, G[:2])
     plan = ResumePlan(adoptions=tuple(Assignment(item, f"i-{item}", "", "") for item in ask.nodes))
     states = {G[0]: node("ALLOCATED", name=G[0]), G[1]: node("ALLOCATED+POWERING_UP", name=G[1])}
@@ -100,12 +100,12 @@ def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
 def test_suspend_ends_what_is_not_over_yet_and_nothing_twice(state: InstanceState):
     """The cause of a second end would be told for the first, too."""
     found = plan_terminations(
-        [G[0]], [machine(state=state)], {G[0]: node("IDLE+POWERING_DOWN")}, EndCause.SUSPEND
+        [G[0]], [instance(state=state)], {G[0]: node("IDLE+POWERING_DOWN")}, EndCause.SUSPEND
     )
     assert len(found) == (0 if state in {S.SHUTTING_DOWN, S.TERMINATED} else 1)
 
 
-def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old_name(
+def test_an_instance_that_was_given_to_another_node_is_not_marked_terminating_under_its_old_name(
     tmp_path: Path,
 ):
     journal = Journal(tmp_path, FakeClock())
@@ -119,11 +119,11 @@ def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old
 # Whether the lists are believed
 
 
-def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
+def test_instances_that_we_ended_are_not_missed_in_ec2s_list():
     ids = [f"i-{number}" for number in range(6)]
     ended = JournalView(termination_causes=dict.fromkeys(ids, EndCause.SUSPEND))
-    assert plausibility.cloud_doubt(world(known=frozenset(ids), claims=ended)) == ""
-    assert plausibility.cloud_doubt(world(known=frozenset(ids))) != ""
+    assert snapshot.cloud_doubt(a_snapshot(known_instances=frozenset(ids), journal=ended)) == ""
+    assert snapshot.cloud_doubt(a_snapshot(known_instances=frozenset(ids))) != ""
 
 
 # Which boots failed
@@ -138,25 +138,25 @@ def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
         ("", True),
     ],
 )
-def test_a_machine_that_a_person_or_ec2_took_says_nothing_of_its_image(code: str, failed: bool):
-    gone = machine(state=S.TERMINATED, end_code=code)
-    seen = boot_failures.observe(world(gone, nodes=(node("ALLOCATED+POWERING_UP"),)))
+def test_an_instance_that_a_person_or_ec2_took_says_nothing_of_its_image(code: str, failed: bool):
+    gone = instance(state=S.TERMINATED, end_code=code)
+    seen = boot_failures.observe(a_snapshot(gone, nodes=(node("ALLOCATED+POWERING_UP"),)))
     assert bool(seen.failures) is failed
 
 
-def test_the_youngest_machine_that_came_up_speaks_for_its_pool_in_any_order():
-    pair = (machine("i-1", age=600), replace(machine("i-2", age=100), node=G[1]))
+def test_the_youngest_instance_that_came_up_speaks_for_its_pool_in_any_order():
+    pair = (instance("i-1", age=600), replace(instance("i-2", age=100), node=G[1]))
     nodes = (node("ALLOCATED", "i-1"), node("ALLOCATED", "i-2", G[1]))
     expected = {"gpu": NOW - 100 + CONFIG.resume_timeout}
-    assert boot_failures.observe(world(*pair, nodes=nodes)).healthy_until == expected
-    assert boot_failures.observe(world(*reversed(pair), nodes=nodes)).healthy_until == expected
+    assert boot_failures.observe(a_snapshot(*pair, nodes=nodes)).healthy_until == expected
+    assert boot_failures.observe(a_snapshot(*reversed(pair), nodes=nodes)).healthy_until == expected
 
 
 # Protected pools
 
 
 def failure(number: int, launched_at: float) -> BootFailure:
-    return BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, launched_at)
+    return BootFailure(f"i-{number}", G[0], "gpu", "it never registered", NOW, launched_at)
 
 
 def test_a_pool_is_forgiven_only_what_went_wrong_before_its_success():
@@ -181,11 +181,16 @@ def test_the_newest_failures_are_the_ones_remembered():
 
 
 @pytest.mark.parametrize(("sick", "drained"), [("i-1", False), ("i-2", True)])
-def test_of_two_machines_the_health_of_the_one_that_slurm_talks_to_counts(sick: str, drained: bool):
+def test_of_two_instances_the_health_of_the_one_that_slurm_talks_to_counts(
+    sick: str, drained: bool
+):
     trouble = InstanceHealth(sick, NOW - IMPAIRED_SECONDS)
     found = rules.plan(
-        world(
-            machine("i-1", age=900), machine("i-2"), nodes=(node("IDLE", "i-2"),), health=(trouble,)
+        a_snapshot(
+            instance("i-1", age=900),
+            instance("i-2"),
+            nodes=(node("IDLE", "i-2"),),
+            health=(trouble,),
         )
     )
     assert any(isinstance(item, Drain) for item in found.actions) is drained

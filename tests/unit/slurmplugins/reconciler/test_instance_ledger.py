@@ -24,7 +24,7 @@ MANY = hostlist.expand("gpu-[001-200]")
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Two hundred machines that no pass has seen; one has vanished and left no evidence."""
+    """Two hundred instances that no pass has seen; one has vanished and left no evidence."""
     settings = burst("gpu-[001-200]")
     bench = Bench(tmp_path, pools=settings["pools"])
     resume(bench.engine, [bench.slurm.start(7, MANY[:1]), bench.slurm.start(8, MANY[1:])])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 G = hostlist.expand("gpu-[001-008]")
 SEEN = "slurm.nodes: done"
-LOOKED = "journal.claims: done"  # the last of what a pass looks at
+LOOKED = "journal.view: done"  # the last of what a pass looks at
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def once(at: str, happens: Callable[[], None]) -> Callable[[str], None]:
 
 
 def orphan(bench: Bench, job: int, node: hostlist.NodeName) -> None:
-    """The node's machine lives on, though Slurm has powered the node down."""
+    """The node's instance lives on, though Slurm has powered the node down."""
     up(bench, job, node)
     bench.slurm.finish(job)
     bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
@@ -79,7 +79,7 @@ def test_between_reading_slurm_and_acting_on_a_node_no_call_to_ec2_is_waited_for
     assert "cloud.terminate: done" in places[acts[-1] :]
 
 
-def test_an_interrupted_job_goes_back_before_machines_that_ec2_does_not_end_are_waited_for(
+def test_an_interrupted_job_goes_back_before_instances_that_ec2_does_not_end_are_waited_for(
     bench: Bench,
 ):
     up(bench, 7, G[0])
@@ -141,7 +141,7 @@ def test_a_pass_that_leaves_something_to_the_next_says_so(bench: Bench):
     run_pass(held_up)
     assert len(bench.cloud.live()) == 1
     note = LastPass.load(bench.engine.state).blocked_by
-    assert note == "slurm-slow: before all was done, what Slurm had said was 16 s old"
+    assert note == "slurm-slow: Slurm's answer was 16 s old before all actions were done"
     run_pass(bench.engine)
     assert (bench.cloud.live(), LastPass.load(bench.engine.state).blocked_by) == ([], "")
 
@@ -154,7 +154,9 @@ def test_a_slow_slurmctld_is_not_told_of_where_nothing_was_left_to_do(bench: Ben
 
 
 @pytest.mark.parametrize("drained", [True, False])
-def test_a_node_that_a_person_took_since_the_view_is_not_reopened(bench: Bench, *, drained: bool):
+def test_a_node_that_a_person_took_since_the_snapshot_is_not_reopened(
+    bench: Bench, *, drained: bool
+):
     """Ten seconds are young enough for all else."""
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
@@ -170,8 +172,8 @@ def test_a_node_that_a_person_took_since_the_view_is_not_reopened(bench: Bench, 
     assert bench.slurm.flags(G[1]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
 
 
-def test_the_reason_that_a_person_gave_since_the_view_stays(bench: Bench):
-    """With ours in its place, the node would be reopened once its machine is gone."""
+def test_the_reason_that_a_person_gave_since_the_snapshot_stays(bench: Bench):
+    """With ours in its place, the node would be reopened once its instance is terminated."""
     up(bench, 7, G[0])
     up(bench, 8, G[1])
     bench.cloud.interrupt(bench.slurm.state[G[0]].instance_id)
@@ -185,13 +187,13 @@ def test_the_reason_that_a_person_gave_since_the_view_stays(bench: Bench):
 
 
 def impaired(bench: Bench) -> str:
-    """The machine that boots for a node has failed its checks for as long as it may."""
+    """The instance that boots for a node has failed its checks for as long as it may."""
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     bench.clock.advance(20)
-    (machine,) = bench.cloud.live()
-    bench.cloud.impair(machine.id)
+    (instance,) = bench.cloud.live()
+    bench.cloud.impair(instance.id)
     bench.clock.advance(185)
-    return machine.id
+    return instance.id
 
 
 def registered_wrong(bench: Bench) -> str:
@@ -203,7 +205,7 @@ def registered_wrong(bench: Bench) -> str:
 
 
 def second(bench: Bench) -> str:
-    """A node has two machines, and neither is up."""
+    """A node has two instances, and neither is up."""
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (first,) = bench.cloud.live()
     bench.clock.advance(100)
@@ -213,21 +215,21 @@ def second(bench: Bench) -> str:
 
 
 def second_of_one_that_is_up(bench: Bench) -> str:
-    machine = second(bench)
+    instance = second(bench)
     bench.boot()
     bench.slurm.register(G[0], bench.cloud.live()[0].id)
-    return machine
+    return instance
 
 
-def comes_up(bench: Bench, machine: str) -> None:
-    bench.slurm.register(G[0], machine)
+def comes_up(bench: Bench, instance: str) -> None:
+    bench.slurm.register(G[0], instance)
 
 
-def is_drained(bench: Bench, _machine: str) -> None:
+def is_drained(bench: Bench, _instance: str) -> None:
     bench.slurm.drain(G[:1], "looking at its console, ticket 12")
 
 
-def registers_right(bench: Bench, _machine: str) -> None:
+def registers_right(bench: Bench, _instance: str) -> None:
     bench.slurm.state[G[0]].flags = {"ALLOCATED", "CLOUD"}
 
 
@@ -241,25 +243,29 @@ def registers_right(bench: Bench, _machine: str) -> None:
         (second_of_one_that_is_up, comes_up),
     ],
 )
-def test_a_node_that_is_left_alone_for_what_it_has_become_keeps_its_machine(
+def test_a_node_that_is_left_alone_for_what_it_has_become_keeps_its_instance(
     bench: Bench, scene: Callable[[Bench], str], happens: Callable[[Bench, str], None]
 ):
     """Also in the next pass, and whether Slurm was to be told of the node or not."""
-    machine = scene(bench)
+    instance = scene(bench)
     before = len(bench.slurm.writes)
-    run_pass(watch(bench.engine, once(SEEN, lambda: happens(bench, machine))))
+    run_pass(watch(bench.engine, once(SEEN, lambda: happens(bench, instance))))
     assert [line for line in bench.slurm.writes[before:] if not line.startswith("drain")] == []
     run_pass(bench.engine)
-    assert machine in {item.id for item in bench.cloud.live()}
+    assert instance in {item.id for item in bench.cloud.live()}
 
 
-def test_a_machine_that_a_pass_ends_is_written_down_before_slurm_is_told_of_its_node(bench: Bench):
+def test_an_instance_that_a_pass_ends_is_written_down_before_slurm_is_told_of_its_node(
+    bench: Bench,
+):
     """SuspendProgram would else be first, and the pool's boot failure count as a suspend."""
-    machine = impaired(bench)
+    instance = impaired(bench)
     places: list[str] = []
     run_pass(watch(bench.engine, places.append))
-    assert places.index("journal.condemn_idle: done") < places.index("slurm.down: about to")
-    assert bench.engine.journal.view().termination_causes == {machine: EndCause.BOOT_FAILED}
+    assert places.index("journal.mark_terminating_if_idle: done") < places.index(
+        "slurm.down: about to"
+    )
+    assert bench.engine.journal.view().termination_causes == {instance: EndCause.BOOT_FAILED}
 
 
 def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
@@ -276,7 +282,7 @@ def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
 
 
 @pytest.mark.parametrize("lasts", [True, False])
-def test_what_a_run_has_claimed_since_the_view_is_left_to_it(bench: Bench, *, lasts: bool):
+def test_what_a_run_has_claimed_since_the_snapshot_is_left_to_it(bench: Bench, *, lasts: bool):
     """Also when that run was over before the pass came to act."""
     orphan(bench, 8, G[0])
     orphan(bench, 9, G[1])
@@ -292,7 +298,7 @@ def test_what_a_run_has_claimed_since_the_view_is_left_to_it(bench: Bench, *, la
     assert [item.node for item in bench.cloud.live()] == [G[0]]
 
 
-def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Bench):
+def test_a_node_that_a_run_claims_while_its_instance_is_to_end_keeps_it(bench: Bench):
     up(bench, 7, *G[:2])
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
@@ -303,7 +309,7 @@ def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Be
         with bench.engine.journal.resume_process() as run:
             bench.engine.journal.claim(run, lambda _: G[:1])
 
-    seen = watch(bench.engine, once("journal.claims: done", claims))
+    seen = watch(bench.engine, once("journal.view: done", claims))
     suspend(seen, G[:2], EndCause.SUSPEND)
     assert [item.node for item in bench.cloud.live()] == [G[0]]
 
@@ -368,7 +374,7 @@ def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Be
     assert busy == [{*G[:2], *cpu}, {*G[:2], *cpu}, {*G[:2], *cpu}, set(cpu)]
 
 
-def test_resume_ends_no_machine_of_a_node_that_is_up(bench: Bench):
+def test_resume_ends_no_instance_of_a_node_that_is_up(bench: Bench):
     """Asked by hand, or by a run that was stopped for long, and launches for the others alone."""
     up(bench, 7, G[0])
     bench.clock.advance(1000)
@@ -394,7 +400,7 @@ def test_the_time_for_finding_capacity_is_counted_from_the_begin_of_the_run(benc
     assert bench.clock.monotonic() - began < budget + launch_call.LONGEST_PAUSE * 1.5
 
 
-def test_a_node_left_without_a_machine_by_a_settlement_gets_one_from_the_run_that_wants_it(
+def test_a_node_left_without_an_instance_by_a_settlement_gets_one_from_the_run_that_wants_it(
     bench: Bench,
 ):
     journal = bench.engine.journal
@@ -415,7 +421,7 @@ def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
 
 
 def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles(bench: Bench):
-    """That run does not want it, and need not find a machine for it."""
+    """That run does not want it, and need not find an instance for it."""
     journal = bench.engine.journal
     asks = [bench.slurm.start(7, G[:4]), bench.slurm.start(8, G[4:5])]
     with journal.resume_process() as other:
@@ -429,7 +435,7 @@ def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles
 CPU = "on-demand:m7i.large:us-east-1a"
 
 
-def test_a_run_ends_no_machine_of_a_node_that_is_up_without_setting_that_node_down(bench: Bench):
+def test_a_run_ends_no_instance_of_a_node_that_is_up_without_setting_that_node_down(bench: Bench):
     """It came up while the rest of its job could not be had."""
     ask = bench.slurm.start(7, [G[0], *hostlist.expand("cpu-1")])
     bench.cloud.capacity = {CPU: 0}
@@ -462,7 +468,7 @@ def busy(bench: Bench) -> frozenset[hostlist.NodeName]:
 
 
 @pytest.mark.parametrize("again", [0, 1])
-def test_killed_in_a_rename_the_next_resume_has_one_machine_a_node_and_none_of_anothers_name(
+def test_killed_in_a_rename_the_next_resume_has_one_instance_a_node_and_none_of_anothers_name(
     bench: Bench, again: int
 ):
     asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:3])]
@@ -472,7 +478,7 @@ def test_killed_in_a_rename_the_next_resume_has_one_machine_a_node_and_none_of_a
         raise Killed
 
     with pytest.raises(Killed):
-        resume(watch(bench.engine, once("cloud.give: done", dies)), asks)
+        resume(watch(bench.engine, once("cloud.retag_nodes: done", dies)), asks)
     bench.restart()
     bench.cloud.capacity = {}
     given = bench.cloud.live()[0].id
@@ -515,14 +521,14 @@ def test_no_node_is_dropped_from_its_job_because_slurm_could_not_be_read(bench: 
     assert len(bench.cloud.requests) == 1
 
 
-def one_with_a_machine_from_before(bench: Bench) -> list[JobRequest]:
-    """Five jobs of a node; the third has a machine that Slurm let go of."""
+def one_with_an_instance_from_before(bench: Bench) -> list[JobRequest]:
+    """Five jobs of a node; the third has an instance that Slurm let go of."""
     orphan(bench, 9, G[2])
     return [bench.slurm.start(11 + turn, [node]) for turn, node in enumerate(G[:5])]
 
 
-def test_an_answer_that_slurmctld_misses_costs_no_job_of_a_run_its_machines(bench: Bench):
-    asks = one_with_a_machine_from_before(bench)
+def test_an_answer_that_slurmctld_misses_costs_no_job_of_a_run_its_instances(bench: Bench):
+    asks = one_with_an_instance_from_before(bench)
     (old,) = bench.cloud.live()
 
     def missed() -> None:
@@ -534,10 +540,10 @@ def test_an_answer_that_slurmctld_misses_costs_no_job_of_a_run_its_machines(benc
     assert old not in bench.cloud.live()
 
 
-def test_where_slurmctld_is_silent_a_run_sets_down_only_the_jobs_that_need_a_machine_ended(
+def test_where_slurmctld_is_silent_a_run_sets_down_only_the_jobs_that_need_an_instance_ended(
     bench: Bench,
 ):
-    asks = one_with_a_machine_from_before(bench)
+    asks = one_with_an_instance_from_before(bench)
     (old,) = bench.cloud.live()
     reads: list[str] = []
 

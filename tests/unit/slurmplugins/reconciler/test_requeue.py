@@ -1,4 +1,4 @@
-"""A job that failed because its machine went comes back; one that failed by itself does not."""
+"""A job that failed because its instance went comes back; one that failed by itself does not."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_a_job_whose_peers_failed_before_slurm_knew_comes_back(bench: Bench):
     bench.slurm.fail(7)
     passes(bench, 15)
     assert bench.slurm.queue[7].state == "PENDING"
-    assert "brought back: it ended as it lost gpu-002" in bench.slurm.queue[7].comment
+    assert "requeued: it ended as it lost node gpu-002" in bench.slurm.queue[7].comment
 
 
-def test_the_job_comes_back_when_the_machine_goes_after_it(bench: Bench):
-    """The workers failed on the notice; EC2 took the machine two minutes later."""
+def test_the_job_comes_back_when_the_instance_goes_after_it(bench: Bench):
+    """The workers failed on the notice; EC2 took the instance two minutes later."""
     bench.slurm.fail(7)
     bench.clock.advance(100)
     bench.cloud.interrupt(bench.cloud.live()[0].id)
@@ -58,14 +58,14 @@ def test_the_job_comes_back_when_the_machine_goes_after_it(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
-def test_a_failed_job_on_healthy_machines_stays_failed_and_slurm_is_not_asked(bench: Bench):
+def test_a_failed_job_on_healthy_instances_stays_failed_and_slurm_is_not_asked(bench: Bench):
     bench.slurm.fail(7)
     passes(bench, 60)
     assert 7 in bench.slurm.over
     assert bench.slurm.asked_for_ended == 0
 
 
-def test_machines_that_we_end_bring_nothing_back(bench: Bench):
+def test_instances_that_we_end_bring_nothing_back(bench: Bench):
     bench.slurm.fail(7)
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
@@ -81,7 +81,7 @@ def test_a_node_that_fell_silent_is_evidence_too(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
-def test_what_fails_again_is_not_brought_back_for_the_same_machine(bench: Bench):
+def test_what_fails_again_is_not_requeued_for_the_same_instance(bench: Bench):
     bench.cloud.interrupt(bench.cloud.live()[1].id)
     bench.slurm.fail(7)
     passes(bench, 15)
@@ -97,21 +97,21 @@ def test_when_slurm_does_not_say_the_pass_goes_on(bench: Bench, monkeypatch: pyt
     def silent() -> None:
         raise SlurmUnreachable("busy")
 
-    monkeypatch.setattr(bench.slurm, "ended", silent)
+    monkeypatch.setattr(bench.slurm, "ended_jobs", silent)
     bench.cloud.interrupt(bench.cloud.live()[1].id)
     bench.slurm.fail(7)
     passes(bench, 15)
     assert bench.events("ended jobs unread")
 
 
-def test_a_failed_job_on_a_nodes_next_machine_is_no_victim_of_the_one_before(bench: Bench):
-    """EC2 lists a machine for an hour after its end, and may not say when that was."""
+def test_a_failed_job_on_a_nodes_next_instance_is_no_victim_of_the_one_before(bench: Bench):
+    """EC2 lists an instance for an hour after its end, and may not say when that was."""
     bench.slurm.finish(7)
     lost = bench.cloud.live()[1].id
     bench.cloud.interrupt(lost)
     passes(bench, 30)
-    machine = bench.cloud.machines[lost]
-    machine.instance = dataclasses.replace(machine.instance, ended_at=None)
+    fake = bench.cloud.machines[lost]
+    fake.instance = dataclasses.replace(fake.instance, ended_at=None)
     bench.clock.advance(60)
     resume(bench.engine, [bench.slurm.start(8, G[1:2])])
     bench.clock.advance(10)
@@ -137,7 +137,7 @@ def test_a_failed_job_on_a_nodes_next_machine_is_no_victim_of_the_one_before(ben
         dataclasses.replace(JOB, ended_at=LOSS.at - requeue.SECONDS_BEFORE_LOSS - 1),
         dataclasses.replace(JOB, ended_at=LOSS.at + requeue.SECONDS_AFTER_LOSS + 1),
         dataclasses.replace(JOB, started_at=LOSS.at + 1, ended_at=LOSS.at + 10),
-        dataclasses.replace(JOB, admin_comment="toolkit: brought back: lost gpu-002 (i-0abc)"),
+        dataclasses.replace(JOB, admin_comment="toolkit: requeued: lost gpu-002 (i-0abc)"),
     ],
 )
 def test_what_ended_for_another_reason_stays_ended(job: EndedJob):

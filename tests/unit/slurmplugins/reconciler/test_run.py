@@ -66,7 +66,7 @@ def test_a_healthy_cluster_is_left_alone(bench: Bench):
     assert [line for line in bench.slurm.writes if not line.startswith("assign")] == []
 
 
-def test_an_interrupted_machine_gives_its_job_back_within_one_pass(bench: Bench):
+def test_an_interrupted_instance_gives_its_job_back_within_one_pass(bench: Bench):
     up(bench)
     bench.cloud.interrupt(bench.cloud.live()[0].id)
     passes(bench, 15)
@@ -94,7 +94,7 @@ def test_a_node_drained_by_us_is_ended_once_its_job_has_left(bench: Bench):
     assert [item.node for item in bench.cloud.live()] == [G[1]]
 
 
-def test_a_machine_slurm_does_not_want_ends_after_the_grace(bench: Bench):
+def test_an_instance_slurm_does_not_want_ends_after_the_grace(bench: Bench):
     up(bench)
     bench.slurm.finish(7)
     for node in G[:2]:
@@ -110,7 +110,7 @@ def test_a_resume_that_died_before_its_launch_returns_its_job(bench: Bench):
     assert bench.slurm.state[G[0]].reason == "toolkit: no-machine"
 
 
-def test_a_job_does_not_wait_for_a_machine_that_slurm_let_go_of_before_it_asked(bench: Bench):
+def test_a_job_does_not_wait_for_an_instance_that_slurm_let_go_of_before_it_asked(bench: Bench):
     """EC2 could not be told to end it, and the run for the next job died before its claim."""
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     bench.slurm.finish(7)
@@ -129,7 +129,7 @@ def test_a_job_does_not_wait_for_a_machine_that_slurm_let_go_of_before_it_asked(
 
 
 @pytest.mark.parametrize("blind", ["cloud", "slurm"])
-def test_half_a_view_ends_nothing(bench: Bench, blind: str):
+def test_half_a_snapshot_terminates_nothing(bench: Bench, blind: str):
     up(bench)
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
@@ -141,7 +141,7 @@ def test_half_a_view_ends_nothing(bench: Bench, blind: str):
     assert len(bench.cloud.live()) == 2
 
 
-def test_the_ledger_has_every_machine_from_birth_to_end(bench: Bench):
+def test_the_ledger_has_every_instance_from_birth_to_end(bench: Bench):
     up(bench)
     passes(bench, 15)
     assert [item["ended_at"] for item in entries(bench)] == [None, None]
@@ -155,30 +155,30 @@ def test_the_ledger_has_every_machine_from_birth_to_end(bench: Bench):
     assert (entry["node"], entry["pool"], entry["partition"]) == ("gpu-001", "gpu", "spot")
 
 
-def test_a_machine_named_after_it_was_first_seen_has_its_node_in_the_ledger(bench: Bench):
-    """A fleet's machines are listed some seconds before their tags name the nodes; the run that
+def test_an_instance_named_after_it_was_first_seen_has_its_node_in_the_ledger(bench: Bench):
+    """A fleet's instances are listed some seconds before their tags name the nodes; the run that
     started them is not there any more to say which is which.
     """
     up(bench)
     (bench.engine.state / "journal.jsonl").unlink()
-    machine = bench.cloud.machines[bench.cloud.live()[0].id]
-    named = machine.instance
-    machine.instance = dataclasses.replace(named, node=None)
+    fake = bench.cloud.machines[bench.cloud.live()[0].id]
+    named = fake.instance
+    fake.instance = dataclasses.replace(named, node=None)
     passes(bench, 15)
     where = instance_ledger.object_key(named.id)
     assert bench.store.objects[where]["node"] == ""
-    machine.instance = named
+    fake.instance = named
     passes(bench, 15)
     assert bench.store.objects[where]["node"] == "gpu-001"
-    machine.instance = dataclasses.replace(named, node=G[5])
+    fake.instance = dataclasses.replace(named, node=G[5])
     passes(bench, 15)
     assert bench.store.objects[where]["node"] == "gpu-006", "it was given to another job"
-    machine.instance = dataclasses.replace(named, node=None)
+    fake.instance = dataclasses.replace(named, node=None)
     passes(bench, 15)
     assert bench.store.objects[where]["node"] == "gpu-006", "what was known is not unlearned"
 
 
-def test_the_ledger_knows_why_a_machine_was_ended(bench: Bench):
+def test_the_ledger_knows_why_an_instance_was_ended(bench: Bench):
     up(bench)
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
@@ -208,7 +208,7 @@ def test_the_ledger_has_the_head(bench: Bench):
     assert (entry["pool"], entry["node"], entry["price"]) == ("head", "head", "0.1008")
 
 
-def test_an_unchanged_machine_is_written_once(bench: Bench):
+def test_an_unchanged_instance_is_written_once(bench: Bench):
     up(bench)
     passes(bench, 15)
     before = bench.store.puts
@@ -216,7 +216,9 @@ def test_an_unchanged_machine_is_written_once(bench: Bench):
     assert bench.store.puts == before
 
 
-def test_a_machine_seen_first_is_written_in_one_call(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def test_an_instance_seen_first_is_written_in_one_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delattr(FakeStore, "get")
     up(bench)
     passes(bench, 15)
@@ -259,20 +261,20 @@ def test_what_could_not_be_written_is_written_later(bench: Bench):
 
 
 @pytest.fixture
-def one_machine_taken(bench: Bench) -> Bench:
-    """EC2 has taken a job's machine, and another's was condemned."""
+def one_instance_taken(bench: Bench) -> Bench:
+    """EC2 has taken a job's instance, and another's was marked to terminate."""
     up(bench)
     up(bench, 8, G[2:3])
-    machines = {item.node: item.id for item in bench.cloud.live()}
-    bench.cloud.interrupt(machines[G[0]])
-    bench.engine.journal.mark_terminating([machines[G[2]]], EndCause.SUSPEND)
+    instances = {item.node: item.id for item in bench.cloud.live()}
+    bench.cloud.interrupt(instances[G[0]])
+    bench.engine.journal.mark_terminating([instances[G[2]]], EndCause.SUSPEND)
     return bench
 
 
 def test_a_journal_that_fails_in_the_middle_of_a_pass_costs_what_it_was_asked_for_and_no_more(
-    one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
+    one_instance_taken: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    bench = one_machine_taken
+    bench = one_instance_taken
     inner, calls = bench.engine.journal.view, []
 
     def claims(but: str = ""):
@@ -282,7 +284,7 @@ def test_a_journal_that_fails_in_the_middle_of_a_pass_costs_what_it_was_asked_fo
         return inner(but)
 
     with monkeypatch.context() as broken:
-        broken.setattr(bench.engine.journal, "claims", claims)
+        broken.setattr(bench.engine.journal, "view", claims)
         passes(bench, 15)
     assert G[2] not in {item.node for item in bench.cloud.live()}
     assert bench.slurm.queue[7].state == "RUNNING"
@@ -291,9 +293,9 @@ def test_a_journal_that_fails_in_the_middle_of_a_pass_costs_what_it_was_asked_fo
 
 
 def test_a_disk_that_has_no_room_for_memory_costs_no_pass_and_no_tidying_and_is_told_of(
-    one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
+    one_instance_taken: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    bench = one_machine_taken
+    bench = one_instance_taken
     done: list[str] = []
 
     def full(*_: object) -> None:
@@ -311,9 +313,9 @@ def test_a_disk_that_has_no_room_for_memory_costs_no_pass_and_no_tidying_and_is_
 
 
 def test_a_journal_that_has_no_room_to_be_made_smaller_costs_no_memory(
-    one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
+    one_instance_taken: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    bench = one_machine_taken
+    bench = one_instance_taken
 
     def full() -> None:
         raise StateError("the journal can't be used: no space left on device")
@@ -344,14 +346,14 @@ def test_an_ec2_that_suddenly_lists_nothing_costs_no_job_and_no_ledger_entry(ben
     passes(bench, 300)
     assert bench.slurm.queue[7].state == "RUNNING"
     assert bench.store.objects == before
-    assert "not believed" in LastPass.load(bench.engine.state).blocked_by
+    assert "not trusted" in LastPass.load(bench.engine.state).blocked_by
     bench.cloud.machines = hidden
     passes(bench, 15)
     assert LastPass.load(bench.engine.state).blocked_by == ""
     assert len(bench.cloud.live()) == 4
 
 
-def test_an_ec2_that_leaves_out_machines_whose_nodes_answer_costs_no_job(bench: Bench):
+def test_an_ec2_that_leaves_out_instances_whose_nodes_answer_costs_no_job(bench: Bench):
     up(bench, nodes=G[:4])
     up(bench, 8, G[4:])
     passes(bench, 150)
@@ -359,7 +361,7 @@ def test_an_ec2_that_leaves_out_machines_whose_nodes_answer_costs_no_job(bench: 
     left_out = {key: bench.cloud.machines.pop(key) for key in hidden}
     passes(bench, 90)
     assert bench.slurm.queue[7].state == "RUNNING"
-    assert f"{G[0]} answers" in LastPass.load(bench.engine.state).warnings[0]
+    assert f"node {G[0]} responds" in LastPass.load(bench.engine.state).warnings[0]
     bench.cloud.machines |= left_out
     passes(bench, 30)
     assert len(bench.cloud.live()) == 8
@@ -410,7 +412,7 @@ def test_a_notice_that_the_node_agent_misses_reaches_the_job_from_the_head_once(
     assert (request["job_id"], request["restart_count"]) == (7, 0)
     assert request["cause"] == "spot-interruption"
     assert request["at"] < request["deadline"] < request["at"] + 120
-    assert "asked to save and stop: gpu-001 goes" in bench.slurm.queue[7].comment
+    assert "asked to save and stop: EC2 interrupts gpu-001" in bench.slurm.queue[7].comment
     assert "DRAIN" not in bench.slurm.flags(G[1])
 
 
@@ -458,8 +460,8 @@ def test_a_full_shared_filesystem_leaves_the_job_to_be_asked_at_the_next_pass(be
 def test_jobs_are_asked_in_as_many_calls_as_there_are_jobs_however_many_their_nodes(bench: Bench):
     up(bench, 7, G[:6])
     up(bench, 8, G[6:])
-    for machine in bench.cloud.live():
-        bench.cloud.give_notice(machine.id)
+    for instance in bench.cloud.live():
+        bench.cloud.give_notice(instance.id)
     passes(bench, 15)
     places: list[str] = []
     bench.engine = watch(bench.engine, places.append)
@@ -468,7 +470,9 @@ def test_jobs_are_asked_in_as_many_calls_as_there_are_jobs_however_many_their_no
     assert places.count("slurm.jobs: done") == 1
     assert places.count("slurm.comment: done") == 2
     assert all("DRAIN" in bench.slurm.flags(node) for node in G)
-    assert bench.slurm.queue[7].comment.endswith("asked to save and stop: gpu-[001-006] goes")
+    assert bench.slurm.queue[7].comment.endswith(
+        "asked to save and stop: EC2 interrupts gpu-[001-006]"
+    )
 
 
 def test_nothing_of_a_pass_waits_until_the_jobs_that_are_asked_have_a_comment(bench: Bench):
@@ -500,7 +504,7 @@ def test_a_notice_that_the_node_agent_has_heard_is_left_to_it(bench: Bench):
     assert asked(bench) == {}
 
 
-def test_a_machine_that_retires_is_replaced_once_its_job_has_left(bench: Bench):
+def test_an_instance_that_retires_is_replaced_once_its_job_has_left(bench: Bench):
     up(bench, nodes=G[:1])
     bench.cloud.schedule(bench.cloud.live()[0].id, "instance-retirement", bench.clock.now() + 9000)
     passes(bench, 45)
@@ -511,7 +515,7 @@ def test_a_machine_that_retires_is_replaced_once_its_job_has_left(bench: Bench):
     assert bench.slurm.flags(G[0]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
 
 
-def test_an_impaired_machine_that_fell_silent_gives_its_job_back_in_minutes(bench: Bench):
+def test_an_impaired_instance_that_fell_silent_gives_its_job_back_in_minutes(bench: Bench):
     up(bench, nodes=G[:1])
     bench.cloud.impair(bench.cloud.live()[0].id)
     bench.slurm.flags(G[0]).add("NOT_RESPONDING")
@@ -533,7 +537,7 @@ def test_a_slurmctld_that_forgot_to_lose_patience_is_helped(bench: Bench):
     assert {item["end_cause"] for item in entries(bench)} == {"boot-failed"}
 
 
-def test_static_nodes_get_a_machine_and_a_new_one_when_it_is_taken(tmp_path: Path):
+def test_static_nodes_get_an_instance_and_a_new_one_when_it_is_taken(tmp_path: Path):
     settings = burst()
     settings["pools"]["gpu"]["static"] = 2  # type: ignore[index]
     bench = Bench(tmp_path, pools=settings["pools"])
@@ -559,13 +563,13 @@ def test_static_nodes_get_a_machine_and_a_new_one_when_it_is_taken(tmp_path: Pat
     assert len(bench.cloud.live()) == 2
 
 
-def test_hundreds_of_machines_end_in_calls_of_two_hundred_and_throttles_are_outlasted(
+def test_hundreds_of_instances_end_in_calls_of_two_hundred_and_throttles_are_outlasted(
     tmp_path: Path,
 ):
     bench = Bench(tmp_path)
     found = []
     for number in range(450):
-        item = machine(f"i-{number:x}", bench.clock.now() - 600)
+        item = instance(f"i-{number:x}", bench.clock.now() - 600)
         bench.cloud.add(item)
         found.append(Terminate(item, EndCause.SUSPEND, "test"))
     sizes: list[int] = []
@@ -587,7 +591,7 @@ def test_a_batch_that_is_refused_does_not_keep_the_others_alive(tmp_path: Path):
     bench = Bench(tmp_path)
     found = []
     for number in range(250):
-        item = machine(f"i-{number:x}", bench.clock.now() - 600)
+        item = instance(f"i-{number:x}", bench.clock.now() - 600)
         bench.cloud.add(item)
         found.append(Terminate(item, EndCause.SUSPEND, "test"))
     inner = bench.cloud.terminate
@@ -603,7 +607,7 @@ def test_a_batch_that_is_refused_does_not_keep_the_others_alive(tmp_path: Path):
     assert len(bench.cloud.live()) == 200
 
 
-def machine(instance_id: str, launched_at: float) -> Instance:
+def instance(instance_id: str, launched_at: float) -> Instance:
     return Instance(
         id=instance_id,
         state=InstanceState.RUNNING,

@@ -11,9 +11,9 @@ from slurmplugins.model.instance import EndCause
 from slurmplugins.node.agent import RELOAD, Registrar
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
-from slurmplugins.reconciler.forgotten_nodes import RegistrationRequests
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import run_pass
+from slurmplugins.reconciler.snapshot import RegistrationRequests
 from slurmplugins.slurm import agent_requests
 from slurmplugins.system.logger import Log
 from tests.fakes.engine import Bench
@@ -40,13 +40,13 @@ def bench(tmp_path: Path) -> Bench:
 def agents(bench: Bench) -> int:
     """Let each node's agent look for a request; how many slurmds registered."""
     registered = 0
-    for machine in bench.cloud.live():
+    for instance in bench.cloud.live():
         runner = FakeRunner()
-        node = str(machine.node)
+        node = str(instance.node)
         log = Log(bench.lines.append, bench.clock)
         Registrar(node, bench.engine.stop_requests, runner, log).poll()
         if runner.calls:
-            bench.slurm.register(node, machine.id, machine.address, machine.launched_at)
+            bench.slurm.register(node, instance.id, instance.address, instance.launched_at)
             registered += 1
     return registered
 
@@ -67,10 +67,10 @@ def passes(bench: Bench, seconds: float, *, heard: bool = True) -> int:
 
 @SAVED
 def test_a_job_goes_on_where_it_is_when_slurmctld_forgets_its_nodes(bench: Bench, saved: str):
-    machines = {machine.id for machine in bench.cloud.live()}
+    instances = {instance.id for instance in bench.cloud.live()}
     bench.slurm.killed(G, saved=saved)
     assert passes(bench, 600) == len(G)
-    assert {machine.id for machine in bench.cloud.live()} == machines
+    assert {instance.id for instance in bench.cloud.live()} == instances
     job = bench.slurm.queue[JOB]
     assert (job.state, job.restarts, job.nodes) == ("RUNNING", 0, G)
     assert all(bench.slurm.flags(node) == {"ALLOCATED", "CLOUD"} for node in G)
@@ -100,8 +100,8 @@ def test_a_job_on_a_node_without_instance_that_slurm_takes_for_powered_down_come
     bench: Bench,
 ):
     bench.slurm.killed(G, saved="POWERED_DOWN")
-    for machine in bench.cloud.live():
-        bench.cloud.interrupt(machine.id)
+    for instance in bench.cloud.live():
+        bench.cloud.interrupt(instance.id)
     passes(bench, bench.config.resume_timeout + 45)
     assert bench.slurm.queue[JOB].state == "PENDING"
 
@@ -158,7 +158,7 @@ class TestRegistrar:
 
     def test_a_request_that_can_not_be_removed_is_heard_once(self, registrar, runner, monkeypatch):
         agent_requests.request_registration(registrar.directory, "gpu-001", 1.0)
-        monkeypatch.setattr(agent_requests, "forget_registration", lambda *_: None)
+        monkeypatch.setattr(agent_requests, "remove_registration_request", lambda *_: None)
         registrar.poll()
         registrar.poll()
         assert len(runner.calls) == 1
