@@ -57,7 +57,7 @@ class LaunchAttempt:
     cloud: Cloud
     journal: Journal
     clock: Clock
-    resume_id: str
+    process_id: str
     request: LaunchRequest
     call_deadline: float
     """No call is made after this monotonic time."""
@@ -92,7 +92,7 @@ class LaunchAttempt:
         if self.clock.monotonic() > self.call_deadline:
             raise TooLate("its turn at EC2 came too late")
         self.unanswered_calls.append(
-            self.journal.record_call(self.request, self.resume_id, self.jobs)
+            self.journal.record_call(self.request, self.process_id, self.jobs)
         )
 
 
@@ -102,7 +102,7 @@ class LaunchCalls:
     def __init__(
         self,
         *,
-        resume_id: str,
+        process_id: str,
         cloud: Cloud,
         journal: Journal,
         clock: Clock,
@@ -116,7 +116,7 @@ class LaunchCalls:
         launch_budget: LaunchBudget,
         started_instances: StartedInstances,
     ) -> None:
-        self._resume_id = resume_id
+        self._process_id = process_id
         self._cloud = cloud
         self._journal = journal
         self._clock = clock
@@ -150,7 +150,7 @@ class LaunchCalls:
             self._cloud,
             self._journal,
             self._clock,
-            self._resume_id,
+            self._process_id,
             request,
             self._call_deadline,
             jobs,

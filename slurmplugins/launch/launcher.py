@@ -76,7 +76,7 @@ class Launcher:
     def launch(
         self,
         jobs: Sequence[JobLaunch],
-        resume_id: str,
+        process_id: str,
         job_tracker: JobTracker,
         unterminated: Mapping[NodeName, NotTerminated] = NO_UNTERMINATED,
     ) -> None:
@@ -85,7 +85,7 @@ class Launcher:
         Each job's result goes to the board: its instances, or the reason why it has none. `kept`
         has nodes whose instance should end and lives. A request with one of them gets nothing.
         """
-        calls = self._calls(resume_id)
+        calls = self._calls(process_id)
         jobs = _without_unterminated(jobs, job_tracker, unterminated)
         planned_requests = [
             _PlannedRequest(NodeRequest(queue_position, job.job, pool_request.nodes), pool_request)
@@ -142,13 +142,13 @@ class Launcher:
         ]
         self._workers.map(PoolLaunch.launch, pool_launches)
 
-    def terminate(self, ids: Sequence[str], resume_id: str) -> None:
+    def terminate(self, ids: Sequence[str], process_id: str) -> None:
         """Terminate surplus instances; reconcile handles those that still live."""
-        self._calls(resume_id).terminate(ids)
+        self._calls(process_id).terminate(ids)
 
-    def _calls(self, resume_id: str) -> LaunchCalls:
+    def _calls(self, process_id: str) -> LaunchCalls:
         return LaunchCalls(
-            resume_id=resume_id,
+            process_id=process_id,
             cloud=self._cloud,
             journal=self._journal,
             clock=self._clock,

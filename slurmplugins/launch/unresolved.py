@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def resolve(
-    engine: Engine, resume_id: str, nodes: frozenset[NodeName], call_deadline: float
+    engine: Engine, process_id: str, nodes: frozenset[NodeName], call_deadline: float
 ) -> None:
     """Ask again about unresolved launches of wanted nodes; journal the answers.
 
@@ -38,7 +38,7 @@ def resolve(
     A launch may stay unresolved. Nothing is launched for its nodes until its last unanswered call
     is too old to matter. Raises StateError when the journal can't be used.
     """
-    log, journal = engine.log.bind(run=resume_id), engine.journal
+    log, journal = engine.log.bind(run=process_id), engine.journal
     requests: list[LaunchRequest] = []
 
     def choose(view: JournalView) -> Iterable[NodeName]:
@@ -52,12 +52,12 @@ def resolve(
             requests.append(request)
         return [node for request in requests for node in request.nodes if node not in nodes]
 
-    other_nodes = journal.claim(resume_id, choose, to_resolve=True)
+    other_nodes = journal.claim(process_id, choose, to_resolve=True)
 
     def repeat_launch(request: LaunchRequest) -> None:
         try:
             launch_attempt = LaunchAttempt(
-                engine.cloud, journal, engine.clock, resume_id, request, call_deadline
+                engine.cloud, journal, engine.clock, process_id, request, call_deadline
             )
             result = launch_attempt.call_once()
         except (CloudError, TooLate) as error:
@@ -69,7 +69,7 @@ def resolve(
 
     engine.workers.map(repeat_launch, _still_awaited(engine, requests))
     if other_nodes:
-        journal.release(resume_id, other_nodes)
+        journal.release(process_id, other_nodes)
 
 
 def _still_awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[LaunchRequest]:

@@ -45,7 +45,7 @@ otherwise be neither in it nor among the journal's recent ones."""
 
 
 def claim(
-    engine: Engine, resume_id: str, job_requests: Sequence[JobRequest]
+    engine: Engine, process_id: str, job_requests: Sequence[JobRequest]
 ) -> frozenset[NodeName]:
     """Claim the requested nodes that no other run works on.
 
@@ -62,24 +62,24 @@ def claim(
         return [node for node in requested_nodes if node not in view.claimed_nodes]
 
     while True:
-        claimed_nodes = engine.journal.claim(resume_id, choose)
+        claimed_nodes = engine.journal.claim(process_id, choose)
         if not resolving_nodes or engine.clock.monotonic() >= deadline:
             return frozenset(claimed_nodes)
         engine.clock.sleep(RESOLVING_PAUSE)
 
 
-def release(engine: Engine, resume_id: str, nodes: Collection[NodeName]) -> None:
+def release(engine: Engine, process_id: str, nodes: Collection[NodeName]) -> None:
     """Release claims; safe to miss, since claims end with their run."""
     try:
         if nodes:
-            engine.journal.release(resume_id, nodes)
+            engine.journal.release(process_id, nodes)
     except StateError as error:
         engine.log.failure("journal", message=error.message)
 
 
 def make_plan(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     claimed_nodes: frozenset[NodeName],
     deadline: float,
@@ -90,10 +90,10 @@ def make_plan(
     Raises CloudError or StateError.
     """
     queue_seconds = _queue_seconds(engine, job_requests)
-    _resolve_launches(engine, resume_id, claimed_nodes, deadline)
+    _resolve_launches(engine, process_id, claimed_nodes, deadline)
     from slurmplugins.power_save import planner
 
-    plan, job_requests = _first_plan(engine, resume_id, job_requests, queue_seconds)
+    plan, job_requests = _first_plan(engine, process_id, job_requests, queue_seconds)
     node_by_name: dict[NodeName, Node] = {}
     failures: list[Failure] = []
     dropped: list[JobRequest] = []
@@ -122,7 +122,7 @@ def make_plan(
         }
         release(
             engine,
-            resume_id,
+            process_id,
             [
                 node
                 for job_request in job_requests
@@ -135,7 +135,7 @@ def make_plan(
             [*dropped, *failed_parts],
             [*failures, *lost_failures, *refusals],
         )
-        plan = _plan_from_fresh_list(engine, resume_id, job_requests, queue_seconds)
+        plan = _plan_from_fresh_list(engine, process_id, job_requests, queue_seconds)
     return replace(
         plan, failures=(*failures, *plan.failures), job_requests=(*job_requests, *dropped)
     )
@@ -143,7 +143,7 @@ def make_plan(
 
 def _first_plan(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> tuple[ResumePlan, Sequence[JobRequest]]:
@@ -155,7 +155,7 @@ def _first_plan(
     with engine.workers.background_queue(urgent=True) as run_beside:
         if all_or_nothing.may_have_het_jobs(job_requests):
             run_beside(lambda: het_jobs.update(_het_jobs(engine)))
-        plan = _plan_from_fresh_list(engine, resume_id, job_requests, queue_seconds)
+        plan = _plan_from_fresh_list(engine, process_id, job_requests, queue_seconds)
     return plan, all_or_nothing.link_het_jobs(job_requests, het_jobs)
 
 
@@ -173,19 +173,19 @@ def _het_jobs(engine: Engine) -> Mapping[int, int]:
 
 def _plan_from_fresh_list(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> ResumePlan:
     for _ in range(LIST_TRIES):
-        if (plan := _plan_once(engine, resume_id, job_requests, queue_seconds)) is not None:
+        if (plan := _plan_once(engine, process_id, job_requests, queue_seconds)) is not None:
             return plan
     raise StateError("the cloud's list was out of date each time it could be used")
 
 
 def _plan_once(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> ResumePlan | None:
@@ -210,7 +210,7 @@ def _plan_once(
         )
         return plans[-1].nodes_to_claim
 
-    engine.journal.claim(resume_id, choose)
+    engine.journal.claim(process_id, choose)
     return plans[-1] if plans else None
 
 
@@ -255,13 +255,13 @@ def _without_replacement(
 
 
 def _resolve_launches(
-    engine: Engine, resume_id: str, claimed_nodes: frozenset[NodeName], deadline: float
+    engine: Engine, process_id: str, claimed_nodes: frozenset[NodeName], deadline: float
 ) -> None:
     if engine.journal.view().unresolved_nodes.isdisjoint(claimed_nodes):
         return
     from slurmplugins.launch import unresolved
 
-    unresolved.resolve(engine, resume_id, claimed_nodes, deadline)
+    unresolved.resolve(engine, process_id, claimed_nodes, deadline)
 
 
 def _queue_seconds(engine: Engine, job_requests: Sequence[JobRequest]) -> Mapping[int, float]:

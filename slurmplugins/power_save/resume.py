@@ -47,15 +47,15 @@ def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
     decided_nodes: set[NodeName] = set()
     deadline = engine.clock.monotonic() + engine.config.resume_timeout * CAPACITY_SHARE
     try:
-        with engine.journal.resume_process() as resume_id:
+        with engine.journal.resume_process() as process_id:
             # Claim first: reconcile gives nodes back that stay unclaimed for a while.
-            claimed_nodes = prepare.claim(engine, resume_id, job_requests)
-            plan = prepare.make_plan(engine, resume_id, job_requests, claimed_nodes, deadline)
+            claimed_nodes = prepare.claim(engine, process_id, job_requests)
+            plan = prepare.make_plan(engine, process_id, job_requests, claimed_nodes, deadline)
             launch_budget = engine.launch_budget
             plan = _screen(engine, launch_budget, plan)
             engine.log.info(
                 "planned",
-                run=resume_id,
+                run=process_id,
                 jobs=len(job_requests),
                 adopt=len(plan.adoptions),
                 launch=sum(
@@ -69,12 +69,12 @@ def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
             _carry_out(
                 engine,
                 launch_budget,
-                resume_id,
+                process_id,
                 plan,
                 decided_nodes=decided_nodes,
                 deadline=deadline,
             )
-            engine.log.info("done", run=resume_id)
+            engine.log.info("done", run=process_id)
     except EngineError as error:  # before any launch: errors of launches are handled per job
         code = error.code if isinstance(error, CloudError) else ""
         hold = isinstance(error, CloudError) and error.holds_job
@@ -124,7 +124,7 @@ def _launch_rate(engine: Engine) -> Rate:
 def _carry_out(
     engine: Engine,
     launch_budget: LaunchBudget,
-    resume_id: str,
+    process_id: str,
     plan: ResumePlan,
     *,
     decided_nodes: set[NodeName],
@@ -156,10 +156,10 @@ def _carry_out(
             )
             decided_nodes.update(results.served_nodes)
             report_addresses(results.assignments)
-            applied_failures = give_back(engine, failures, resume_id)
+            applied_failures = give_back(engine, failures, process_id)
             failed_nodes = [node for failure in failures for node in failure.nodes]
             decided_nodes.update(failed_nodes)
-            prepare.release(engine, resume_id, [*results.served_nodes, *failed_nodes])
+            prepare.release(engine, process_id, [*results.served_nodes, *failed_nodes])
             queue_notice(lambda: notify_jobs(engine, applied_failures))
 
         from slurmplugins.launch.ec2_quotas import QuotaUsage
@@ -167,20 +167,20 @@ def _carry_out(
 
         decided_nodes.update(plan.claimed_by_others)
         quotas = QuotaUsage(plan.nodes_by_quota)
-        launcher = _launcher(engine, resume_id, deadline, quotas)
+        launcher = _launcher(engine, process_id, deadline, quotas)
         job_tracker = JobTracker(
             plan,
             quotas,
-            lambda ids: launcher.terminate(ids, resume_id),
+            lambda ids: launcher.terminate(ids, process_id),
             lambda job_results: notify_nodes(lambda: report_results(job_results)),
             on_assigned=lambda assignments: notify_nodes(lambda: report_addresses(assignments)),
         )
         job_tracker.decide_planned()
-        _launch_jobs(engine, resume_id, plan, launcher, job_tracker)
+        _launch_jobs(engine, process_id, plan, launcher, job_tracker)
 
 
 def _launch_jobs(
-    engine: Engine, resume_id: str, plan: ResumePlan, launcher: Launcher, job_tracker: JobTracker
+    engine: Engine, process_id: str, plan: ResumePlan, launcher: Launcher, job_tracker: JobTracker
 ) -> None:
     """Launch the plan's jobs, each after the instances that it replaces.
 
@@ -208,11 +208,11 @@ def _launch_jobs(
         (free_jobs if is_independent else waiting_jobs).append(job)
 
     def launch_free_jobs() -> None:
-        launcher.launch(free_jobs, resume_id, job_tracker)
+        launcher.launch(free_jobs, process_id, job_tracker)
 
     def launch_waiting_jobs() -> None:
         unterminated = _unterminated(engine.executor.run(terminations))
-        launcher.launch(waiting_jobs, resume_id, job_tracker, unterminated)
+        launcher.launch(waiting_jobs, process_id, job_tracker, unterminated)
 
     engine.workers.map(
         lambda work: work(),
@@ -239,7 +239,7 @@ def _unterminated(outcomes: Iterable[Outcome]) -> dict[NodeName, NotTerminated]:
     return error_by_node
 
 
-def _launcher(engine: Engine, resume_id: str, deadline: float, quotas: QuotaUsage) -> Launcher:
+def _launcher(engine: Engine, process_id: str, deadline: float, quotas: QuotaUsage) -> Launcher:
     from random import random
 
     from slurmplugins.launch.launcher import Launcher
@@ -250,7 +250,7 @@ def _launcher(engine: Engine, resume_id: str, deadline: float, quotas: QuotaUsag
         journal=engine.journal,
         unavailable_offerings=engine.unavailable_offerings,
         clock=engine.clock,
-        log=engine.log.bind(run=resume_id),
+        log=engine.log.bind(run=process_id),
         new_launch_id=lambda: os.urandom(12).hex(),
         jitter=random,
         deadline=deadline,

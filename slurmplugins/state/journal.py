@@ -82,8 +82,8 @@ class Journal:
 
         Its claims hold while the block runs, and end with the process.
         """
-        resume_id = os.urandom(8).hex()
-        path = self._runs / f"{resume_id}.lock"
+        process_id = os.urandom(8).hex()
+        path = self._runs / f"{process_id}.lock"
         with contextlib.ExitStack() as stack:
             # Under the journal's lock: before the file is locked, `sweep` must not see it and
             # take it for a dead run's.
@@ -91,7 +91,7 @@ class Journal:
                 self._runs.mkdir(mode=0o750, exist_ok=True)
                 stack.enter_context(locked(path))
             stack.callback(path.unlink, missing_ok=True)
-            yield resume_id
+            yield process_id
 
     def view(self, excluded: str = "") -> JournalView:
         """Return the journal's view now, without the claims of the run `but`."""
@@ -100,7 +100,7 @@ class Journal:
 
     def claim(
         self,
-        resume_id: str,
+        process_id: str,
         choose: Callable[[JournalView], Iterable[NodeName]],
         *,
         to_resolve: bool = False,
@@ -112,28 +112,28 @@ class Journal:
         """
         with self._locked():
             replay = self._updated_replay()
-            nodes = tuple(choose(self._view(replay, excluded=resume_id)))
-            if not replay.claimed_by(resume_id).issuperset(nodes):
+            nodes = tuple(choose(self._view(replay, excluded=process_id)))
+            if not replay.claimed_by(process_id).issuperset(nodes):
                 self._append(
-                    {"kind": "claim", "run": resume_id, "nodes": nodes, "settling": to_resolve}
+                    {"kind": "claim", "run": process_id, "nodes": nodes, "settling": to_resolve}
                 )
             return nodes
 
-    def release(self, resume_id: str, nodes: Iterable[NodeName]) -> None:
+    def release(self, process_id: str, nodes: Iterable[NodeName]) -> None:
         """Release the run's claims on these nodes.
 
         Other runs may claim them then, and reconcile may act on them.
         """
-        self._append_locked({"kind": "release", "run": resume_id, "nodes": list(nodes)})
+        self._append_locked({"kind": "release", "run": process_id, "nodes": list(nodes)})
 
-    def record_call(self, request: LaunchRequest, resume_id: str, jobs: Sequence[int]) -> float:
+    def record_call(self, request: LaunchRequest, process_id: str, jobs: Sequence[int]) -> float:
         """Record a launch request, before the call to EC2.
 
         Returns the time by the monotonic clock at which it was on disk. Raises StateError if it
         can't be written: EC2 must not be called then.
         """
         record = request.to_record()
-        self._append_locked({"kind": "intent", "run": resume_id, "jobs": jobs, **record})
+        self._append_locked({"kind": "intent", "run": process_id, "jobs": jobs, **record})
         return self._clock.monotonic()
 
     def record_launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
@@ -245,7 +245,7 @@ class Journal:
         return self._replay
 
     def _view(self, replay: JournalReplay, excluded: str = "") -> JournalView:
-        view = replay.view(lambda resume_id: resume_id != excluded and self._is_live(resume_id))
+        view = replay.view(lambda process_id: process_id != excluded and self._is_live(process_id))
         return replace(view, time=self._persistent_clock.now())
 
     def _recent(self, record: Record) -> bool:
@@ -277,9 +277,9 @@ class Journal:
         age = self._clock.now() - number(record, "at")
         return latest - age if age > -LISTING_DELAY_SECONDS else -math.inf
 
-    def _is_live(self, resume_id: str) -> bool:
-        path = self._runs / f"{resume_id}.lock"
-        if not resume_id.isalnum() or not path.exists():
+    def _is_live(self, process_id: str) -> bool:
+        path = self._runs / f"{process_id}.lock"
+        if not process_id.isalnum() or not path.exists():
             return False
         with locked(path, wait=False) as is_free:
             return not is_free

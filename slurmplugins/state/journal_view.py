@@ -177,18 +177,20 @@ class JournalReplay:
             if nodes or ids:
                 self._unreadable_lines.append((record, nodes, ids))
 
-    def claimed_by(self, resume_id: str) -> frozenset[NodeName]:
+    def claimed_by(self, process_id: str) -> frozenset[NodeName]:
         """Return all nodes that the run has claimed and not released."""
         return frozenset().union(
-            self._claims_by_process.get(resume_id, ()),
-            self._resolving_by_process.get(resume_id, ()),
+            self._claims_by_process.get(process_id, ()),
+            self._resolving_by_process.get(process_id, ()),
         )
 
     def view(self, is_live: Callable[[str], bool]) -> JournalView:
         """Return the view. `alive` tells whether a run is live."""
-        resume_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
+        process_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
         nodes_by_process = {
-            resume_id: self.claimed_by(resume_id) for resume_id in resume_ids if is_live(resume_id)
+            process_id: self.claimed_by(process_id)
+            for process_id in process_ids
+            if is_live(process_id)
         }
         last_calls = [
             calls[-1]
@@ -222,7 +224,7 @@ class JournalReplay:
         return JournalView(
             claimed_nodes=unreadable_claimed.union(*nodes_by_process.values()),
             claimed_to_resolve=frozenset().union(
-                *(self._resolving_by_process.get(resume_id, ()) for resume_id in nodes_by_process)
+                *(self._resolving_by_process.get(process_id, ()) for process_id in nodes_by_process)
             ),
             unresolved_nodes=unreadable_unresolved.union(
                 node for _, request in unresolved_calls for node in request.nodes
@@ -267,8 +269,8 @@ class JournalReplay:
         claimed_nodes: set[NodeName] = set()
         unresolved_nodes: set[NodeName] = set()
         for record, nodes, _ in self._unreadable_lines:
-            resume_id = record.get("run")
-            if isinstance(resume_id, str) and is_live(resume_id):
+            process_id = record.get("run")
+            if isinstance(process_id, str) and is_live(process_id):
                 claimed_nodes |= nodes
             elif self._recent(record):
                 unresolved_nodes |= nodes

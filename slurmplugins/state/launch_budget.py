@@ -354,9 +354,7 @@ def record_rate_failures(
             and request_id is not None
             and request_id in jobs
         ):
-            jobs[request_id] = replace(
-                jobs[request_id], reason_code=RATE_TOO_LOW, message=item.message
-            )
+            jobs[request_id] = replace(jobs[request_id], slug=RATE_TOO_LOW, message=item.message)
     return replace(record, jobs=jobs)
 
 
@@ -423,9 +421,7 @@ def _judge(
         if all(len(group) == 1 for group in pool_request.fallback_order)
     )
     if rate.is_configured and single_count > rate.max_instances:
-        return replace(
-            history, reason_code=RATE_TOO_LOW, message=_too_large_text(single_count, rate)
-        )
+        return replace(history, slug=RATE_TOO_LOW, message=_too_large_text(single_count, rate))
     if history.started + node_count > history.budget:
         text = _loop_text(history.started, history.asked, now - history.since)
         return replace(history, slug=LAUNCH_LOOP, message=text)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
 
-PARTS = ("journal", "cloud", "slurm", "memory", "store")
+PARTS = ("journal", "cloud", "slurm", "unavailable_offerings", "store")
 
 
 class Killed(BaseException):

@@ -105,7 +105,7 @@ def node(draw: st.DrawFn, name: str) -> Node:
 @st.composite
 def worlds(draw: st.DrawFn) -> snapshot.Snapshot:
     return snapshot.Snapshot(
-        config=replace(CONFIG, static=frozenset(draw(some_nodes))),
+        config=replace(CONFIG, static_nodes=frozenset(draw(some_nodes))),
         instances=tuple(draw(lists)),
         nodes={name: node(draw, name) for name in NODES[:-1] if not draw(unlisted)},
         journal=JournalView(

@@ -71,8 +71,8 @@ what it saw before."""
 
 LOOKED = {
     "slurm.nodes: done",
-    "journal.claims: about to", "journal.claims: done",
-    "journal.condemn_idle: about to", "journal.condemn_idle: done",
+    "journal.view: about to", "journal.view: done",
+    "journal.mark_terminating_if_idle: about to", "journal.mark_terminating_if_idle: done",
 }  # fmt: skip
 ANSWERED = "slurm.nodes: done"
 ASKING = ("slurm.jobs:", "slurm.comment:")  # of the one action that takes several calls
@@ -515,7 +515,7 @@ class Trouble(RuleBasedStateMachine):
         def step(place: str) -> None:
             if place == ANSWERED:
                 looks.append({node.name: node for node in self.bench.slurm.nodes()})
-            elif place.startswith("journal.condemn_idle:"):
+            elif place.startswith("journal.mark_terminating_if_idle:"):
                 known.append(self.bench.engine.journal.view().termination_causes.keys())
             elif place == "cloud.terminate: about to":
                 for then, since in zip(known[::2], known[1::2], strict=True):

@@ -112,7 +112,7 @@ def writer() -> Iterator[Writer]:
 
 def of_what_lives(claims: JournalView) -> JournalView:
     return dataclasses.replace(
-        claims, let_go=claims.powered_down_ids - claims.termination_causes.keys()
+        claims, powered_down_ids=claims.powered_down_ids - claims.termination_causes.keys()
     )
 
 

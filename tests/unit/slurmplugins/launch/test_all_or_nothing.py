@@ -311,7 +311,7 @@ def test_a_quota_that_only_the_jobs_own_instances_fill_holds_it(bench: Bench):
 def test_a_quota_that_static_nodes_fill_holds_the_job(bench: Bench):
     """They never come free by themselves."""
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    config = dataclasses.replace(bench.config, static=frozenset(G[:2]))
+    config = dataclasses.replace(bench.config, static_nodes=frozenset(G[:2]))
     bench.engine = dataclasses.replace(bench.engine, config=config)
     bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), QUOTA)
     resume(bench.engine, [bench.slurm.start(8, G[2:4])])

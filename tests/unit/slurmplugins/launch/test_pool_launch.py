@@ -480,7 +480,7 @@ def test_spot_has_no_more_than_its_share_of_what_the_pool_costs(bench: Bench):
 
 
 def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Bench):
-    wide.engine = replace(wide.engine, crew=WorkerPool(4))
+    wide.engine = replace(wide.engine, workers=WorkerPool(4))
     together = threading.Barrier(4, timeout=10)
     launch = wide.cloud.launch
     lock = threading.Lock()

@@ -255,7 +255,7 @@ def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench:
 def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time(bench: Bench):
     for number in range(4):
         killed_before_its_call(bench, G[2 * number : 2 * number + 2])
-    bench.engine = replace(bench.engine, crew=WorkerPool(4))
+    bench.engine = replace(bench.engine, workers=WorkerPool(4))
     together = threading.Barrier(4, timeout=5)
     launch = bench.cloud.launch
 

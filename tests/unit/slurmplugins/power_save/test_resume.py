@@ -402,7 +402,7 @@ def test_machines_that_are_replaced_delay_no_job_but_those_that_replace_them(
         return terminate(ids)
 
     bench.cloud.launch, bench.cloud.terminate = seen, waiting  # type: ignore[method-assign]
-    engine = dataclasses.replace(bench.engine, crew=WorkerPool(workers))
+    engine = dataclasses.replace(bench.engine, workers=WorkerPool(workers))
     resume(engine, [first, bench.slurm.start(8, G[1:3])])
     assert [len(request.nodes) for request in bench.cloud.requests] == [1, 2, 1]
     assert bench.cloud.calls.index("terminate") < len(bench.cloud.calls) - 1

@@ -45,7 +45,7 @@ C = hostlist.expand("cpu-[1-4]")
 CPU = "on-demand:m7i.large:us-east-1a"
 NOW = 1_000_000.0
 RATE = Rate(1000, 2, 450, is_configured=False)
-TOLD = replace(RATE, told=True)
+TOLD = replace(RATE, is_configured=True)
 
 
 @pytest.fixture
@@ -275,7 +275,9 @@ def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
     launch = large(wide, 4000)
     (ask,) = launch.pool_requests
-    fleets = replace(launch, asks=(replace(ask, ladder=(ask.pool.offerings[:2],)),))
+    fleets = replace(
+        launch, pool_requests=(replace(ask, fallback_order=(ask.pool.offerings[:2],)),)
+    )
     assert launch_budget.screen(Record(), [fleets], NOW, TOLD).permitted
 
 
@@ -366,7 +368,7 @@ def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Be
     [
         (THROTTLED, 1900, 1800),  # the account's bucket was empty for another
         (THROTTLED, 4000, 0),
-        (replace(THROTTLED, slug="no-capacity"), 4000, 1800),
+        (replace(THROTTLED, reason_code="no-capacity"), 4000, 1800),
     ],
 )
 def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started: int):
