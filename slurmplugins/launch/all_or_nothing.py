@@ -129,13 +129,13 @@ def reduce_plan(
     planned_nodes = {
         node
         for job in plan.launches
-        for request_part in job.pool_requests
+        for request_part in job.node_requests
         for node in request_part.nodes
     }
     missing_nodes = planned_nodes - {
         node
         for job in permitted
-        for request_part in job.pool_requests
+        for request_part in job.node_requests
         for node in request_part.nodes
     }
     failure_by_request = failures_by_request(plan.job_requests, refusals)
@@ -157,7 +157,7 @@ def reduce_plan(
         launches=tuple(
             reduced_job
             for job in permitted
-            if (reduced_job := _only_nodes(job, needed_nodes)).pool_requests
+            if (reduced_job := _only_nodes(job, needed_nodes)).node_requests
         ),
         failures=(*plan.failures, *failure_by_request.values()),
     )
@@ -174,11 +174,11 @@ def _failure_through_node(failure: Failure, job_request: JobRequest, node: NodeN
 
 def _only_nodes(job: JobLaunch, kept_nodes: Container[NodeName]) -> JobLaunch:
     asks = [
-        replace(pool_request, nodes=own_nodes)
-        for pool_request in job.pool_requests
-        if (own_nodes := tuple(node for node in pool_request.nodes if node in kept_nodes))
+        replace(node_request, nodes=own_nodes)
+        for node_request in job.node_requests
+        if (own_nodes := tuple(node for node in node_request.nodes if node in kept_nodes))
     ]
-    return replace(job, pool_requests=tuple(asks))
+    return replace(job, node_requests=tuple(asks))
 
 
 @dataclass(frozen=True, slots=True)

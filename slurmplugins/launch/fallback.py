@@ -45,8 +45,6 @@ def spot_price(groups: Iterable[OfferingGroup]) -> Decimal | None:
 
     None means that there is no spot offering.
     """
-    from decimal import Decimal
-
     prices = (group[0].price for group in groups if group[0].lifecycle is Lifecycle.SPOT)
     price = next(prices, None)
     return None if price is None else Decimal(price)
@@ -95,8 +93,6 @@ def _cost_sort_key(offering: Offering) -> tuple[bool, Decimal]:
 
     An offering must not win because its price is unknown.
     """
-    from decimal import Decimal
-
     price = Decimal(offering.price)
     return not price, price
 

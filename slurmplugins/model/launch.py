@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.errors import Throttled
 from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.model.offering import Lifecycle, Offering
@@ -92,6 +93,10 @@ class Refusal:
     from_another_job: bool = False
     """EC2 gave this error to another job a moment ago. EC2 was not called for this job."""
 
+    @property
+    def throttled(self) -> bool:
+        return isinstance(self.error, Throttled)
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
@@ -125,12 +130,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolRequest:
+class NodeRequest:
     """Nodes of one pool that one job waits for."""
 
-    pool: Pool
+    job: int | None
     nodes: tuple[NodeName, ...]
-    fallback_order: tuple[OfferingGroup, ...] = ()
+    pool: Pool = field(hash=False)
+    fallback_order: tuple[OfferingGroup, ...] = field(default=(), hash=False)
     """Groups of offerings, in the order in which they are tried."""
 
 
@@ -139,7 +145,7 @@ class JobLaunch:
     """Instances to launch for one job, all or none."""
 
     job: int | None
-    pool_requests: tuple[PoolRequest, ...]
+    node_requests: tuple[NodeRequest, ...]
     nodes: tuple[NodeName, ...]
     """All nodes of the job's request, also nodes that already have an instance."""
 
@@ -173,8 +179,8 @@ class ResumePlan:
         return tuple(
             node
             for launch in self.launches
-            for pool_request in launch.pool_requests
-            for node in pool_request.nodes
+            for node_request in launch.node_requests
+            for node in node_request.nodes
         ) + tuple(item.node for item in self.adoptions)
 
     @property

@@ -153,7 +153,7 @@ def admit(
         job = launches[index]
         protected_names = [
             name
-            for name in sorted({pool_request.pool.name for pool_request in job.pool_requests})
+            for name in sorted({node_request.pool.name for node_request in job.node_requests})
             if name in pools and pools[name].protected
         ]
         if any(now < pools[name].shut_until(now, patience) for name in protected_names):

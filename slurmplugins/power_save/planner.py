@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import NotTerminated
-from slurmplugins.launch import ec2_quotas, fallback
+from slurmplugins.launch import fallback
 from slurmplugins.launch.fallback import Spend, spend_by_pool
+from slurmplugins.launch.request_tracker import nodes_by_quota
 from slurmplugins.model.instance import Assignment, InstanceState, instances_by_node
-from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure, JobLaunch, PoolRequest, ResumePlan
+from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure, JobLaunch, NodeRequest, ResumePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +59,7 @@ def plan_resume(
         claimed_by_others=tuple(builder.claimed_by_others),
         job_requests=tuple(job_requests),
         unterminated_instances=tuple(builder.unterminated_instances),
-        nodes_by_quota=ec2_quotas.nodes_by_quota(
+        nodes_by_quota=nodes_by_quota(
             view.with_current_nodes(instances), view.termination_causes, config.static_nodes
         ),
     )
@@ -152,12 +153,12 @@ class _PlanBuilder:
         missing_nodes = [node for node in job_request.nodes if not self._has_instance(node)]
         if not missing_nodes:
             return
-        pool_requests = tuple(
-            self._pool_request(job_request, pool, pool_nodes)
+        node_requests = tuple(
+            self._node_request(job_request, pool, pool_nodes)
             for pool, pool_nodes in self._by_pool(missing_nodes)
         )
         empty_pool = next(
-            (item.pool.name for item in pool_requests if not item.fallback_order), None
+            (item.pool.name for item in node_requests if not item.fallback_order), None
         )
         if empty_pool is not None:
             text = f"the policy leaves no offering of pool {empty_pool} to this job now"
@@ -165,11 +166,11 @@ class _PlanBuilder:
                 Failure(job_request.job, job_request.nodes, NO_OFFERING, message=text)
             )
             return
-        self.launches.append(JobLaunch(job_request.job, pool_requests, job_request.nodes))
+        self.launches.append(JobLaunch(job_request.job, node_requests, job_request.nodes))
 
-    def _pool_request(
+    def _node_request(
         self, job_request: JobRequest, pool: Pool, nodes: tuple[NodeName, ...]
-    ) -> PoolRequest:
+    ) -> NodeRequest:
         """Add the offerings that the policy and the spot bound leave.
 
         The policy is the partition's, the bound is the pool's.
@@ -186,7 +187,7 @@ class _PlanBuilder:
             spend, fallback_order, len(nodes), pool.max_spot_share
         )
         self._spend[pool.name] = spend_after
-        return PoolRequest(pool, nodes, fallback_order)
+        return NodeRequest(job_request.job, nodes, pool, fallback_order)
 
     def _by_pool(self, nodes: Iterable[NodeName]) -> Iterator[tuple[Pool, tuple[NodeName, ...]]]:
         nodes_by_pool: dict[str, list[NodeName]] = defaultdict(list)

@@ -259,9 +259,9 @@ def _resolve_launches(
 ) -> None:
     if engine.journal.view().unresolved_nodes.isdisjoint(claimed_nodes):
         return
-    from slurmplugins.launch import unresolved
+    from slurmplugins.launch import launch_call
 
-    unresolved.resolve(engine, process_id, claimed_nodes, deadline)
+    launch_call.resolve(engine, process_id, claimed_nodes, deadline)
 
 
 def _queue_seconds(engine: Engine, job_requests: Sequence[JobRequest]) -> Mapping[int, float]:

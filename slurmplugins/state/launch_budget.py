@@ -178,7 +178,7 @@ class ScreenedLaunches:
 
 def planned_nodes(job: JobLaunch) -> tuple[NodeName, ...]:
     """Return the nodes for which the launch starts instances."""
-    return tuple(node for pool_request in job.pool_requests for node in pool_request.nodes)
+    return tuple(node for node_request in job.node_requests for node in node_request.nodes)
 
 
 def screen(
@@ -211,9 +211,9 @@ def screen(
     verdicts: dict[int, tuple[str, str, bool]] = {}
     for request_id, job_parts in _by_request(launches, het_jobs).items():
         if all(
-            pool_request.pool.name in protected_pools
+            node_request.pool.name in protected_pools
             for job in job_parts
-            for pool_request in job.pool_requests
+            for node_request in job.node_requests
         ):
             continue
         history = _judge(jobs.get(request_id), job_parts, now, rate)
@@ -412,13 +412,13 @@ def _judge(
         history = LaunchHistory(asked=0, since=now)
     if history.slug:
         return history
-    pool_requests = [pool_request for job in job_parts for pool_request in job.pool_requests]
-    node_count = sum(len(pool_request.nodes) for pool_request in pool_requests)
+    node_requests = [node_request for job in job_parts for node_request in job.node_requests]
+    node_count = sum(len(node_request.nodes) for node_request in node_requests)
     history = replace(history, asked=max(history.asked, node_count))
     single_count = sum(
-        len(pool_request.nodes)
-        for pool_request in pool_requests
-        if all(len(group) == 1 for group in pool_request.fallback_order)
+        len(node_request.nodes)
+        for node_request in node_requests
+        if all(len(group) == 1 for group in node_request.fallback_order)
     )
     if rate.is_configured and single_count > rate.max_instances:
         return replace(history, slug=RATE_TOO_LOW, message=_too_large_text(single_count, rate))

@@ -93,6 +93,7 @@ class LaunchBudget:
         self._charged_nodes: dict[int, tuple[NodeName, ...]] = {}
         self._het_jobs: dict[int, int] = {}
         self._served_nodes: set[NodeName] = set()
+        self.started = StartedInstances()
 
     def screen(
         self,
@@ -129,9 +130,7 @@ class LaunchBudget:
         """Return the het job's number for a component, else the job's number."""
         return None if job is None else self._het_jobs.get(job, job)
 
-    def record_results(
-        self, results: JobResults, started_instances: StartedInstances, rate: Rate
-    ) -> tuple[Failure, ...]:
+    def record_results(self, results: JobResults, rate: Rate) -> tuple[Failure, ...]:
         """Count the instances that were started for the jobs of these results.
 
         Returns the failures. If EC2 was too slow for a job, its failure becomes `rate-too-low`.
@@ -151,9 +150,9 @@ class LaunchBudget:
         if not nodes:
             return results.failures
         charged_counts = {job: len(own_nodes) for job, own_nodes in nodes.items()}
-        counts = {job: started_instances.count_for(own_nodes) for job, own_nodes in nodes.items()}
+        counts = {job: self.started.count_for(own_nodes) for job, own_nodes in nodes.items()}
         unresolved_counts = {
-            job: started_instances.unresolved_for(own_nodes) for job, own_nodes in nodes.items()
+            job: self.started.unresolved_for(own_nodes) for job, own_nodes in nodes.items()
         }
         failures = tuple(
             launch_budget.as_rate_failure(

@@ -177,7 +177,7 @@ def that_slurm_let_go_of_a_machine_ends_it_under_no_job_and_no_slurmd(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     """Nor does it end what else is there: without that, the same or more stays."""
-    known = replace(world, claims=replace(world.journal, let_go=frozenset()))
+    known = replace(world, journal=replace(world.journal, powered_down_ids=frozenset()))
     before = {item.instance.id for item in rules.plan(known).actions if is_end(item)}
     for action in plan.actions:
         if not isinstance(action, Terminate) or action.instance.id in before:
@@ -299,6 +299,6 @@ def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
     """Until it has done so for ten minutes."""
     known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
     since = data.draw(st.sampled_from([None, NOW, NOW - plausibility.BELIEVED_AFTER + 1]))
-    found = rules.plan(replace(world, known=world.known_instances | known, doubted_since=since))
+    found = rules.plan(replace(world, known_instances=world.known_instances | known, doubted_since=since))
     assert found.actions == ()
     assert not found.cloud_believed or "Slurm lists" in found.blocked_by

@@ -10,7 +10,7 @@ import pytest
 
 from slurmplugins.cloud import error_codes
 from slurmplugins.errors import SlurmUnreachable, SomeNotTerminated
-from slurmplugins.launch import ec2_quotas
+from slurmplugins.launch import request_tracker
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import JobRequest
@@ -339,8 +339,8 @@ def test_what_the_last_try_of_a_job_left_behind_fills_no_quota_of_its_own(bench:
     ],
 )
 def test_families_share_a_quota_as_ec2_says(one: str, other: str, together: bool):
-    assert (ec2_quotas.quota_name(one, "spot") == ec2_quotas.quota_name(other, "spot")) == together
-    assert ec2_quotas.quota_name(one, "spot") != ec2_quotas.quota_name(one, "on-demand")
+    assert (request_tracker.quota_name(one, "spot") == request_tracker.quota_name(other, "spot")) == together
+    assert request_tracker.quota_name(one, "spot") != request_tracker.quota_name(one, "on-demand")
 
 
 def test_jobs_that_exceed_a_quota_together_are_launched_for_one_after_the_other(bench: Bench):

@@ -11,7 +11,7 @@ import pytest
 from slurmplugins.cloud import error_codes
 from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import SlurmUnreachable
-from slurmplugins.launch.pool_launch import NOT_BOOTED_SECONDS
+from slurmplugins.launch.launcher import NOT_BOOTED_SECONDS
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.offering import Lifecycle

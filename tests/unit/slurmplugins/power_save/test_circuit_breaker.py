@@ -8,7 +8,7 @@ import pytest
 
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import BootFailure, BootResults, EndCause
-from slurmplugins.model.launch import JobLaunch, JobRequest, PoolRequest
+from slurmplugins.model.launch import JobLaunch, JobRequest, NodeRequest
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.circuit_breaker import Record
 from slurmplugins.power_save.resume import resume
@@ -48,7 +48,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def job(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> JobLaunch:
     pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
-    return JobLaunch(number, (PoolRequest(pool, nodes),), nodes)
+    return JobLaunch(number, (NodeRequest(number, nodes, pool),), nodes)
 
 
 def test_four_failures_shut_nothing_and_the_fifth_does():

@@ -11,7 +11,7 @@ from slurmplugins.config import burst as burst_config
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
 from slurmplugins.model.instance import Assignment, EndCause, Instance, InstanceState
-from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, PoolRequest, ResumePlan
+from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, NodeRequest, ResumePlan
 from slurmplugins.model.node import Node
 from slurmplugins.model.offering import Lifecycle, Policy, PolicyName
 from slurmplugins.power_save import planner
@@ -66,7 +66,7 @@ def planned(
 
 
 def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobLaunch:
-    return JobLaunch(job, (PoolRequest(GPU, nodes, ladder),), nodes)
+    return JobLaunch(job, (NodeRequest(job, nodes, GPU, ladder),), nodes)
 
 
 # What is launched
@@ -74,7 +74,7 @@ def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobL
 
 def test_a_job_without_instances_gets_one_launch_with_an_ask_for_each_pool():
     ask = JobRequest(7, (G[0], C[0], G[1]))
-    asks = (PoolRequest(GPU, G[:2], RUNGS), PoolRequest(CPU, C[:1], ((CPU.offerings[0],),)))
+    asks = (NodeRequest(7, G[:2], GPU, RUNGS), NodeRequest(7, C[:1], CPU, ((CPU.offerings[0],),)))
     plan = planned(ask)
     assert plan == ResumePlan(launches=(JobLaunch(7, asks, ask.nodes),), job_requests=(ask,))
     assert plan.nodes_to_claim == plan.affected_nodes == (G[0], G[1], C[0])
@@ -84,7 +84,7 @@ def test_only_the_nodes_without_an_instance_are_launched_of_a_job():
     ask = JobRequest(7, G[:2])
     plan = planned(ask, listed=(machine(),))
     assert plan.adoptions == (made(),)
-    assert plan.launches == (JobLaunch(7, (PoolRequest(GPU, G[1:2], RUNGS),), G[:2]),)
+    assert plan.launches == (JobLaunch(7, (NodeRequest(7, G[1:2], GPU, RUNGS),), G[:2]),)
 
 
 def test_each_job_is_planned_by_itself_in_turn():
@@ -114,14 +114,14 @@ def test_a_jobs_partition_and_how_long_it_has_waited_choose_its_ladder(
     }
     given = replace(CONFIG, policies=policies)
     plan = planned(JobRequest(job, G[:1], partition), config=given, waited=waited)
-    assert plan.launches[0].pool_requests[0].fallback_order == ladder
+    assert plan.launches[0].node_requests[0].fallback_order == ladder
 
 
 @pytest.mark.parametrize("job", [7, None])
 def test_a_job_whose_wait_nobody_knows_has_not_waited(job: int | None):
     policies = {"spot": Policy(PolicyName.ON_DEMAND_AFTER, 1.0)}
     plan = planned(JobRequest(job, G[:1]), config=replace(CONFIG, policies=policies))
-    assert plan.launches[0].pool_requests[0].fallback_order == SPOT
+    assert plan.launches[0].node_requests[0].fallback_order == SPOT
 
 
 def test_a_job_of_which_one_pool_has_no_offering_gets_nothing():
@@ -151,7 +151,7 @@ def test_all_nodes_of_a_job_count_against_the_pools_share_of_spot(
         "i-9", node=hostlist.parse("gpu-008"), price=lives, lifecycle=Lifecycle.ON_DEMAND
     )
     plan = planned(JobRequest(7, G[:nodes]), config=given, listed=(other,) if lives else ())
-    assert plan.launches[0].pool_requests[0].fallback_order == (RUNGS if spot else DEMAND)
+    assert plan.launches[0].node_requests[0].fallback_order == (RUNGS if spot else DEMAND)
 
 
 def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
@@ -159,7 +159,7 @@ def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
     jobs = [JobRequest(number, (node,)) for number, node in enumerate(G)]
     ladders = [
-        item.pool_requests[0].fallback_order for item in planned(*jobs, config=given).launches
+        item.node_requests[0].fallback_order for item in planned(*jobs, config=given).launches
     ]
     # 1.006 on demand, then 0.4024 twice; a third would be more than half.
     assert ladders == [DEMAND, RUNGS, RUNGS, DEMAND]
@@ -244,7 +244,7 @@ def test_the_share_of_spot_counts_an_instance_that_the_journal_has_renamed():
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
     dear = machine(price="9", lifecycle=Lifecycle.ON_DEMAND)
     plan = planned(JobRequest(7, G[2:3]), listed=(dear,), config=given, **journal)
-    assert plan.launches[0].pool_requests[0].fallback_order == RUNGS
+    assert plan.launches[0].node_requests[0].fallback_order == RUNGS
 
 
 @pytest.mark.parametrize("state", S)
@@ -277,7 +277,7 @@ def test_the_instances_to_replace_and_those_that_should_be_over_are_all_told():
 
 def test_a_node_that_another_run_is_at_is_left_to_it():
     plan = planned(JobRequest(7, G[:2]), listed=(machine(),), claimed_nodes=frozenset(G[:1]))
-    launched = JobLaunch(7, (PoolRequest(GPU, G[1:2], RUNGS),), G[:2])
+    launched = JobLaunch(7, (NodeRequest(7, G[1:2], GPU, RUNGS),), G[:2])
     assert (plan.adoptions, plan.claimed_by_others, plan.launches) == ((), G[:1], (launched,))
 
 

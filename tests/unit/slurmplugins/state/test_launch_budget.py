@@ -14,7 +14,7 @@ from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.rate_limit import INSTANCES, RateLimitedCloud
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import BootFailure, BootResults, EndCause
-from slurmplugins.model.launch import Failure, JobLaunch, JobResults, PoolRequest
+from slurmplugins.model.launch import Failure, JobLaunch, JobResults, NodeRequest
 from slurmplugins.model.node import Node
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.resume import _launch_rate, resume
@@ -29,7 +29,6 @@ from slurmplugins.state.launch_budget import (
     RefusedTerminations,
     UnresolvedLaunch,
 )
-from slurmplugins.state.launch_budget_file import StartedInstances
 from tests.fakes import request_rates
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -56,7 +55,7 @@ def bench(tmp_path: Path) -> Bench:
 def job(bench: Bench, nodes: Sequence[NodeName], number: int | None = 7) -> JobLaunch:
     pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
     ladder = tuple((item,) for item in pool.offerings)
-    return JobLaunch(number, (PoolRequest(pool, tuple(nodes), ladder),), tuple(nodes))
+    return JobLaunch(number, (NodeRequest(number, tuple(nodes), pool, ladder),), tuple(nodes))
 
 
 def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) -> Record:
@@ -206,7 +205,7 @@ def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
 def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
     """Each try may start the one pool's instances in vain, since the other has none."""
     probe, other = job(bench, G[:3]), job(bench, C[:1])
-    both = JobLaunch(7, (*probe.pool_requests, *other.pool_requests), (*probe.nodes, *other.nodes))
+    both = JobLaunch(7, (*probe.node_requests, *other.node_requests), (*probe.nodes, *other.nodes))
     screened = launch_budget.screen(exhausted(bench), [both], NOW, RATE, {"gpu"})
     assert (screened.permitted, screened.refusals[0].reason_code) == ((), launch_budget.LAUNCH_LOOP)
 
@@ -274,9 +273,9 @@ def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
 
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
     launch = large(wide, 4000)
-    (ask,) = launch.pool_requests
+    (ask,) = launch.node_requests
     fleets = replace(
-        launch, pool_requests=(replace(ask, fallback_order=(ask.pool.offerings[:2],)),)
+        launch, node_requests=(replace(ask, fallback_order=(ask.pool.offerings[:2],)),)
     )
     assert launch_budget.screen(Record(), [fleets], NOW, TOLD).permitted
 
@@ -481,9 +480,8 @@ def test_the_record_survives_its_file(bench: Bench):
     nodes = hostlist.compress(G[:4])
     now = bench.clock.now()
     assert bench.engine.launch_budget.load().jobs == {7: LaunchHistory(4, 4, now, now, nodes)}
-    kept.record_results(
-        JobResults(failures=(THROTTLED,)), StartedInstances(unanswered_launches={"a": G[2:]}), TOLD
-    )
+    kept.started.unanswered_launches["a"] = G[2:]
+    kept.record_results(JobResults(failures=(THROTTLED,)), TOLD)
     doubts = (UnresolvedLaunch("a", 2, now),)
     assert bench.engine.launch_budget.load().jobs == {
         7: LaunchHistory(4, 0, now, now, doubts=doubts)
