@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model.offering import Lifecycle, Offering, OfferingGroup, Policy, PolicyName
+from slurmplugins.model.instance import Lifecycle, Offering, OfferingGroup, Policy, PolicyName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurmplugins.model.instance import Instance
-    from slurmplugins.model.offering import Pool
+    from slurmplugins.model.instance import Instance, Pool
 
 
 PRICE_LIMIT: Final = 1_000_000

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from slurmplugins.launch.launch_call import LaunchContext
     from slurmplugins.launch.request_tracker import JobTracker
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.instance import Instance
+    from slurmplugins.model.instance import Instance, Offering, OfferingGroup
     from slurmplugins.model.launch import JobLaunch, NodeRequest
-    from slurmplugins.model.offering import Offering, OfferingGroup
     from slurmplugins.state.unavailable_offerings import Unavailability
 
 NO_UNTERMINATED: Final[Mapping[NodeName, NotTerminated]] = MappingProxyType({})

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from slurmplugins.launch.all_or_nothing import RequestId, RequestResult
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.instance import Assignment, Instance
+    from slurmplugins.model.instance import Assignment, Instance, Offering
     from slurmplugins.model.launch import JobRequest, NodeRequest, Refusal, ResumePlan
-    from slurmplugins.model.offering import Offering
 
 
 _ERRORS_BY_WEIGHT: Final = (

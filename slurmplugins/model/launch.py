@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import Throttled
 from slurmplugins.model.hostlist import NodeName
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.node import REASON_PREFIX
-from slurmplugins.model.offering import Lifecycle, Offering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model.instance import Assignment, Instance
-    from slurmplugins.model.offering import OfferingGroup, Pool
+    from slurmplugins.model.instance import Assignment, Instance, OfferingGroup, Pool
 
 
 UNRESOLVED_LAUNCH: Final = "launch-in-doubt"

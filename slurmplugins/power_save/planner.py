@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.instance import Instance
+    from slurmplugins.model.instance import Instance, Pool
     from slurmplugins.model.launch import JobRequest
     from slurmplugins.model.node import Node
-    from slurmplugins.model.offering import Pool
     from slurmplugins.state.journal_view import JournalView
 
 

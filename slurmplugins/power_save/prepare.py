@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, SlurmError, SlurmUnreachable, StateError
 from slurmplugins.launch import all_or_nothing
+from slurmplugins.model.instance import PolicyName
 from slurmplugins.model.launch import Failure
-from slurmplugins.model.offering import PolicyName
 from slurmplugins.slurm import node_queries
 from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS

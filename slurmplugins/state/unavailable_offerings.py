@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model.offering import Offering
+    from slurmplugins.model.instance import Offering
     from slurmplugins.system.clock import Clock
 
 CAPACITY_SECONDS: Final = 120.0

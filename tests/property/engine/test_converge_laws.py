@@ -17,10 +17,10 @@ from slurmplugins.model.instance import (
     Instance,
     InstanceHealth,
     InstanceState,
+    Lifecycle,
     ScheduledEvent,
 )
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.reconciler import plausibility, rules, snapshot
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.engine import burst
@@ -299,6 +299,8 @@ def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
     """Until it has done so for ten minutes."""
     known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
     since = data.draw(st.sampled_from([None, NOW, NOW - plausibility.BELIEVED_AFTER + 1]))
-    found = rules.plan(replace(world, known_instances=world.known_instances | known, doubted_since=since))
+    found = rules.plan(
+        replace(world, known_instances=world.known_instances | known, doubted_since=since)
+    )
     assert found.actions == ()
     assert not found.cloud_believed or "Slurm lists" in found.blocked_by

@@ -26,9 +26,14 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.errors import EngineError
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import IMPAIRED_SECONDS, EndCause, Instance, InstanceState
+from slurmplugins.model.instance import (
+    IMPAIRED_SECONDS,
+    EndCause,
+    Instance,
+    InstanceState,
+    Lifecycle,
+)
 from slurmplugins.model.launch import JobRequest
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import resume as resume_program, suspend as suspend_program
 from slurmplugins.power_save.resume import _launch_rate
 from slurmplugins.reconciler.run import run_pass

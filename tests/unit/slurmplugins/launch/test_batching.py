@@ -11,9 +11,8 @@ from slurmplugins.cloud.rate_limit import INSTANCES
 from slurmplugins.cloud.tags import FLEET_PARTS, MAX_PARTS, node_of, node_tags, order_tags
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Instance, InstanceState
+from slurmplugins.model.instance import Instance, InstanceState, Lifecycle, Pool
 from slurmplugins.model.launch import NodeRequest
-from slurmplugins.model.offering import Lifecycle, Pool
 
 N = hostlist.expand("gpu-[0001-4000]")
 POOL = Pool("gpu", N, "spot", "demo-gpu", {}, ())

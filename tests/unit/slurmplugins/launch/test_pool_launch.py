@@ -13,8 +13,7 @@ from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.launch.launcher import NOT_BOOTED_SECONDS
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import EndCause
-from slurmplugins.model.offering import Lifecycle
+from slurmplugins.model.instance import EndCause, Lifecycle
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass

@@ -13,8 +13,8 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
 from slurmplugins.launch import launch_call
 from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
-from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.power_save.resume import resume
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
 from slurmplugins.system.workers import WorkerPool

@@ -10,10 +10,17 @@ import pytest
 from slurmplugins.config import burst as burst_config
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
-from slurmplugins.model.instance import Assignment, EndCause, Instance, InstanceState
+from slurmplugins.model.instance import (
+    Assignment,
+    EndCause,
+    Instance,
+    InstanceState,
+    Lifecycle,
+    Policy,
+    PolicyName,
+)
 from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, NodeRequest, ResumePlan
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle, Policy, PolicyName
 from slurmplugins.power_save import planner
 from slurmplugins.power_save.suspend import plan_terminations
 from slurmplugins.state.journal_view import JournalView
