@@ -122,7 +122,7 @@ def batches(
 def final_instances(batch: Batch, instances: Sequence[Instance]) -> tuple[Instance, ...]:
     """Return the instances whose requests lack none in this call.
 
-    None of these instances is ever given another name.
+    None of these instances is ever reassigned.
     """
     launched_nodes = {item.node for item in instances}
     batch_nodes = set(batch.nodes)
@@ -150,9 +150,9 @@ def allocate(
     """Allocate instances to whole jobs in queue order.
 
     A job keeps the instances that were launched for its own nodes. Instances of incomplete jobs go
-    to the next job that they complete. Only `young` instances (ids) are reassigned: they can't have
-    read their name yet. `lost` jobs get nothing, since their missing nodes may have instances
-    unknown to us.
+    to the next job that they complete. Only instances in `not_booted_yet` (ids) are reassigned:
+    they can't have read their name yet. `unresolved` requests get nothing, since their missing
+    nodes may have instances unknown to us.
     """
     complete: dict[NodeRequest, dict[NodeName, Instance]] = {}
     incomplete: list[NodeRequest] = []

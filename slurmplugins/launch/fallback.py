@@ -24,7 +24,7 @@ PRICE_LIMIT: Final = 1_000_000
 def fallback_order(pool: Pool, policy: Policy, queue_seconds: float) -> tuple[OfferingGroup, ...]:
     """Return the fallback order: groups of offerings to try in turn.
 
-    `waited` is the job's time in the queue, in seconds. Neighbours of one lifecycle and zone form
+    `queue_seconds` is the job's time in the queue. Neighbours of one lifecycle and zone form
     one group, so that EC2 may choose among their instance types. A reservation is always a group of
     its own. Reservations come first, because they are paid for anyway, with two exceptions.
     AS_LISTED keeps the order of the list, and SPOT_ONLY has spot offerings alone.

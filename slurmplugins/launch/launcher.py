@@ -184,7 +184,7 @@ class PoolLaunch:
         self._give_up(list(self._progress))
 
     def _try_group(self, group: OfferingGroup) -> None:
-        """Ask one group for all open requests, then retry throttled ones."""
+        """Try one group for all open requests, then retry throttled ones."""
         requests, pauses = list(self._progress), self._context.pauses()
         burst, workers = self._context.rate.burst, self._context.engine.workers
         while requests:
@@ -230,7 +230,7 @@ class PoolLaunch:
         Offerings that refused any job since this launch began are left out.
         """
         unavailable = self._unavailable_offerings.entries()
-        # Only a new refusal counts: one that is over, or forgotten since, does not.
+        # Only a new refusal counts, not one that expired or was cleared since.
         available = tuple(
             item
             for item in group
@@ -255,7 +255,7 @@ class PoolLaunch:
         final_instances = batching.final_instances(batch, instances)
         self._job_tracker.record_launched(instances, assignments(final_instances))
         if len(instances) < len(batch.nodes) and not refusals:
-            text = f"{len(instances)} of {len(batch.nodes)} machines"
+            text = f"{len(instances)} of {len(batch.nodes)} instances"
             shortage = error_codes.error(SHORTAGE_CODE, text)
             refusals = tuple(Refusal(item, shortage) for item in available)
         self._remember_refusals(refusals, batch)
@@ -391,5 +391,5 @@ class PoolLaunch:
 
 
 def _passed_refusal(offering: Offering, entry: Unavailability) -> Refusal:
-    error = error_codes.error(entry.code, "refused to another a moment ago")
+    error = error_codes.error(entry.code, "EC2 refused it to another job a moment ago")
     return Refusal(offering, error, from_another_job=True)

@@ -73,10 +73,10 @@ class RequestOutcome:
 
 
 class JobTracker:
-    """Tracks the requests of one run. Safe between threads.
+    """Tracks the requests of one process. Safe between threads.
 
-    `settled` hears of every job of the plan exactly once, of many at a time, from any thread. `end`
-    terminates instances. `named` hears of instances as they come, also for jobs that will fail.
+    `on_results` is called with every job of the plan exactly once, with many at a time, from any
+    thread. `on_assigned` is called with instances as they come, also for jobs that will fail.
 
     A failed request keeps nothing, except nodes that another request waits for.
     """
@@ -219,7 +219,9 @@ class JobTracker:
         own_errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         errors: list[EngineError] = [*own_errors, *(item.error for item in refusals)]
         if not errors:
-            return Failure(None, (), NoCapacity.reason_code, "NoOffering", "no offering to try")
+            return Failure(
+                None, (), NoCapacity.reason_code, "NoOffering", "the pool has no offering to try"
+            )
         heaviest_error = min(errors, key=_weight)
         refusal_errors = [item.error for item in refusals]
         messages = [
@@ -326,8 +328,7 @@ def nodes_by_quota(
 
 
 class QuotaUsage:
-    """The nodes that fill each quota during one run: those listed before, and those of its own
-    launches.
+    """The nodes that fill each quota: those listed before, and those of this process's launches.
 
     Safe between threads.
     """
@@ -337,9 +338,9 @@ class QuotaUsage:
         self._lock = threading.Lock()
 
     def add(self, instances: Iterable[Instance]) -> None:
-        """Count instances that the run launched.
+        """Count instances that this process launched.
 
-        Instances that the run ends later count too.
+        Instances that it terminates later count too.
         """
         with self._lock:
             for instance in instances:
@@ -353,7 +354,7 @@ class QuotaUsage:
     ) -> bool:
         """Return whether other nodes' instances count against the quota.
 
-        `own` are the request's own nodes.
+        `own_nodes` are those of the request.
         """
         name = quota_name(offering.type, offering.lifecycle)
         with self._lock:

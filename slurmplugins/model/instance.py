@@ -120,7 +120,7 @@ class InstanceState(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     UNCLEAR = "unclear"
-    """EC2 reports a state that is not in this list: neither live nor over, and left alone."""
+    """EC2 reports a state that is not in this list: neither live nor terminated, and left alone."""
 
     @property
     def live(self) -> bool:

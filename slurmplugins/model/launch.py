@@ -1,4 +1,4 @@
-"""Launches for jobs: requests, the plan of one run, results. Values only."""
+"""Launches for jobs: requests, the plan of one process, results. Values only."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class JobLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """The plan of one ResumeProgram run."""
+    """The plan of one ResumeProgram process."""
 
     adoptions: tuple[Assignment, ...] = ()
     """Instances that exist already and are used."""
@@ -162,7 +162,7 @@ class ResumePlan:
     """
     failures: tuple[Failure, ...] = ()
     claimed_by_others: tuple[NodeName, ...] = ()
-    """Nodes that another run is working on. This run leaves them alone."""
+    """Nodes that another process has claimed. This one leaves them alone."""
     job_requests: tuple[JobRequest, ...] = ()
     """All requests that the plan covers, also requests that get nothing."""
     unterminated_instances: tuple[Instance, ...] = ()
@@ -174,7 +174,7 @@ class ResumePlan:
 
     @property
     def nodes_to_claim(self) -> tuple[NodeName, ...]:
-        """Return the nodes that this run must claim."""
+        """Return the nodes that this process must claim."""
         return tuple(
             node
             for launch in self.launches

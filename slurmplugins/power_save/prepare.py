@@ -1,4 +1,4 @@
-"""Prepare the plan of a resume run: claim, resolve earlier launches, read EC2 and Slurm, plan.
+"""Prepare the plan of ResumeProgram: claim, resolve earlier launches, read EC2 and Slurm, plan.
 
 Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
 """
@@ -32,7 +32,7 @@ LIST_TRIES: Final = 4
 """Plans that are tried until one is made from a fresh list."""
 
 RESOLVING_WAIT: Final = 60.0
-"""Seconds that a run waits for nodes that another run holds only to ask about an earlier launch."""
+"""Seconds to wait for nodes that another process claims only to resolve an earlier launch."""
 
 RESOLVING_PAUSE: Final = 1.0
 
@@ -47,10 +47,10 @@ otherwise be neither in it nor among the journal's recent ones."""
 def claim(
     engine: Engine, process_id: str, job_requests: Sequence[JobRequest]
 ) -> frozenset[NodeName]:
-    """Claim the requested nodes that no other run works on.
+    """Claim the requested nodes that no other process works on.
 
-    Another run may hold nodes only to ask about an earlier launch. This waits for those, up to
-    SETTLING_WAIT seconds. Returns the claimed nodes. Raises StateError.
+    Another process may claim nodes only to resolve an earlier launch. This waits for those, up to
+    RESOLVING_WAIT seconds. Returns the claimed nodes. Raises StateError.
     """
     requested_nodes = [node for job_request in job_requests for node in job_request.nodes]
     deadline = engine.clock.monotonic() + RESOLVING_WAIT
@@ -69,7 +69,7 @@ def claim(
 
 
 def release(engine: Engine, process_id: str, nodes: Collection[NodeName]) -> None:
-    """Release claims; safe to miss, since claims end with their run."""
+    """Release claims; safe to miss, since claims end with their process."""
     try:
         if nodes:
             engine.journal.release(process_id, nodes)
@@ -147,9 +147,9 @@ def _first_plan(
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> tuple[ResumePlan, Sequence[JobRequest]]:
-    """Plan once, and ask slurmctld for het jobs at the same time.
+    """Plan once, and read het jobs from slurmctld at the same time.
 
-    It says which of the jobs are components of one het job.
+    It tells which of the jobs are components of one het job.
     """
     het_jobs: dict[int, int] = {}
     with engine.workers.background_queue(urgent=True) as run_beside:
@@ -180,7 +180,7 @@ def _plan_from_fresh_list(
     for _ in range(LIST_TRIES):
         if (plan := _plan_once(engine, process_id, job_requests, queue_seconds)) is not None:
             return plan
-    raise StateError("the cloud's list was out of date each time it could be used")
+    raise StateError(f"EC2's list of instances was too old in each of {LIST_TRIES} tries")
 
 
 def _plan_once(
@@ -191,8 +191,8 @@ def _plan_once(
 ) -> ResumePlan | None:
     """Read EC2, then plan and claim under the journal's lock.
 
-    No other run can claim between the plan and the claim. Returns None where the list was too old
-    by then.
+    No other process can claim between the plan and the claim. Returns None where the list was too
+    old by then.
     """
     instances, listed_at = list_instances(engine)
     from slurmplugins.power_save import planner
@@ -215,7 +215,7 @@ def _plan_once(
 
 
 def _read_nodes(engine: Engine, plan: ResumePlan, node_by_name: dict[NodeName, Node]) -> bool:
-    """Read the plan's nodes from Slurm into `seen`.
+    """Read the plan's nodes from Slurm into `node_by_name`.
 
     Returns False when Slurm can't be asked. Its request is then believed: it is a moment old, and a
     slurmctld that restarts still waits for the nodes. That is not enough to terminate an instance.
@@ -233,7 +233,7 @@ def _read_nodes(engine: Engine, plan: ResumePlan, node_by_name: dict[NodeName, N
 def _without_replacement(
     job_requests: Sequence[JobRequest], plan: ResumePlan
 ) -> tuple[list[JobRequest], list[Failure]]:
-    """Keep the asks that replace no instance; fail the others."""
+    """Keep the requests that replace no instance; fail the others."""
     stale_nodes = {item.node for item in plan.stale_instances}
     remaining: list[JobRequest] = []
     failures: list[Failure] = []
@@ -243,9 +243,8 @@ def _without_replacement(
         ) is None:
             remaining.append(job_request)
         else:
-            text = (
-                f"{stale_node} has a machine from before, and Slurm does not say if that is at work"
-            )
+            why = "has an older instance, and slurmctld does not say whether it is in use"
+            text = f"{stale_node} {why}"
             failures.append(
                 Failure(
                     job_request.job, job_request.nodes, SlurmUnreachable.reason_code, message=text

@@ -179,8 +179,8 @@ def _launch_beside_terminations(
     from slurmplugins.launch.launcher import launch_jobs
     from slurmplugins.model.actions import Terminate
 
-    whys = {"left over from before": plan.stale_instances}
-    whys["its end was decided before"] = plan.unterminated_instances
+    whys = {"launched before this request, or for another pool": plan.stale_instances}
+    whys["its termination was decided before"] = plan.unterminated_instances
     terminations = [
         Terminate(item, EndCause.ORPHAN, why) for why, items in whys.items() for item in items
     ]
@@ -215,7 +215,7 @@ def _unterminated(outcomes: Iterable[Outcome]) -> dict[NodeName, NotTerminated]:
         if item.error and isinstance(item.action, Terminate) and item.action.instance.node:
             instance = item.action.instance
             code, colon, _ = item.error.partition(":")
-            text = f"{instance.id} of {instance.node} should end and lives: {item.error}"
+            text = f"{instance.id} of {instance.node} could not be terminated: {item.error}"
             error_by_node[item.action.instance.node] = NotTerminated(
                 text, code=code if colon else ""
             )

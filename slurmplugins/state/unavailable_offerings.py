@@ -43,7 +43,7 @@ class Unavailability:
 class UnavailableOfferings:
     """A small file of unavailable offerings.
 
-    Each call reads it again, so that concurrent runs share it. All methods raise nothing.
+    Each call reads it again, so that concurrent processes share it. All methods raise nothing.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:

@@ -86,8 +86,7 @@ def test_a_job_that_shares_a_node_with_one_that_is_held_is_not_held(
     assert f"toolkit: {slug} held" in bench.slurm.queue[7].comment
     assert not bench.slurm.queue[9].held
     assert bench.slurm.queue[9].comment == (
-        "toolkit: shared-node gpu-002, for which it waits, was to come for job 7, which is to be"
-        " held"
+        "toolkit: shared-node gpu-002, which it shares, was to be launched for job 7, which is held"
     )
     assert bench.engine.launch_budget.load().jobs.keys() == {7}
 
@@ -339,7 +338,9 @@ def test_what_the_last_try_of_a_job_left_behind_fills_no_quota_of_its_own(bench:
     ],
 )
 def test_families_share_a_quota_as_ec2_says(one: str, other: str, together: bool):
-    assert (request_tracker.quota_name(one, "spot") == request_tracker.quota_name(other, "spot")) == together
+    assert (
+        request_tracker.quota_name(one, "spot") == request_tracker.quota_name(other, "spot")
+    ) == together
     assert request_tracker.quota_name(one, "spot") != request_tracker.quota_name(one, "on-demand")
 
 

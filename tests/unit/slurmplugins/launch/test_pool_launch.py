@@ -518,7 +518,7 @@ def test_only_a_job_that_ec2_itself_refused_is_held(wide: Bench):
     resume(wide.engine, start(wide, 600, 64))
     large, small = wide.slurm.queue[100], wide.slurm.queue[101]
     assert (large.held, small.held) == (True, False)
-    assert "refused to another a moment ago" in small.comment
+    assert "refused it to another job a moment ago" in small.comment
 
 
 def test_a_job_that_may_find_capacity_later_is_not_held(bench: Bench):

@@ -110,7 +110,7 @@ def test_a_protected_pool_launches_nothing_and_says_when_it_will(bench: Bench):
     assert screened.permitted == ()
     (refused,) = screened.refusals
     assert (refused.job, refused.nodes, refused.reason_code) == (7, G[:2], "pool-protected")
-    assert "5 machines in a row did not come up; next try" in refused.message
+    assert "5 instances in a row did not register; next try" in refused.message
 
 
 def test_other_pools_are_not_concerned(bench: Bench):

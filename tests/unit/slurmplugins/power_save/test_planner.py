@@ -320,7 +320,7 @@ def test_a_node_that_burst_json_lacks_is_a_persons_to_mend():
 @pytest.mark.parametrize("which", ["claimed_to_resolve", "unresolved_nodes"])
 def test_nothing_is_launched_beside_a_launch_that_got_no_answer(which: str):
     failure = refused(*G[:3], **{which: frozenset(G[1:3])})
-    text = "an earlier launch for gpu-002 got no answer; it is settled within minutes"
+    text = "an earlier launch for gpu-002 got no answer; its outcome is known within minutes"
     assert failure == Failure(7, G[:3], "launch-in-doubt", message=text)
 
 
@@ -371,7 +371,7 @@ def test_nothing_is_launched_beside_an_instance_in_a_state_that_nobody_knows():
 
 def test_nothing_is_launched_beside_an_instance_that_is_to_end_before_ec2_lists_it():
     failure = refused(*G[:2], recent_terminations={"i-1": made("i-1", G[1])})
-    text = "i-1 of gpu-002 is to end, and EC2 does not list it yet"
+    text = "i-1 of gpu-002 is to be terminated, and EC2 does not list it yet"
     assert failure == Failure(7, G[:2], "not-ended", message=text)
 
 
@@ -397,7 +397,7 @@ def test_an_unlisted_end_of_a_later_node_is_seen_behind_a_node_without_one():
         "recent_terminations": {"i-1": made(), "i-2": made("i-2", G[2])},
     }
     (failure,) = planned(JobRequest(7, G[:3]), **journal).failures
-    assert failure.message.startswith("i-2 of gpu-003 is to end")
+    assert failure.message.startswith("i-2 of gpu-003 is to be terminated")
 
 
 def test_an_old_instance_does_not_stand_for_one_that_is_to_end_unlisted():
@@ -442,7 +442,7 @@ def test_a_job_is_launched_for_while_slurm_waits_for_each_of_its_nodes(flags: st
     asks = [JobRequest(7, G[:2])]
     plan = ResumePlan(launches=(launch(*G[:2]),))
     seen = states(n1="ALLOCATED+POWERING_UP", n2=flags)
-    text = "Slurm does not wait for gpu-002 any more"
+    text = "slurmctld no longer waits for gpu-002"
     failure = Failure(7, G[:2], "not-awaited", message=text)
     assert planner.still_awaited(asks, plan, seen) == ((asks, []) if waits else ([], [failure]))
 

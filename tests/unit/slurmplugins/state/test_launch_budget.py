@@ -405,7 +405,7 @@ def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(
 
 def test_while_nothing_can_be_ended_people_are_told_and_not_after():
     assert launch_budget.block_reason(refused(2), NOW) == ""
-    assert "(UnauthorizedOperation): nothing is started" in launch_budget.block_reason(
+    assert "(UnauthorizedOperation): nothing is launched" in launch_budget.block_reason(
         refused(3), NOW
     )
 
@@ -564,7 +564,7 @@ def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: B
     tries = bench.engine.launch_budget.load().jobs[7]
     assert (tries.started, tries.unresolved_count) == (0, 6)
     assert not bench.slurm.queue[7].held
-    assert "toolkit: launch-in-doubt 6 instances may have been" in bench.slurm.queue[7].comment
+    assert "toolkit: launch-in-doubt launches without an answer may" in bench.slurm.queue[7].comment
     bench.clock.advance(LISTING_DELAY_SECONDS)
     run_pass(bench.engine)
     assert bench.engine.launch_budget.load().jobs == {}
