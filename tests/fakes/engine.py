@@ -102,7 +102,9 @@ class Bench:
         self.engine = dataclasses.replace(
             self.engine,
             journal=Journal(self.engine.state, self.clock),
-            unavailable_offerings=UnavailableOfferings(self.engine.state / "offerings.json", self.clock),
+            unavailable_offerings=UnavailableOfferings(
+                self.engine.state / "offerings.json", self.clock
+            ),
         )
 
     def save(self, path: Path) -> None:
