@@ -19,7 +19,8 @@ from slurmplugins.head.assemble import assemble
 from slurmplugins.head.collect import Subject, gather
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.head.report import to_json
-from slurmplugins.model import hostlist, job_id
+from slurmplugins.model import hostlist
+from slurmplugins.model.node import parse_job_id
 from slurmplugins.system import program
 from slurmplugins.system.command import SystemRunner
 from slurmplugins.system.logger import Log, to_stderr
@@ -52,7 +53,7 @@ def parse(arguments: list[str]) -> Subject:
         case ["pass"]:
             return Subject(state_only=True)
         case ["job", name]:
-            job = job_id.parse(name)
+            job = parse_job_id(name)
             return Subject(job=job.number, task=job.task)
         case ["node", name]:
             return Subject(node=hostlist.parse(name))

@@ -12,10 +12,10 @@ from slurmplugins.model.instance import (
     Instance,
     InstanceHealth,
     InstanceState,
+    Lifecycle,
     ScheduledEvent,
 )
 from slurmplugins.model.launch import Refusal
-from slurmplugins.model.offering import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.offering import Offering
+    from slurmplugins.model.instance import Offering
 
 
 CLUSTER: Final = "toolkit:cluster"

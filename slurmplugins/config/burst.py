@@ -10,7 +10,7 @@ from slurmplugins.config import paths
 from slurmplugins.errors import BadName, ConfigError
 from slurmplugins.model import json_input
 from slurmplugins.model.hostlist import expand
-from slurmplugins.model.offering import Lifecycle, Offering, Policy, PolicyName, Pool
+from slurmplugins.model.instance import Lifecycle, Offering, Policy, PolicyName, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from slurmplugins.model.actions import (
     ReturnToService,
     Terminate,
 )
-from slurmplugins.model.interruption import NOTICE_SECONDS, Kind, Notice
+from slurmplugins.model.instance import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.slurm import agent_requests
 

@@ -16,7 +16,7 @@ from slurmplugins.head.report import (
     UnavailabilityReport,
 )
 from slurmplugins.model.hostlist import NodeName, compress, expand
-from slurmplugins.model.job_id import JobId
+from slurmplugins.model.node import JobId
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler import console_logs
 from slurmplugins.reconciler.pass_state import LastPass

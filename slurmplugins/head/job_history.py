@@ -11,7 +11,7 @@ from slurmplugins.slurm import json_parser
 from slurmplugins.slurm.json_parser import NO_SUCH_JOB, count, failure, records, strict_number, text
 
 if TYPE_CHECKING:
-    from slurmplugins.model.job_id import JobId
+    from slurmplugins.model.node import JobId
     from slurmplugins.system.command import Runner
 
 TIMEOUT: Final = 30.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slurmplugins.model.job_id import JobId
+from slurmplugins.model.node import JobId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

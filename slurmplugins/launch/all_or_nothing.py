@@ -1,10 +1,10 @@
 """Decide which requests can begin, from the nodes that got an instance. Pure.
 
 A request is a job, or a het job with all its components. slurmctld starts it when all its nodes are
-up, and requeues all of it when one goes down. A request stands when all its nodes were served. It
-fails when one was not.
+up, and requeues all of it when one goes down. A request is complete when all its nodes were served.
+It fails when one was not.
 
-Requests may share nodes. A served node stays while a standing or undecided request waits for it. A
+Requests may share nodes. A served node stays while a complete or undecided request waits for it. A
 node that was not served fails each request that waits for it. So each failed request has a node of
 its own that requeues it.
 """
@@ -28,11 +28,11 @@ MAX_COMPONENTS: Final = 128
 SHARED_NODE: Final = "shared-node"
 
 RequestId = int | str
-"""The id of a het job or of a job. An ask without a job is named by its first node."""
+"""The id of a het job or of a job. A job request without a job is named by its first node."""
 
 
 def request_id(job_request: JobRequest) -> RequestId:
-    """Return the id of the request that an ask belongs to."""
+    """Return the id of the request that a job request belongs to."""
     if job_request.het_job is not None:
         return job_request.het_job
     return job_request.all_nodes[0] if job_request.job is None else job_request.job
@@ -78,7 +78,7 @@ def failures_by_request(
 def spreading_failures(
     job_requests: Sequence[JobRequest], failures: Iterable[Failure]
 ) -> list[Failure]:
-    """Return the failures that change the result of other asks."""
+    """Return the failures that change the result of other job requests."""
     shared_nodes = {node for job_request in job_requests for node in job_request.shared_nodes}
     request_sizes = Counter(request_id(job_request) for job_request in job_requests)
     by_request = failures_by_request(job_requests, failures)
@@ -97,7 +97,7 @@ def spreading_failures(
 def drop_failed(
     job_requests: Iterable[JobRequest], failed_requests: Container[RequestId]
 ) -> tuple[JobRequest, ...]:
-    """Drop failed requests; hand their nodes to the next ask.
+    """Drop failed requests; hand their nodes to the next job request.
 
     A node is launched by the first job in the queue that waits for it.
     """
@@ -121,21 +121,21 @@ def reduce_plan(
 ) -> ResumePlan:
     """Reduce the plan to the permitted launches that still help.
 
-    `let` and `refused` are the permitted and the refused launches. A request fails with any node of
-    a refused launch. Its other launches keep only the nodes that a request waits for which does not
-    fail. Only a request with a refused launch of its own is held for it.
+    `refusals` are the failures of the launches that are not permitted. A request fails with any
+    node of a refused launch. Its other launches keep only the nodes that a request waits for which
+    does not fail. Only a request with a refused launch of its own is held for it.
     """
     failure_by_node = {node: failure for failure in refusals for node in failure.nodes}
     planned_nodes = {
         node
         for job in plan.launches
-        for request_part in job.pool_requests
+        for request_part in job.node_requests
         for node in request_part.nodes
     }
     missing_nodes = planned_nodes - {
         node
         for job in permitted
-        for request_part in job.pool_requests
+        for request_part in job.node_requests
         for node in request_part.nodes
     }
     failure_by_request = failures_by_request(plan.job_requests, refusals)
@@ -157,28 +157,28 @@ def reduce_plan(
         launches=tuple(
             reduced_job
             for job in permitted
-            if (reduced_job := _only_nodes(job, needed_nodes)).pool_requests
+            if (reduced_job := _only_nodes(job, needed_nodes)).node_requests
         ),
         failures=(*plan.failures, *failure_by_request.values()),
     )
 
 
 def _failure_through_node(failure: Failure, job_request: JobRequest, node: NodeName) -> Failure:
-    """Turn another job's failure on `node` into one of this ask."""
+    """Turn another job's failure on `node` into one of this job."""
     own_failure = replace(failure, job=job_request.job, nodes=job_request.all_nodes)
     if not failure.hold:
         return own_failure
-    text = f"{node}, for which it waits, was to come for job {failure.job}, which is to be held"
+    text = f"{node}, which it shares, was to be launched for job {failure.job}, which is held"
     return replace(own_failure, reason_code=SHARED_NODE, code="", message=text, hold=False)
 
 
 def _only_nodes(job: JobLaunch, kept_nodes: Container[NodeName]) -> JobLaunch:
     asks = [
-        replace(pool_request, nodes=own_nodes)
-        for pool_request in job.pool_requests
-        if (own_nodes := tuple(node for node in pool_request.nodes if node in kept_nodes))
+        replace(node_request, nodes=own_nodes)
+        for node_request in job.node_requests
+        if (own_nodes := tuple(node for node in node_request.nodes if node in kept_nodes))
     ]
-    return replace(job, pool_requests=tuple(asks))
+    return replace(job, node_requests=tuple(asks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,23 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.cloud import tags
+from slurmplugins.errors import (
+    CloudUnreachable,
+    Denied,
+    QuotaExceeded,
+    StateError,
+    Throttled,
+    TooLate,
+)
 from slurmplugins.model import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 
+    from slurmplugins.errors import EngineError
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Instance
+    from slurmplugins.model.launch import NodeRequest, Refusal
 
 MAX_SHARED_BATCH: Final = 250
 """Instances in a call for several jobs, or for a part of one job: a quarter of EC2's token bucket.
@@ -28,16 +38,6 @@ MAX_JOB_BATCH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRequest:
-    """The instances that one job needs of one pool (a node request)."""
-
-    queue_position: int
-    """The job's place in the queue."""
-    job: int | None
-    nodes: tuple[NodeName, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """A single call for instances."""
 
@@ -47,6 +47,37 @@ class Batch:
     """All nodes of these requests, or a part of them when the job is larger than a call."""
     min_instances: int
     """EC2 must start at least this many instances, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of one call."""
+
+    batch: Batch
+    instances: tuple[Instance, ...] = ()
+    start_time: float = 0.0
+    """The earliest monotonic time at which the instances may have been started."""
+    refusals: tuple[Refusal, ...] = ()
+    error: EngineError | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether another try would make it worse.
+
+        The outcome is unknown, or the same everywhere.
+        """
+        return isinstance(self.error, CloudUnreachable | Denied | TooLate | StateError | Throttled)
+
+    @property
+    def throttled(self) -> bool:
+        """Return whether EC2 answered, but throttled some of the offerings."""
+        return any(item.throttled for item in self.refusals)
+
+    @property
+    def over_quota(self) -> bool:
+        """Return whether a quota refused the whole call."""
+        errors = (item.error for item in self.refusals if not item.from_another_job)
+        return not self.instances and any(isinstance(item, QuotaExceeded) for item in errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +122,7 @@ def batches(
 def final_instances(batch: Batch, instances: Sequence[Instance]) -> tuple[Instance, ...]:
     """Return the instances whose requests lack none in this call.
 
-    None of these instances is ever given another name.
+    None of these instances is ever reassigned.
     """
     launched_nodes = {item.node for item in instances}
     batch_nodes = set(batch.nodes)
@@ -119,9 +150,9 @@ def allocate(
     """Allocate instances to whole jobs in queue order.
 
     A job keeps the instances that were launched for its own nodes. Instances of incomplete jobs go
-    to the next job that they complete. Only `young` instances (ids) are reassigned: they can't have
-    read their name yet. `lost` jobs get nothing, since their missing nodes may have instances
-    unknown to us.
+    to the next job that they complete. Only instances in `not_booted_yet` (ids) are reassigned:
+    they can't have read their name yet. `unresolved` requests get nothing, since their missing
+    nodes may have instances unknown to us.
     """
     complete: dict[NodeRequest, dict[NodeName, Instance]] = {}
     incomplete: list[NodeRequest] = []

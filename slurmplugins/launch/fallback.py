@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model.offering import Lifecycle, Offering, OfferingGroup, Policy, PolicyName
+from slurmplugins.model.instance import Lifecycle, Offering, OfferingGroup, Policy, PolicyName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurmplugins.model.instance import Instance
-    from slurmplugins.model.offering import Pool
+    from slurmplugins.model.instance import Instance, Pool
 
 
 PRICE_LIMIT: Final = 1_000_000
@@ -25,7 +24,7 @@ PRICE_LIMIT: Final = 1_000_000
 def fallback_order(pool: Pool, policy: Policy, queue_seconds: float) -> tuple[OfferingGroup, ...]:
     """Return the fallback order: groups of offerings to try in turn.
 
-    `waited` is the job's time in the queue, in seconds. Neighbours of one lifecycle and zone form
+    `queue_seconds` is the job's time in the queue. Neighbours of one lifecycle and zone form
     one group, so that EC2 may choose among their instance types. A reservation is always a group of
     its own. Reservations come first, because they are paid for anyway, with two exceptions.
     AS_LISTED keeps the order of the list, and SPOT_ONLY has spot offerings alone.
@@ -45,8 +44,6 @@ def spot_price(groups: Iterable[OfferingGroup]) -> Decimal | None:
 
     None means that there is no spot offering.
     """
-    from decimal import Decimal
-
     prices = (group[0].price for group in groups if group[0].lifecycle is Lifecycle.SPOT)
     price = next(prices, None)
     return None if price is None else Decimal(price)
@@ -95,8 +92,6 @@ def _cost_sort_key(offering: Offering) -> tuple[bool, Decimal]:
 
     An offering must not win because its price is unknown.
     """
-    from decimal import Decimal
-
     price = Decimal(offering.price)
     return not price, price
 

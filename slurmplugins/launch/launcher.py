@@ -2,256 +2,394 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.launch.batching import NodeRequest
-from slurmplugins.launch.launch_call import LaunchCalls
-from slurmplugins.launch.pool_launch import PoolLaunch, RequestOutcome
-from slurmplugins.state.launch_budget_file import StartedInstances
+from slurmplugins.cloud import error_codes
+from slurmplugins.errors import (
+    CloudError,
+    EngineError,
+    QuotaExceeded,
+    StateError,
+    TooLate,
+)
+from slurmplugins.launch import batching, launch_call
+from slurmplugins.launch.batching import CallResult
+from slurmplugins.launch.request_tracker import RequestOutcome
+from slurmplugins.model.instance import assignments
+from slurmplugins.model.launch import LaunchRequest, Refusal
+from slurmplugins.state import unavailable_offerings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
-    from slurmplugins.cloud.port import Cloud
     from slurmplugins.errors import NotTerminated
-    from slurmplugins.launch.ec2_quotas import QuotaUsage
+    from slurmplugins.launch.batching import Batch, InstanceAllocation
+    from slurmplugins.launch.launch_call import LaunchContext
     from slurmplugins.launch.request_tracker import JobTracker
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.launch import JobLaunch, PoolRequest
-    from slurmplugins.model.offering import OfferingGroup
-    from slurmplugins.state.journal import Journal
-    from slurmplugins.state.launch_budget_file import LaunchBudget
-    from slurmplugins.state.unavailable_offerings import UnavailableOfferings
-    from slurmplugins.system.clock import Clock
-    from slurmplugins.system.logger import Log
-    from slurmplugins.system.workers import WorkerPool
+    from slurmplugins.model.instance import Instance, Offering, OfferingGroup
+    from slurmplugins.model.launch import JobLaunch, NodeRequest
+    from slurmplugins.state.unavailable_offerings import Unavailability
 
 NO_UNTERMINATED: Final[Mapping[NodeName, NotTerminated]] = MappingProxyType({})
 
+NOT_BOOTED_SECONDS: Final = 5.0
+"""Seconds after the request in which an instance can't have read its name yet. It may get another
+name if the call for that leaves before then."""
 
-class Launcher:
-    """Launches the instances of one run's jobs."""
-
-    def __init__(
-        self,
-        *,
-        cluster: str,
-        cloud: Cloud,
-        journal: Journal,
-        unavailable_offerings: UnavailableOfferings,
-        clock: Clock,
-        log: Log,
-        # Returns a new attempt id.
-        new_launch_id: Callable[[], str],
-        # Returns numbers in [0, 1).
-        jitter: Callable[[], float],
-        # The monotonic time after which no further offering is tried.
-        deadline: float,
-        # The monotonic time after which a call that waited for its turn is not made.
-        call_deadline: float,
-        workers: WorkerPool,
-        quotas: QuotaUsage,
-        launch_budget: LaunchBudget,
-        # Instances that EC2 starts at once.
-        burst: float,
-    ) -> None:
-        self._cluster = cluster
-        self._cloud = cloud
-        self._journal = journal
-        self._unavailable_offerings = unavailable_offerings
-        self._clock = clock
-        self._log = log
-        self._new_launch_id = new_launch_id
-        self._jitter = jitter
-        self._deadline = deadline
-        self._call_deadline = call_deadline
-        self._workers = workers
-        self._quotas = quotas
-        self._launch_budget = launch_budget
-        self._burst = burst
-        self.started_instances = StartedInstances()
-
-    def launch(
-        self,
-        jobs: Sequence[JobLaunch],
-        resume_id: str,
-        job_tracker: JobTracker,
-        unterminated: Mapping[NodeName, NotTerminated] = NO_UNTERMINATED,
-    ) -> None:
-        """Launch instances for every node of each job.
-
-        Each job's result goes to the board: its instances, or the reason why it has none. `kept`
-        has nodes whose instance should end and lives. A request with one of them gets nothing.
-        """
-        calls = self._calls(resume_id)
-        jobs = _without_unterminated(jobs, job_tracker, unterminated)
-        planned_requests = [
-            _PlannedRequest(NodeRequest(queue_position, job.job, pool_request.nodes), pool_request)
-            for queue_position, job in enumerate(jobs)
-            for pool_request in job.pool_requests
-        ]
-        planned_requests = (
-            _without_doomed(planned_requests, job_tracker) if unterminated else planned_requests
-        )
-        first_requests, last_requests = _split_unlikely(
-            planned_requests, job_tracker, self._unavailable_offerings.entries()
-        )
-        postponed = {*first_requests, *last_requests}
-        other_requests = [item for item in planned_requests if item not in postponed]
-
-        def launch_in_turn() -> None:
-            self._launch_pools(first_requests, calls, job_tracker)
-            self._launch_pools(_without_doomed(last_requests, job_tracker), calls, job_tracker)
-
-        tasks = [
-            lambda: self._launch_pools(other_requests, calls, job_tracker),
-            *([launch_in_turn] if first_requests else []),
-        ]
-        self._workers.map(lambda work: work(), tasks)
-
-    def _launch_pools(
-        self,
-        planned_requests: Sequence[_PlannedRequest],
-        calls: LaunchCalls,
-        job_tracker: JobTracker,
-    ) -> None:
-        by_group: dict[tuple[str, tuple[OfferingGroup, ...]], list[_PlannedRequest]] = {}
-        for item in planned_requests:
-            by_group.setdefault(
-                (item.pool_request.pool.name, item.pool_request.fallback_order), []
-            ).append(item)
-        pool_launches = [
-            PoolLaunch(
-                cluster=self._cluster,
-                pool=items[0].pool_request.pool,
-                fallback_order=fallback_order,
-                node_requests=[item.node_request for item in items],
-                calls=calls,
-                workers=self._workers,
-                unavailable=self._unavailable_offerings,
-                clock=self._clock,
-                new_launch_id=self._new_launch_id,
-                quotas=self._quotas,
-                burst=self._burst,
-                on_outcomes=job_tracker.record_outcomes,
-                on_assigned=job_tracker.on_assigned,
-            )
-            for (_, fallback_order), items in by_group.items()
-        ]
-        self._workers.map(PoolLaunch.launch, pool_launches)
-
-    def terminate(self, ids: Sequence[str], resume_id: str) -> None:
-        """Terminate surplus instances; reconcile handles those that still live."""
-        self._calls(resume_id).terminate(ids)
-
-    def _calls(self, resume_id: str) -> LaunchCalls:
-        return LaunchCalls(
-            resume_id=resume_id,
-            cloud=self._cloud,
-            journal=self._journal,
-            clock=self._clock,
-            log=self._log,
-            jitter=self._jitter,
-            deadline=self._deadline,
-            call_deadline=self._call_deadline,
-            launch_budget=self._launch_budget,
-            started_instances=self.started_instances,
-        )
+SHORTAGE_CODE: Final = "InsufficientInstanceCapacity"
+"""EC2's code for a shortage, used for a partial answer that has no code."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _PlannedRequest:
-    """A node request, and the plan's ask for it."""
+def launch_jobs(
+    context: LaunchContext,
+    jobs: Sequence[JobLaunch],
+    job_tracker: JobTracker,
+    unterminated: Mapping[NodeName, NotTerminated] = NO_UNTERMINATED,
+) -> None:
+    """Launch instances for every node of each job.
 
-    node_request: NodeRequest
-    pool_request: PoolRequest
+    Each job's result goes to the tracker: its instances, or the reason why it has none.
+    `unterminated` has nodes whose instance should have been terminated and lives. A job with one of
+    them gets nothing.
+    """
+    workers = context.engine.workers
+    requests = _without_unterminated(jobs, job_tracker, unterminated)
+    if unterminated:
+        requests = _without_doomed(requests, job_tracker)
+    unavailable = context.engine.unavailable_offerings.entries()
+    first, last = _split_unlikely(requests, job_tracker, unavailable)
+    rest = [item for item in requests if item not in {*first, *last}]
+
+    def launch(node_requests: Sequence[NodeRequest]) -> None:
+        workers.map(PoolLaunch.launch, _pool_launches(context, node_requests, job_tracker))
+
+    def launch_in_turn() -> None:
+        launch(first)
+        launch(_without_doomed(last, job_tracker))
+
+    if first:
+        workers.map(lambda work: work(), [lambda: launch(rest), launch_in_turn])
+    else:
+        workers.map(PoolLaunch.launch, _pool_launches(context, rest, job_tracker))
+
+
+def _pool_launches(
+    context: LaunchContext, requests: Sequence[NodeRequest], job_tracker: JobTracker
+) -> list[PoolLaunch]:
+    """Group the requests by pool and fallback order."""
+    groups: dict[tuple[str, tuple[OfferingGroup, ...]], list[NodeRequest]] = {}
+    for item in requests:
+        groups.setdefault((item.pool.name, item.fallback_order), []).append(item)
+    return [PoolLaunch(context, group, job_tracker) for group in groups.values()]
 
 
 def _without_unterminated(
     jobs: Sequence[JobLaunch],
     job_tracker: JobTracker,
     unterminated: Mapping[NodeName, NotTerminated],
-) -> list[JobLaunch]:
-    """Fail the jobs that have a kept node; return the others."""
-    remaining: list[JobLaunch] = []
+) -> list[NodeRequest]:
+    """Fail the jobs with a node whose old instance lives; return the others' requests."""
+    remaining: list[NodeRequest] = []
     for job in jobs:
-        node = next(
-            (
-                node
-                for pool_request in job.pool_requests
-                for node in pool_request.nodes
-                if node in unterminated
-            ),
-            None,
-        )
-        if node is None:
-            remaining.append(job)
-            continue
-        node_requests = [
-            NodeRequest(0, job.job, pool_request.nodes) for pool_request in job.pool_requests
-        ]
-        job_tracker.record_outcomes(
-            [
-                RequestOutcome(node_request, error=unterminated[node])
-                for node_request in node_requests
-            ]
-        )
+        requests = job.node_requests
+        nodes = (node for item in requests for node in item.nodes if node in unterminated)
+        if (node := next(nodes, None)) is None:
+            remaining += requests
+        else:
+            error = unterminated[node]
+            job_tracker.record_outcomes([RequestOutcome(item, error=error) for item in requests])
     return remaining
 
 
-def _without_doomed(
-    planned_requests: Sequence[_PlannedRequest], job_tracker: JobTracker
-) -> list[_PlannedRequest]:
-    """Drop node requests that help no request any more.
+def _without_doomed(requests: Sequence[NodeRequest], job_tracker: JobTracker) -> list[NodeRequest]:
+    """Drop node requests that help no job any more.
 
-    The board hears of them. Returns the others.
+    The tracker hears of them. Returns the others.
     """
-    doomed = {item for item in planned_requests if job_tracker.doomed(item.node_request.nodes)}
-    job_tracker.record_outcomes([RequestOutcome(item.node_request) for item in doomed])
-    return [item for item in planned_requests if item not in doomed]
+    doomed = {item for item in requests if job_tracker.doomed(item.nodes)}
+    job_tracker.record_outcomes([RequestOutcome(item) for item in doomed])
+    return [item for item in requests if item not in doomed]
 
 
 def _split_unlikely(
-    planned_requests: Sequence[_PlannedRequest],
-    job_tracker: JobTracker,
-    unavailable: Container[str],
-) -> tuple[list[_PlannedRequest], list[_PlannedRequest]]:
+    requests: Sequence[NodeRequest], job_tracker: JobTracker, unavailable: Container[str]
+) -> tuple[list[NodeRequest], list[NodeRequest]]:
     """Choose the node requests to try first and last.
 
-    Both belong to requests that will hardly get all their nodes. Offerings that were refused
-    everywhere a moment ago are tried first. The rest of such a request comes last: its instances
-    would only be terminated again, and their first minute is billed.
+    Both belong to jobs that will hardly get all their nodes. Offerings that were refused everywhere
+    a moment ago are tried first. The rest of such a job comes last: its instances would only be
+    terminated again, and their first minute is billed.
     """
     unlikely = {
         item: None
-        for item in planned_requests
-        if all(
-            offering.key in unavailable
-            for group in item.pool_request.fallback_order
-            for offering in group
-        )
+        for item in requests
+        if all(offering.key in unavailable for group in item.fallback_order for offering in group)
     }
     if not unlikely:
         return [], []
-    unlikely_ids = {
-        request_id
-        for item in unlikely
-        for request_id in job_tracker.requests(item.node_request.nodes)
-    }
-    last_requests = [
-        item
-        for item in planned_requests
-        if item not in unlikely
-        and unlikely_ids.issuperset(job_tracker.requests(item.node_request.nodes))
+    waiting = {item: job_tracker.requests(item.nodes) for item in requests}
+    unlikely_ids = {request_id for item in unlikely for request_id in waiting[item]}
+    last = [
+        item for item in requests if item not in unlikely and unlikely_ids.issuperset(waiting[item])
     ]
-    waiting_ids = {
-        request_id
-        for item in last_requests
-        for request_id in job_tracker.requests(item.node_request.nodes)
-    }
-    first_requests = [
-        item for item in unlikely if waiting_ids & job_tracker.requests(item.node_request.nodes)
-    ]
-    return first_requests, last_requests
+    waiting_ids = {request_id for item in last for request_id in waiting[item]}
+    return [item for item in unlikely if waiting_ids & waiting[item]], last
+
+
+@dataclass(slots=True)
+class RequestProgress:
+    """A node request's refusals and errors up to now."""
+
+    refusals: list[Refusal] = field(default_factory=list)
+    error: EngineError | None = None
+    terminated_nodes: list[NodeName] = field(default_factory=list)
+
+
+class PoolLaunch:
+    """Node requests of one pool and one fallback order, launched together.
+
+    The tracker hears of each request exactly once, as soon as its result is known.
+    """
+
+    def __init__(
+        self, context: LaunchContext, requests: Sequence[NodeRequest], job_tracker: JobTracker
+    ) -> None:
+        self._context = context
+        self._pool = requests[0].pool
+        self._fallback_order = requests[0].fallback_order
+        self._progress = {item: RequestProgress() for item in requests}
+        self._job_tracker = job_tracker
+        self._unavailable_offerings = context.engine.unavailable_offerings
+        self._unavailable_at_start = self._unavailable_offerings.entries()
+
+    def launch(self) -> None:
+        """Try group after group of offerings until each request has its result."""
+        offerings = [item for group in self._fallback_order for item in group]
+        usable_offerings = set(
+            unavailable_offerings.available_or_next(offerings, self._unavailable_at_start)
+        )
+        group_tried = False
+        for group in self._fallback_order:
+            usable = tuple(item for item in group if item in usable_offerings)
+            if not usable:
+                continue
+            if not self._progress or (group_tried and self._context.out_of_time):
+                break
+            group_tried = True
+            self._try_group(usable)
+        self._give_up(list(self._progress))
+
+    def _try_group(self, group: OfferingGroup) -> None:
+        """Try one group for all open requests, then retry throttled ones."""
+        requests, pauses = list(self._progress), self._context.pauses()
+        burst, workers = self._context.rate.burst, self._context.engine.workers
+        while requests:
+            batches = batching.batches(requests, fleet=len(group) > 1, burst=burst)
+            by_batch = workers.map(lambda batch: self._call(batch, group), batches)
+            results = [result for batch_results in by_batch for result in batch_results]
+            self._allocate(results)
+            throttled = (
+                item
+                for result in results
+                if result.throttled
+                for item in result.batch.node_requests
+            )
+            requests = [item for item in dict.fromkeys(throttled) if item in self._progress]
+            if not requests or self._context.out_of_time:
+                return
+            for item in requests:
+                progress = self._progress[item]
+                progress.refusals = [item for item in progress.refusals if not item.throttled]
+            next(pauses)
+
+    def _call(self, batch: Batch, group: OfferingGroup) -> list[CallResult]:
+        """Launch a batch; repeat while EC2 only throttles it, and halve it for a quota.
+
+        The throttle is inside EC2's answer. EC2 answers a fleet's token as it did before, so each
+        repeat is a launch of its own. Other parts of a large job keep their instances meanwhile. A
+        quota may do for one of the batch's jobs.
+        """
+        pauses = self._context.pauses()
+        while True:
+            result = self._call_once(batch, group)
+            only_throttled = result.throttled and not (result.instances or result.error)
+            if not only_throttled or self._context.out_of_time:
+                break
+            next(pauses)
+        if len(batch.node_requests) == 1 or not result.over_quota:
+            return [result]
+        return [item for half in batching.halves(batch) for item in self._call(half, group)]
+
+    def _call_once(self, batch: Batch, group: OfferingGroup) -> CallResult:
+        """Make one call with the offerings that are still available.
+
+        Offerings that refused any job since this launch began are left out.
+        """
+        unavailable = self._unavailable_offerings.entries()
+        # Only a new refusal counts, not one that expired or was cleared since.
+        available = tuple(
+            item
+            for item in group
+            if unavailable.get(item.key) in (None, self._unavailable_at_start.get(item.key))
+        )
+        passed_refusals = tuple(
+            _passed_refusal(item, unavailable[item.key]) for item in group if item not in available
+        )
+        if not available:
+            return CallResult(batch, refusals=passed_refusals)
+        jobs = [item.job for item in batch.node_requests if item.job is not None]
+        try:
+            request = self._request(batch, available)
+            launch_result, start_time = launch_call.launch(self._context, request, jobs)
+        except CloudError as error:
+            refusals = tuple(Refusal(item, error) for item in available)
+            self._remember_refusals(refusals, batch)
+            return CallResult(batch, refusals=(*passed_refusals, *refusals), error=error)
+        except (TooLate, StateError) as error:
+            return CallResult(batch, refusals=passed_refusals, error=error)
+        instances, refusals = launch_result.instances, launch_result.refusals
+        final_instances = batching.final_instances(batch, instances)
+        self._job_tracker.record_launched(instances, assignments(final_instances))
+        if len(instances) < len(batch.nodes) and not refusals:
+            text = f"{len(instances)} of {len(batch.nodes)} instances"
+            shortage = error_codes.error(SHORTAGE_CODE, text)
+            refusals = tuple(Refusal(item, shortage) for item in available)
+        self._remember_refusals(refusals, batch)
+        if not refusals:
+            for item in available:
+                self._unavailable_offerings.mark_available(item)
+        return CallResult(batch, instances, start_time, (*passed_refusals, *refusals))
+
+    def _request(self, batch: Batch, group: OfferingGroup) -> LaunchRequest:
+        zone = group[0].zone
+        own_template = self._pool.zone_templates.get(zone)
+        return LaunchRequest(
+            attempt=os.urandom(12).hex(),
+            cluster=self._context.engine.config.cluster,
+            pool=self._pool.name,
+            partition=self._pool.partition,
+            launch_template=own_template or self._pool.launch_template,
+            subnet="" if own_template else self._pool.subnets[zone],
+            offering=group[0],
+            nodes=batch.nodes,
+            others=group[1:],
+            least=batch.min_instances,
+        )
+
+    def _remember_refusals(self, refusals: Sequence[Refusal], batch: Batch) -> None:
+        """Remember which offerings are unavailable.
+
+        A quota that refuses many jobs says nothing about one of them, so it is remembered for a job
+        alone.
+        """
+        for item in refusals:
+            if isinstance(item.error, QuotaExceeded) and len(batch.node_requests) > 1:
+                continue
+            self._unavailable_offerings.mark_unavailable(item.offering, item.error)
+
+    def _allocate(self, results: Sequence[CallResult]) -> None:
+        """Give whole jobs their instances; terminate the surplus.
+
+        Nothing is left running for the other jobs. They give up if their error is final, or if a
+        surplus instance could not be terminated. Otherwise they stay open for the next group.
+        """
+        instances: dict[NodeName, Instance] = {}
+        start_times: dict[str, float] = {}
+        final_ids: set[str] = set()
+        unresolved: list[NodeRequest] = []
+        for result in results:
+            final = batching.final_instances(result.batch, result.instances)
+            final_ids.update(item.id for item in final)
+            instances |= {item.node: item for item in result.instances if item.node is not None}
+            start_times |= {item.id: result.start_time for item in result.instances}
+            for request in result.batch.node_requests:
+                self._progress[request].refusals += result.refusals
+                if result.is_final:
+                    self._progress[request].error = result.error
+                    unresolved.append(request)
+
+        def not_booted_yet(instance_id: str) -> bool:
+            age = self._context.engine.clock.monotonic() - start_times[instance_id]
+            return age <= NOT_BOOTED_SECONDS
+
+        reassignable = set(filter(not_booted_yet, start_times)) - final_ids
+        allocation = batching.allocate(
+            list(self._progress), instances, reassignable, set(unresolved)
+        )
+        complete, surplus = self._reassign(allocation, not_booted_yet)
+        doubtful_nodes = self._terminate(surplus, allocation)
+        for request in complete:
+            del self._progress[request]
+        self._job_tracker.record_outcomes(
+            [RequestOutcome(request, tuple(assignments(own))) for request, own in complete.items()]
+        )
+        stopped = [item for item in self._progress if not doubtful_nodes.isdisjoint(item.nodes)]
+        self._give_up([*stopped, *(item for item in unresolved if item in self._progress)])
+
+    def _terminate(
+        self, surplus: Sequence[Instance], allocation: InstanceAllocation
+    ) -> set[NodeName | None]:
+        """Terminate the surplus; return the nodes whose instance may still live."""
+        unterminated_ids = launch_call.terminate(self._context, [item.id for item in surplus])
+        surplus_nodes = {item.node for item in surplus}
+        for request, progress in self._progress.items():
+            progress.terminated_nodes += [node for node in request.nodes if node in surplus_nodes]
+        # An instance whose retagging failed may have either name by now.
+        reassigned = allocation.reassigned.items()
+        return {item.node for item in surplus if item.id in unterminated_ids} | {
+            node for instance_id, node in reassigned if instance_id in unterminated_ids
+        }
+
+    def _reassign(
+        self, allocation: InstanceAllocation, not_booted_yet: Callable[[str], bool]
+    ) -> tuple[dict[NodeRequest, tuple[Instance, ...]], list[Instance]]:
+        """Retag the reassigned instances.
+
+        Returns the complete jobs' instances and the surplus. A job whose retagging failed gets
+        nothing.
+        """
+
+        def retag(request: NodeRequest) -> bool:
+            by_id = {item.id: item for item in allocation.complete[request].values()}
+            given = allocation.reassigned
+            nodes = {key: given[key] for key in by_id if key in given}
+            try:
+                return not nodes or launch_call.retag_nodes(
+                    self._context, nodes, by_id, not_booted_yet
+                )
+            except EngineError as error:
+                self._progress[request].error = error
+                return False
+
+        complete: dict[NodeRequest, tuple[Instance, ...]] = {}
+        surplus = list(allocation.surplus)
+        # All at the same time, since each has only seconds.
+        results = self._context.engine.workers.map(retag, allocation.complete)
+        pairs = zip(allocation.complete.items(), results, strict=True)
+        for (request, instances), is_retagged in pairs:
+            if is_retagged:
+                own = tuple(replace(item, node=node) for node, item in instances.items())
+                complete[request] = own
+            else:
+                surplus += instances.values()
+        return complete, surplus
+
+    def _give_up(self, requests: Sequence[NodeRequest]) -> None:
+        progress = {request: self._progress.pop(request) for request in dict.fromkeys(requests)}
+        self._job_tracker.record_outcomes(
+            [
+                RequestOutcome(
+                    request, (), tuple(item.refusals), item.error, tuple(item.terminated_nodes)
+                )
+                for request, item in progress.items()
+            ]
+        )
+
+
+def _passed_refusal(offering: Offering, entry: Unavailability) -> Refusal:
+    error = error_codes.error(entry.code, "EC2 refused it to another job a moment ago")
+    return Refusal(offering, error, from_another_job=True)

@@ -1,9 +1,15 @@
-"""Add up the results of nodes to results of requests: each gets all its nodes, or nothing."""
+"""Add up the results of nodes to results of jobs: each gets all its nodes, or nothing.
+
+Also here: the EC2 quota that an instance counts against, since a quota decides whether a failed job
+is held. Other instances of ours may fill a quota: it comes free as they end. A person is needed
+only for a quota that one job exceeds alone.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import (
@@ -19,17 +25,16 @@ from slurmplugins.errors import (
     Throttled,
 )
 from slurmplugins.launch.all_or_nothing import RequestDecider, request_id
+from slurmplugins.model.instance import ROLE_COMPUTE, EndCause, InstanceState
 from slurmplugins.model.launch import Failure, JobResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.launch.all_or_nothing import RequestId, RequestResult
-    from slurmplugins.launch.ec2_quotas import QuotaUsage
-    from slurmplugins.launch.pool_launch import RequestOutcome
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.instance import Assignment
-    from slurmplugins.model.launch import JobRequest, Refusal, ResumePlan
+    from slurmplugins.model.instance import Assignment, Instance, Offering
+    from slurmplugins.model.launch import JobRequest, NodeRequest, Refusal, ResumePlan
 
 
 _ERRORS_BY_WEIGHT: Final = (
@@ -43,12 +48,35 @@ _ERRORS_BY_WEIGHT: Final = (
 """Errors in the order of their weight. Of several reasons, the one a person must act on comes
 first."""
 
+_FAMILY: Final = re.compile(r"[a-z]+")
+
+_STANDARD: Final = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"))
+
+_FAMILY_QUOTA_CODES: Final = frozenset(
+    ("InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded")
+)
+"""Codes that refuse the instances of some families, of one lifecycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutcome:
+    """The outcome of a node request: it is complete, or it is not and won't be."""
+
+    node_request: NodeRequest
+    assignments: tuple[Assignment, ...] = ()
+    """The instances of a complete request; empty for a failed one."""
+    refusals: tuple[Refusal, ...] = ()
+    """Why it failed, offering by offering. `error` has the rest of the reason."""
+    error: EngineError | None = None
+    terminated_nodes: tuple[NodeName, ...] = ()
+    """Nodes of the request that had an instance for a while."""
+
 
 class JobTracker:
-    """Tracks the requests of one run. Safe between threads.
+    """Tracks the requests of one process. Safe between threads.
 
-    `settled` hears of every job of the plan exactly once, of many at a time, from any thread. `end`
-    terminates instances. `named` hears of instances as they come, also for jobs that will fail.
+    `on_results` is called with every job of the plan exactly once, with many at a time, from any
+    thread. `on_assigned` is called with instances as they come, also for jobs that will fail.
 
     A failed request keeps nothing, except nodes that another request waits for.
     """
@@ -56,17 +84,16 @@ class JobTracker:
     def __init__(
         self,
         plan: ResumePlan,
-        quotas: QuotaUsage,
         terminate: Callable[[Sequence[str]], object],
         on_results: Callable[[JobResults], None],
         *,
         on_assigned: Callable[[Sequence[Assignment]], None],
     ) -> None:
         self._plan = plan
-        self._quotas = quotas
+        self._quotas = QuotaUsage(plan.nodes_by_quota)
         self._terminate = terminate
         self._on_results = on_results
-        self.on_assigned = on_assigned
+        self._on_assigned = on_assigned
         self._decider = RequestDecider(plan.job_requests)
         self._job_requests: dict[RequestId, list[JobRequest]] = {}
         for job_request in plan.job_requests:
@@ -100,6 +127,14 @@ class JobTracker:
         with self._lock:
             results, surplus_ids = self._results(self._decider.record(served_nodes, served=True))
         self._publish(results, surplus_ids)
+
+    def record_launched(self, instances: Iterable[Instance], final: Sequence[Assignment]) -> None:
+        """Count launched instances against their quotas, and report those whose node is final.
+
+        Their jobs are not decided then: they may still fail.
+        """
+        self._quotas.add(instances)
+        self._on_assigned(final)
 
     def record_outcomes(self, outcomes: Sequence[RequestOutcome]) -> None:
         """Record the outcomes of node requests, from any thread."""
@@ -184,7 +219,9 @@ class JobTracker:
         own_errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         errors: list[EngineError] = [*own_errors, *(item.error for item in refusals)]
         if not errors:
-            return Failure(None, (), NoCapacity.reason_code, "NoOffering", "no offering to try")
+            return Failure(
+                None, (), NoCapacity.reason_code, "NoOffering", "the pool has no offering to try"
+            )
         heaviest_error = min(errors, key=_weight)
         refusal_errors = [item.error for item in refusals]
         messages = [
@@ -253,3 +290,74 @@ def _weight(error: EngineError) -> int:
         return len(_ERRORS_BY_WEIGHT) + 1
     kinds = (index for index, kind in enumerate(_ERRORS_BY_WEIGHT) if isinstance(error, kind))
     return next(kinds, len(_ERRORS_BY_WEIGHT))
+
+
+def quota_name(instance_type: str, lifecycle: str) -> str:
+    """Name the quota of this instance type and lifecycle.
+
+    EC2 has one quota for some families together, and separate ones for spot and on demand.
+    """
+    match = _FAMILY.match(instance_type)
+    family = match[0] if match else instance_type
+    if family in _STANDARD:
+        family = "standard"
+    return f"{lifecycle}:{'g' if family == 'vt' else family}"
+
+
+def nodes_by_quota(
+    instances: Iterable[Instance],
+    termination_causes: Mapping[str, EndCause],
+    static_nodes: Collection[str],
+) -> dict[str, frozenset[NodeName]]:
+    """Map each quota to the nodes whose instances fill it for now.
+
+    These instances will end one day, or are about to. Static nodes keep theirs and are left out.
+    Instances that a launch of ours could not keep are left out too. Otherwise a job that exceeds a
+    quota alone would find the instances of its last try.
+    """
+    by_quota: dict[str, set[NodeName]] = {}
+    for instance in instances:
+        if instance.role != ROLE_COMPUTE or instance.node is None or instance.node in static_nodes:
+            continue
+        terminated = instance.state is InstanceState.TERMINATED
+        if not terminated and termination_causes.get(instance.id) is not EndCause.RESUME_FAILED:
+            by_quota.setdefault(quota_name(instance.type, instance.lifecycle), set()).add(
+                instance.node
+            )
+    return {name: frozenset(nodes) for name, nodes in by_quota.items()}
+
+
+class QuotaUsage:
+    """The nodes that fill each quota: those listed before, and those of this process's launches.
+
+    Safe between threads.
+    """
+
+    def __init__(self, initial_nodes: Mapping[str, Collection[NodeName]]) -> None:
+        self._nodes = {name: set(nodes) for name, nodes in initial_nodes.items()}
+        self._lock = threading.Lock()
+
+    def add(self, instances: Iterable[Instance]) -> None:
+        """Count instances that this process launched.
+
+        Instances that it terminates later count too.
+        """
+        with self._lock:
+            for instance in instances:
+                if instance.node is not None:
+                    self._nodes.setdefault(
+                        quota_name(instance.type, instance.lifecycle), set()
+                    ).add(instance.node)
+
+    def filled_by_others(
+        self, offering: Offering, error: CloudError, own_nodes: Collection[NodeName]
+    ) -> bool:
+        """Return whether other nodes' instances count against the quota.
+
+        `own_nodes` are those of the request.
+        """
+        name = quota_name(offering.type, offering.lifecycle)
+        with self._lock:
+            if error.code in _FAMILY_QUOTA_CODES:
+                return not self._nodes.get(name, set()).issubset(own_nodes)
+            return any(not nodes.issubset(own_nodes) for nodes in self._nodes.values())

@@ -40,7 +40,7 @@ def expand(
     """Expand `gpu-[001-003,7],cpu-1` in the order written.
 
     Raises BadName when the text is malformed or names more than `limit` nodes.
-    With a list `odd`, it raises nothing. Parts that are not our names go to that list.
+    With a list `invalid_names`, it raises nothing. Parts that are not our names go to that list.
     So do the largest ranges of a hostlist that names more than `limit` nodes.
     """
     if not hostlist:
@@ -156,14 +156,14 @@ def _bounds(item: str) -> tuple[int, int, int]:
         raise BadName(f"not a range in a hostlist: {item[:80]!r}")
     first, last = int(bounds[1]), int(bounds[2] or bounds[1])
     if last < first:
-        raise BadName(f"a range runs backwards: {item!r}")
+        raise BadName(f"a range of a hostlist ends before it begins: {item!r}")
     return first, last, len(bounds[1])
 
 
 def _expand_part(part: str, limit: int) -> list[NodeName]:
     """Return the part's names.
 
-    For more than `room` names it stops early: it returns one name more than `room`.
+    For more than `limit` names it stops early: it returns one name more than `limit`.
     """
     group = _GROUP.fullmatch(part)
     if group is None:

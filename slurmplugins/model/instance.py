@@ -1,4 +1,4 @@
-"""EC2 instances: states, health, boot failures, and the node of each instance. Values only."""
+"""Instances and what EC2 offers: pools, offerings, states, health, interruptions. Values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.offering import Lifecycle
 
 
 ROLE_HEAD: Final = "head"
@@ -40,6 +39,79 @@ USER_SHUTDOWN_CODE: Final = "Client.UserInitiatedShutdown"
 """StateReason code after TerminateInstances. It tells nothing about the image."""
 
 
+NOTICE_SECONDS: Final = 120.0
+"""EC2's usual warning time. Used where the time in the notice can't be read."""
+
+
+class Lifecycle(StrEnum):
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """An instance type in one zone, spot or on demand, that fits a node's shape."""
+
+    type: str
+    lifecycle: Lifecycle
+    zone: str
+    price: str
+    """USD an hour, as last known; "0" if unknown."""
+    reservation: str = ""
+    """The capacity reservation that the instance uses, if any."""
+    block: bool = False
+    """The reservation is a capacity block, which EC2 sells through a market of its own."""
+
+    @property
+    def key(self) -> str:
+        kind = self.reservation or self.lifecycle
+        return f"{kind}:{self.type}:{self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Slurm nodes of one shape, with the offerings that can provide them."""
+
+    name: str
+    nodes: tuple[NodeName, ...]
+    partition: str
+    launch_template: str
+    subnets: Mapping[str, str]
+    """Subnet ids by zone."""
+    offerings: tuple[Offering, ...]
+    """In order of preference."""
+    one_by_one: bool = False
+    """Instance types are tried in their order; EC2 never chooses among them."""
+    zone_templates: Mapping[str, str] = field(default_factory=dict)
+    """Launch templates by zone that state the subnet themselves (placement groups, EFA)."""
+    max_spot_share: float = 1.0
+    """The largest share of the pool's hourly cost that spot may have, 0 to 1."""
+
+
+OfferingGroup = tuple[Offering, ...]
+"""Offerings of one lifecycle in one zone. One EC2 call covers them all, and any of them will do."""
+
+
+class PolicyName(StrEnum):
+    """An order in which offerings are tried. AS_LISTED is the order of cluster.yaml."""
+
+    AS_LISTED = "as-listed"
+    SPOT_ONLY = "spot-only"
+    SPOT_FIRST = "spot-first"
+    ON_DEMAND_AFTER = "on-demand-after"
+    ON_DEMAND_ONLY = "on-demand-only"
+    CHEAPEST_FIRST = "cheapest-first"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The launch policy of a partition."""
+
+    name: PolicyName = PolicyName.AS_LISTED
+    on_demand_after: float = 0.0
+    """Seconds that a job waits for spot before it may use on-demand instances."""
+
+
 class InstanceState(StrEnum):
     PENDING = "pending"
     RUNNING = "running"
@@ -48,7 +120,7 @@ class InstanceState(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     UNCLEAR = "unclear"
-    """EC2 reports a state that is not in this list: neither live nor over, and left alone."""
+    """EC2 reports a state that is not in this list: neither live nor terminated, and left alone."""
 
     @property
     def live(self) -> bool:
@@ -116,6 +188,23 @@ class Assignment:
     instance_id: str
     address: str
     type: str
+
+
+class Kind(StrEnum):
+    SPOT = "spot-interruption"
+    REBALANCE = "rebalance-recommendation"
+    SCHEDULED = "scheduled-event"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notice from EC2 about one instance."""
+
+    kind: Kind
+    action: str
+    """EC2's word for the event at the deadline, such as `terminate`."""
+    deadline: float
+    """The time at which EC2 takes the instance. For a rebalance: when EC2 announced the risk."""
 
 
 @dataclass(frozen=True, slots=True)

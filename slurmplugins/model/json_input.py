@@ -32,7 +32,7 @@ def finite(value: object) -> float:
     try:
         number = float(value)
     except OverflowError as error:
-        raise ValueError("a number without bounds") from error
+        raise ValueError("not a finite number") from error
     if not math.isfinite(number):
-        raise ValueError("a number without bounds")
+        raise ValueError("not a finite number")
     return number

@@ -1,20 +1,20 @@
-"""Launches for jobs: requests, the plan of one run, results. Values only."""
+"""Launches for jobs: requests, the plan of one process, results. Values only."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.errors import Throttled
 from slurmplugins.model.hostlist import NodeName
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.node import REASON_PREFIX
-from slurmplugins.model.offering import Lifecycle, Offering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model.instance import Assignment, Instance
-    from slurmplugins.model.offering import OfferingGroup, Pool
+    from slurmplugins.model.instance import Assignment, Instance, OfferingGroup, Pool
 
 
 UNRESOLVED_LAUNCH: Final = "launch-in-doubt"
@@ -92,6 +92,10 @@ class Refusal:
     from_another_job: bool = False
     """EC2 gave this error to another job a moment ago. EC2 was not called for this job."""
 
+    @property
+    def throttled(self) -> bool:
+        return isinstance(self.error, Throttled)
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
@@ -125,12 +129,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolRequest:
+class NodeRequest:
     """Nodes of one pool that one job waits for."""
 
-    pool: Pool
+    job: int | None
     nodes: tuple[NodeName, ...]
-    fallback_order: tuple[OfferingGroup, ...] = ()
+    pool: Pool = field(hash=False)
+    fallback_order: tuple[OfferingGroup, ...] = field(default=(), hash=False)
     """Groups of offerings, in the order in which they are tried."""
 
 
@@ -139,14 +144,14 @@ class JobLaunch:
     """Instances to launch for one job, all or none."""
 
     job: int | None
-    pool_requests: tuple[PoolRequest, ...]
+    node_requests: tuple[NodeRequest, ...]
     nodes: tuple[NodeName, ...]
     """All nodes of the job's request, also nodes that already have an instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """The plan of one ResumeProgram run."""
+    """The plan of one ResumeProgram process."""
 
     adoptions: tuple[Assignment, ...] = ()
     """Instances that exist already and are used."""
@@ -157,7 +162,7 @@ class ResumePlan:
     """
     failures: tuple[Failure, ...] = ()
     claimed_by_others: tuple[NodeName, ...] = ()
-    """Nodes that another run is working on. This run leaves them alone."""
+    """Nodes that another process has claimed. This one leaves them alone."""
     job_requests: tuple[JobRequest, ...] = ()
     """All requests that the plan covers, also requests that get nothing."""
     unterminated_instances: tuple[Instance, ...] = ()
@@ -169,12 +174,12 @@ class ResumePlan:
 
     @property
     def nodes_to_claim(self) -> tuple[NodeName, ...]:
-        """Return the nodes that this run must claim."""
+        """Return the nodes that this process must claim."""
         return tuple(
             node
             for launch in self.launches
-            for pool_request in launch.pool_requests
-            for node in pool_request.nodes
+            for node_request in launch.node_requests
+            for node in node_request.nodes
         ) + tuple(item.node for item in self.adoptions)
 
     @property

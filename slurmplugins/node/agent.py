@@ -8,8 +8,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from slurmplugins.errors import EngineError, MetadataError, SlurmError
-from slurmplugins.model.instance import EVENT_HORIZON
-from slurmplugins.model.interruption import Kind
+from slurmplugins.model.instance import EVENT_HORIZON, Kind
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.node import interruption
 from slurmplugins.slurm import agent_requests
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from slurmplugins.model.interruption import Notice
+    from slurmplugins.model.instance import Notice
     from slurmplugins.node.imds import Metadata
     from slurmplugins.node.users import UserListFollower
     from slurmplugins.slurm.port import Slurm

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model import json_input
-from slurmplugins.model.interruption import NOTICE_SECONDS, Kind, Notice
+from slurmplugins.model.instance import NOTICE_SECONDS, Kind, Notice
 
 if TYPE_CHECKING:
     from slurmplugins.node.imds import Metadata

@@ -144,8 +144,8 @@ def admit(
     """Decide which launches may go on.
 
     The smallest launch of those that could be a due probe becomes the probe. No other one may go on
-    until the probe must have come up, which is `patience` seconds. `wall` turns a time into the
-    wall clock's, for people.
+    until the probe must have come up, which is `patience` seconds. `wall_time` turns a time into
+    the wall clock's, for people.
     """
     pools = dict(record.pools)
     refusals: dict[int, Failure] = {}
@@ -153,7 +153,7 @@ def admit(
         job = launches[index]
         protected_names = [
             name
-            for name in sorted({pool_request.pool.name for pool_request in job.pool_requests})
+            for name in sorted({node_request.pool.name for node_request in job.node_requests})
             if name in pools and pools[name].protected
         ]
         if any(now < pools[name].shut_until(now, patience) for name in protected_names):
@@ -240,9 +240,8 @@ def _after_failures(
 
 def _protected_text(pool: str, breaker_state: BreakerState, next_try: float) -> str:
     when = datetime.fromtimestamp(next_try, UTC).strftime("%H:%M UTC")
-    return (
-        f"pool {pool}: {breaker_state.failures} machines in a row did not come up; next try {when}"
-    )
+    failures = f"{breaker_state.failures} instances in a row did not register"
+    return f"pool {pool}: {failures}; next try {when}"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Plan a run of resume, from Slurm's requests and the instances that EC2 lists. Pure."""
+"""Plan what ResumeProgram does, from Slurm's requests and the instances that EC2 lists. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import NotTerminated
-from slurmplugins.launch import ec2_quotas, fallback
+from slurmplugins.launch import fallback
 from slurmplugins.launch.fallback import Spend, spend_by_pool
+from slurmplugins.launch.request_tracker import nodes_by_quota
 from slurmplugins.model.instance import Assignment, InstanceState, instances_by_node
-from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure, JobLaunch, PoolRequest, ResumePlan
+from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure, JobLaunch, NodeRequest, ResumePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.instance import Instance
+    from slurmplugins.model.instance import Instance, Pool
     from slurmplugins.model.launch import JobRequest
     from slurmplugins.model.node import Node
-    from slurmplugins.model.offering import Pool
     from slurmplugins.state.journal_view import JournalView
 
 
@@ -42,8 +42,8 @@ def plan_resume(
 ) -> ResumePlan:
     """Adopt existing instances and plan the missing ones, job by job.
 
-    `claims` must be read after `listed`. An instance launched in between is then in one of the two,
-    and no node gets a second one. `waited` has the jobs' seconds in the queue.
+    `view` must be read after `instances`. An instance launched in between is then in one of the
+    two, and no node gets a second one. `queue_seconds` has the jobs' seconds in the queue.
     """
     builder = _PlanBuilder(
         config, view, view.with_current_nodes(instances), now, queue_seconds or {}
@@ -58,7 +58,7 @@ def plan_resume(
         claimed_by_others=tuple(builder.claimed_by_others),
         job_requests=tuple(job_requests),
         unterminated_instances=tuple(builder.unterminated_instances),
-        nodes_by_quota=ec2_quotas.nodes_by_quota(
+        nodes_by_quota=nodes_by_quota(
             view.with_current_nodes(instances), view.termination_causes, config.static_nodes
         ),
     )
@@ -67,9 +67,9 @@ def plan_resume(
 def still_awaited(
     job_requests: Sequence[JobRequest], plan: ResumePlan, nodes: Mapping[NodeName, Node]
 ) -> tuple[list[JobRequest], list[Failure]]:
-    """Drop the asks that Slurm no longer waits for.
+    """Drop the requests that Slurm no longer waits for.
 
-    `nodes` are the plan's nodes, as Slurm has them now. Returns the asks that are left, and a
+    `nodes` are the plan's nodes, as Slurm has them now. Returns the remaining requests, and a
     failure for each dropped one.
 
     - A job has ended or starts anew if one of its nodes is off or down. The same holds if a node
@@ -105,7 +105,7 @@ def still_awaited(
             )
             remaining.append(replace(job_request, nodes=own_nodes, shared_nodes=shared_nodes))
         else:
-            text = f"Slurm does not wait for {lost_node} any more"
+            text = f"slurmctld no longer waits for {lost_node}"
             failures.append(Failure(job_request.job, job_request.nodes, NOT_AWAITED, message=text))
     return remaining, failures
 
@@ -152,12 +152,12 @@ class _PlanBuilder:
         missing_nodes = [node for node in job_request.nodes if not self._has_instance(node)]
         if not missing_nodes:
             return
-        pool_requests = tuple(
-            self._pool_request(job_request, pool, pool_nodes)
+        node_requests = tuple(
+            self._node_request(job_request, pool, pool_nodes)
             for pool, pool_nodes in self._by_pool(missing_nodes)
         )
         empty_pool = next(
-            (item.pool.name for item in pool_requests if not item.fallback_order), None
+            (item.pool.name for item in node_requests if not item.fallback_order), None
         )
         if empty_pool is not None:
             text = f"the policy leaves no offering of pool {empty_pool} to this job now"
@@ -165,11 +165,11 @@ class _PlanBuilder:
                 Failure(job_request.job, job_request.nodes, NO_OFFERING, message=text)
             )
             return
-        self.launches.append(JobLaunch(job_request.job, pool_requests, job_request.nodes))
+        self.launches.append(JobLaunch(job_request.job, node_requests, job_request.nodes))
 
-    def _pool_request(
+    def _node_request(
         self, job_request: JobRequest, pool: Pool, nodes: tuple[NodeName, ...]
-    ) -> PoolRequest:
+    ) -> NodeRequest:
         """Add the offerings that the policy and the spot bound leave.
 
         The policy is the partition's, the bound is the pool's.
@@ -186,7 +186,7 @@ class _PlanBuilder:
             spend, fallback_order, len(nodes), pool.max_spot_share
         )
         self._spend[pool.name] = spend_after
-        return PoolRequest(pool, nodes, fallback_order)
+        return NodeRequest(job_request.job, nodes, pool, fallback_order)
 
     def _by_pool(self, nodes: Iterable[NodeName]) -> Iterator[tuple[Pool, tuple[NodeName, ...]]]:
         nodes_by_pool: dict[str, list[NodeName]] = defaultdict(list)
@@ -196,7 +196,7 @@ class _PlanBuilder:
             yield self._config.pools[pool], tuple(pool_nodes)
 
     def _has_instance(self, node: NodeName) -> bool:
-        """Return whether the node has an instance, or another run provides one.
+        """Return whether the node has an instance, or another process provides one.
 
         Records the instance as adopted, or as one to replace or terminate.
         """
@@ -234,7 +234,8 @@ class _PlanBuilder:
                 continue
             instances = self._instances.get(node, ())
             if not _split_usable(instances, self._view, self._config, self._now)[0]:
-                text = f"{assignment.instance_id} of {node} is to end, and EC2 does not list it yet"
+                subject = f"{assignment.instance_id} of {node}"
+                text = f"{subject} is to be terminated, and EC2 does not list it yet"
                 return Failure(
                     job_request.job, job_request.nodes, NotTerminated.reason_code, message=text
                 )
@@ -268,14 +269,16 @@ def _rejection(
         )
     ]
     if unresolved_nodes:
-        text = f"an earlier launch for {unresolved_nodes[0]} got no answer; it is settled within minutes"
+        node = unresolved_nodes[0]
+        text = f"an earlier launch for {node} got no answer; its outcome is known within minutes"
         return Failure(job_request.job, job_request.nodes, UNRESOLVED_LAUNCH, message=text)
     instances = (item for node in job_request.nodes for item in by_node.get(node, ()))
     unclear_instance = next(
         (item for item in instances if item.state is InstanceState.UNCLEAR), None
     )
     if unclear_instance is not None:  # it may be at work, or come back to it
-        text = f"{unclear_instance.id}, of {unclear_instance.node}, is in a state unknown here: {unclear_instance.unclear!r}"
+        subject = f"{unclear_instance.id}, of {unclear_instance.node},"
+        text = f"{subject} is in a state unknown here: {unclear_instance.unclear!r}"
         return Failure(job_request.job, job_request.nodes, UNCLEAR_INSTANCE, message=text)
     return None
 

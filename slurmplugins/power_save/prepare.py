@@ -1,4 +1,4 @@
-"""Prepare the plan of a resume run: claim, resolve earlier launches, read EC2 and Slurm, plan.
+"""Prepare the plan of ResumeProgram: claim, resolve earlier launches, read EC2 and Slurm, plan.
 
 Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
 """
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, SlurmError, SlurmUnreachable, StateError
 from slurmplugins.launch import all_or_nothing
+from slurmplugins.model.instance import PolicyName
 from slurmplugins.model.launch import Failure
-from slurmplugins.model.offering import PolicyName
 from slurmplugins.slurm import node_queries
 from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
@@ -32,7 +32,7 @@ LIST_TRIES: Final = 4
 """Plans that are tried until one is made from a fresh list."""
 
 RESOLVING_WAIT: Final = 60.0
-"""Seconds that a run waits for nodes that another run holds only to ask about an earlier launch."""
+"""Seconds to wait for nodes that another process claims only to resolve an earlier launch."""
 
 RESOLVING_PAUSE: Final = 1.0
 
@@ -45,12 +45,12 @@ otherwise be neither in it nor among the journal's recent ones."""
 
 
 def claim(
-    engine: Engine, resume_id: str, job_requests: Sequence[JobRequest]
+    engine: Engine, process_id: str, job_requests: Sequence[JobRequest]
 ) -> frozenset[NodeName]:
-    """Claim the requested nodes that no other run works on.
+    """Claim the requested nodes that no other process works on.
 
-    Another run may hold nodes only to ask about an earlier launch. This waits for those, up to
-    SETTLING_WAIT seconds. Returns the claimed nodes. Raises StateError.
+    Another process may claim nodes only to resolve an earlier launch. This waits for those, up to
+    RESOLVING_WAIT seconds. Returns the claimed nodes. Raises StateError.
     """
     requested_nodes = [node for job_request in job_requests for node in job_request.nodes]
     deadline = engine.clock.monotonic() + RESOLVING_WAIT
@@ -62,24 +62,24 @@ def claim(
         return [node for node in requested_nodes if node not in view.claimed_nodes]
 
     while True:
-        claimed_nodes = engine.journal.claim(resume_id, choose)
+        claimed_nodes = engine.journal.claim(process_id, choose)
         if not resolving_nodes or engine.clock.monotonic() >= deadline:
             return frozenset(claimed_nodes)
         engine.clock.sleep(RESOLVING_PAUSE)
 
 
-def release(engine: Engine, resume_id: str, nodes: Collection[NodeName]) -> None:
-    """Release claims; safe to miss, since claims end with their run."""
+def release(engine: Engine, process_id: str, nodes: Collection[NodeName]) -> None:
+    """Release claims; safe to miss, since claims end with their process."""
     try:
         if nodes:
-            engine.journal.release(resume_id, nodes)
+            engine.journal.release(process_id, nodes)
     except StateError as error:
         engine.log.failure("journal", message=error.message)
 
 
 def make_plan(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     claimed_nodes: frozenset[NodeName],
     deadline: float,
@@ -90,10 +90,10 @@ def make_plan(
     Raises CloudError or StateError.
     """
     queue_seconds = _queue_seconds(engine, job_requests)
-    _resolve_launches(engine, resume_id, claimed_nodes, deadline)
+    _resolve_launches(engine, process_id, claimed_nodes, deadline)
     from slurmplugins.power_save import planner
 
-    plan, job_requests = _first_plan(engine, resume_id, job_requests, queue_seconds)
+    plan, job_requests = _first_plan(engine, process_id, job_requests, queue_seconds)
     node_by_name: dict[NodeName, Node] = {}
     failures: list[Failure] = []
     dropped: list[JobRequest] = []
@@ -122,7 +122,7 @@ def make_plan(
         }
         release(
             engine,
-            resume_id,
+            process_id,
             [
                 node
                 for job_request in job_requests
@@ -135,7 +135,7 @@ def make_plan(
             [*dropped, *failed_parts],
             [*failures, *lost_failures, *refusals],
         )
-        plan = _plan_from_fresh_list(engine, resume_id, job_requests, queue_seconds)
+        plan = _plan_from_fresh_list(engine, process_id, job_requests, queue_seconds)
     return replace(
         plan, failures=(*failures, *plan.failures), job_requests=(*job_requests, *dropped)
     )
@@ -143,19 +143,19 @@ def make_plan(
 
 def _first_plan(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> tuple[ResumePlan, Sequence[JobRequest]]:
-    """Plan once, and ask slurmctld for het jobs at the same time.
+    """Plan once, and read het jobs from slurmctld at the same time.
 
-    It says which of the jobs are components of one het job.
+    It tells which of the jobs are components of one het job.
     """
     het_jobs: dict[int, int] = {}
     with engine.workers.background_queue(urgent=True) as run_beside:
         if all_or_nothing.may_have_het_jobs(job_requests):
             run_beside(lambda: het_jobs.update(_het_jobs(engine)))
-        plan = _plan_from_fresh_list(engine, resume_id, job_requests, queue_seconds)
+        plan = _plan_from_fresh_list(engine, process_id, job_requests, queue_seconds)
     return plan, all_or_nothing.link_het_jobs(job_requests, het_jobs)
 
 
@@ -173,26 +173,26 @@ def _het_jobs(engine: Engine) -> Mapping[int, int]:
 
 def _plan_from_fresh_list(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> ResumePlan:
     for _ in range(LIST_TRIES):
-        if (plan := _plan_once(engine, resume_id, job_requests, queue_seconds)) is not None:
+        if (plan := _plan_once(engine, process_id, job_requests, queue_seconds)) is not None:
             return plan
-    raise StateError("the cloud's list was out of date each time it could be used")
+    raise StateError(f"EC2's list of instances was too old in each of {LIST_TRIES} tries")
 
 
 def _plan_once(
     engine: Engine,
-    resume_id: str,
+    process_id: str,
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> ResumePlan | None:
     """Read EC2, then plan and claim under the journal's lock.
 
-    No other run can claim between the plan and the claim. Returns None where the list was too old
-    by then.
+    No other process can claim between the plan and the claim. Returns None where the list was too
+    old by then.
     """
     instances, listed_at = list_instances(engine)
     from slurmplugins.power_save import planner
@@ -210,12 +210,12 @@ def _plan_once(
         )
         return plans[-1].nodes_to_claim
 
-    engine.journal.claim(resume_id, choose)
+    engine.journal.claim(process_id, choose)
     return plans[-1] if plans else None
 
 
 def _read_nodes(engine: Engine, plan: ResumePlan, node_by_name: dict[NodeName, Node]) -> bool:
-    """Read the plan's nodes from Slurm into `seen`.
+    """Read the plan's nodes from Slurm into `node_by_name`.
 
     Returns False when Slurm can't be asked. Its request is then believed: it is a moment old, and a
     slurmctld that restarts still waits for the nodes. That is not enough to terminate an instance.
@@ -233,7 +233,7 @@ def _read_nodes(engine: Engine, plan: ResumePlan, node_by_name: dict[NodeName, N
 def _without_replacement(
     job_requests: Sequence[JobRequest], plan: ResumePlan
 ) -> tuple[list[JobRequest], list[Failure]]:
-    """Keep the asks that replace no instance; fail the others."""
+    """Keep the requests that replace no instance; fail the others."""
     stale_nodes = {item.node for item in plan.stale_instances}
     remaining: list[JobRequest] = []
     failures: list[Failure] = []
@@ -243,9 +243,8 @@ def _without_replacement(
         ) is None:
             remaining.append(job_request)
         else:
-            text = (
-                f"{stale_node} has a machine from before, and Slurm does not say if that is at work"
-            )
+            why = "has an older instance, and slurmctld does not say whether it is in use"
+            text = f"{stale_node} {why}"
             failures.append(
                 Failure(
                     job_request.job, job_request.nodes, SlurmUnreachable.reason_code, message=text
@@ -255,13 +254,13 @@ def _without_replacement(
 
 
 def _resolve_launches(
-    engine: Engine, resume_id: str, claimed_nodes: frozenset[NodeName], deadline: float
+    engine: Engine, process_id: str, claimed_nodes: frozenset[NodeName], deadline: float
 ) -> None:
     if engine.journal.view().unresolved_nodes.isdisjoint(claimed_nodes):
         return
-    from slurmplugins.launch import unresolved
+    from slurmplugins.launch import launch_call
 
-    unresolved.resolve(engine, resume_id, claimed_nodes, deadline)
+    launch_call.resolve(engine, process_id, claimed_nodes, deadline)
 
 
 def _queue_seconds(engine: Engine, job_requests: Sequence[JobRequest]) -> Mapping[int, float]:

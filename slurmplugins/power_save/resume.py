@@ -5,7 +5,6 @@ Modules that are needed only after EC2 was read are imported then, so that it is
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, EngineError, NotTerminated, SlurmError
@@ -19,15 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slurmplugins.execution.engine import Engine
-    from slurmplugins.launch.ec2_quotas import QuotaUsage
-    from slurmplugins.launch.launcher import Launcher
+    from slurmplugins.launch.launch_call import LaunchContext
     from slurmplugins.launch.request_tracker import JobTracker
     from slurmplugins.model.actions import Outcome
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Assignment
     from slurmplugins.model.launch import JobLaunch, JobRequest, JobResults, ResumePlan
     from slurmplugins.state.launch_budget import Rate
-    from slurmplugins.state.launch_budget_file import LaunchBudget
 
 
 CAPACITY_SHARE: Final = 0.5
@@ -47,40 +44,29 @@ def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
     decided_nodes: set[NodeName] = set()
     deadline = engine.clock.monotonic() + engine.config.resume_timeout * CAPACITY_SHARE
     try:
-        with engine.journal.resume_process() as resume_id:
+        with engine.journal.resume_process() as process_id:
             # Claim first: reconcile gives nodes back that stay unclaimed for a while.
-            claimed_nodes = prepare.claim(engine, resume_id, job_requests)
-            plan = prepare.make_plan(engine, resume_id, job_requests, claimed_nodes, deadline)
-            launch_budget = engine.launch_budget
-            plan = _screen(engine, launch_budget, plan)
+            claimed_nodes = prepare.claim(engine, process_id, job_requests)
+            plan = prepare.make_plan(engine, process_id, job_requests, claimed_nodes, deadline)
+            context = _launch_context(engine, process_id, deadline)
+            plan = _screen(context, plan)
+            requests = [item for job in plan.launches for item in job.node_requests]
             engine.log.info(
                 "planned",
-                run=resume_id,
+                run=process_id,
                 jobs=len(job_requests),
                 adopt=len(plan.adoptions),
-                launch=sum(
-                    len(pool_request.nodes)
-                    for job in plan.launches
-                    for pool_request in job.pool_requests
-                ),
+                launch=sum(len(item.nodes) for item in requests),
                 replace=len(plan.stale_instances),
                 busy=hostlist.compress(plan.claimed_by_others),
             )
-            _carry_out(
-                engine,
-                launch_budget,
-                resume_id,
-                plan,
-                decided_nodes=decided_nodes,
-                deadline=deadline,
-            )
-            engine.log.info("done", run=resume_id)
+            _carry_out(context, plan, decided_nodes)
+            engine.log.info("done", run=process_id)
     except EngineError as error:  # before any launch: errors of launches are handled per job
         code = error.code if isinstance(error, CloudError) else ""
         hold = isinstance(error, CloudError) and error.holds_job
-        give_back_all(
-            engine, job_requests, Failure(None, (), error.reason_code, code, error.message, hold)
-        )
+        failure = Failure(None, (), error.reason_code, code, error.message, hold)
+        give_back_all(engine, job_requests, failure)
     except Exception as error:
         # Suspend terminates the instances that were started for these nodes.
         text = f"{type(error).__name__}: {error}"
@@ -88,25 +74,16 @@ def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
         raise
 
 
-def _screen(engine: Engine, launch_budget: LaunchBudget, plan: ResumePlan) -> ResumePlan:
-    """Drop launches that would only be terminated again.
+def _launch_context(engine: Engine, process_id: str, deadline: float) -> LaunchContext:
+    from slurmplugins.launch.launch_call import LaunchContext
 
-    A job with such a launch gets nothing at all.
-    """
-    from slurmplugins.launch import all_or_nothing
-    from slurmplugins.power_save import circuit_breaker
-
-    patience = engine.config.resume_timeout
-    pools = circuit_breaker.load(engine.state).pools
-    protected_pools = frozenset(name for name, pool in pools.items() if pool.protected)
-    screened = launch_budget.screen(
-        plan.launches, _launch_rate(engine), protected_pools, plan.job_requests
-    )
-    admission = circuit_breaker.admit_launches(
-        engine.state, screened.permitted, engine.persistent_clock, patience
-    )
-    return all_or_nothing.reduce_plan(
-        plan, admission.permitted, (*screened.refusals, *admission.refusals)
+    return LaunchContext(
+        engine,
+        process_id,
+        deadline=deadline,
+        call_deadline=deadline + engine.config.resume_timeout * (1 - CAPACITY_SHARE),
+        rate=_launch_rate(engine),
+        launch_budget=engine.launch_budget,
     )
 
 
@@ -121,102 +98,108 @@ def _launch_rate(engine: Engine) -> Rate:
     return Rate(burst, per_second, seconds, is_configured=config.instance_rate is not None)
 
 
-def _carry_out(
-    engine: Engine,
-    launch_budget: LaunchBudget,
-    resume_id: str,
-    plan: ResumePlan,
-    *,
-    decided_nodes: set[NodeName],
-    deadline: float,
-) -> None:
-    """Launch the plan, and tell Slurm each result as it comes.
+def _screen(context: LaunchContext, plan: ResumePlan) -> ResumePlan:
+    """Drop launches that would only be terminated again.
 
-    `decided` receives the nodes that are served, belong to another run, or were given back. No
-    launch waits for Slurm's notices to other jobs.
+    A job with such a launch gets nothing at all.
+    """
+    from slurmplugins.launch import all_or_nothing
+    from slurmplugins.power_save import circuit_breaker
+
+    engine = context.engine
+    pools = circuit_breaker.load(engine.state).pools
+    protected_pools = frozenset(name for name, pool in pools.items() if pool.protected)
+    screened = context.launch_budget.screen(
+        plan.launches, context.rate, protected_pools, plan.job_requests
+    )
+    admission = circuit_breaker.admit_launches(
+        engine.state, screened.permitted, engine.persistent_clock, engine.config.resume_timeout
+    )
+    refusals = (*screened.refusals, *admission.refusals)
+    return all_or_nothing.reduce_plan(plan, admission.permitted, refusals)
+
+
+def _carry_out(context: LaunchContext, plan: ResumePlan, decided_nodes: set[NodeName]) -> None:
+    """Launch the plan, and report each result to Slurm as it comes.
+
+    `decided_nodes` receives the nodes that are served, belong to another process, or were given
+    back. No launch waits for Slurm's notices to other jobs.
 
     Slurm learns each address as it comes: a large job's would otherwise all come last. If the job
     fails after all, its nodes are given back. slurmctld forgets their addresses as it powers them
     down.
     """
-    crew = engine.workers
-    addressed_instances: set[Assignment] = set()
+    from slurmplugins.launch import launch_call
+    from slurmplugins.launch.launcher import launch_jobs
+    from slurmplugins.launch.request_tracker import JobTracker
+
+    engine, workers = context.engine, context.engine.workers
+    reported: set[Assignment] = set()
     with (
-        crew.background_queue(urgent=False) as queue_notice,
-        crew.background_queue(urgent=True) as notify_nodes,
+        workers.background_queue(urgent=False) as queue_notice,
+        workers.background_queue(urgent=True) as queue_report,
     ):
 
         def report_addresses(assignments: Sequence[Assignment]) -> None:
-            new_assignments = [item for item in assignments if item not in addressed_instances]
-            addressed_instances.update(_assign(engine, new_assignments))
+            reported.update(_assign(engine, [item for item in assignments if item not in reported]))
 
         def report_results(results: JobResults) -> None:
-            failures = launch_budget.record_results(
-                results, launcher.started_instances, _launch_rate(engine)
-            )
+            failures = context.launch_budget.record_results(results, context.rate)
             decided_nodes.update(results.served_nodes)
             report_addresses(results.assignments)
-            applied_failures = give_back(engine, failures, resume_id)
+            applied_failures = give_back(engine, failures, context.process_id)
             failed_nodes = [node for failure in failures for node in failure.nodes]
             decided_nodes.update(failed_nodes)
-            prepare.release(engine, resume_id, [*results.served_nodes, *failed_nodes])
+            prepare.release(engine, context.process_id, [*results.served_nodes, *failed_nodes])
             queue_notice(lambda: notify_jobs(engine, applied_failures))
 
-        from slurmplugins.launch.ec2_quotas import QuotaUsage
-        from slurmplugins.launch.request_tracker import JobTracker
-
         decided_nodes.update(plan.claimed_by_others)
-        quotas = QuotaUsage(plan.nodes_by_quota)
-        launcher = _launcher(engine, resume_id, deadline, quotas)
         job_tracker = JobTracker(
             plan,
-            quotas,
-            lambda ids: launcher.terminate(ids, resume_id),
-            lambda job_results: notify_nodes(lambda: report_results(job_results)),
-            on_assigned=lambda assignments: notify_nodes(lambda: report_addresses(assignments)),
+            lambda ids: launch_call.terminate(context, ids),
+            lambda results: queue_report(lambda: report_results(results)),
+            on_assigned=lambda assignments: queue_report(lambda: report_addresses(assignments)),
         )
         job_tracker.decide_planned()
-        _launch_jobs(engine, resume_id, plan, launcher, job_tracker)
+        if plan.stale_instances or plan.unterminated_instances:
+            _launch_beside_terminations(context, plan, job_tracker)
+        else:
+            launch_jobs(context, plan.launches, job_tracker)
 
 
-def _launch_jobs(
-    engine: Engine, resume_id: str, plan: ResumePlan, launcher: Launcher, job_tracker: JobTracker
+def _launch_beside_terminations(
+    context: LaunchContext, plan: ResumePlan, job_tracker: JobTracker
 ) -> None:
-    """Launch the plan's jobs, each after the instances that it replaces.
+    """Launch each job after the instances that it replaces.
 
     A job waits for the terminations that its own request needs, and for no others. If one of these
     instances can't be terminated, nothing is started beside it. Nor is anything started for a
     request that can't begin without its node.
     """
+    from slurmplugins.launch.launcher import launch_jobs
     from slurmplugins.model.actions import Terminate
 
+    whys = {"launched before this request, or for another pool": plan.stale_instances}
+    whys["its termination was decided before"] = plan.unterminated_instances
     terminations = [
-        Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.stale_instances
-    ]
-    terminations += [
-        Terminate(item, EndCause.ORPHAN, "its end was decided before")
-        for item in plan.unterminated_instances
+        Terminate(item, EndCause.ORPHAN, why) for why, items in whys.items() for item in items
     ]
     stale_nodes = {item.instance.node for item in terminations if item.instance.node is not None}
     waiting_ids = job_tracker.requests(stale_nodes)
     free_jobs: list[JobLaunch] = []
     waiting_jobs: list[JobLaunch] = []
     for job in plan.launches:
-        is_independent = stale_nodes.isdisjoint(job.nodes) and waiting_ids.isdisjoint(
-            job_tracker.requests(job.nodes)
-        )
-        (free_jobs if is_independent else waiting_jobs).append(job)
-
-    def launch_free_jobs() -> None:
-        launcher.launch(free_jobs, resume_id, job_tracker)
+        is_free = stale_nodes.isdisjoint(job.nodes)
+        is_free = is_free and waiting_ids.isdisjoint(job_tracker.requests(job.nodes))
+        (free_jobs if is_free else waiting_jobs).append(job)
 
     def launch_waiting_jobs() -> None:
-        unterminated = _unterminated(engine.executor.run(terminations))
-        launcher.launch(waiting_jobs, resume_id, job_tracker, unterminated)
+        unterminated = _unterminated(context.engine.executor.run(terminations))
+        launch_jobs(context, waiting_jobs, job_tracker, unterminated)
 
-    engine.workers.map(
+    context.engine.workers.map(
         lambda work: work(),
-        [launch_free_jobs, launch_waiting_jobs] if stale_nodes else [launch_free_jobs],
+        [lambda: launch_jobs(context, free_jobs, job_tracker), launch_waiting_jobs],
     )
 
 
@@ -232,34 +215,11 @@ def _unterminated(outcomes: Iterable[Outcome]) -> dict[NodeName, NotTerminated]:
         if item.error and isinstance(item.action, Terminate) and item.action.instance.node:
             instance = item.action.instance
             code, colon, _ = item.error.partition(":")
-            text = f"{instance.id} of {instance.node} should end and lives: {item.error}"
+            text = f"{instance.id} of {instance.node} could not be terminated: {item.error}"
             error_by_node[item.action.instance.node] = NotTerminated(
                 text, code=code if colon else ""
             )
     return error_by_node
-
-
-def _launcher(engine: Engine, resume_id: str, deadline: float, quotas: QuotaUsage) -> Launcher:
-    from random import random
-
-    from slurmplugins.launch.launcher import Launcher
-
-    return Launcher(
-        cluster=engine.config.cluster,
-        cloud=engine.cloud,
-        journal=engine.journal,
-        unavailable_offerings=engine.unavailable_offerings,
-        clock=engine.clock,
-        log=engine.log.bind(run=resume_id),
-        new_launch_id=lambda: os.urandom(12).hex(),
-        jitter=random,
-        deadline=deadline,
-        call_deadline=deadline + engine.config.resume_timeout * (1 - CAPACITY_SHARE),
-        workers=engine.workers,
-        quotas=quotas,
-        launch_budget=engine.launch_budget,
-        burst=_launch_rate(engine).burst,
-    )
 
 
 def _assign(engine: Engine, assignments: Sequence[Assignment]) -> Sequence[Assignment]:

@@ -24,8 +24,8 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     """Terminate the instances of nodes that Slurm powered down.
 
     Raises EngineError when Slurm or EC2 can't be read. Nothing is terminated on half a view, and
-    reconcile does it later. Reconcile also handles the instance of a node that a live run of resume
-    has claimed. That run may have reassigned it to another node by now. Safe to repeat.
+    reconcile does it later. Reconcile also handles the instance of a node that a live ResumeProgram
+    process has claimed. It may have reassigned it to another node by now. Safe to repeat.
     """
     pool_nodes = [node for node in nodes if engine.config.pool_of(node) is not None]
     _record_powered_down(engine, pool_nodes)
@@ -44,7 +44,7 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
             instance_nodes, cause, listed_at, powered_off
         )
         plan = tuple(item for item in plan if item.instance.id in marked_ids)
-    except StateError as error:  # no run can claim a node either; the money matters more
+    except StateError as error:  # no process can claim a node either; the money matters more
         engine.log.failure("journal", message=error.message)
     nodes_without_instance = set(pool_nodes) - {
         item.instance.node for item in plan if item.instance.node

@@ -11,7 +11,7 @@ from slurmplugins.system.files import write_atomically
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurmplugins.model.interruption import Notice
+    from slurmplugins.model.instance import Notice
 
 
 JobAttempt = tuple[int, int]

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.model import json_input
-from slurmplugins.model.job_id import JobId
 from slurmplugins.model.json_input import finite
-from slurmplugins.model.node import UNREADABLE, EndedJob, Job, Node
+from slurmplugins.model.node import UNREADABLE, EndedJob, Job, JobId, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,15 +1,14 @@
 """The journal of launches and terminations, so that no node ever gets two instances.
 
-A run is one process of ResumeProgram. The file holds JSON lines, append-only and fsynced. It
-answers three questions.
+The file holds JSON lines, append-only and fsynced. It answers three questions.
 
-- `busy`: on which nodes is a live run working?
-- `launched`: which instances were launched so recently that EC2 may not list them yet?
-- `ended`: which instances have we decided to terminate?
+- `claimed_nodes`: on which nodes is a live ResumeProgram process working?
+- `recent_launches`: which instances were launched so recently that EC2 may not list them yet?
+- `termination_causes`: which instances have we decided to terminate?
 
-A run is live while it holds a lock on its own file. The kernel releases that lock however the run
-ends. The journal's own lock is held for reading and appending only, never during a call to EC2.
-Losing the journal costs time, not money: reconcile finds instances by their tags.
+A process is live while it holds a lock on its own file. The kernel releases that lock however the
+process ends. The journal's own lock is held for reading and appending only, never during a call to
+EC2. Losing the journal costs time, not money: reconcile finds instances by their tags.
 
 A process reads each line once and updates its view. Lines without meaning are dropped each time the
 file has doubled. So its size depends on the number of instances, not on the number of requests.
@@ -78,62 +77,62 @@ class Journal:
 
     @contextlib.contextmanager
     def resume_process(self) -> Iterator[str]:
-        """Begin a run, and yield its id.
+        """Begin a ResumeProgram process, and yield its id.
 
         Its claims hold while the block runs, and end with the process.
         """
-        resume_id = os.urandom(8).hex()
-        path = self._runs / f"{resume_id}.lock"
+        process_id = os.urandom(8).hex()
+        path = self._runs / f"{process_id}.lock"
         with contextlib.ExitStack() as stack:
             # Under the journal's lock: before the file is locked, `sweep` must not see it and
-            # take it for a dead run's.
+            # take it for a dead process's.
             with self._locked():
                 self._runs.mkdir(mode=0o750, exist_ok=True)
                 stack.enter_context(locked(path))
             stack.callback(path.unlink, missing_ok=True)
-            yield resume_id
+            yield process_id
 
     def view(self, excluded: str = "") -> JournalView:
-        """Return the journal's view now, without the claims of the run `but`."""
+        """Return the journal's view now, without the claims of the process `excluded`."""
         with self._locked():
             return self._view(self._updated_replay(), excluded)
 
     def claim(
         self,
-        resume_id: str,
+        process_id: str,
         choose: Callable[[JournalView], Iterable[NodeName]],
         *,
         to_resolve: bool = False,
     ) -> tuple[NodeName, ...]:
         """Claim the nodes that `choose` returns, and return them.
 
-        `choose` sees the other runs' claims. No other process can claim nodes in between.
-        With `settling`, the run claims the nodes only to look up the outcome of their launch.
+        `choose` sees the other processes' claims. None of them can claim nodes in between. With
+        `to_resolve`, the nodes are claimed only to look up the outcome of their launch.
         """
         with self._locked():
             replay = self._updated_replay()
-            nodes = tuple(choose(self._view(replay, excluded=resume_id)))
-            if not replay.claimed_by(resume_id).issuperset(nodes):
+            nodes = tuple(choose(self._view(replay, excluded=process_id)))
+            if not replay.claimed_by(process_id).issuperset(nodes):
                 self._append(
-                    {"kind": "claim", "run": resume_id, "nodes": nodes, "settling": to_resolve}
+                    {"kind": "claim", "run": process_id, "nodes": nodes, "settling": to_resolve}
                 )
             return nodes
 
-    def release(self, resume_id: str, nodes: Iterable[NodeName]) -> None:
-        """Release the run's claims on these nodes.
+    def release(self, process_id: str, nodes: Iterable[NodeName]) -> None:
+        """Release the process's claims on these nodes.
 
-        Other runs may claim them then, and reconcile may act on them.
+        Other processes may claim them then, and reconcile may act on them.
         """
-        self._append_locked({"kind": "release", "run": resume_id, "nodes": list(nodes)})
+        self._append_locked({"kind": "release", "run": process_id, "nodes": list(nodes)})
 
-    def record_call(self, request: LaunchRequest, resume_id: str, jobs: Sequence[int]) -> float:
+    def record_call(self, request: LaunchRequest, process_id: str, jobs: Sequence[int]) -> float:
         """Record a launch request, before the call to EC2.
 
         Returns the time by the monotonic clock at which it was on disk. Raises StateError if it
         can't be written: EC2 must not be called then.
         """
         record = request.to_record()
-        self._append_locked({"kind": "intent", "run": resume_id, "jobs": jobs, **record})
+        self._append_locked({"kind": "intent", "run": process_id, "jobs": jobs, **record})
         return self._clock.monotonic()
 
     def record_launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
@@ -142,10 +141,10 @@ class Journal:
         self._append_locked({"kind": "launched", "attempt": attempt, "machines": machines})
 
     def record_failed(self, attempt: str, error: CloudError) -> None:
-        """Record that the last intended call of this attempt launched no instance.
+        """Record that the last call of this launch launched no instance.
 
         Earlier calls without an answer keep their unknown outcome and their age. If the error
-        `settles` them too, their outcome is known.
+        resolves the launch, their outcome is known too.
         """
         error_fields = {
             "code": error.code,
@@ -165,7 +164,7 @@ class Journal:
     def mark_terminating(self, ids: Iterable[str], cause: EndCause) -> None:
         """Record that these instances will be terminated.
 
-        From now on no run adopts them. Safe to repeat.
+        From now on no process adopts them. Safe to repeat.
         """
         with self._locked():
             terminating = self._view(self._updated_replay()).termination_causes
@@ -182,11 +181,12 @@ class Journal:
     ) -> frozenset[str]:
         """Record that idle instances will be terminated; return their ids.
 
-        `wanted` holds pairs of an instance and its node. Three kinds of instances are left alone.
+        `instances` holds pairs of an instance id and its node. Three kinds of instances are left
+        alone.
 
-        - A run works on the node, or has worked on it after `since` (monotonic clock).
-        - The instance was given to another node.
-        - An unreadable line names it, and the line is recent or the node is not in `off`.
+        - A process works on the node, or has worked on it after `since` (monotonic clock).
+        - The instance was reassigned to another node.
+        - An unreadable line names it, and the line is recent or the node is not in `powered_off`.
 
         In this step resume and the programs that terminate agree on each instance: only one of
         them gets it.
@@ -210,9 +210,9 @@ class Journal:
             return frozenset(ids)
 
     def remove_dead_locks(self) -> None:
-        """Remove the lock files of killed runs.
+        """Remove the lock files of killed processes.
 
-        A run that ends normally removes its own file.
+        A process that ends normally removes its own file.
         """
         with self._locked():
             for path in self._runs.glob("*.lock"):
@@ -220,7 +220,7 @@ class Journal:
                     path.unlink(missing_ok=True)
 
     def compact(self) -> None:
-        """Drop old lines that belong to no live run.
+        """Drop old lines that belong to no live process.
 
         It does so only if the file is large, and twice as large as after the last time.
         """
@@ -245,7 +245,7 @@ class Journal:
         return self._replay
 
     def _view(self, replay: JournalReplay, excluded: str = "") -> JournalView:
-        view = replay.view(lambda resume_id: resume_id != excluded and self._is_live(resume_id))
+        view = replay.view(lambda process_id: process_id != excluded and self._is_live(process_id))
         return replace(view, time=self._persistent_clock.now())
 
     def _recent(self, record: Record) -> bool:
@@ -277,9 +277,9 @@ class Journal:
         age = self._clock.now() - number(record, "at")
         return latest - age if age > -LISTING_DELAY_SECONDS else -math.inf
 
-    def _is_live(self, resume_id: str) -> bool:
-        path = self._runs / f"{resume_id}.lock"
-        if not resume_id.isalnum() or not path.exists():
+    def _is_live(self, process_id: str) -> bool:
+        path = self._runs / f"{process_id}.lock"
+        if not process_id.isalnum() or not path.exists():
             return False
         with locked(path, wait=False) as is_free:
             return not is_free
@@ -295,7 +295,8 @@ class Journal:
 
     def _append(self, record: Record) -> None:
         stamped = self._stamped(record)
-        self._persistent_clock.save_if_due()  # first: the next boot's time must not begin before this line's
+        # First: the next boot's time must not begin before this line's.
+        self._persistent_clock.save_if_due()
         self._file.append(stamped)
 
     def _stamped(self, record: Record) -> Record:

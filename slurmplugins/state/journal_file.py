@@ -28,7 +28,7 @@ COMPACTED: Final = "compacted"
 """The kind of a compacted file's first record."""
 
 _PROCESS_KINDS: Final = frozenset({"claim", "release", "intent", "failed"})
-"""Kinds without meaning after their run has ended and EC2's lists are up to date."""
+"""Kinds without meaning after their process has ended and EC2's lists are up to date."""
 
 
 class JournalFile:
@@ -71,7 +71,7 @@ class JournalFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o640)
         try:
-            # A run that was killed during a write left half a line: this record needs its own line.
+            # A killed process may have left half a line: this record needs its own line.
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
@@ -112,7 +112,7 @@ def _records(text: str) -> list[Record]:
         try:
             record = json_input.loads(line)
         except ValueError:
-            continue  # the last line of a run that was killed during a write
+            continue  # the last line of a process that was killed during a write
         if isinstance(record, dict):
             records.append(record)
     return records
@@ -127,7 +127,7 @@ def meaningful_records(
     """Return the records that still change the journal's view.
 
     `recent`: EC2's lists may not show yet the launch that the record is about.
-    `young`: EC2 may still list the record's instances. `alive`: the run is live.
+    `still_listed`: EC2 may still list the record's instances. `is_live`: the process is live.
     """
     terminated_ids: set[str] = set()
     for record in records:

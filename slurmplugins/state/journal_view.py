@@ -36,15 +36,17 @@ class JournalView:
     """The journal's state at one moment. A string key is an instance's id."""
 
     claimed_nodes: frozenset[NodeName] = frozenset()
-    """Nodes that a live run of resume is working on."""
+    """Nodes that a live ResumeProgram process is working on."""
     claimed_to_resolve: frozenset[NodeName] = frozenset()
-    """Subset of `busy` that the run holds only while it looks up a launch without an answer."""
+    """Subset of `claimed_nodes` that are claimed only while a launch without an answer is looked
+    up.
+    """
     unresolved_nodes: frozenset[NodeName] = frozenset()
-    """Nodes of recent launches with an unknown outcome that no live run waits for."""
+    """Nodes of recent launches with an unknown outcome that no live process waits for."""
     unresolved_launches: tuple[LaunchRequest, ...] = ()
-    """The launches of `doubtful` whose request can be repeated."""
+    """The launches of `unresolved_nodes` whose request can be repeated."""
     awaiting_reply: frozenset[str] = frozenset()
-    """Attempts whose answer a live run waits for."""
+    """Ids of launches whose answer a live process waits for."""
     recent_launches: Mapping[str, Assignment] = field(default_factory=dict)
     """Instances launched so recently that EC2 may not list them yet."""
     termination_causes: Mapping[str, EndCause] = field(default_factory=dict)
@@ -56,13 +58,14 @@ class JournalView:
     former_nodes: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
     """Nodes that an instance was before."""
     claim_times: Mapping[NodeName, float] = field(default_factory=dict)
-    """Time of a node's last claim, by the monotonic clock, if recent. Its run may have ended."""
+    """Time of a node's last claim, by the monotonic clock, if recent. Its process may have ended.
+    """
     unreadable_ids: frozenset[str] = frozenset()
     """Instances named by lines that this version can't read.
     They serve no node, and are not terminated while Slurm needs their node.
     """
     recent_unreadable_ids: frozenset[str] = frozenset()
-    """Subset of `strange` whose line is so recent that they are not terminated at all."""
+    """Subset of `unreadable_ids` whose line is so recent that they are not terminated at all."""
     launch_times: Mapping[str, float] = field(default_factory=dict)
     """Launch times by the persistent clock."""
     time: float = 0.0
@@ -78,7 +81,7 @@ class JournalView:
         return self.time - launched_at if launched_at <= self.time else now - instance.launched_at
 
     def with_current_nodes(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
-        """Return the instances with the nodes they were given last.
+        """Return the instances with their current nodes.
 
         A list that was read before this view may have an older node. EC2's tags are eventually
         consistent.
@@ -91,10 +94,10 @@ class JournalView:
         )
 
     def current_node(self, instance_id: str, listed_node: NodeName | None) -> NodeName | None:
-        """Return an instance's node; `listed` is its node by EC2's tags.
+        """Return an instance's node; `listed_node` is its node by EC2's tags.
 
-        Only a former node is corrected. A run that died before it wrote to the journal may have
-        given the instance a node that the journal does not know.
+        Only a former node is corrected. A process that died before it wrote to the journal may
+        have reassigned the instance to a node that the journal does not know.
         """
         assignment = self.recent_launches.get(instance_id)
         if assignment is None or not (
@@ -104,7 +107,7 @@ class JournalView:
         return assignment.node
 
     def claimed_since(self, since: float) -> frozenset[NodeName]:
-        """Return nodes that are busy now, or were claimed after `since`.
+        """Return nodes that are claimed now, or were claimed after `since`.
 
         Earlier observations of these nodes may be outdated.
         """
@@ -115,9 +118,9 @@ class JournalReplay:
     """A sum of the journal's records, which it takes in their order.
 
     `recent`: EC2's lists may not show yet the launch that a record is about.
-    `young`: EC2 may still list the record's instances.
-    `moment`: the time of a record by the persistent clock. `boot`: the present boot's id; runs of
-    other boots have ended.
+    `still_listed`: EC2 may still list the record's instances.
+    `moment`: the time of a record by the persistent clock. `boot`: the present boot's id; processes
+    of other boots have ended.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class JournalReplay:
         self._resolving_by_process: dict[str, set[NodeName]] = {}
         self._recent_claims: list[tuple[Record, list[NodeName]]] = []
         self._unanswered_calls: dict[str, list[tuple[Record, LaunchRequest]]] = {}
-        """By attempt: its calls without an answer. All of them have the same request."""
+        """By launch id: its calls without an answer. All of them have the same request."""
         self._launches: list[tuple[Record, list[Assignment]]] = []
         self._termination_causes: dict[str, EndCause] = {}
         self._node_by_instance: dict[str, NodeName] = {}
@@ -177,25 +180,27 @@ class JournalReplay:
             if nodes or ids:
                 self._unreadable_lines.append((record, nodes, ids))
 
-    def claimed_by(self, resume_id: str) -> frozenset[NodeName]:
-        """Return all nodes that the run has claimed and not released."""
+    def claimed_by(self, process_id: str) -> frozenset[NodeName]:
+        """Return all nodes that the process has claimed and not released."""
         return frozenset().union(
-            self._claims_by_process.get(resume_id, ()),
-            self._resolving_by_process.get(resume_id, ()),
+            self._claims_by_process.get(process_id, ()),
+            self._resolving_by_process.get(process_id, ()),
         )
 
     def view(self, is_live: Callable[[str], bool]) -> JournalView:
-        """Return the view. `alive` tells whether a run is live."""
-        resume_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
+        """Return the view. `is_live` tells whether a process is live."""
+        process_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
         nodes_by_process = {
-            resume_id: self.claimed_by(resume_id) for resume_id in resume_ids if is_live(resume_id)
+            process_id: self.claimed_by(process_id)
+            for process_id in process_ids
+            if is_live(process_id)
         }
         last_calls = [
             calls[-1]
             for calls in self._unanswered_calls.values()
             if calls and self._recent(calls[-1][0])
         ]
-        # A live run that has released a launch's nodes does not wait for its answer any more.
+        # A live process that has released a launch's nodes does not wait for its answer any more.
         awaiting_reply = {
             request.attempt
             for record, request in last_calls
@@ -222,7 +227,7 @@ class JournalReplay:
         return JournalView(
             claimed_nodes=unreadable_claimed.union(*nodes_by_process.values()),
             claimed_to_resolve=frozenset().union(
-                *(self._resolving_by_process.get(resume_id, ()) for resume_id in nodes_by_process)
+                *(self._resolving_by_process.get(process_id, ()) for process_id in nodes_by_process)
             ),
             unresolved_nodes=unreadable_unresolved.union(
                 node for _, request in unresolved_calls for node in request.nodes
@@ -252,7 +257,7 @@ class JournalReplay:
     def _unreadable_ids(self, is_counted: Callable[[Record], bool]) -> frozenset[str]:
         """Return instances of unreadable lines whose termination is not decided.
 
-        Only lines that `lately` accepts count.
+        Only lines that `is_counted` accepts count.
         """
         id_sets = (ids for record, _, ids in self._unreadable_lines if is_counted(record))
         return frozenset().union(*id_sets) - self._termination_causes.keys()
@@ -262,13 +267,13 @@ class JournalReplay:
     ) -> tuple[frozenset[NodeName], frozenset[NodeName]]:
         """Return the nodes that unreadable lines name.
 
-        First the nodes of live runs, then the nodes of other recent lines.
+        First the nodes of live processes, then the nodes of other recent lines.
         """
         claimed_nodes: set[NodeName] = set()
         unresolved_nodes: set[NodeName] = set()
         for record, nodes, _ in self._unreadable_lines:
-            resume_id = record.get("run")
-            if isinstance(resume_id, str) and is_live(resume_id):
+            process_id = record.get("run")
+            if isinstance(process_id, str) and is_live(process_id):
                 claimed_nodes |= nodes
             elif self._recent(record):
                 unresolved_nodes |= nodes

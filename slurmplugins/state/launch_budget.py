@@ -87,7 +87,7 @@ class Rate:
         """Return the longest time between two launches of one launch loop.
 
         It is twice ResumeTimeout plus the longest time that an offering is unavailable. A job that
-        comes back later has run or waited in the meantime.
+        is requeued later has run or waited in the meantime.
         """
         return 4 * self.seconds + unavailable_offerings.LONGEST
 
@@ -178,7 +178,7 @@ class ScreenedLaunches:
 
 def planned_nodes(job: JobLaunch) -> tuple[NodeName, ...]:
     """Return the nodes for which the launch starts instances."""
-    return tuple(node for pool_request in job.pool_requests for node in pool_request.nodes)
+    return tuple(node for node_request in job.node_requests for node in node_request.nodes)
 
 
 def screen(
@@ -192,14 +192,14 @@ def screen(
 ) -> ScreenedLaunches:
     """Decide which launches may go on, and count these.
 
-    Each launch is counted in full until `settle` records its result, since its run may be killed.
+    Each launch is counted in full until `record_results`, since its process may be killed.
 
-    `governed` are pools in protected mode, which limits launches by itself. A launch in such pools
+    `protected_pools` are in protected mode, which limits launches by itself. A launch in such pools
     only is not counted. A job with other pools too is counted. Each time that protected mode lets
     it try, it may start instances in one pool and be refused in the other.
 
-    `whole` maps each component to its het job. slurmctld starts the het job as a whole. Therefore
-    it is judged and counted as one job, under its own number.
+    `het_jobs` maps each component to its het job. slurmctld starts the het job as a whole.
+    Therefore it is judged and counted as one job, under its own number.
     """
     if text := block_reason(record, now):
         code = record.ends.code
@@ -211,9 +211,9 @@ def screen(
     verdicts: dict[int, tuple[str, str, bool]] = {}
     for request_id, job_parts in _by_request(launches, het_jobs).items():
         if all(
-            pool_request.pool.name in protected_pools
+            node_request.pool.name in protected_pools
             for job in job_parts
-            for pool_request in job.pool_requests
+            for node_request in job.node_requests
         ):
             continue
         history = _judge(jobs.get(request_id), job_parts, now, rate)
@@ -264,8 +264,8 @@ def record_results(
 ) -> Record:
     """Return the record after the results of launches are known.
 
-    It replaces the instances `charged` to each job in full by those that were `started`. A job in
-    `failed` does not wait for its nodes any more.
+    It replaces the instances that were charged to each job in full by those that were started. A
+    job in `failed_jobs` does not wait for its nodes any more.
     """
     jobs = dict(record.jobs)
     for job in charged_counts:
@@ -285,7 +285,7 @@ def add_unresolved(
 ) -> Record:
     """Return the record with these unanswered launches added.
 
-    `attempts` holds for each job, by attempt, the instances that may have started.
+    `unresolved_launches` holds for each job, by launch id, the instances that may have started.
     """
     jobs = dict(record.jobs)
     for job in unresolved_launches.keys() & jobs.keys():
@@ -300,9 +300,9 @@ def add_unresolved(
 def resolve_launches(
     record: Record, listed_launches: Collection[str], resolved_before: float
 ) -> Record:
-    """Return the record after EC2 listed instances of these attempts.
+    """Return the record after EC2 listed instances of these launches.
 
-    An unanswered launch from before `settled` without an instance there launched none.
+    An unanswered launch from before `resolved_before` without an instance there launched none.
     """
     jobs = dict(record.jobs)
     for job, history in record.jobs.items():
@@ -341,7 +341,7 @@ def as_rate_failure(failure: Failure, requested: int, started_count: int, rate: 
 def record_rate_failures(
     record: Record, failures: Sequence[Failure], het_jobs: Mapping[int, int] = NO_HET_JOBS
 ) -> Record:
-    """Return the record with the verdicts of `slow` added.
+    """Return the record with the verdicts of `as_rate_failure` added.
 
     These jobs are not launched again unchanged.
     """
@@ -354,9 +354,7 @@ def record_rate_failures(
             and request_id is not None
             and request_id in jobs
         ):
-            jobs[request_id] = replace(
-                jobs[request_id], reason_code=RATE_TOO_LOW, message=item.message
-            )
+            jobs[request_id] = replace(jobs[request_id], slug=RATE_TOO_LOW, message=item.message)
     return replace(record, jobs=jobs)
 
 
@@ -414,18 +412,16 @@ def _judge(
         history = LaunchHistory(asked=0, since=now)
     if history.slug:
         return history
-    pool_requests = [pool_request for job in job_parts for pool_request in job.pool_requests]
-    node_count = sum(len(pool_request.nodes) for pool_request in pool_requests)
+    node_requests = [node_request for job in job_parts for node_request in job.node_requests]
+    node_count = sum(len(node_request.nodes) for node_request in node_requests)
     history = replace(history, asked=max(history.asked, node_count))
     single_count = sum(
-        len(pool_request.nodes)
-        for pool_request in pool_requests
-        if all(len(group) == 1 for group in pool_request.fallback_order)
+        len(node_request.nodes)
+        for node_request in node_requests
+        if all(len(group) == 1 for group in node_request.fallback_order)
     )
     if rate.is_configured and single_count > rate.max_instances:
-        return replace(
-            history, reason_code=RATE_TOO_LOW, message=_too_large_text(single_count, rate)
-        )
+        return replace(history, slug=RATE_TOO_LOW, message=_too_large_text(single_count, rate))
     if history.started + node_count > history.budget:
         text = _loop_text(history.started, history.asked, now - history.since)
         return replace(history, slug=LAUNCH_LOOP, message=text)
@@ -456,30 +452,29 @@ def _expand(hostlist: str) -> Collection[str]:
 
 def _blocked_text(seconds: float, code: str) -> str:
     """Explain why nothing is launched at all."""
-    return f"EC2 has ended nothing for {_minutes_text(seconds)} ({code}): nothing is started until it does"
+    minutes = _minutes_text(seconds)
+    return f"EC2 has terminated nothing for {minutes} ({code}): nothing is launched until it does"
 
 
 def _loop_text(started_count: int, requested: int, seconds: float) -> str:
     """Explain why a job that does not begin is held."""
-    return (
-        f"{started_count} instances were started for its {requested} nodes within {_minutes_text(seconds)},"
-        " and it has not begun"
-    )
+    instances = f"{started_count} instances were started for its {requested} nodes"
+    return f"{instances} within {_minutes_text(seconds)}, and it has not begun"
 
 
 def _unresolved_text(count: int) -> str:
     """Explain why a job waits for the outcome of its launches."""
     return (
-        f"{count} instances may have been started for it by launches that got no answer;"
-        " that is settled within minutes"
+        f"launches without an answer may have started {count} instances for it;"
+        " their outcome is known within minutes"
     )
 
 
 def _too_large_text(requested: int, rate: Rate) -> str:
     """Explain why a job above the configured rate is held."""
     return (
-        f"{requested} nodes are more than the {rate.max_instances:.0f} instances that aws.instance_rate"
-        f" (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
+        f"{requested} nodes are more than the {rate.max_instances:.0f} instances that"
+        f" aws.instance_rate (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
         f" {rate.seconds:.0f} s, half of slurm.resume_timeout. {_remedy_text(rate)}"
     )
 
@@ -487,24 +482,20 @@ def _too_large_text(requested: int, rate: Rate) -> str:
 def _too_slow_text(requested: int, started_count: int, rate: Rate) -> str:
     """Explain why a job that EC2 served too slowly is held."""
     return (
-        f"EC2 started {started_count} of {requested} instances in {rate.seconds:.0f} s and took no more"
-        f" requests; they were ended. {_remedy_text(rate)}"
+        f"EC2 started {started_count} of {requested} instances in {rate.seconds:.0f} s and took no"
+        f" more requests; they were terminated. {_remedy_text(rate)}"
     )
 
 
 def _remedy_text(rate: Rate) -> str:
-    published = (
-        ""
-        if rate.is_configured
-        else (
-            f" The published rate ({rate.burst:g} at once, {rate.per_second:g} a second) is enough"
-            f" for {rate.max_instances:.0f}."
-        )
-    )
-    return (
+    published = f"({rate.burst:g} at once, {rate.per_second:g} a second)"
+    text = (
         "Have AWS raise the account's rate and set aws.instance_rate to it, or raise"
-        f" slurm.resume_timeout, or make the job smaller.{published}"
+        " slurm.resume_timeout, or make the job smaller."
     )
+    if rate.is_configured:
+        return text
+    return f"{text} The published rate {published} is enough for {rate.max_instances:.0f}."
 
 
 def _minutes_text(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The launch budget's record on the head's disk, which its programs share; safe to lose.
 
-Also here: the instances that the launches of one run started, by node. Some of them were terminated
-since.
+Also here: the instances that the launches of one process started, by node. Some of them were
+terminated since.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DAMAGE_ERRORS: Final = (OSError, ValueError, KeyError, TypeError, AttributeErro
 
 @dataclass(frozen=True, slots=True)
 class StartedInstances:
-    """Instances that the launches of one run started.
+    """Instances that the launches of one process started.
 
     Safe between threads: one thread at a time works on a node.
     """
@@ -52,14 +52,14 @@ class StartedInstances:
     certain_counts: Counter[NodeName] = field(default_factory=Counter)
     """Instances that surely started, by node."""
     unanswered_launches: dict[str, Sequence[NodeName]] = field(default_factory=dict)
-    """Nodes of launches without an answer, by attempt."""
+    """Nodes of launches without an answer, by launch id."""
 
     def record_failure(
         self, request: LaunchRequest, error: EngineError, *, is_unanswered: bool
     ) -> None:
         """Count the instances of a failed launch.
 
-        `silent` means that one of its calls got no answer.
+        `is_unanswered` means that one of its calls got no answer.
         """
         if isinstance(error, CloudError) and error.instances_started:
             self.certain_counts.update(islice(cycle(request.nodes), error.instances_started))
@@ -71,7 +71,7 @@ class StartedInstances:
         return sum(self.certain_counts.get(node, 0) for node in nodes)
 
     def unresolved_for(self, nodes: Collection[NodeName]) -> Mapping[str, int]:
-        """Return by attempt the number that may have started for these nodes."""
+        """Return by launch id the number that may have started for these nodes."""
         own_nodes = frozenset(nodes)
         counts = {
             launch_id: len(own_nodes.intersection(request_nodes))
@@ -81,7 +81,7 @@ class StartedInstances:
 
 
 class LaunchBudget:
-    """The launch budget in one run of a program.
+    """The launch budget in one process.
 
     If the file can't be used, launches and terminations go on.
     """
@@ -93,6 +93,7 @@ class LaunchBudget:
         self._charged_nodes: dict[int, tuple[NodeName, ...]] = {}
         self._het_jobs: dict[int, int] = {}
         self._served_nodes: set[NodeName] = set()
+        self.started = StartedInstances()
 
     def screen(
         self,
@@ -103,7 +104,7 @@ class LaunchBudget:
     ) -> ScreenedLaunches:
         """Screen the launches, and count those that may go on in full.
 
-        `asks` tell which launches belong to one het job.
+        `job_requests` tell which launches belong to one het job.
         """
         het_job_by_job = {job_request.job: job_request.het_job for job_request in job_requests}
         self._het_jobs = {
@@ -129,9 +130,7 @@ class LaunchBudget:
         """Return the het job's number for a component, else the job's number."""
         return None if job is None else self._het_jobs.get(job, job)
 
-    def record_results(
-        self, results: JobResults, started_instances: StartedInstances, rate: Rate
-    ) -> tuple[Failure, ...]:
+    def record_results(self, results: JobResults, rate: Rate) -> tuple[Failure, ...]:
         """Count the instances that were started for the jobs of these results.
 
         Returns the failures. If EC2 was too slow for a job, its failure becomes `rate-too-low`.
@@ -151,9 +150,9 @@ class LaunchBudget:
         if not nodes:
             return results.failures
         charged_counts = {job: len(own_nodes) for job, own_nodes in nodes.items()}
-        counts = {job: started_instances.count_for(own_nodes) for job, own_nodes in nodes.items()}
+        counts = {job: self.started.count_for(own_nodes) for job, own_nodes in nodes.items()}
         unresolved_counts = {
-            job: started_instances.unresolved_for(own_nodes) for job, own_nodes in nodes.items()
+            job: self.started.unresolved_for(own_nodes) for job, own_nodes in nodes.items()
         }
         failures = tuple(
             launch_budget.as_rate_failure(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model.offering import Offering
+    from slurmplugins.model.instance import Offering
     from slurmplugins.system.clock import Clock
 
 CAPACITY_SECONDS: Final = 120.0
@@ -43,7 +43,7 @@ class Unavailability:
 class UnavailableOfferings:
     """A small file of unavailable offerings.
 
-    Each call reads it again, so that concurrent runs share it. All methods raise nothing.
+    Each call reads it again, so that concurrent processes share it. All methods raise nothing.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:

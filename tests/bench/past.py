@@ -11,9 +11,8 @@ from unittest import mock
 
 from slurmplugins.cloud import error_codes
 from slurmplugins.model.hostlist import NodeName
-from slurmplugins.model.instance import Assignment, EndCause
+from slurmplugins.model.instance import Assignment, EndCause, Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.state.journal import Journal
 from slurmplugins.system.clock import SystemClock
 

@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import ec2_messages, error_codes
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Instance, InstanceHealth, InstanceState, ScheduledEvent
+from slurmplugins.model.instance import (
+    Instance,
+    InstanceHealth,
+    InstanceState,
+    Lifecycle,
+    ScheduledEvent,
+)
 from slurmplugins.model.launch import LaunchResult
-from slurmplugins.model.offering import Lifecycle
 from tests.fakes import launch_call
 from tests.fakes.request_rates import RequestRates
 

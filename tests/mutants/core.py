@@ -57,7 +57,6 @@ CORE: dict[str, tuple[str, ...]] = {
         REQUESTS,
     ),
     "slurmplugins/launch/request_tracker.py": (*ENGINE, REQUESTS),
-    "slurmplugins/launch/ec2_quotas.py": ENGINE,
     "slurmplugins/state/launch_budget.py": ENGINE,
     "slurmplugins/reconciler/rules.py": RULES,
     "slurmplugins/reconciler/node_state.py": (

@@ -12,7 +12,7 @@ from toolkit.commands.options import config_option, json_option, load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurmplugins.model.job_id import JobId
+    from slurmplugins.model.node import JobId
     from toolkit.explain.answer import Answer
 
 CONSOLE_SHOWN = 12
@@ -55,10 +55,11 @@ def _job(target: str) -> JobId | None:
     array.
     """
     from slurmplugins.errors import BadName
-    from slurmplugins.model import hostlist, job_id
+    from slurmplugins.model import hostlist
+    from slurmplugins.model.node import parse_job_id
 
     with suppress(BadName):
-        return job_id.parse(target.partition(".")[0].partition("_[")[0])
+        return parse_job_id(target.partition(".")[0].partition("_[")[0])
     try:
         hostlist.parse(target)
     except BadName as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import BadName
 from slurmplugins.model import hostlist
-from slurmplugins.model.job_id import JobId, contains_task
+from slurmplugins.model.node import JobId, contains_task
 from toolkit.explain.answer import Answer, format_decision, format_duration, format_time
 from toolkit.explain.launch_results import last_loss, last_refusal, launch_results
 from toolkit.explain.reasons import MEANINGS, meaning

@@ -46,7 +46,7 @@ folder = Path({folder!r})
 paths.BURST, paths.STATE, paths.LOGS = folder / "burst.json", folder / "state", folder / "logs"
 paths.DECISIONS, paths.SLURM_CONF = paths.STATE / "decisions.jsonl", folder / "slurm.conf"
 paths.SLURM_BIN = str(folder / "bin")
-daemonize.in_background = lambda: True  # it stays with the caller, who waits for its end
+daemonize.fork_to_background = lambda: True  # it stays with the caller, who waits for its end
 from slurmplugins import {program}
 {program}.main()
 """

@@ -27,9 +27,8 @@ from slurmplugins.errors import (
     StateError,
 )
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import InstanceState
+from slurmplugins.model.instance import InstanceState, Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 from tests.fakes.cloud import FakeCloud
 

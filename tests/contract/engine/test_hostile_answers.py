@@ -12,7 +12,7 @@ import pytest
 
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import hostlist
-from slurmplugins.model.offering import Lifecycle
+from slurmplugins.model.instance import Lifecycle
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:

@@ -118,7 +118,7 @@ def test_while_nothing_can_be_ended_nothing_is_started_and_the_first_end_opens(w
     world.resume()
     assert started(world) == len(NODES)
     assert world.slurm.state[CPU[0]].reason == "toolkit: not-ended (UnauthorizedOperation)"
-    assert "EC2 has ended nothing for" in world.slurm.queue[8].comment
+    assert "EC2 has terminated nothing for" in world.slurm.queue[8].comment
     assert not world.slurm.queue[8].held
     world.ec2.honest()
     for _ in range(2):

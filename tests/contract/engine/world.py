@@ -56,7 +56,7 @@ clock.SystemClock.now = lambda self: true() + wrong
 clock.SystemClock.monotonic = lambda self: true() - began + 10_000.0
 clock.SystemClock.sleep = lambda self, seconds: wait(seconds / speed)
 clock.SystemClock.boot = lambda self: {boot!r}
-daemonize.in_background = lambda: True  # it stays with the caller, who waits for its end
+daemonize.fork_to_background = lambda: True  # it stays with the caller, who waits for its end
 from slurmplugins import {program}
 {program}.main()
 """

@@ -30,7 +30,7 @@ from toolkit.output import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurmplugins.model.job_id import JobId
+    from slurmplugins.model.node import JobId
 
 HERE = Path(__file__).parent / "expected"
 G = hostlist.expand("gpu-[001-008]")

@@ -17,10 +17,10 @@ from slurmplugins.model.instance import (
     Instance,
     InstanceHealth,
     InstanceState,
+    Lifecycle,
     ScheduledEvent,
 )
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.reconciler import rules, snapshot
 from slurmplugins.state.journal_view import JournalView
 from tests.fakes.engine import burst

@@ -26,9 +26,14 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.errors import EngineError
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import IMPAIRED_SECONDS, EndCause, Instance, InstanceState
+from slurmplugins.model.instance import (
+    IMPAIRED_SECONDS,
+    EndCause,
+    Instance,
+    InstanceState,
+    Lifecycle,
+)
 from slurmplugins.model.launch import JobRequest
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import resume as resume_program, suspend as suspend_program
 from slurmplugins.power_save.resume import _launch_rate
 from slurmplugins.reconciler.run import run_pass
@@ -71,8 +76,8 @@ what it saw before."""
 
 LOOKED = {
     "slurm.nodes: done",
-    "journal.claims: about to", "journal.claims: done",
-    "journal.condemn_idle: about to", "journal.condemn_idle: done",
+    "journal.view: about to", "journal.view: done",
+    "journal.mark_terminating_if_idle: about to", "journal.mark_terminating_if_idle: done",
 }  # fmt: skip
 ANSWERED = "slurm.nodes: done"
 ASKING = ("slurm.jobs:", "slurm.comment:")  # of the one action that takes several calls
@@ -515,7 +520,7 @@ class Trouble(RuleBasedStateMachine):
         def step(place: str) -> None:
             if place == ANSWERED:
                 looks.append({node.name: node for node in self.bench.slurm.nodes()})
-            elif place.startswith("journal.condemn_idle:"):
+            elif place.startswith("journal.mark_terminating_if_idle:"):
                 known.append(self.bench.engine.journal.view().termination_causes.keys())
             elif place == "cloud.terminate: about to":
                 for then, since in zip(known[::2], known[1::2], strict=True):

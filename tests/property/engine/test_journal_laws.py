@@ -13,9 +13,8 @@ from hypothesis import given, strategies as st
 
 from slurmplugins.cloud import error_codes
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Assignment, EndCause
+from slurmplugins.model.instance import Assignment, EndCause, Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.state import journal
 from slurmplugins.state.journal import Journal
 from tests.fakes.clock import FakeClock
@@ -112,7 +111,7 @@ def writer() -> Iterator[Writer]:
 
 def of_what_lives(claims: JournalView) -> JournalView:
     return dataclasses.replace(
-        claims, let_go=claims.powered_down_ids - claims.termination_causes.keys()
+        claims, powered_down_ids=claims.powered_down_ids - claims.termination_causes.keys()
     )
 
 

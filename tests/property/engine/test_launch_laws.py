@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from slurmplugins.cloud import ec2_messages
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Lifecycle, Offering, Policy, PolicyName, Pool
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering, Policy, PolicyName, Pool
 from tests.fakes import launch_call
 
 ZONES = ("us-east-1a", "us-east-1b")

@@ -11,9 +11,8 @@ from unittest import mock
 from hypothesis import example, given, strategies as st
 
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Assignment
+from slurmplugins.model.instance import Assignment, Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS, Journal
 from slurmplugins.state.persistent_clock import SAVE_EVERY, PersistentClock
 from tests.fakes.clock import START, FakeClock

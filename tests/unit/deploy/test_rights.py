@@ -13,8 +13,8 @@ from moto.iam.aws_managed_policies import aws_managed_policies_data
 
 from slurmplugins.cloud import ec2_messages
 from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes.iam import Request, allowed
 from tests.unit.deploy.samples import ACCOUNT, FACTS, example
 from toolkit.deploy.stack import images_template, stack_template

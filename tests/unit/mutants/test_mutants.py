@@ -75,7 +75,6 @@ def test_each_module_of_the_core_is_there_and_so_are_its_tests():
         "launch/all_or_nothing",
         "launch/request_tracker",
         "state/launch_budget",
-        "launch/ec2_quotas",
         "reconciler/node_state",
         "state/persistent_clock",
     ],

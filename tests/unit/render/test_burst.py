@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from slurmplugins.config import burst
-from slurmplugins.model.offering import Policy, PolicyName
+from slurmplugins.model.instance import Policy, PolicyName
 from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.errors import RenderError
 from toolkit.render.burst import burst_json

@@ -14,8 +14,8 @@ from slurmplugins.cloud.client import translate
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.tags import node_of
 from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:

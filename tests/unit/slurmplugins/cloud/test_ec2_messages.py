@@ -12,9 +12,15 @@ import pytest
 from slurmplugins import errors
 from slurmplugins.cloud import ec2_messages
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Instance, InstanceHealth, InstanceState, ScheduledEvent
+from slurmplugins.model.instance import (
+    Instance,
+    InstanceHealth,
+    InstanceState,
+    Lifecycle,
+    Offering,
+    ScheduledEvent,
+)
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 
 NODES = hostlist.expand("gpu-[001-003]")
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4024")

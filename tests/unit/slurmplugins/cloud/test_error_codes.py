@@ -19,9 +19,8 @@ from slurmplugins.config import burst as burst_config
 from slurmplugins.launch import launch_call
 from slurmplugins.launch.fallback import Spend, spend_by_pool
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import EndCause, InstanceState
+from slurmplugins.model.instance import EndCause, InstanceState, Lifecycle
 from slurmplugins.model.launch import Refusal
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass

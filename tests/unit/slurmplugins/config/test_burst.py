@@ -7,7 +7,7 @@ import pytest
 from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import ConfigError
 from slurmplugins.model import hostlist
-from slurmplugins.model.offering import Lifecycle, Offering
+from slurmplugins.model.instance import Lifecycle, Offering
 from tests.fakes.engine import burst
 
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4024")

@@ -10,7 +10,7 @@ import pytest
 
 from slurmplugins.cloud import error_codes
 from slurmplugins.errors import SlurmUnreachable, SomeNotTerminated
-from slurmplugins.launch import ec2_quotas
+from slurmplugins.launch import request_tracker
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import JobRequest
@@ -86,8 +86,7 @@ def test_a_job_that_shares_a_node_with_one_that_is_held_is_not_held(
     assert f"toolkit: {slug} held" in bench.slurm.queue[7].comment
     assert not bench.slurm.queue[9].held
     assert bench.slurm.queue[9].comment == (
-        "toolkit: shared-node gpu-002, for which it waits, was to come for job 7, which is to be"
-        " held"
+        "toolkit: shared-node gpu-002, which it shares, was to be launched for job 7, which is held"
     )
     assert bench.engine.launch_budget.load().jobs.keys() == {7}
 
@@ -311,7 +310,7 @@ def test_a_quota_that_only_the_jobs_own_instances_fill_holds_it(bench: Bench):
 def test_a_quota_that_static_nodes_fill_holds_the_job(bench: Bench):
     """They never come free by themselves."""
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    config = dataclasses.replace(bench.config, static=frozenset(G[:2]))
+    config = dataclasses.replace(bench.config, static_nodes=frozenset(G[:2]))
     bench.engine = dataclasses.replace(bench.engine, config=config)
     bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), QUOTA)
     resume(bench.engine, [bench.slurm.start(8, G[2:4])])
@@ -339,8 +338,10 @@ def test_what_the_last_try_of_a_job_left_behind_fills_no_quota_of_its_own(bench:
     ],
 )
 def test_families_share_a_quota_as_ec2_says(one: str, other: str, together: bool):
-    assert (ec2_quotas.quota_name(one, "spot") == ec2_quotas.quota_name(other, "spot")) == together
-    assert ec2_quotas.quota_name(one, "spot") != ec2_quotas.quota_name(one, "on-demand")
+    assert (
+        request_tracker.quota_name(one, "spot") == request_tracker.quota_name(other, "spot")
+    ) == together
+    assert request_tracker.quota_name(one, "spot") != request_tracker.quota_name(one, "on-demand")
 
 
 def test_jobs_that_exceed_a_quota_together_are_launched_for_one_after_the_other(bench: Bench):

@@ -10,18 +10,18 @@ import pytest
 from slurmplugins.cloud.rate_limit import INSTANCES
 from slurmplugins.cloud.tags import FLEET_PARTS, MAX_PARTS, node_of, node_tags, order_tags
 from slurmplugins.launch import batching
-from slurmplugins.launch.batching import NodeRequest
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Instance, InstanceState
-from slurmplugins.model.offering import Lifecycle
+from slurmplugins.model.instance import Instance, InstanceState, Lifecycle, Pool
+from slurmplugins.model.launch import NodeRequest
 
 N = hostlist.expand("gpu-[0001-4000]")
+POOL = Pool("gpu", N, "spot", "demo-gpu", {}, ())
 
 
 def wants(*sizes: int) -> list[NodeRequest]:
     found, at = [], 0
     for turn, size in enumerate(sizes):
-        found.append(NodeRequest(turn, turn + 1, N[at : at + size]))
+        found.append(NodeRequest(turn + 1, N[at : at + size], POOL))
         at += size
     return found
 
@@ -122,7 +122,7 @@ def test_only_instances_of_wants_that_lack_none_in_the_call_are_certain():
 
 @pytest.mark.parametrize("fleet", [False, True])
 def test_nodes_scattered_over_the_pool_still_fit_into_the_tags(*, fleet: bool):
-    scattered = NodeRequest(0, 1, N[::2][:900])
+    scattered = NodeRequest(1, N[::2][:900], POOL)
     found = batching.batches([scattered], fleet=fleet)
     rng = random.Random(1)  # noqa: S311  # ids, the same each time
     for item in found:

@@ -10,8 +10,16 @@ import pytest
 from slurmplugins.launch import fallback
 from slurmplugins.launch.fallback import Spend, apply_spot_limit, spend_by_pool, spot_price
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Instance, InstanceState
-from slurmplugins.model.offering import Lifecycle, Offering, OfferingGroup, Policy, PolicyName, Pool
+from slurmplugins.model.instance import (
+    Instance,
+    InstanceState,
+    Lifecycle,
+    Offering,
+    OfferingGroup,
+    Policy,
+    PolicyName,
+    Pool,
+)
 
 A, B = "us-east-1a", "us-east-1b"
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, A, "0.40")

@@ -13,9 +13,8 @@ from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.rate_limit import Bucket, Rate
 from slurmplugins.errors import CloudError, InvalidRequest
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import InstanceHealth, ScheduledEvent
+from slurmplugins.model.instance import InstanceHealth, Lifecycle, Offering, ScheduledEvent
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes import launch_call
 from tests.fakes.clock import FakeClock
 

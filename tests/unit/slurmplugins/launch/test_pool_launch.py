@@ -11,10 +11,9 @@ import pytest
 from slurmplugins.cloud import error_codes
 from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import SlurmUnreachable
-from slurmplugins.launch.pool_launch import NOT_BOOTED_SECONDS
+from slurmplugins.launch.launcher import NOT_BOOTED_SECONDS
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import EndCause
-from slurmplugins.model.offering import Lifecycle
+from slurmplugins.model.instance import EndCause, Lifecycle
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
@@ -519,7 +518,7 @@ def test_only_a_job_that_ec2_itself_refused_is_held(wide: Bench):
     resume(wide.engine, start(wide, 600, 64))
     large, small = wide.slurm.queue[100], wide.slurm.queue[101]
     assert (large.held, small.held) == (True, False)
-    assert "refused to another a moment ago" in small.comment
+    assert "refused it to another job a moment ago" in small.comment
 
 
 def test_a_job_that_may_find_capacity_later_is_not_held(bench: Bench):

@@ -11,10 +11,10 @@ import pytest
 
 from slurmplugins.cloud import error_codes
 from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
-from slurmplugins.launch import unresolved
+from slurmplugins.launch import launch_call
 from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
-from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.power_save.resume import resume
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
 from slurmplugins.system.workers import WorkerPool
@@ -267,9 +267,9 @@ def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time
     bench.cloud.launch = meeting  # type: ignore[method-assign]
     with bench.engine.journal.resume_process() as run:
         wanted = frozenset(bench.engine.journal.claim(run, lambda _: G))
-        unresolved.resolve(bench.engine, run, wanted, bench.clock.monotonic() - 1)
+        launch_call.resolve(bench.engine, run, wanted, bench.clock.monotonic() - 1)
         assert bench.cloud.live() == []
-        unresolved.resolve(bench.engine, run, wanted, bench.clock.monotonic())
+        launch_call.resolve(bench.engine, run, wanted, bench.clock.monotonic())
     assert {item.node for item in bench.cloud.live()} == set(ask.nodes)
 
 
@@ -281,7 +281,7 @@ def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Ben
     engine = bench.engine
     with engine.journal.resume_process() as run:
         wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
-        unresolved.resolve(engine, run, wanted, math.inf)
+        launch_call.resolve(engine, run, wanted, math.inf)
         claims = engine.journal.view()
     assert claims.claimed_nodes == {G[0]}
     assert (G[1] in claims.unresolved_nodes) == (code == "Unreachable")

@@ -12,7 +12,7 @@ import pytest
 from slurmplugins import node_agent
 from slurmplugins.errors import SlurmError
 from slurmplugins.model import hostlist
-from slurmplugins.model.interruption import Kind, Notice
+from slurmplugins.model.instance import Kind, Notice
 from slurmplugins.node import agent, running_jobs
 from slurmplugins.node.agent import Agent
 from slurmplugins.slurm import agent_requests

@@ -8,7 +8,7 @@ import pytest
 
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import BootFailure, BootResults, EndCause
-from slurmplugins.model.launch import JobLaunch, JobRequest, PoolRequest
+from slurmplugins.model.launch import JobLaunch, JobRequest, NodeRequest
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.circuit_breaker import Record
 from slurmplugins.power_save.resume import resume
@@ -48,7 +48,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def job(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> JobLaunch:
     pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
-    return JobLaunch(number, (PoolRequest(pool, nodes),), nodes)
+    return JobLaunch(number, (NodeRequest(number, nodes, pool),), nodes)
 
 
 def test_four_failures_shut_nothing_and_the_fifth_does():
@@ -110,7 +110,7 @@ def test_a_protected_pool_launches_nothing_and_says_when_it_will(bench: Bench):
     assert screened.permitted == ()
     (refused,) = screened.refusals
     assert (refused.job, refused.nodes, refused.reason_code) == (7, G[:2], "pool-protected")
-    assert "5 machines in a row did not come up; next try" in refused.message
+    assert "5 instances in a row did not register; next try" in refused.message
 
 
 def test_other_pools_are_not_concerned(bench: Bench):

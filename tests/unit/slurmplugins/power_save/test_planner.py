@@ -10,10 +10,17 @@ import pytest
 from slurmplugins.config import burst as burst_config
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
-from slurmplugins.model.instance import Assignment, EndCause, Instance, InstanceState
-from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, PoolRequest, ResumePlan
+from slurmplugins.model.instance import (
+    Assignment,
+    EndCause,
+    Instance,
+    InstanceState,
+    Lifecycle,
+    Policy,
+    PolicyName,
+)
+from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, NodeRequest, ResumePlan
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle, Policy, PolicyName
 from slurmplugins.power_save import planner
 from slurmplugins.power_save.suspend import plan_terminations
 from slurmplugins.state.journal_view import JournalView
@@ -66,7 +73,7 @@ def planned(
 
 
 def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobLaunch:
-    return JobLaunch(job, (PoolRequest(GPU, nodes, ladder),), nodes)
+    return JobLaunch(job, (NodeRequest(job, nodes, GPU, ladder),), nodes)
 
 
 # What is launched
@@ -74,7 +81,7 @@ def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobL
 
 def test_a_job_without_instances_gets_one_launch_with_an_ask_for_each_pool():
     ask = JobRequest(7, (G[0], C[0], G[1]))
-    asks = (PoolRequest(GPU, G[:2], RUNGS), PoolRequest(CPU, C[:1], ((CPU.offerings[0],),)))
+    asks = (NodeRequest(7, G[:2], GPU, RUNGS), NodeRequest(7, C[:1], CPU, ((CPU.offerings[0],),)))
     plan = planned(ask)
     assert plan == ResumePlan(launches=(JobLaunch(7, asks, ask.nodes),), job_requests=(ask,))
     assert plan.nodes_to_claim == plan.affected_nodes == (G[0], G[1], C[0])
@@ -84,7 +91,7 @@ def test_only_the_nodes_without_an_instance_are_launched_of_a_job():
     ask = JobRequest(7, G[:2])
     plan = planned(ask, listed=(machine(),))
     assert plan.adoptions == (made(),)
-    assert plan.launches == (JobLaunch(7, (PoolRequest(GPU, G[1:2], RUNGS),), G[:2]),)
+    assert plan.launches == (JobLaunch(7, (NodeRequest(7, G[1:2], GPU, RUNGS),), G[:2]),)
 
 
 def test_each_job_is_planned_by_itself_in_turn():
@@ -114,14 +121,14 @@ def test_a_jobs_partition_and_how_long_it_has_waited_choose_its_ladder(
     }
     given = replace(CONFIG, policies=policies)
     plan = planned(JobRequest(job, G[:1], partition), config=given, waited=waited)
-    assert plan.launches[0].pool_requests[0].fallback_order == ladder
+    assert plan.launches[0].node_requests[0].fallback_order == ladder
 
 
 @pytest.mark.parametrize("job", [7, None])
 def test_a_job_whose_wait_nobody_knows_has_not_waited(job: int | None):
     policies = {"spot": Policy(PolicyName.ON_DEMAND_AFTER, 1.0)}
     plan = planned(JobRequest(job, G[:1]), config=replace(CONFIG, policies=policies))
-    assert plan.launches[0].pool_requests[0].fallback_order == SPOT
+    assert plan.launches[0].node_requests[0].fallback_order == SPOT
 
 
 def test_a_job_of_which_one_pool_has_no_offering_gets_nothing():
@@ -151,7 +158,7 @@ def test_all_nodes_of_a_job_count_against_the_pools_share_of_spot(
         "i-9", node=hostlist.parse("gpu-008"), price=lives, lifecycle=Lifecycle.ON_DEMAND
     )
     plan = planned(JobRequest(7, G[:nodes]), config=given, listed=(other,) if lives else ())
-    assert plan.launches[0].pool_requests[0].fallback_order == (RUNGS if spot else DEMAND)
+    assert plan.launches[0].node_requests[0].fallback_order == (RUNGS if spot else DEMAND)
 
 
 def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
@@ -159,7 +166,7 @@ def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
     jobs = [JobRequest(number, (node,)) for number, node in enumerate(G)]
     ladders = [
-        item.pool_requests[0].fallback_order for item in planned(*jobs, config=given).launches
+        item.node_requests[0].fallback_order for item in planned(*jobs, config=given).launches
     ]
     # 1.006 on demand, then 0.4024 twice; a third would be more than half.
     assert ladders == [DEMAND, RUNGS, RUNGS, DEMAND]
@@ -204,7 +211,7 @@ def test_an_instance_as_old_as_resume_timeout_is_replaced(age: float, adopted: b
 def test_an_instance_of_another_pool_or_that_slurm_let_go_of_is_replaced():
     wrong = machine(pool="cpu")
     assert planned(JobRequest(7, G[:1]), listed=(wrong,)).stale_instances == (wrong,)
-    plan = planned(JobRequest(7, G[:1]), listed=(machine(),), let_go=frozenset({"i-1"}))
+    plan = planned(JobRequest(7, G[:1]), listed=(machine(),), powered_down_ids=frozenset({"i-1"}))
     assert (plan.adoptions, plan.stale_instances, plan.launches) == (
         (),
         (machine(),),
@@ -220,18 +227,18 @@ def test_beside_an_instance_that_is_handed_out_the_old_one_is_replaced():
 
 def test_an_instance_that_ec2_does_not_list_yet_is_handed_out_as_the_journal_has_it():
     assignment = Assignment(G[0], "i-1", "10.9.9.9", "p5.48xlarge")
-    plan = planned(JobRequest(7, G[:1]), launched={"i-1": assignment})
+    plan = planned(JobRequest(7, G[:1]), recent_launches={"i-1": assignment})
     assert plan == ResumePlan(adoptions=(assignment,), job_requests=(JobRequest(7, G[:1]),))
 
 
 def test_an_instance_that_ec2_lists_as_over_is_not_handed_out_from_the_journal():
     gone = machine(state=S.TERMINATED)
-    plan = planned(JobRequest(7, G[:1]), listed=(gone,), launched={"i-1": made()})
+    plan = planned(JobRequest(7, G[:1]), listed=(gone,), recent_launches={"i-1": made()})
     assert (plan.adoptions, plan.stale_instances, plan.launches) == ((), (), (launch(G[0]),))
 
 
 def test_an_instance_is_handed_out_under_the_name_it_was_given_last():
-    journal = {"launched": {"i-1": made("i-1", G[1])}, "former": {"i-1": {G[0]}}}
+    journal = {"recent_launches": {"i-1": made("i-1", G[1])}, "former_nodes": {"i-1": {G[0]}}}
     plan = planned(JobRequest(7, G[1:2]), listed=(machine(),), **journal)
     assert (plan.adoptions, plan.launches) == ((made("i-1", G[1]),), ())
     assert plan.nodes_by_quota == {"spot:g": {G[1]}}
@@ -239,12 +246,12 @@ def test_an_instance_is_handed_out_under_the_name_it_was_given_last():
 
 def test_the_share_of_spot_counts_an_instance_that_the_journal_has_renamed():
     """Its price is the pool's, whatever its name."""
-    journal = {"launched": {"i-1": made("i-1", G[1])}, "former": {"i-1": {G[0]}}}
+    journal = {"recent_launches": {"i-1": made("i-1", G[1])}, "former_nodes": {"i-1": {G[0]}}}
     pool = replace(GPU, max_spot_share=0.5)
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
     dear = machine(price="9", lifecycle=Lifecycle.ON_DEMAND)
     plan = planned(JobRequest(7, G[2:3]), listed=(dear,), config=given, **journal)
-    assert plan.launches[0].pool_requests[0].fallback_order == RUNGS
+    assert plan.launches[0].node_requests[0].fallback_order == RUNGS
 
 
 @pytest.mark.parametrize("state", S)
@@ -252,7 +259,9 @@ def test_beside_an_instance_whose_end_was_decided_another_is_launched_and_it_is_
     state: InstanceState,
 ):
     condemned = machine(state=state)
-    plan = planned(JobRequest(7, G[:1]), listed=(condemned,), ended={"i-1": EndCause.SUSPEND})
+    plan = planned(
+        JobRequest(7, G[:1]), listed=(condemned,), termination_causes={"i-1": EndCause.SUSPEND}
+    )
     if state is S.UNCLEAR:
         assert plan.launches == ()
     else:
@@ -265,22 +274,25 @@ def test_the_instances_to_replace_and_those_that_should_be_over_are_all_told():
     condemned = tuple(machine(f"i-{n}", G[n]) for n in (2, 3))
     ended = dict.fromkeys(("i-2", "i-3"), EndCause.SUSPEND)
     plan = planned(
-        JobRequest(7, G[:3]), JobRequest(8, G[3:]), listed=(*old, *condemned), ended=ended
+        JobRequest(7, G[:3]),
+        JobRequest(8, G[3:]),
+        listed=(*old, *condemned),
+        termination_causes=ended,
     )
     assert (plan.stale_instances, plan.unterminated_instances) == (old, condemned)
 
 
 def test_a_node_that_another_run_is_at_is_left_to_it():
-    plan = planned(JobRequest(7, G[:2]), listed=(machine(),), busy=frozenset(G[:1]))
-    launched = JobLaunch(7, (PoolRequest(GPU, G[1:2], RUNGS),), G[:2])
+    plan = planned(JobRequest(7, G[:2]), listed=(machine(),), claimed_nodes=frozenset(G[:1]))
+    launched = JobLaunch(7, (NodeRequest(7, G[1:2], GPU, RUNGS),), G[:2])
     assert (plan.adoptions, plan.claimed_by_others, plan.launches) == ((), G[:1], (launched,))
 
 
 def test_each_instance_that_will_end_one_day_fills_its_quota():
-    static = replace(CONFIG, static=frozenset(G[2:3]))
+    static = replace(CONFIG, static_nodes=frozenset(G[2:3]))
     given_up = {"i-4": EndCause.RESUME_FAILED}
     listed = tuple(machine(f"i-{number}", node) for number, node in enumerate(G, 1))
-    plan = planned(JobRequest(7, C[:1]), listed=listed, config=static, ended=given_up)
+    plan = planned(JobRequest(7, C[:1]), listed=listed, config=static, termination_causes=given_up)
     assert plan.nodes_by_quota == {"spot:g": set(G[:2])}
 
 
@@ -294,7 +306,7 @@ def refused(
     ask = JobRequest(7, nodes)
     plan = planned(ask, listed=listed, **journal)
     (failure,) = plan.failures
-    assert replace(plan, filling={}) == ResumePlan(failures=(failure,), job_requests=(ask,))
+    assert replace(plan, nodes_by_quota={}) == ResumePlan(failures=(failure,), job_requests=(ask,))
     assert (failure.job, failure.nodes) == (7, nodes)
     return failure
 
@@ -305,14 +317,14 @@ def test_a_node_that_burst_json_lacks_is_a_persons_to_mend():
     assert failure == Failure(7, (G[0], *NOBODYS), "unknown-node", message=text, hold=True)
 
 
-@pytest.mark.parametrize("which", ["settling", "doubtful"])
+@pytest.mark.parametrize("which", ["claimed_to_resolve", "unresolved_nodes"])
 def test_nothing_is_launched_beside_a_launch_that_got_no_answer(which: str):
     failure = refused(*G[:3], **{which: frozenset(G[1:3])})
-    text = "an earlier launch for gpu-002 got no answer; it is settled within minutes"
+    text = "an earlier launch for gpu-002 got no answer; its outcome is known within minutes"
     assert failure == Failure(7, G[:3], "launch-in-doubt", message=text)
 
 
-@pytest.mark.parametrize("which", ["settling", "doubtful"])
+@pytest.mark.parametrize("which", ["claimed_to_resolve", "unresolved_nodes"])
 def test_a_launch_without_answer_is_in_no_doubt_where_its_instance_is_there(which: str):
     plan = planned(JobRequest(7, G[:1]), listed=(machine(),), **{which: frozenset(G[:1])})
     assert (plan.failures, plan.adoptions) == ((), (made(),))
@@ -322,28 +334,32 @@ def test_a_launch_without_answer_is_in_no_doubt_where_its_instance_is_there(whic
     ("of_before", "journal"),
     [
         (machine(launched_at=NOW - 999), {}),
-        (machine(), {"ended": {"i-1": EndCause.SUSPEND}}),
-        (machine(), {"let_go": frozenset({"i-1"})}),
+        (machine(), {"termination_causes": {"i-1": EndCause.SUSPEND}}),
+        (machine(), {"powered_down_ids": frozenset({"i-1"})}),
         (machine(pool="cpu"), {}),
     ],
 )
 def test_an_instance_of_before_settles_no_launch_without_answer(
     of_before: Instance, journal: dict[str, Any]
 ):
-    failure = refused(G[0], listed=(of_before,), doubtful=frozenset(G[:1]), **journal)
+    failure = refused(G[0], listed=(of_before,), unresolved_nodes=frozenset(G[:1]), **journal)
     assert failure.reason_code == "launch-in-doubt"
 
 
 def test_a_doubt_that_another_run_is_at_is_that_runs():
-    plan = planned(JobRequest(7, G[:1]), doubtful=frozenset(G[:1]), busy=frozenset(G[:1]))
+    plan = planned(
+        JobRequest(7, G[:1]), unresolved_nodes=frozenset(G[:1]), claimed_nodes=frozenset(G[:1])
+    )
     assert (plan.failures, plan.claimed_by_others) == ((), G[:1])
 
 
 def test_an_instance_that_nobody_understands_is_not_handed_out_and_has_no_other_beside_it():
     strange = frozenset({"i-1"})
-    assert refused(G[0], listed=(machine(),), strange=strange).reason_code == "launch-in-doubt"
+    assert (
+        refused(G[0], listed=(machine(),), unreadable_ids=strange).reason_code == "launch-in-doubt"
+    )
     gone = machine(state=S.SHUTTING_DOWN)
-    assert planned(JobRequest(7, G[:1]), listed=(gone,), strange=strange).failures == ()
+    assert planned(JobRequest(7, G[:1]), listed=(gone,), unreadable_ids=strange).failures == ()
 
 
 def test_nothing_is_launched_beside_an_instance_in_a_state_that_nobody_knows():
@@ -354,40 +370,48 @@ def test_nothing_is_launched_beside_an_instance_in_a_state_that_nobody_knows():
 
 
 def test_nothing_is_launched_beside_an_instance_that_is_to_end_before_ec2_lists_it():
-    failure = refused(*G[:2], ending={"i-1": made("i-1", G[1])})
-    text = "i-1 of gpu-002 is to end, and EC2 does not list it yet"
+    failure = refused(*G[:2], recent_terminations={"i-1": made("i-1", G[1])})
+    text = "i-1 of gpu-002 is to be terminated, and EC2 does not list it yet"
     assert failure == Failure(7, G[:2], "not-ended", message=text)
 
 
 @pytest.mark.parametrize(
     "journal",
     [
-        {"busy": frozenset(G[:1])},
-        {"launched": {"i-2": made("i-2")}},
+        {"claimed_nodes": frozenset(G[:1])},
+        {"recent_launches": {"i-2": made("i-2")}},
     ],
 )
 def test_an_unlisted_end_keeps_nothing_from_a_node_that_has_another_instance(
     journal: dict[str, Any],
 ):
     ending = {"i-1": made()}
-    assert planned(JobRequest(7, G[:1]), ending=ending, **journal).failures == ()
+    assert planned(JobRequest(7, G[:1]), recent_terminations=ending, **journal).failures == ()
     listed = (machine("i-2"),)
-    assert planned(JobRequest(7, G[:1]), listed=listed, ending=ending).failures == ()
+    assert planned(JobRequest(7, G[:1]), listed=listed, recent_terminations=ending).failures == ()
 
 
 def test_an_unlisted_end_of_a_later_node_is_seen_behind_a_node_without_one():
-    journal = {"busy": frozenset(G[:1]), "ending": {"i-1": made(), "i-2": made("i-2", G[2])}}
+    journal = {
+        "claimed_nodes": frozenset(G[:1]),
+        "recent_terminations": {"i-1": made(), "i-2": made("i-2", G[2])},
+    }
     (failure,) = planned(JobRequest(7, G[:3]), **journal).failures
-    assert failure.message.startswith("i-2 of gpu-003 is to end")
+    assert failure.message.startswith("i-2 of gpu-003 is to be terminated")
 
 
 def test_an_old_instance_does_not_stand_for_one_that_is_to_end_unlisted():
     old = machine("i-2", launched_at=NOW - 999)
-    assert refused(G[0], listed=(old,), ending={"i-1": made()}).reason_code == "not-ended"
+    assert (
+        refused(G[0], listed=(old,), recent_terminations={"i-1": made()}).reason_code == "not-ended"
+    )
 
 
 def test_an_end_that_ec2_lists_is_no_unlisted_one():
-    journal = {"ending": {"i-1": made()}, "ended": {"i-1": EndCause.SUSPEND}}
+    journal = {
+        "recent_terminations": {"i-1": made()},
+        "termination_causes": {"i-1": EndCause.SUSPEND},
+    }
     assert planned(JobRequest(7, G[:1]), listed=(machine(),), **journal).failures == ()
 
 
@@ -418,7 +442,7 @@ def test_a_job_is_launched_for_while_slurm_waits_for_each_of_its_nodes(flags: st
     asks = [JobRequest(7, G[:2])]
     plan = ResumePlan(launches=(launch(*G[:2]),))
     seen = states(n1="ALLOCATED+POWERING_UP", n2=flags)
-    text = "Slurm does not wait for gpu-002 any more"
+    text = "slurmctld no longer waits for gpu-002"
     failure = Failure(7, G[:2], "not-awaited", message=text)
     assert planner.still_awaited(asks, plan, seen) == ((asks, []) if waits else ([], [failure]))
 
@@ -448,7 +472,7 @@ def test_a_node_that_works_on_what_the_plan_would_replace_keeps_it_and_leaves_th
     )
     seen = states(n1="ALLOCATED", n2="IDLE+POWERING_UP", n3="IDLE+POWERING_UP")
     assert planner.still_awaited([ask], plan, seen) == (
-        [replace(ask, nodes=G[1:3], shared=G[3:4])],
+        [replace(ask, nodes=G[1:3], shared_nodes=G[3:4])],
         [],
     )
 

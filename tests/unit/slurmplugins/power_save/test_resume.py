@@ -217,7 +217,7 @@ def test_nothing_is_launched_for_a_job_with_a_node_that_slurm_has_let_go_of_sinc
     assert [bench.slurm.state[node].reason for node in G[:3]] == [
         "toolkit: not-awaited", "bad NIC", "toolkit: not-awaited",
     ]  # fmt: skip
-    assert "Slurm does not wait for gpu-002 any more" in bench.slurm.queue[7].comment
+    assert "slurmctld no longer waits for gpu-002" in bench.slurm.queue[7].comment
 
 
 @pytest.mark.parametrize("ticks", [True, False])

@@ -19,10 +19,10 @@ from slurmplugins.model.instance import (
     Instance,
     InstanceHealth,
     InstanceState,
+    Lifecycle,
 )
 from slurmplugins.model.launch import JobRequest, ResumePlan
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save import circuit_breaker, planner
 from slurmplugins.power_save.circuit_breaker import MAX_SHOWN, Record
 from slurmplugins.power_save.suspend import plan_terminations

@@ -11,9 +11,8 @@ from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import MOST_NAMED
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
-from slurmplugins.model.instance import EndCause, Instance, InstanceState
+from slurmplugins.model.instance import EndCause, Instance, InstanceState, Lifecycle
 from slurmplugins.model.node import UNREADABLE, Node
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.reconciler import orphans
 from slurmplugins.reconciler.snapshot import Snapshot
 from slurmplugins.state.journal_view import JournalView

@@ -429,7 +429,7 @@ def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles
         resume(bench.engine, asks)
     assert [item.node for item in bench.cloud.live()] == [G[4]]
     assert bench.slurm.state[G[1]].reason == "toolkit: launch-in-doubt"
-    assert "is settled within minutes" in bench.slurm.queue[7].comment
+    assert "outcome is known within minutes" in bench.slurm.queue[7].comment
 
 
 CPU = "on-demand:m7i.large:us-east-1a"

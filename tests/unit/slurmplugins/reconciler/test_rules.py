@@ -26,10 +26,10 @@ from slurmplugins.model.instance import (
     Instance,
     InstanceHealth,
     InstanceState,
+    Lifecycle,
     ScheduledEvent,
 )
 from slurmplugins.model.node import Node
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.reconciler import rules, snapshot
 from slurmplugins.reconciler.snapshot import RegistrationRequests
 from slurmplugins.state.journal_view import JournalView

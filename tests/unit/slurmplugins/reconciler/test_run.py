@@ -12,9 +12,8 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.errors import CloudUnreachable, SlurmUnreachable, StateError
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
-from slurmplugins.model.instance import EndCause, Instance, InstanceState
+from slurmplugins.model.instance import EndCause, Instance, InstanceState, Lifecycle
 from slurmplugins.model.launch import JobRequest
-from slurmplugins.model.offering import Lifecycle
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler import instance_ledger

@@ -11,9 +11,8 @@ import pytest
 from slurmplugins.cloud import error_codes
 from slurmplugins.errors import StateError
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import Assignment, EndCause
+from slurmplugins.model.instance import Assignment, EndCause, Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
-from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.state.journal import COMPACT_BYTES, LISTING_DELAY_SECONDS, Journal
 from slurmplugins.state.journal_view import JournalReplay
 from slurmplugins.system import files

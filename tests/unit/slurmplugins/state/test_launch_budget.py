@@ -14,7 +14,7 @@ from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.rate_limit import INSTANCES, RateLimitedCloud
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import BootFailure, BootResults, EndCause
-from slurmplugins.model.launch import Failure, JobLaunch, JobResults, PoolRequest
+from slurmplugins.model.launch import Failure, JobLaunch, JobResults, NodeRequest
 from slurmplugins.model.node import Node
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.resume import _launch_rate, resume
@@ -29,7 +29,6 @@ from slurmplugins.state.launch_budget import (
     RefusedTerminations,
     UnresolvedLaunch,
 )
-from slurmplugins.state.launch_budget_file import StartedInstances
 from tests.fakes import request_rates
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -45,7 +44,7 @@ C = hostlist.expand("cpu-[1-4]")
 CPU = "on-demand:m7i.large:us-east-1a"
 NOW = 1_000_000.0
 RATE = Rate(1000, 2, 450, is_configured=False)
-TOLD = replace(RATE, told=True)
+TOLD = replace(RATE, is_configured=True)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def bench(tmp_path: Path) -> Bench:
 def job(bench: Bench, nodes: Sequence[NodeName], number: int | None = 7) -> JobLaunch:
     pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
     ladder = tuple((item,) for item in pool.offerings)
-    return JobLaunch(number, (PoolRequest(pool, tuple(nodes), ladder),), tuple(nodes))
+    return JobLaunch(number, (NodeRequest(number, tuple(nodes), pool, ladder),), tuple(nodes))
 
 
 def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) -> Record:
@@ -206,7 +205,7 @@ def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
 def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
     """Each try may start the one pool's instances in vain, since the other has none."""
     probe, other = job(bench, G[:3]), job(bench, C[:1])
-    both = JobLaunch(7, (*probe.pool_requests, *other.pool_requests), (*probe.nodes, *other.nodes))
+    both = JobLaunch(7, (*probe.node_requests, *other.node_requests), (*probe.nodes, *other.nodes))
     screened = launch_budget.screen(exhausted(bench), [both], NOW, RATE, {"gpu"})
     assert (screened.permitted, screened.refusals[0].reason_code) == ((), launch_budget.LAUNCH_LOOP)
 
@@ -274,8 +273,10 @@ def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
 
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
     launch = large(wide, 4000)
-    (ask,) = launch.pool_requests
-    fleets = replace(launch, asks=(replace(ask, ladder=(ask.pool.offerings[:2],)),))
+    (ask,) = launch.node_requests
+    fleets = replace(
+        launch, node_requests=(replace(ask, fallback_order=(ask.pool.offerings[:2],)),)
+    )
     assert launch_budget.screen(Record(), [fleets], NOW, TOLD).permitted
 
 
@@ -366,7 +367,7 @@ def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Be
     [
         (THROTTLED, 1900, 1800),  # the account's bucket was empty for another
         (THROTTLED, 4000, 0),
-        (replace(THROTTLED, slug="no-capacity"), 4000, 1800),
+        (replace(THROTTLED, reason_code="no-capacity"), 4000, 1800),
     ],
 )
 def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started: int):
@@ -404,7 +405,7 @@ def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(
 
 def test_while_nothing_can_be_ended_people_are_told_and_not_after():
     assert launch_budget.block_reason(refused(2), NOW) == ""
-    assert "(UnauthorizedOperation): nothing is started" in launch_budget.block_reason(
+    assert "(UnauthorizedOperation): nothing is launched" in launch_budget.block_reason(
         refused(3), NOW
     )
 
@@ -479,9 +480,8 @@ def test_the_record_survives_its_file(bench: Bench):
     nodes = hostlist.compress(G[:4])
     now = bench.clock.now()
     assert bench.engine.launch_budget.load().jobs == {7: LaunchHistory(4, 4, now, now, nodes)}
-    kept.record_results(
-        JobResults(failures=(THROTTLED,)), StartedInstances(unanswered_launches={"a": G[2:]}), TOLD
-    )
+    kept.started.unanswered_launches["a"] = G[2:]
+    kept.record_results(JobResults(failures=(THROTTLED,)), TOLD)
     doubts = (UnresolvedLaunch("a", 2, now),)
     assert bench.engine.launch_budget.load().jobs == {
         7: LaunchHistory(4, 0, now, now, doubts=doubts)
@@ -564,7 +564,7 @@ def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: B
     tries = bench.engine.launch_budget.load().jobs[7]
     assert (tries.started, tries.unresolved_count) == (0, 6)
     assert not bench.slurm.queue[7].held
-    assert "toolkit: launch-in-doubt 6 instances may have been" in bench.slurm.queue[7].comment
+    assert "toolkit: launch-in-doubt launches without an answer may" in bench.slurm.queue[7].comment
     bench.clock.advance(LISTING_DELAY_SECONDS)
     run_pass(bench.engine)
     assert bench.engine.launch_budget.load().jobs == {}

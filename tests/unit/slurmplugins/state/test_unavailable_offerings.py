@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmplugins.cloud import error_codes
-from slurmplugins.model.offering import Lifecycle, Offering
+from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.state import unavailable_offerings
 from tests.fakes.clock import FakeClock
 
