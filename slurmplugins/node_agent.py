@@ -26,6 +26,7 @@ from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system import program
 from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
+from slurmplugins.system.log_events import LogEvent
 
 OLD_REQUEST: Final = 24 * 3600.0
 """Seconds after which a stop request is deleted. Its attempt ended within minutes of it."""
@@ -56,7 +57,7 @@ def main() -> None:
         )
         registrar = Registrar(node, requests, runner, log.bind(node=node))
         user_list = users.UserListFollower(paths.users_file(settings.shared.path), runner)
-        log.info("watching", node=node)
+        log.info(LogEvent.PROGRAM_STARTED, node=node)
         agent_requests.remove_old_requests(requests, clock.now() - OLD_REQUEST)
         watch(agent, registrar, user_list, clock, log)
 

@@ -29,6 +29,7 @@ def main() -> None:
     from slurmplugins.model.hostlist import MAX_EXPANSION
     from slurmplugins.slurm import resume_file
     from slurmplugins.system import program
+    from slurmplugins.system.log_events import LogEvent
 
     log = program.open_log("resume")
 
@@ -36,12 +37,12 @@ def main() -> None:
         invalid_names: list[str] = []
         job_requests = resume_file.job_requests(content, hostlist, invalid_names)
         log.info(
-            "called",
+            LogEvent.PROGRAM_STARTED,
             nodes=hostlist,
             jobs=[job_request.job for job_request in job_requests if job_request.job is not None],
         )
         if invalid_names:
-            log.warning("not our nodes", parts=invalid_names, most=MAX_EXPANSION)
+            log.warning(LogEvent.NODE_NAMES_REJECTED, parts=invalid_names, most=MAX_EXPANSION)
         try:
             engine = assemble(log)
         except ConfigError as error:

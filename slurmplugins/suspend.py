@@ -22,16 +22,17 @@ def terminate_instances(program: str, hostlist: str, cause: str) -> None:
     from slurmplugins.model.hostlist import MAX_EXPANSION, expand
     from slurmplugins.model.instance import EndCause
     from slurmplugins.power_save.suspend import suspend
+    from slurmplugins.system.log_events import LogEvent
     from slurmplugins.system.program import open_log, run_to_exit_code
 
     log = open_log(program)
 
     def work() -> None:
-        log.info("called", nodes=hostlist)
+        log.info(LogEvent.PROGRAM_STARTED, nodes=hostlist)
         invalid_names: list[str] = []
         nodes = expand(hostlist, invalid_names=invalid_names)
         if invalid_names:
-            log.warning("not our nodes", parts=invalid_names, most=MAX_EXPANSION)
+            log.warning(LogEvent.NODE_NAMES_REJECTED, parts=invalid_names, most=MAX_EXPANSION)
         suspend(assemble(log), nodes, EndCause(cause))
 
     daemonize.exit_without_cleanup(run_to_exit_code(log, work))

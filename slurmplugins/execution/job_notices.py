@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,14 +52,16 @@ class JobNotifier:
                 notice()
                 remaining_jobs.remove(job)
         except SlurmUnreachable as error:
-            self._log.warning("jobs not told", jobs=remaining_jobs, message=error.message)
+            self._log.warning(
+                LogEvent.JOBS_NOT_NOTIFIED, jobs=remaining_jobs, message=error.message
+            )
 
     def comment(self, job: int, text: str) -> None:
         """Set the job's comment; only log a refusal. Raises SlurmUnreachable."""
         try:
             self._slurm.comment(job, text)
         except SlurmRefused as error:
-            self._log.warning("comment failed", job=job, message=error.message)
+            self._log.warning(LogEvent.JOB_COMMENT_FAILED, job=job, message=error.message)
 
     def _notify_failure(self, job: int, failure: Failure, held_jobs: set[int]) -> None:
         """Hold the job if asked, and comment on it.
@@ -73,5 +76,5 @@ class JobNotifier:
                 held_jobs.add(job)
                 text = f"{failure.reason} held, release it after fixing this: {failure.message}"
             except SlurmRefused as error:  # a job that is no batch job ended with its nodes
-                self._log.warning("hold failed", job=job, message=error.message)
+                self._log.warning(LogEvent.JOB_HOLD_FAILED, job=job, message=error.message)
         self.comment(job, text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, SomeNotTerminated, StateError
 from slurmplugins.model.actions import Outcome
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,11 +57,11 @@ class Terminator:
             try:
                 self._journal.mark_terminating([item.instance.id for item in group], cause)
             except StateError as error:  # the ledger will lack the cause; the money matters more
-                self._log.failure("journal", message=error.message)
+                self._log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
         for action in actions:
             instance = action.instance
             self._log.info(
-                "terminate",
+                LogEvent.TERMINATION_DECIDED,
                 instance=instance.id,
                 node=instance.node,
                 cause=action.cause,

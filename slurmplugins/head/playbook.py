@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.config import paths
 from slurmplugins.errors import CloudError
 from slurmplugins.model import json_input
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     import argparse
@@ -145,14 +146,16 @@ class Reporter:
         try:
             self._store.put(self._key, {**progress.to_json(), "at": now, "bundle": self._bundle})
         except CloudError as error:
-            self._log.warning("status", code=error.code, message=error.message)
+            self._log.warning(
+                LogEvent.BOOT_STATUS_NOT_WRITTEN, code=error.code, message=error.message
+            )
 
     def write_log(self, text: str) -> None:
         """Write the whole log beside the status object."""
         try:
             self._store.put_text(self._key.removesuffix(".json") + ".log", text)
         except CloudError as error:
-            self._log.warning("log", code=error.code, message=error.message)
+            self._log.warning(LogEvent.BOOT_LOG_NOT_WRITTEN, code=error.code, message=error.message)
 
 
 def follow_output(lines: Iterable[str], progress: Progress, reporter: Reporter) -> str:

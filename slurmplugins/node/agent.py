@@ -12,6 +12,7 @@ from slurmplugins.model.instance import EVENT_HORIZON, Kind
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.node import interruption
 from slurmplugins.slurm import agent_requests
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +78,7 @@ class Agent:
         try:
             self._read_metadata()
         except MetadataError as error:
-            self.log.warning("metadata", message=error.message)
+            self.log.warning(LogEvent.METADATA_QUERY_FAILED, message=error.message)
         if self.notice is not None:
             if not (self.drained and self.all_stops_requested):
                 self._act_on_notice(self.notice)
@@ -93,7 +94,7 @@ class Agent:
             self._events_read_at = now
         if not self._early_reason and interruption.rebalance(self.metadata, now) is not None:
             self._early_reason = "rebalance recommended"
-            self.log.warning("rebalance recommendation")
+            self.log.warning(LogEvent.REBALANCE_RECOMMENDED)
 
     def _read_scheduled_event(self, now: float) -> None:
         event = interruption.scheduled(self.metadata, now)
@@ -103,12 +104,14 @@ class Agent:
             self._record_notice(event, now)
         elif event.deadline - now <= EVENT_HORIZON and not self._early_reason:
             self._early_reason = f"scheduled {event.action}"
-            self.log.warning("scheduled event", action=event.action, deadline=event.deadline)
+            self.log.warning(
+                LogEvent.SCHEDULED_EVENT_ANNOUNCED, action=event.action, deadline=event.deadline
+            )
 
     def _record_notice(self, notice: Notice, now: float) -> None:
         self.notice = notice
         self.log.warning(
-            "interruption notice",
+            LogEvent.INTERRUPTION_ANNOUNCED,
             cause=notice.kind,
             action=notice.action,
             deadline=notice.deadline,
@@ -137,9 +140,9 @@ class Agent:
         try:
             self.slurm.drain([self.node], f"{REASON_PREFIX} {reason}")
         except SlurmError as error:
-            self.log.failure("drain failed", message=error.message)
+            self.log.failure(LogEvent.NODE_DRAIN_FAILED, message=error.message)
             return False
-        self.log.info("drained", why=reason)
+        self.log.info(LogEvent.NODE_DRAINED, why=reason)
         return True
 
     def _request_stops(self, notice: Notice) -> None:
@@ -148,7 +151,7 @@ class Agent:
         try:
             attempts = self.read_attempts()
         except SlurmError as error:
-            self.log.failure("jobs unknown", message=error.message)
+            self.log.failure(LogEvent.JOB_QUERY_FAILED, message=error.message)
             return
         all_written = True
         for attempt in sorted(attempts - self._requested_attempts):
@@ -164,10 +167,10 @@ class Agent:
                 )
             except OSError as error:
                 all_written = False
-                self.log.failure("stop request failed", job=attempt[0], message=str(error))
+                self.log.failure(LogEvent.STOP_REQUEST_FAILED, job=attempt[0], message=str(error))
                 continue
             self._requested_attempts.add(attempt)
-            self.log.info("stop requested", job=attempt[0], restart_count=attempt[1])
+            self.log.info(LogEvent.STOP_REQUESTED, job=attempt[0], restart_count=attempt[1])
         self.all_stops_requested = all_written and drained
 
 
@@ -188,11 +191,11 @@ class Registrar:
             return
         result = self.runner.run(RELOAD, timeout=RELOAD_SECONDS)
         if result.returncode:
-            self.log.failure("slurmd not reloaded", message=result.stderr.strip()[-200:])
+            self.log.failure(LogEvent.SLURMD_RELOAD_FAILED, message=result.stderr.strip()[-200:])
             return
         self._handled_request = request
         agent_requests.remove_registration_request(self.directory, self.node)
-        self.log.warning("slurmd registers again", why="slurmctld waits for this node")
+        self.log.warning(LogEvent.SLURMD_RELOADED, why="slurmctld waits for this node")
 
 
 def watch(
@@ -207,5 +210,5 @@ def watch(
             try:
                 user_list.follow()
             except (EngineError, OSError) as error:
-                log.warning("users", message=str(error))
+                log.warning(LogEvent.USERS_NOT_UPDATED, message=str(error))
         clock.sleep(POLL_SECONDS)

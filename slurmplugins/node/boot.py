@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError, EngineError
 from slurmplugins.node import instance_store, slurmd_setup, users
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ class Boot:
         # Its unit is ordered after ours, which still runs: waiting for it would never end.
         self._run_command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
         files.clear_boot_flag(facts, self.settings)
-        self.log.info("registered", node=facts.node)
+        self.log.info(LogEvent.SLURMD_STARTED, node=facts.node)
 
     def _read_identity(self) -> InstanceFacts:
         return self._with_retries(
@@ -74,7 +75,7 @@ class Boot:
         )
 
     def _apply_name(self, files: slurmd_setup.NodeFiles, facts: InstanceFacts) -> InstanceFacts:
-        self.log.info("identity", node=facts.node, instance=facts.instance_id)
+        self.log.info(LogEvent.NODE_IDENTIFIED, node=facts.node, instance=facts.instance_id)
         files.write_host_name(facts, self.settings)
         self._run_command(["/usr/bin/hostnamectl", "hostname", facts.node], optional=True)
         self._run_command(["/usr/bin/hostname", facts.node])
@@ -87,9 +88,9 @@ class Boot:
         """
         try:
             if disk := instance_store.mount(self.root, self.runner):
-                self.log.info("scratch", disk=disk)
+                self.log.info(LogEvent.SCRATCH_MOUNTED, disk=disk)
         except EngineError as error:
-            self.log.warning("no scratch", message=error.message)
+            self.log.warning(LogEvent.SCRATCH_NOT_MOUNTED, message=error.message)
 
     def _mount_shared(self) -> None:
         shared = self.settings.shared
@@ -113,7 +114,7 @@ class Boot:
             try:
                 return step()
             except EngineError as error:
-                self.log.warning("not yet", step=step_name, message=error.message)
+                self.log.warning(LogEvent.BOOT_STEP_FAILED, step=step_name, message=error.message)
                 if not tries_left:
                     raise
                 self.clock.sleep(PAUSE)

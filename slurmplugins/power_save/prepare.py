@@ -16,6 +16,7 @@ from slurmplugins.slurm import node_queries
 from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
 from slurmplugins.state.queue_time import QueueTimes
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ def release(engine: Engine, process_id: str, nodes: Collection[NodeName]) -> Non
         if nodes:
             engine.journal.release(process_id, nodes)
     except StateError as error:
-        engine.log.failure("journal", message=error.message)
+        engine.log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
 
 
 def make_plan(
@@ -167,7 +168,7 @@ def _het_jobs(engine: Engine) -> Mapping[int, int]:
     try:
         return engine.slurm.het_jobs()
     except SlurmError as error:
-        engine.log.warning("het jobs unread", message=error.message)
+        engine.log.warning(LogEvent.HET_JOB_QUERY_FAILED, message=error.message)
         return {}
 
 
@@ -284,7 +285,9 @@ def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
         try:
             return engine.cloud.instances(), start_time
         except CloudError as error:
-            engine.log.warning("listing failed", code=error.code, message=error.message)
+            engine.log.warning(
+                LogEvent.INSTANCE_QUERY_FAILED, code=error.code, message=error.message
+            )
             if not error.retryable or try_number == LIST_CALL_TRIES - 1:
                 raise
             from random import random
@@ -301,6 +304,6 @@ def queue_times(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:
     try:
         submit_times = {job.id: job.submitted_at for job in engine.slurm.jobs()}
     except SlurmError as error:
-        engine.log.warning("jobs unread", message=error.message)
+        engine.log.warning(LogEvent.JOB_QUERY_FAILED, message=error.message)
         submit_times = {}
     return QueueTimes(engine.state / "waits.json", engine.clock).seconds_of(jobs, submit_times)

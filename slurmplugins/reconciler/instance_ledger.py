@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import CloudError
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, InstanceState
+from slurmplugins.system.log_events import LogEvent
 from slurmplugins.system.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class LedgerWriter:
             try:
                 return self._put(entries[key], new=key not in written_entries)
             except CloudError as error:
-                self._log.warning("ledger", instance=key, message=error.message)
+                self._log.warning(LogEvent.LEDGER_NOT_WRITTEN, instance=key, message=error.message)
                 if error.retryable:
                     outages.append(error)
                 return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurmplugins.errors import SlurmError, SlurmRefused
 from slurmplugins.slurm.port import NODES_IN_CALL, Slurm
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set as AbstractSet
@@ -81,5 +82,5 @@ def with_retries(
         try:
             return query()
         except SlurmError as error:
-            log.warning("nodes unread", message=error.message)
+            log.warning(LogEvent.NODE_QUERY_FAILED, message=error.message)
     return None

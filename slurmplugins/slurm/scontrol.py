@@ -21,6 +21,7 @@ from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.slurm import json_parser
 from slurmplugins.slurm.json_parser import failure, records
 from slurmplugins.slurm.port import NODES_IN_CALL
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -195,7 +196,7 @@ class ScontrolSlurm:
         new_ids = sorted({record_id[:80] for record_id in ids} - self._logged_ids)
         self._logged_ids.update(new_ids)
         if new_ids and self._log is not None:
-            self._log.warning("odd record", kind=kind, ids=new_ids)
+            self._log.warning(LogEvent.SLURM_RECORDS_REJECTED, kind=kind, ids=new_ids)
 
     def _update(self, nodes: Sequence[str], *settings: str) -> None:
         self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])

@@ -1,8 +1,8 @@
 """The decision log: the decisions of all programs of the engine in one file, for `toolkit why`.
 
-A decision is a line of the engine's log whose event is one of EVENTS, copied unchanged. Therefore
-each decision is worded in one place, and this file holds nothing that the logs do not.
-The size is limited to two files of MOST_BYTES.
+A decision is a line of the engine's log whose event is one of DECISIONS, copied unchanged.
+This file therefore holds nothing that the logs do not. Its size is limited to two files of
+MAX_BYTES.
 """
 
 from __future__ import annotations
@@ -11,43 +11,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model import json_input
+from slurmplugins.system.log_events import DECISIONS
 from slurmplugins.system.logger import to_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-GIVEN_BACK: Final = "nodes given back"
-NOT_GIVEN_BACK: Final = "nodes not given back"
-"""Slurm did not tell which of the nodes it still waits for. Reconcile returns them to Slurm."""
-
-EVENTS: Final = frozenset(
-    {
-        "action failed",
-        "brought back",
-        "drained",
-        "failed",
-        "given",
-        "held back",
-        "interruption notice",
-        "launch failed",
-        "launched",
-        "left to the next pass",
-        "machines left to reconcile",
-        "node",
-        GIVEN_BACK,
-        NOT_GIVEN_BACK,
-        "not brought back",
-        "not remembered",
-        "nothing is ended",
-        "offering refused",
-        "pool opened",
-        "pool protected",
-        "settled",
-        "still in doubt",
-        "terminate",
-    }
-)
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Size at which a new file begins; the previous one is kept too."""
@@ -62,7 +31,7 @@ def copying_writer(path: Path, write: Callable[[str], None]) -> Callable[[str], 
 
     def write_and_copy(line: str) -> None:
         write(line)
-        if _event(line) in EVENTS:
+        if _event(line) in DECISIONS:
             copy_line(line)
 
     return write_and_copy
@@ -71,9 +40,10 @@ def copying_writer(path: Path, write: Callable[[str], None]) -> Callable[[str], 
 def recent_decisions(
     path: Path, accepts: Callable[[dict[str, Any]], bool]
 ) -> tuple[dict[str, Any], ...]:
-    """Return the latest RECENT decisions that `wanted` accepts, oldest first.
+    """Return the latest accepted decisions, oldest first.
 
-    Of a decision that fills several lines, return the first accepted line.
+    Of a decision that fills several lines, return the first line for which `accepts` is true.
+    Decisions before the last RECENT_COUNT are left out.
     """
     decisions: deque[dict[str, Any]] = deque(maxlen=RECENT_COUNT)
     for record in _records(path):

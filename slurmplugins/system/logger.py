@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.system.clock import Clock
+    from slurmplugins.system.log_events import LogEvent
 
 
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
@@ -55,16 +56,16 @@ class Log:
     def bind(self, **fields: object) -> Log:
         return Log(self._write, self._clock, {**self._fields, **fields})
 
-    def info(self, event: str, **fields: object) -> None:
+    def info(self, event: LogEvent, **fields: object) -> None:
         self._emit("info", event, fields)
 
-    def warning(self, event: str, **fields: object) -> None:
+    def warning(self, event: LogEvent, **fields: object) -> None:
         self._emit("warning", event, fields)
 
-    def failure(self, event: str, **fields: object) -> None:
+    def failure(self, event: LogEvent, **fields: object) -> None:
         self._emit("error", event, fields)
 
-    def _emit(self, level: str, event: str, fields: dict[str, object]) -> None:
+    def _emit(self, level: str, event: LogEvent, fields: dict[str, object]) -> None:
         record = {"at": round(self._clock.now(), 3), "level": level, "event": event}
         for key, value in {**self._fields, **fields}.items():
             record[key] = "[redacted]" if _secret(key) else value

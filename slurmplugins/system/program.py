@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from slurmplugins.config import paths
 from slurmplugins.system import decision_log, logger as log
 from slurmplugins.system.clock import SystemClock
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ def run_to_exit_code(logger: Log, work: Callable[[], None]) -> int:
         import traceback
 
         logger.failure(
-            "failed",
+            LogEvent.PROGRAM_FAILED,
             error=f"{type(error).__name__}: {error}",
             slug=getattr(error, "reason_code", "state" if isinstance(error, OSError) else "bug"),
             trace=traceback.format_exc()[-2000:],

@@ -262,7 +262,7 @@ def test_a_pass_on_such_a_head_ends_no_machine(head: Head, wrong: Callable[[Head
     log = (head.folder / "logs" / "reconcile.log").read_text()
     told = [json.loads(line) for line in log.splitlines()]
     last = next(line for line in reversed(told) if line["level"] == "error")
-    assert (last["event"], status) in {("failed", 1), ("nothing is ended", 0)}
+    assert (last["event"], status) in {("program_failed", 1), ("terminations_blocked", 0)}
     assert last.get("slug", "state") == WRONG[wrong][0].split()[0]
 
 

@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 
 from slurmplugins.model import hostlist
+from slurmplugins.system.log_events import LogEvent
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ def test_an_odd_node_ends_no_pass(world: World, odd: object):
     world.reconcile(3)
     assert live(world) == {mine[G[5]]}
     assert orphan not in live(world)
-    said = [line for line in world.log("reconcile") if line["event"] == "odd record"]
+    said = [
+        line for line in world.log("reconcile") if line["event"] == LogEvent.SLURM_RECORDS_REJECTED
+    ]
     assert said
 
 
@@ -169,7 +172,9 @@ def test_a_resume_file_that_is_nested_too_deeply_costs_no_node_its_instance(worl
 def test_more_strange_nodes_than_can_be_named_cost_no_other_its_instance(world: World):
     content = b'{"jobs": [{"job_id": 7, "nodes_resume": "gpu-[001-003]"}]}'
     assert whole(world, content, "aaa-[0-30000],gpu-[001-003],zzz-[0-19999]") == [3]
-    (said,) = [line for line in world.log("resume") if line["event"] == "not our nodes"]
+    (said,) = [
+        line for line in world.log("resume") if line["event"] == LogEvent.NODE_NAMES_REJECTED
+    ]
     assert said["parts"] == ["aaa-[0-30000]", "zzz-[0-19999]"]
     assert said["most"] == 20_000
 
@@ -284,7 +289,7 @@ def test_an_answer_of_slurmctld_that_is_nested_too_deeply_is_none(world: World):
     mine = at_work(world, 7, G[0])
     (world.folder / "bin" / "scontrol").write_text("#!/bin/sh\nprintf '%0200000d' 0 | tr 0 '['\n")
     assert world.reconcile(1) == 1
-    (said,) = [line for line in world.log("reconcile") if line["event"] == "failed"]
+    (said,) = [line for line in world.log("reconcile") if line["event"] == LogEvent.PROGRAM_FAILED]
     assert said["slug"] == "slurm-unreachable"
     assert live(world) == set(mine.values())
 

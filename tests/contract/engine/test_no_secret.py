@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins.model import hostlist
+from slurmplugins.system.log_events import LogEvent
 from tests.contract.engine import world as worlds
 
 if TYPE_CHECKING:
@@ -91,7 +92,10 @@ def test_a_secret_is_in_nothing_that_is_told_of_a_failing_call(world: World, rep
     world.slurm.start(7, G[:2])
     world.resume()
     assert world.reconcile() == 1
-    assert any(item["event"] == "failed" and item["trace"] for item in world.log("reconcile"))
+    assert any(
+        item["event"] == LogEvent.PROGRAM_FAILED and item["trace"]
+        for item in world.log("reconcile")
+    )
     assert_unseen(world)
 
 

@@ -30,7 +30,7 @@ MACHINE = InstanceReport(
 )  # fmt: skip
 FAILED = {
     "at": NOW - 30,
-    "event": "launch failed",
+    "event": "launch_failed",
     "job": 7,
     "offering": SPOT,
     "code": ICE,
@@ -38,7 +38,7 @@ FAILED = {
 }
 BACK = {
     "at": NOW - 29,
-    "event": "nodes given back",
+    "event": "nodes_given_back",
     "job": 7,
     "slug": "no-capacity",
     "code": ICE,
@@ -78,7 +78,7 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
 
 
 def test_a_job_knows_why_it_got_no_nodes_also_where_they_could_not_be_given_back():
-    unread = {**BACK, "event": "nodes not given back"}
+    unread = {**BACK, "event": "nodes_not_given_back"}
     found = job.explain(sheet(pending("BeginTime"), decisions=(FAILED, unread)), 7)
     assert found.verdict == "pending for 5 m: EC2 had no capacity in any offering"
 
@@ -98,9 +98,10 @@ def test_a_job_that_would_do_with_fewer_nodes_than_ec2_is_asked_for_says_how_to_
 
 
 def test_a_requeued_job_says_which_node_it_lost_and_to_what():
-    launched = {"at": NOW - 500, "event": "launched", "jobs": [7], "offering": SPOT}
+    launched = {"at": NOW - 500, "event": "instances_launched", "jobs": [7], "offering": SPOT}
     taken = "toolkit: interrupted (Server.SpotInstanceTermination)"
-    lost = {"at": NOW - 20, "event": "node", "action": "MarkDown", "node": "gpu-001", "why": taken}
+    applied = {"event": "action_applied", "action": "MarkDown", "node": "gpu-001"}
+    lost = {"at": NOW - 20, **applied, "why": taken}
     found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost)), 7)
     assert found.verdict == "pending for 5 m: the job lost gpu-001: EC2 took the instance back"
     assert any(f"gpu-001 was set DOWN: {taken}" in line for line in found.because)
@@ -115,7 +116,8 @@ def test_a_job_that_waits_for_others_is_not_told_of_an_older_refusal_first():
 
 
 def test_a_refusal_before_the_last_launch_is_history():
-    launched = {"at": NOW - 5, "event": "launched", "job": 7, "offering": SPOT, "machines": ["i-1"]}
+    done = {"event": "instances_launched", "instances": ["i-1"]}
+    launched = {"at": NOW - 5, **done, "job": 7, "offering": SPOT}
     found = job.explain(sheet(pending(), decisions=(FAILED, BACK, launched)), 7)
     assert not any("got no nodes" in line for line in found.because)
     assert found.tried[-1].outcome == "launched"

@@ -24,6 +24,7 @@ from slurmplugins.model.launch import Refusal
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
+from slurmplugins.system.log_events import LogEvent
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import ON_DEMAND, SPOT_A, Bench, burst
 from tests.unit.slurmplugins.cloud.test_ec2 import Answers, described, request
@@ -382,7 +383,7 @@ def test_a_protected_instance_is_asked_for_once_and_the_others_count_as_over(ben
     suspend(bench.engine, G[:3], EndCause.SUSPEND)
     assert [item.id for item in bench.cloud.live()] == [kept]
     assert len(asked) == 1
-    (failed,) = bench.events("action failed")
+    (failed,) = bench.events(LogEvent.ACTION_FAILED)
     assert (failed["instance"], failed["node"]) == (kept, G[1])
     assert failed["error"] == "OperationNotPermitted: no"
 

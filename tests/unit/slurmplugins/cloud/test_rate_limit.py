@@ -23,6 +23,7 @@ from slurmplugins.cloud.rate_limit import (
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
+from slurmplugins.system.log_events import LogEvent
 from tests.fakes import request_rates
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import Bench
@@ -298,7 +299,7 @@ def resumed(bench: Bench, *sizes: int) -> float:
 
 def refusals(bench: Bench) -> int:
     return (
-        len(bench.events("launch failed"))
+        len(bench.events(LogEvent.LAUNCH_FAILED))
         + bench.cloud.calls.count("launch")
         - len(bench.cloud.requests)
     )

@@ -16,6 +16,7 @@ from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
 from slurmplugins.system import decision_log
+from slurmplugins.system.log_events import LogEvent
 from slurmplugins.system.workers import WorkerPool
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
@@ -69,7 +70,7 @@ def test_a_slurmctld_that_takes_nothing_is_told_as_often_for_many_nodes_and_jobs
     resume(bench.engine, asks)
     assert calls["down"] == calls["power_down"] == 1
     assert calls["hold"] + calls["comment"] == 1
-    (left,) = bench.events("jobs not told")
+    (left,) = bench.events(LogEvent.JOBS_NOT_NOTIFIED)
     assert left["jobs"] == [ask.job for ask in asks]
 
 
@@ -206,8 +207,8 @@ def test_of_nodes_that_slurm_does_not_speak_of_nobody_says_that_it_waits_for_the
 
     bench.slurm.nodes = deaf  # type: ignore[method-assign]
     resume(bench.engine, [ask])
-    assert bench.events("no longer waited for") == []
-    (said,) = bench.events("nodes not given back")
+    assert bench.events(LogEvent.NODES_NOT_AWAITED) == []
+    (said,) = bench.events(LogEvent.NODES_NOT_GIVEN_BACK)
     assert (said["job"], said["nodes"], said["slug"]) == (7, "gpu-[001-002]", "no-capacity")
     assert said["event"] in decision_log.EVENTS
 
@@ -219,6 +220,6 @@ def test_what_is_done_to_many_nodes_is_a_line_of_the_decision_log_for_each_thing
     ask = bench.slurm.start(7, G)
     bench.slurm.refuse = {G[3]}
     resume(bench.engine, [ask])
-    done = [(item["action"], item["nodes"]) for item in bench.events("node")]
+    done = [(item["action"], item["nodes"]) for item in bench.events(LogEvent.ACTION_APPLIED)]
     assert done == [("MarkDown", "gpu-[001-064]"), ("PowerDown", "gpu-[001-064]")]
-    assert {item["nodes"] for item in bench.events("action failed")} == {G[3]}
+    assert {item["nodes"] for item in bench.events(LogEvent.ACTION_FAILED)} == {G[3]}

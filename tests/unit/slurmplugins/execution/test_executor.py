@@ -26,6 +26,7 @@ from slurmplugins.power_save.resume import resume
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS, Journal
 from slurmplugins.state.launch_budget_file import LaunchBudget
+from slurmplugins.system.log_events import LogEvent
 from slurmplugins.system.logger import Log
 from tests.fakes.boundaries import watch
 from tests.fakes.clock import FakeClock
@@ -132,7 +133,7 @@ def test_no_job_is_brought_back_on_a_list_that_is_not_believed(bench: Bench):
     bench.slurm.silence(G[:6])
     bench.slurm.fail(7)
     run_pass(bench.engine)
-    assert bench.events("held back")
+    assert bench.events(LogEvent.ACTIONS_BLOCKED)
     assert 7 in bench.slurm.over
     bench.cloud.machines = hidden
     run_pass(bench.engine)
@@ -164,7 +165,7 @@ def test_a_comment_that_is_refused_keeps_no_other_job_from_hearing(bench: Bench)
     failures = [Failure(job, G[:1], "no-capacity", message="none left") for job in (7, 8)]
     JobNotifier(bench.slurm, bench.engine.log).notify_failures(failures)
     assert "none left" in bench.slurm.queue[8].comment
-    assert [item["job"] for item in bench.events("comment failed")] == [7]
+    assert [item["job"] for item in bench.events(LogEvent.JOB_COMMENT_FAILED)] == [7]
 
 
 class Stage:

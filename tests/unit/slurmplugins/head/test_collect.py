@@ -112,7 +112,9 @@ def test_attempts_come_from_slurmdbd(bench: Bench, runner: FakeRunner):
 
 def test_a_task_has_the_attempts_and_decisions_of_its_own_number(bench: Bench, runner: FakeRunner):
     runner.answer("/usr/bin/scontrol", "show", "job", stdout=json.dumps(ARRAY))
-    bench.lines += [json.dumps({"event": "launched", "job": n, "at": n}) + "\n" for n in (7, 8, 9)]
+    bench.lines += [
+        json.dumps({"event": "instances_launched", "job": n, "at": n}) + "\n" for n in (7, 8, 9)
+    ]
     sheet = gathered(bench, runner, "job", "7_3")
     assert [run.state for run in sheet.attempts] == ["FAILED"]
     assert [item["job"] for item in sheet.decisions] == [8]
@@ -162,7 +164,12 @@ def test_a_decision_names_its_nodes_in_many_ways(decision: dict[str, object]):
 
 
 def test_what_befell_a_jobs_nodes_while_it_was_there_is_told(bench: Bench, runner: FakeRunner):
-    down = {"event": "node", "action": "MarkDown", "node": "gpu-001", "why": "toolkit: interrupted"}
+    down = {
+        "event": "action_applied",
+        "action": "MarkDown",
+        "node": "gpu-001",
+        "why": "toolkit: interrupted",
+    }
     times = (1_794_990_000.0 - 31, 1_794_990_300.0, 1_794_990_631.0)
     bench.lines += [json.dumps({**down, "at": at}) + "\n" for at in times]
     bench.lines.append(json.dumps({**down, "node": "gpu-002", "at": times[1]}) + "\n")
@@ -171,7 +178,12 @@ def test_what_befell_a_jobs_nodes_while_it_was_there_is_told(bench: Bench, runne
 
 
 def test_of_many_nodes_set_down_at_once_a_job_is_told_of_its_own(bench: Bench, runner: FakeRunner):
-    down = {"event": "node", "action": "MarkDown", "nodes": "gpu-[001-064]", "why": "toolkit: x"}
+    down = {
+        "event": "action_applied",
+        "action": "MarkDown",
+        "nodes": "gpu-[001-064]",
+        "why": "toolkit: x",
+    }
     bench.lines.append(json.dumps({**down, "at": 1_794_990_300.0}) + "\n")
     (found,) = gathered(bench, runner, "job", "7").decisions
     assert found["node"] == "gpu-001"

@@ -16,6 +16,7 @@ from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import JobRequest
 from slurmplugins.power_save.resume import resume
 from slurmplugins.slurm import resume_file
+from slurmplugins.system.log_events import LogEvent
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -212,7 +213,7 @@ def test_each_component_is_told_and_a_job_that_only_a_person_can_help_is_held(be
     resume(bench.engine, asks(bench, *het(bench)))
     assert all(bench.slurm.queue[job].held for job in (7, 8))
     assert all("UnauthorizedOperation" in bench.slurm.queue[job].comment for job in (7, 8))
-    assert [event["job"] for event in bench.events("nodes given back")] == [7, 8]
+    assert [event["job"] for event in bench.events(LogEvent.NODES_GIVEN_BACK)] == [7, 8]
 
 
 def test_a_job_that_has_only_nodes_of_others_is_told_too(bench: Bench):

@@ -26,6 +26,7 @@ from slurmplugins.reconciler.pass_state import LastPass
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import resume_file
 from slurmplugins.system import files
+from slurmplugins.system.log_events import LogEvent
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench, burst
 
@@ -191,7 +192,7 @@ def test_on_a_full_disk_reconcile_gives_jobs_back_and_ends_nothing(
         run_pass(bench.engine)
     assert bench.slurm.queue[7].state == "PENDING"
     assert orphan.id in {item.id for item in bench.cloud.live()}
-    assert bench.events("nothing is ended")
+    assert bench.events(LogEvent.TERMINATIONS_BLOCKED)
     monkeypatch.undo()
     run_pass(bench.engine)
     assert orphan.id not in {item.id for item in bench.cloud.live()}

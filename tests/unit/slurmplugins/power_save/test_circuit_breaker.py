@@ -15,6 +15,7 @@ from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler import console_logs
 from slurmplugins.reconciler.run import run_pass
+from slurmplugins.system.log_events import LogEvent
 from tests.fakes.engine import Bench
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def never_comes_up(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ..
 
 def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeeds(bench: Bench):
     never_comes_up(bench, 7, G[:5])
-    assert len(bench.events("pool protected")) == 1
+    assert len(bench.events(LogEvent.PROTECTED_MODE_ENTERED)) == 1
     launches = len(bench.cloud.requests)
     resume(bench.engine, [bench.slurm.start(8, G[:1])])
     assert len(bench.cloud.requests) == launches
@@ -195,7 +196,7 @@ def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeed
     bench.clock.advance(10)
     bench.boot()
     run_pass(bench.engine)
-    assert len(bench.events("pool opened")) == 1
+    assert len(bench.events(LogEvent.PROTECTED_MODE_ENDED)) == 1
     assert circuit_breaker.load(bench.engine.state).pools == {}
 
 
@@ -216,7 +217,7 @@ def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench:
     run_pass(bench.engine)
     never_comes_up(bench, 7, G[:5])
     assert circuit_breaker.load(bench.engine.state).pools["gpu"].protected
-    assert not bench.events("pool opened")
+    assert not bench.events(LogEvent.PROTECTED_MODE_ENDED)
 
 
 def test_machines_that_come_up_beside_those_that_do_not_keep_the_pool_open(bench: Bench):

@@ -15,6 +15,7 @@ from slurmplugins.reconciler import requeue
 from slurmplugins.reconciler.requeue import InstanceLoss, jobs_to_requeue
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import json_parser
+from slurmplugins.system.log_events import LogEvent
 from tests.fakes.engine import Bench
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def test_when_slurm_does_not_say_the_pass_goes_on(bench: Bench, monkeypatch: pyt
     bench.cloud.interrupt(bench.cloud.live()[1].id)
     bench.slurm.fail(7)
     passes(bench, 15)
-    assert bench.events("ended jobs unread")
+    assert bench.events(LogEvent.ENDED_JOB_QUERY_FAILED)
 
 
 def test_a_failed_job_on_a_nodes_next_instance_is_no_victim_of_the_one_before(bench: Bench):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import pytest
 from slurmplugins.head import collect
 from slurmplugins.model import hostlist
 from slurmplugins.system import decision_log, logger
+from slurmplugins.system.log_events import DECISIONS, LogEvent
 from slurmplugins.system.logger import Log
 from tests.fakes.clock import FakeClock
 
@@ -38,45 +39,41 @@ def test_the_decision_log_has_the_decisions_and_nothing_else(tmp_path: Path):
     lines: list[str] = []
     path = tmp_path / "decisions.jsonl"
     found = Log(decision_log.copying_writer(path, lines.append), FakeClock())
-    found.info("called", nodes="gpu-001")
-    found.warning("launch failed", job=7, code="InsufficientInstanceCapacity")
+    found.info(LogEvent.PROGRAM_STARTED, nodes="gpu-001")
+    found.warning(LogEvent.LAUNCH_FAILED, job=7, code="InsufficientInstanceCapacity")
     assert len(lines) == 2
     (kept,) = map(json.loads, path.read_text().splitlines())
-    assert (kept["event"], kept["job"]) == ("launch failed", 7)
+    assert (kept["event"], kept["job"]) == ("launch_failed", 7)
 
 
-LEVELS = {"info", "warning", "problem"}
-
-
-def said() -> Iterator[str]:
+def logged_events() -> Iterator[str]:
     """Every event that a program of the engine may log."""
     for path in Path(decision_log.__file__).parents[1].rglob("*.py"):
-        nodes = tuple(ast.walk(ast.parse(path.read_text())))
-        for named in (node for node in nodes if isinstance(node, ast.Attribute)):
-            if isinstance(named.value, ast.Name) and named.value.id == "decision_log":
-                yield str(getattr(decision_log, named.attr))
-        for call in (node for node in nodes if isinstance(node, ast.Call)):
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-            parts = ast.walk(call.args[0]) if name in LEVELS and call.args else ()
-            yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))
+        if path.name != "log_events.py":
+            yield from re.findall(r"LogEvent\.(\w+)", path.read_text())
 
 
-def test_every_event_that_is_a_decision_is_logged_by_some_program():
-    assert decision_log.EVENTS - set(said()) == frozenset()
+def test_every_event_is_logged_by_some_program():
+    assert set(LogEvent.__members__) == set(logged_events())
+
+
+def test_an_event_is_a_slug():
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", event) for event in LogEvent)
 
 
 def test_what_reconcile_does_not_do_is_a_decision():
     undone = {
-        "held back", "left to the next pass", "nothing is ended", "still in doubt",
-        "action failed", "machines left to reconcile", "not brought back", "not remembered",
+        LogEvent.ACTIONS_BLOCKED, LogEvent.ACTIONS_POSTPONED, LogEvent.TERMINATIONS_BLOCKED,
+        LogEvent.LAUNCH_NOT_RESOLVED, LogEvent.ACTION_FAILED, LogEvent.TERMINATION_LEFT,
+        LogEvent.JOB_NOT_REQUEUED, LogEvent.PASS_STATE_NOT_SAVED,
     }  # fmt: skip
-    assert undone <= decision_log.EVENTS
+    assert undone <= DECISIONS
 
 
 def test_decisions_are_found_across_the_turn_of_the_file_oldest_first(tmp_path: Path):
     path = tmp_path / "decisions.jsonl"
-    path.with_name("decisions.jsonl.1").write_text('{"event": "node", "node": "a", "n": 1}\nhalf {')
-    path.write_text('{"event": "node", "node": "b"}\n[]\n{"event": "node", "node": "a", "n": 2}\n')
+    path.with_name("decisions.jsonl.1").write_text('{"node": "a", "n": 1}\nhalf {')
+    path.write_text('{"node": "b"}\n[]\n{"node": "a", "n": 2}\n')
     found = decision_log.recent_decisions(path, lambda item: item["node"] == "a")
     assert [item["n"] for item in found] == [1, 2]
     assert decision_log.recent_decisions(tmp_path / "absent", lambda _: True) == ()
@@ -88,7 +85,7 @@ JOBS = list(range(100_000, 103_000))
 
 def logged(**fields: object) -> list[str]:
     lines: list[str] = []
-    Log(lines.append, FakeClock()).info("launched", **fields)
+    Log(lines.append, FakeClock()).info(LogEvent.INSTANCES_LAUNCHED, **fields)
     return lines
 
 
@@ -140,8 +137,12 @@ def test_a_decision_of_several_lines_is_told_once(tmp_path: Path):
 def test_a_line_is_one_json_object_bounded_and_without_secrets():
     lines: list[str] = []
     log = Log(lines.append, FakeClock()).bind(run="r")
-    log.info("called", slurm_key="hush", nodes=["a\nb"], text="x" * 100_000)
+    log.info(LogEvent.PROGRAM_STARTED, slurm_key="hush", nodes=["a\nb"], text="x" * 100_000)
     record = json.loads(lines[0])
-    assert (record["run"], record["slurm_key"], record["event"]) == ("r", "[redacted]", "called")
+    assert (record["run"], record["slurm_key"], record["event"]) == (
+        "r",
+        "[redacted]",
+        "program_started",
+    )
     assert lines[0].count("\n") == 1
     assert len(lines[0]) < 8100
