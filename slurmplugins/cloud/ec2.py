@@ -20,6 +20,7 @@ from slurmplugins.errors import (
 )
 from slurmplugins.model.launch import LaunchResult
 from slurmplugins.system.clock import SystemClock
+from slurmplugins.system.retry import doubling, retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -125,23 +126,20 @@ class Ec2:
         values: Mapping[str, str],
         is_allowed: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Tag new instances, with retries, while `may()` is true.
+        """Tag new instances, with retries, while `is_allowed()` is true.
 
-        EC2 may not know them everywhere yet. Returns False when `may()` is false.
+        EC2 may not know them everywhere yet. Returns False when `is_allowed()` is false.
         Raises CloudError.
         """
-        for try_index in range(NEW_INSTANCE_TRIES):
+
+        def tag() -> bool:
             if not is_allowed():
                 return False
-            try:
-                self._call("create_tags", Resources=list(ids), Tags=ec2_messages.tag_pairs(values))
-            except (NotFound, Throttled):
-                if try_index == NEW_INSTANCE_TRIES - 1:
-                    raise
-                self._clock.sleep(NEW_INSTANCE_PAUSE * 2**try_index)
-            else:
-                break
-        return True
+            self._call("create_tags", Resources=list(ids), Tags=ec2_messages.tag_pairs(values))
+            return True
+
+        pauses = doubling(NEW_INSTANCE_PAUSE, NEW_INSTANCE_TRIES)
+        return retry(tag, (NotFound, Throttled), pauses, self._clock)
 
     def _describe_launched(self, ids: Sequence[str]) -> list[Instance]:
         """Return the instances that have a node.
@@ -149,6 +147,7 @@ class Ec2:
         Their addresses are included if EC2 lists them within seconds. Raises nothing.
         """
         instances: list[Instance] = []
+        # Not `retry`: an incomplete list counts as a failure, and is returned in the end.
         for try_index in range(NEW_INSTANCE_TRIES):
             if try_index:
                 self._clock.sleep(NEW_INSTANCE_PAUSE * 2**try_index)

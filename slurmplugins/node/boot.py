@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError, EngineError
 from slurmplugins.node import instance_store, slurmd_setup, users
 from slurmplugins.system.log_events import LogEvent
+from slurmplugins.system.retry import retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,12 +112,7 @@ class Boot:
             raise BootError(f"{' '.join(argv)[:200]}: {output}")
 
     def _with_retries(self, step_name: str, step: Callable[[], _T]) -> _T:
-        for tries_left in range(TRIES - 1, -1, -1):
-            try:
-                return step()
-            except EngineError as error:
-                self.log.warning(LogEvent.BOOT_STEP_FAILED, step=step_name, message=error.message)
-                if not tries_left:
-                    raise
-                self.clock.sleep(PAUSE)
-        raise AssertionError("unreachable")
+        def log_error(error: EngineError) -> None:
+            self.log.warning(LogEvent.BOOT_STEP_FAILED, step=step_name, message=error.message)
+
+        return retry(step, EngineError, repeat(PAUSE, TRIES - 1), self.clock, failed=log_error)

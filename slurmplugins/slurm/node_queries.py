@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurmplugins.errors import SlurmError, SlurmRefused
 from slurmplugins.slurm.port import NODES_IN_CALL, Slurm
 from slurmplugins.system.log_events import LogEvent
+from slurmplugins.system.retry import retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set as AbstractSet
@@ -43,9 +45,9 @@ def awaited_nodes(
 ) -> frozenset[NodeName]:
     """Return nodes that Slurm waits for, and nodes whose instance was terminated.
 
-    `ended` names the nodes whose instance we terminated. Only the returned nodes can be set down
-    and powered down. Any other node that is up is in use. On a node that is powered down already,
-    a POWER_DOWN flag would stick. Raises SlurmUnreachable or SlurmRefused.
+    `terminated_nodes` names the nodes whose instance we terminated. Only the returned nodes can be
+    set down and powered down. Any other node that is up is in use. On a node that is powered down
+    already, a POWER_DOWN flag would stick. Raises SlurmUnreachable or SlurmRefused.
     """
     return frozenset(
         name
@@ -62,7 +64,7 @@ def read_awaited(
     nodes: Sequence[NodeName],
     terminated_nodes: AbstractSet[NodeName] = frozenset(),
 ) -> frozenset[NodeName] | None:
-    """Return the same as `awaited`, with retries.
+    """Return the same as `awaited_nodes`, with retries.
 
     Returns None if Slurm did not answer READ_TRIES times.
     """
@@ -76,11 +78,11 @@ def with_retries(
 
     It waits READ_PAUSE between two tries.
     """
-    for try_index in range(tries):
-        if try_index:
-            clock.sleep(READ_PAUSE)
-        try:
-            return query()
-        except SlurmError as error:
-            log.warning(LogEvent.NODE_QUERY_FAILED, message=error.message)
-    return None
+
+    def log_error(error: SlurmError) -> None:
+        log.warning(LogEvent.NODE_QUERY_FAILED, message=error.message)
+
+    try:
+        return retry(query, SlurmError, repeat(READ_PAUSE, tries - 1), clock, failed=log_error)
+    except SlurmError:
+        return None

@@ -79,7 +79,7 @@ REVIEWED: tuple[Mutant, ...] = (
         "    if False:\n        values",
         SENT,
     ),
-    Mutant(SPEC, "events that are over drain nodes", ".startswith(_OVER)", ".startswith(())", SENT),
+    Mutant(SPEC, "events that are over drain nodes", ".startswith(_PAST_EVENT)", ".startswith(())", SENT),
     Mutant(
         POLICY_PY,
         "no reservation in spot-first",
@@ -196,8 +196,8 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         "slurmplugins/node/agent.py",
         "a job that starts before the drain is never asked",
-        "self.all_asked = complete and drained",
-        "self.all_asked = complete",
+        "self.all_stops_requested = all_written and drained",
+        "self.all_stops_requested = all_written",
         GOING_ON,
     ),
     Mutant(
@@ -252,8 +252,8 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         "slurmplugins/cloud/rate_limit.py",
         "a large call waits longer than for a full bucket",
-        "tokens = min(wanted, self._burst)",
-        "tokens = wanted",
+        "tokens = min(amount, self._burst)",
+        "tokens = amount",
         SENT,
     ),
     Mutant(
@@ -312,14 +312,6 @@ REVIEWED: tuple[Mutant, ...] = (
         "                    ec2:CreateAction",
         "                    ec2:CreateAction",
         STACK,
-    ),
-    Mutant(
-        "slurmplugins/slurm/node_queries.py",
-        "a pause before the first try",
-        "        if again:\n            clock",
-        "        if True:\n            clock",
-        UNIT,
-        "one second more before an answer",
     ),
     Mutant(
         "slurmplugins/launch/fallback.py",

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from slurmplugins.config import paths
-from slurmplugins.system import decision_log
+from slurmplugins.system.log_events import LogEvent
 from tests.slurm.conftest import toolkit
 from tests.slurm.machines import LIVE, machines
 from tests.slurm.waiting import until
@@ -37,7 +37,7 @@ def given_back(cluster, job: str) -> list[dict]:
     return [
         line
         for line in map(json.loads, log)
-        if line["event"] == decision_log.GIVEN_BACK and str(line.get("job")) == job
+        if line["event"] == LogEvent.NODES_GIVEN_BACK and str(line.get("job")) == job
     ]
 
 

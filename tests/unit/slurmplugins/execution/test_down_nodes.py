@@ -15,8 +15,7 @@ from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
-from slurmplugins.system import decision_log
-from slurmplugins.system.log_events import LogEvent
+from slurmplugins.system.log_events import DECISIONS, LogEvent
 from slurmplugins.system.workers import WorkerPool
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
@@ -210,7 +209,7 @@ def test_of_nodes_that_slurm_does_not_speak_of_nobody_says_that_it_waits_for_the
     assert bench.events(LogEvent.NODES_NOT_AWAITED) == []
     (said,) = bench.events(LogEvent.NODES_NOT_GIVEN_BACK)
     assert (said["job"], said["nodes"], said["slug"]) == (7, "gpu-[001-002]", "no-capacity")
-    assert said["event"] in decision_log.EVENTS
+    assert said["event"] in DECISIONS
 
 
 def test_what_is_done_to_many_nodes_is_a_line_of_the_decision_log_for_each_thing_done(

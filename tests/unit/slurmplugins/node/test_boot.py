@@ -103,7 +103,7 @@ def test_a_machine_that_is_renamed_while_it_boots_registers_by_its_new_name(stag
         stage.metadata.values["tags/instance/toolkit:node"] = "gpu-007"
         return KEY
 
-    replace(stage.boot, secret=renamed).run()
+    replace(stage.boot, read_secret=renamed).run()
     assert stage.read("etc/hostname") == "gpu-007\n"
     assert ["/usr/bin/hostname", "gpu-007"] in stage.runner.commands
     assert json.loads(stage.read("run/slurm-toolkit/instance.json"))["node"] == "gpu-007"
