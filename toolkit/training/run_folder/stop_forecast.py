@@ -14,9 +14,8 @@ FILE = "stop-forecast.json"
 
 # Seconds.
 NOTICE_SECONDS = 120.0  # from EC2's notice to the end of a spot instance
-NOTICING_SECONDS = (
-    5.2  # until the workers know: 5 s for the node agent's poll, 0.2 s for the workers'
-)
+AGENT_SECONDS = 3.0  # from the notice to the node agent's stop request: its poll and its query
+NOTICING_SECONDS = AGENT_SECONDS + 0.2  # until the workers know: they poll as well
 LEAVING_SECONDS = 12.0  # the last records (10 s at most), the exit, the filesystem's last flush
 
 

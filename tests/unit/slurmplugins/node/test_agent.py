@@ -22,6 +22,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.metadata import FakeMetadata
 from tests.fakes.runner import FakeRunner
 from tests.fakes.slurm import FakeSlurm
+from toolkit.training.run_folder import stop_forecast
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,6 +237,11 @@ def test_events_that_can_not_be_read_are_none(stage: Stage, text: str):
 def test_the_time_limits_leave_the_job_five_seconds_at_most():
     assert agent.POLL_SECONDS + agent.JOBS_SECONDS < 5
     assert agent.POLL_SECONDS + agent.DRAIN_SECONDS <= 5
+
+
+def test_a_runs_stop_forecast_knows_the_agents_time_limits():
+    """toolkit.training is shipped without slurmplugins, and has a copy."""
+    assert stop_forecast.AGENT_SECONDS == agent.POLL_SECONDS + agent.JOBS_SECONDS
 
 
 def test_stop_requests_of_long_ago_are_forgotten(stage: Stage):
