@@ -1,4 +1,4 @@
-"""The service on every compute node that hears of the instance's end and passes it on.
+"""The service on every compute node that watches for the instance's interruption.
 
 - On a spot notice, and ten minutes before a scheduled event, it drains the node: nothing new
   starts. It also asks every job on the node to stop, through a file that the job's workers watch.

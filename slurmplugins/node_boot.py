@@ -11,6 +11,7 @@ money for nothing. reconcile gives the node's jobs back as soon as it is gone.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.stores import SecretStore
@@ -27,8 +28,6 @@ def main() -> None:
     runner = SystemRunner()
 
     def work() -> None:
-        from pathlib import Path
-
         settings = node.load()
         secrets = SecretStore(
             lambda: client("secretsmanager", settings.region, settings.endpoint_url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins.cloud import error_codes
+from slurmplugins.cloud import describe_instances, error_codes
 from slurmplugins.errors import CloudError, CloudUnreachable
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def call_with_limit(clock: Clock, work: Callable[[], _Result]) -> _Result:
         if results:
             return results[0]
         if clock.monotonic() >= deadline:
-            raise error_codes.error("Unreachable", f"no whole answer within {CALL_SECONDS:.0f} s")
+            raise error_codes.error(
+                "Unreachable", f"AWS did not answer within {CALL_SECONDS:.0f} s"
+            )
 
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
@@ -94,8 +96,6 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     credentials.get_frozen_credentials()  # for a role, botocore would ask STS at the first call
     service_client = session.create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
-        from slurmplugins.cloud import describe_instances
-
         describe_instances.attach(service_client)
     return service_client
 
@@ -134,7 +134,7 @@ def call(clock: Clock, operation: str, work: Callable[[], _Result]) -> _Result:
         if isinstance(translated, CloudError):
             raise translated from error
         # The call was sent, and botocore could not read the answer.
-        text = f"{operation}: an answer that can't be read: {type(error).__name__}: {error}"
+        text = f"{operation}: the answer can't be read: {type(error).__name__}: {error}"
         raise error_codes.error("Unreachable", text[:MAX_MESSAGE]) from error
 
 

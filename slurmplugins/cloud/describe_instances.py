@@ -161,7 +161,7 @@ def _tags(inner: bytes) -> _Tags:
 
 
 def _number_of_tags(element: ET.Element) -> int | None:
-    """Return the number that `_apart` left in place of the tags.
+    """Return the number that `_number_contents` left in place of the tags.
 
     Raises ValueError if tags are left there: EC2 does not write them like that.
     """

@@ -72,7 +72,7 @@ class Ec2:
         ordered_instances = tuple(by_node[node] for node in request.nodes if node in by_node)
         if len(ordered_instances) < len(instances) or len(instances) < request.min_instances:
             text = (
-                f"asked for {len(request.nodes)} machines, got {len(instances)} that make no sense"
+                f"EC2 returned {len(instances)} instances, not the {len(request.nodes)} requested"
             )
             raise self._undo_launch([item.id for item in instances], "OddAnswer", text)
         return LaunchResult(ordered_instances)
@@ -96,21 +96,21 @@ class Ec2:
         ids = sorted(item for group in groups for item in group["InstanceIds"])
         refusals = ec2_messages.refusals(request, answer.get("Errors", ()))
         if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
-            text = f"asked for {len(request.nodes)}, got {len(ids)}"
+            text = f"EC2 returned {len(ids)} instance ids for {len(request.nodes)} nodes"
             raise self._undo_launch(list(dict.fromkeys(ids)), "OddAnswer", text)
         if not ids:
             return LaunchResult((), refusals)
         try:
             self._tag(ids, tags.order_tags(ids))
         except (CloudUnreachable, NoCredentials) as error:
-            # Tagged or not: repeating the same attempt finds the same instances and tags them.
-            text = f"started, not named: {error.message}"
+            # A repeat with the same launch id finds the same instances and tags them.
+            text = f"instances started, but not tagged: {error.message}"
             raise error_codes.error("Unreachable", text, started=len(ids)) from error
         except CloudError as error:
             # Denied and InvalidRequest hold the job. With any other class of EC2's the caller could
             # repeat the call, and would get the terminated instances again.
             code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
-            text = f"started, not named: {error.code}: {error.message}"
+            text = f"instances started, but not tagged: {error.code}: {error.message}"
             raise self._undo_launch(ids, code, text) from error
         described = {item.id: item for item in self._describe_launched(ids)}
         pairs = zip(request.nodes, ids, strict=False)
@@ -178,8 +178,10 @@ class Ec2:
         CloudUnreachable: the call's outcome is unknown.
         """
         if self._try_terminate(ids):
-            return error_codes.error(code, f"{text}; ended", started=len(ids))
-        return error_codes.error("Unreachable", f"{text}; not ended", started=len(ids))
+            return error_codes.error(code, f"{text}; they were terminated", started=len(ids))
+        return error_codes.error(
+            "Unreachable", f"{text}; they could not be terminated", started=len(ids)
+        )
 
     def instances(self) -> tuple[Instance, ...]:
         return tuple(self._describe_own(f"tag:{tags.CLUSTER}", [self._cluster]))
@@ -267,7 +269,7 @@ class Ec2:
                 break
             seen_tokens.add(token)
             next_page = {"NextToken": token}
-        raise error_codes.error("Unreachable", f"{operation}: pages without end")
+        raise error_codes.error("Unreachable", f"{operation}: EC2's pages do not end")
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         client = self._ec2_client()
@@ -289,7 +291,7 @@ def _require_key(answer: Any, *keys: str) -> Any:
     Raises CloudUnreachable otherwise: such an answer is worth as much as no answer.
     """
     if not any(key in answer for key in keys):
-        raise error_codes.error("Unreachable", f"an answer without {keys[0]}")
+        raise error_codes.error("Unreachable", f"EC2's answer has no {keys[0]}")
     return answer
 
 

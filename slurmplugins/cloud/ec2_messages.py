@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud import error_codes, tags
@@ -19,7 +21,6 @@ from slurmplugins.model.launch import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.launch import LaunchRequest
@@ -141,8 +142,6 @@ def client_token(launch_id: str) -> str:
     its instances were terminated. It then refuses each call with that token
     (IdempotentInstanceTerminated).
     """
-    import hashlib
-
     return hashlib.sha256(launch_id.encode()).hexdigest()
 
 
@@ -287,6 +286,4 @@ def ended_at(description: Mapping[str, Any]) -> float | None:
     match = _ENDED_AT.search(description.get("StateTransitionReason") or "")
     if match is None:
         return None
-    from datetime import UTC, datetime
-
     return datetime.fromisoformat(match.group(1)).replace(tzinfo=UTC).timestamp()

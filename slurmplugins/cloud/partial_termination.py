@@ -22,7 +22,7 @@ def terminate_all_possible(
 ) -> tuple[frozenset[str], dict[str, CloudError]]:
     """Terminate as many of these instances as EC2 allows.
 
-    `end` terminates a list and returns the terminated ids. It does the only I/O here.
+    `terminate` terminates a list and returns the terminated ids. It does the only I/O here.
     Returns the terminated ids, and EC2's error for each refused id. If the error names ids, the
     next call leaves them out. Otherwise the list is halved, largest parts first. So a limited
     number of calls terminates as many instances as possible.

@@ -26,25 +26,26 @@ class Cloud(Protocol):
         Until then it is no node's instance. Once its run has the answer or has ended, an instance
         of no node is terminated.
 
-        A repeated request (same attempt) returns the instances of the first answer and launches
+        A repeated request (same launch id) returns the instances of the first answer and launches
         none. Some of them may be terminated by then.
 
         Raises CloudError if no instance was launched. After CloudUnreachable it is unknown whether
         instances exist.
 
-        `intend` is called directly before the call to EC2, after every wait. The age of an unknown
-        outcome counts from there. An error of `intend` is raised, and EC2 is not called.
+        `before_call` is called directly before the call to EC2, after every wait. The age of an
+        unknown outcome counts from there. An error of `before_call` is raised, and EC2 is not
+        called.
         """
         ...
 
     def retag_nodes(
         self, node_by_id: Mapping[str, NodeName], may_retag: Callable[[str], bool]
     ) -> bool:
-        """Give these instances other nodes' names than they were launched with.
+        """Tag these instances with other nodes than they were launched for.
 
-        `may` is called with each id directly before the instance is renamed, after every wait. At
-        the first False, renaming stops and the result is False. Then, and after a CloudError, some
-        instances may have been renamed.
+        `may_retag` is called with each id directly before the instance is tagged, after every wait.
+        At the first False, tagging stops and the result is False. Then, and after a CloudError,
+        some instances may have been tagged.
         """
         ...
 

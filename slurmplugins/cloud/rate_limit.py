@@ -50,7 +50,7 @@ class RateEstimate:
     """An estimate of the tokens per second that EC2 gives this account.
 
     It rises by equal steps while EC2 accepts calls, and falls by half when EC2 refuses one. TCP
-    does the same on a shared line. At `least` it stays: the account has that rate.
+    does the same on a shared line. At `min_per_second` it stays: the account has that rate.
     """
 
     min_per_second: float
@@ -100,7 +100,7 @@ class QueuePlace:
 class Bucket:
     """A queue for tokens, first come first served. Safe between threads.
 
-    With `learns`, the account may have more than this rate, and EC2's answers tell how much.
+    With `adaptive`, the account may have more than this rate, and EC2's answers tell how much.
     """
 
     def __init__(self, rate: Rate, clock: Clock, *, adaptive: bool = False) -> None:

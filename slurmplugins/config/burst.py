@@ -51,7 +51,7 @@ class BurstConfig:
     orphan_grace: float
     """See ORPHAN_GRACE."""
     missing_instance_grace: float
-    """See UNBACKED_GRACE."""
+    """See MISSING_INSTANCE_GRACE."""
     pools: Mapping[str, Pool]
     pool_by_node: Mapping[NodeName, str]
     policies: Mapping[str, Policy] = field(default_factory=dict)
@@ -259,7 +259,7 @@ class _Reader:
         table = self.table(value, f"partitions.{name}")
         preference = table.get("policy", PolicyName.AS_LISTED.value)
         if preference not in {item.value for item in PolicyName}:
-            self.add_problem(f"partitions.{name}.policy: unknown: {preference!r}")
+            self.add_problem(f"partitions.{name}.policy: unknown policy {preference!r}")
             preference = PolicyName.AS_LISTED.value
         return Policy(PolicyName(preference), self.seconds(table, "after", 0))
 

@@ -34,8 +34,10 @@ POLLS_PER_USER_UPDATE: Final = 5
 
 JOBS_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 4.0
-"""Seconds slurmctld has to drain the node. The job must hear within five seconds of the notice, and
-slurmctld may not use them up."""
+"""Seconds slurmctld has to drain the node.
+
+The job must have its stop request within five seconds of the notice.
+"""
 
 EVENTS_SECONDS: Final = 30.0
 """Seconds between two looks at scheduled events. EC2 announces them hours to weeks ahead."""
@@ -50,7 +52,7 @@ RELOAD_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class Agent:
-    """The agent of one compute node: it hears notices, drains the node, and asks jobs to stop."""
+    """The agent of one compute node: it reads notices, drains the node, and asks jobs to stop."""
 
     node: str
     instance_id: str

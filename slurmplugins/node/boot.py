@@ -109,7 +109,7 @@ class Boot:
         result = self.runner.run(argv, timeout=timeout)
         if result.returncode and not optional:
             output = (result.stderr or result.stdout).strip()[-400:]
-            raise BootError(f"{' '.join(argv)[:200]}: {output}")
+            raise BootError(f"{' '.join(argv)[:200]} failed: {output}")
 
     def _with_retries(self, step_name: str, step: Callable[[], _T]) -> _T:
         def log_error(error: EngineError) -> None:

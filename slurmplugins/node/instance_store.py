@@ -45,7 +45,7 @@ def mount(root: Path, runner: Runner) -> str:
         _run(runner, argv)
     elif label_result.stdout.strip() != LABEL:
         raise BootError(
-            f"{disk} holds something that is not ours: {label_result.stdout.strip()[:40]!r}"
+            f"{disk} is not empty, and not labelled {LABEL}: {label_result.stdout.strip()[:40]!r}"
         )
     (root / target.relative_to("/")).mkdir(exist_ok=True)
     _run(runner, ["/usr/bin/mount", "-o", "noatime,nosuid,nodev", disk, str(target)])
@@ -70,5 +70,5 @@ def _run(runner: Runner, argv: list[str]) -> None:
     result = runner.run(argv, timeout=60)
     if result.returncode:
         raise BootError(
-            f"{' '.join(argv)[:200]}: {(result.stderr or result.stdout).strip()[-200:]}"
+            f"{' '.join(argv)[:200]} failed: {(result.stderr or result.stdout).strip()[-200:]}"
         )

@@ -28,7 +28,7 @@ def attempts(
     """Return the attempts that run on this node.
 
     slurmctld is asked first. If it is silent, slurmd and the processes here are. All of them are
-    asked when slurmctld has an odd record, since that job may be here.
+    asked when slurmctld has a record that can't be read, since that job may be here.
 
     Raises SlurmError when neither knows.
     """
@@ -61,7 +61,7 @@ def _local_attempts(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAt
     """
     result = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
     if result.returncode and "No job steps" not in result.stdout + result.stderr:
-        raise SlurmError(f"slurmd does not say which jobs run here: {result.stderr.strip()[-200:]}")
+        raise SlurmError(f"slurmd did not list this node's jobs: {result.stderr.strip()[-200:]}")
     counts_by_job: dict[int, set[int]] = {}
     for pid, job in _processes(result.stdout):
         counts_by_job.setdefault(job, set()).update(_restart_count(proc / str(pid) / "environ"))

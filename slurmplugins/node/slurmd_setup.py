@@ -52,7 +52,7 @@ def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
     node = tags.node_of(tag_values, int(index) if index.isdecimal() else -1, instance_id)
     if node is None:
         raise BootError(
-            f"the tags of this machine name no node: {tag_values!r}, launch index {index!r}"
+            f"this instance's tags name no node: {tag_values!r}, launch index {index!r}"
         )
     return InstanceFacts(
         instance_id=instance_id,
@@ -140,7 +140,7 @@ class NodeFiles:
             "TOOLKIT_CONF_SERVER": f"{settings.head_address}:{SLURMCTLD_PORT}",
             "TOOLKIT_INSTANCE_ID": facts.instance_id,
             "TOOLKIT_INSTANCE_TYPE": facts.instance_type,
-            # Checked to hold no quote and no space by `_safe`: single quotes are enough.
+            # Checked to hold no quote and no space by `_require_safe`: single quotes are enough.
             "TOOLKIT_EXTRA": f"'{json.dumps(extra, separators=(',', ':'))}'",
         }
         text = "".join(f"{key}={value}\n" for key, value in values.items())
@@ -176,7 +176,7 @@ def _require_safe(value: str) -> str:
     Raises BootError otherwise.
     """
     if not _SAFE.fullmatch(value):
-        raise BootError(f"the metadata service says something odd: {value[:80]!r}")
+        raise BootError(f"the metadata service returned an unsafe value: {value[:80]!r}")
     return value
 
 

@@ -87,7 +87,9 @@ class UserListFollower:
         if signature == self._applied_signature:
             return
         if file_status.st_uid != 0 or file_status.st_mode & 0o022:
-            raise BootError(f"{self._path} is not root's alone to write: not believed")
+            raise BootError(
+                f"{self._path} must be root's, and writable by root alone; it is not used"
+            )
         create_missing(parse(self._path.read_text(encoding="utf-8")), self._runner)
         self._applied_signature = signature
 
@@ -95,12 +97,12 @@ class UserListFollower:
 def _run(runner: Runner, argv: list[str]) -> None:
     result = runner.run([f"/usr/sbin/{argv[0]}", *argv[1:]], timeout=_TIMEOUT)
     if result.returncode not in {0, _ALREADY_EXISTS}:
-        raise BootError(f"{argv[0]} {argv[-1]}: {result.stderr.strip()[-200:]}")
+        raise BootError(f"{argv[0]} {argv[-1]} failed: {result.stderr.strip()[-200:]}")
 
 
 def _user(item: Any) -> User:
     if not isinstance(item, dict):
-        raise BootError(f"not a user: {item!r}")
+        raise BootError(f"the list of users has an invalid entry: {item!r}")
     groups = item.get("groups", [])
     user = User(
         name=_match(_NAME, item.get("name")),
@@ -111,17 +113,17 @@ def _user(item: Any) -> User:
         groups=tuple(_match(_NAME, group) for group in groups),
     )
     if ".." in user.home or ".." in user.shell:
-        raise BootError(f"not a path for a user: {user.home!r}")
+        raise BootError(f"the list of users has an unsafe path: {user.home!r}")
     return user
 
 
 def _match(pattern: re.Pattern[str], value: object) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise BootError(f"not fit for a user's entry: {value!r}")
+        raise BootError(f"the list of users has an invalid value: {value!r}")
     return value
 
 
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not FIRST_UID <= value < 2**31:
-        raise BootError(f"not a user's number: {value!r}")
+        raise BootError(f"the list of users has an invalid uid or gid: {value!r}")
     return value

@@ -84,7 +84,7 @@ def parse_digits(text: str) -> int:
     Raises ValueError for any other text.
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
-        raise ValueError("text in place of a number")
+        raise ValueError("expected a number, found text")
     return int(text)
 
 
@@ -94,7 +94,7 @@ def text(value: object) -> str:
     Raises ValueError if it is not a text.
     """
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"a {type(value).__name__} in place of text")
+        raise ValueError(f"expected text, found {type(value).__name__}")
     return value or ""
 
 
@@ -162,12 +162,12 @@ def records(argv: Sequence[str], result: CommandResult, key: str) -> list[Any]:
     try:
         data = json_input.loads(result.stdout)
     except ValueError as error:
-        raise SlurmUnreachable(f"{argv[0]}: answer is not JSON: {error}") from error
+        raise SlurmUnreachable(f"{argv[0]}: the answer is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("errors"):
         raise SlurmUnreachable(f"{argv[0]}: {str(data)[:400]}")
     value = data.get(key)
     if not isinstance(value, list):
-        raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
+        raise SlurmUnreachable(f"{argv[0]}: the answer has no {key!r}")
     if not value and _LOAD_FAILURE in result.stderr:
         raise failure(argv, result)
     return value
@@ -228,7 +228,7 @@ def ended_job(item: object) -> EndedJob | None:
     """Return an ended job, or None if it is no batch job.
 
     The record comes from `scontrol show jobs --json`.
-    Raises ValueError for a malformed field: nothing can be told about the job's end then.
+    Raises ValueError for a malformed field: then nothing is known about the job's end.
     """
     if not isinstance(item, dict):
         raise ValueError("not a job")  # noqa: TRY004 - one error for every defect

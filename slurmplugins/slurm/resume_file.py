@@ -39,8 +39,8 @@ def job_requests(
     jobs that wait for the node have it in `shared`. Nodes of the argument that no job lists follow
     as requests without a job. Each is a request of its own, so that it can fail alone. Therefore
     every node is launched even if the file is absent, unreadable or malformed.
-    Texts in the argument that are not our names go to `odd`, which is a list to fill. So do the
-    largest ranges of an argument that names too many nodes. Raises nothing.
+    Texts in the argument that are not our names are appended to `invalid_names`. So are the largest
+    ranges of an argument that names too many nodes. Raises nothing.
     """
     unlisted_nodes = dict.fromkeys(
         expand(hostlist, invalid_names=[] if invalid_names is None else invalid_names), True

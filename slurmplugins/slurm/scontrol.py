@@ -149,7 +149,7 @@ class ScontrolSlurm:
         try:
             old_comment = json_parser.text(record.get("admin_comment"))
         except ValueError as error:  # text of other people would be lost
-            raise SlurmRefused(f"job {job} has an odd AdminComment: {error}") from error
+            raise SlurmRefused(f"the AdminComment of job {job} can't be read: {error}") from error
         new_comment = append_line(old_comment, plain_text(text, COMMENT_LENGTH // 2))
         if new_comment != old_comment:
             job_id = json_parser.job_id_alone(record)
@@ -161,8 +161,6 @@ class ScontrolSlurm:
         self._write([self._scontrol, "hold", str(json_parser.job_id(self._record(job)))])
 
     def ended_jobs(self) -> tuple[EndedJob, ...]:
-        from slurmplugins.slurm import json_parser
-
         jobs: list[EndedJob] = []
         for item in self._read([self._scontrol, "show", "jobs", "--json"], "jobs"):
             try:
@@ -189,7 +187,7 @@ class ScontrolSlurm:
         for item in job_records:
             if isinstance(item, dict) and json_parser.number(item.get("job_id")) == job:
                 return item
-        raise SlurmRefused(f"job {job} is not known")
+        raise SlurmRefused(f"slurmctld does not know job {job}")
 
     def _log_unreadable(self, kind: str, ids: Iterable[str]) -> None:
         """Log unreadable records, each once."""
@@ -219,7 +217,7 @@ class ScontrolSlurm:
 
 def _token(text: str) -> str:
     if not _TOKEN.fullmatch(text):
-        raise SlurmRefused(f"not fit for scontrol's input: {text[:80]!r}")
+        raise SlurmRefused(f"scontrol's input can't hold this value: {text[:80]!r}")
     return text
 
 

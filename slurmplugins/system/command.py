@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -42,8 +43,6 @@ class SystemRunner:
         self._environment = {**_BASE_ENVIRONMENT, **inherited}
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
-        import subprocess
-
         try:
             process = subprocess.run(
                 list(argv),

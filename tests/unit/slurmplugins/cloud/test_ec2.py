@@ -181,7 +181,7 @@ def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, kno
         describe_instances={"Reservations": []},
         terminate_instances={"TerminatingInstances": []} if known else unknown,
     )
-    with pytest.raises(errors.CloudError, match="got 1") as caught:
+    with pytest.raises(errors.CloudError, match="returned 1") as caught:
         Ec2("demo", lambda: client).launch(request(), lambda: None)
     assert isinstance(caught.value, errors.CloudUnreachable) is not known
     assert caught.value.instances_started == 1
@@ -229,7 +229,7 @@ def test_a_fleet_that_can_be_neither_named_nor_ended_is_in_doubt(code: str):
     error, _ = unnamed(code, endable=False)
     assert type(error) is errors.CloudUnreachable
     assert error.instances_started == 3
-    assert error.message.endswith("not ended")
+    assert error.message.endswith("could not be terminated")
 
 
 def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list[str]]:
@@ -293,7 +293,7 @@ def test_every_page_of_a_listing_is_read():
 
 
 def test_an_answer_without_its_list_is_not_an_empty_list():
-    with pytest.raises(errors.CloudUnreachable, match="without Reservations"):
+    with pytest.raises(errors.CloudUnreachable, match="has no Reservations"):
         Ec2("demo", lambda: Answers(describe_instances={})).instances()
 
 

@@ -244,7 +244,7 @@ def test_a_list_that_others_may_write_is_not_believed(tmp_path: Path):
     path = tmp_path / "users.json"
     path.write_text(json.dumps([ADA]))
     path.chmod(0o666)
-    with pytest.raises(BootError, match="not believed"):
+    with pytest.raises(BootError, match="writable by root alone"):
         users.UserListFollower(path, FakeRunner()).follow()
 
 

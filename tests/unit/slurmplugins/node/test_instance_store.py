@@ -50,7 +50,7 @@ def test_after_a_reboot_the_filesystem_is_mounted_as_it_is(tmp_path: Path, runne
 def test_a_disk_with_something_on_it_is_left_alone(tmp_path: Path, runner: FakeRunner):
     disk(tmp_path, "nvme1n1")
     runner.answer("/usr/sbin/blkid", stdout="data\n")
-    with pytest.raises(BootError, match="not ours"):
+    with pytest.raises(BootError, match="not labelled"):
         instance_store.mount(tmp_path, runner)
     assert programs(runner) == ["mountpoint", "blkid"]
 
