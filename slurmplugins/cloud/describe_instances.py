@@ -34,23 +34,6 @@ _UNUSED_ELEMENTS: Final = (
 _TAG_SET: Final = b"tagSet"
 """Tags are a third of the answer. Instances of one launch have the same; they are parsed once."""
 
-READ_FIELDS: Final = frozenset(
-    {
-        "AmiLaunchIndex",
-        "InstanceId",
-        "InstanceLifecycle",
-        "InstanceType",
-        "LaunchTime",
-        "Placement",
-        "PrivateIpAddress",
-        "State",
-        "StateReason",
-        "StateTransitionReason",
-        "Tags",
-    }
-)
-"""The fields of an instance that this reader returns; `ec2_messages.instance` may use no other."""
-
 
 def attach(client: Any) -> None:
     """Make this EC2 client use the fast reader. Safe to repeat."""
@@ -193,3 +176,6 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[ET.Element], Any]]]] = {
     "stateReason": ("StateReason", _child_reader("code", "Code")),
     "tagSet": ("Tags", _number_of_tags),
 }
+
+READ_FIELDS: Final = frozenset(name for name, _ in _FIELDS.values())
+"""The fields of an instance that this reader returns; `ec2_messages.instance` may use no other."""
