@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -43,6 +42,8 @@ class SystemRunner:
         self._environment = {**_BASE_ENVIRONMENT, **inherited}
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
+        import subprocess
+
         try:
             process = subprocess.run(
                 list(argv),

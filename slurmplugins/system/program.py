@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 from slurmplugins.config import paths
@@ -45,6 +44,8 @@ def run_to_exit_code(logger: Log, work: Callable[[], None]) -> int:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - the last handler before the process ends
+        import traceback
+
         logger.failure(
             LogEvent.PROGRAM_FAILED,
             error=f"{type(error).__name__}: {error}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ class WorkerPool:
         pending_items = list(items)
         if self._workers <= 1 or len(pending_items) <= 1:
             return [work(item) for item in pending_items]
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(self._workers, len(pending_items))) as pool:
             return list(pool.map(work, pending_items))
 
@@ -49,6 +50,8 @@ class WorkerPool:
                 for task in queued_tasks:
                     task()
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         futures: list[Future[None]] = []
         with ThreadPoolExecutor(1) as thread:
             yield lambda task: futures.append(thread.submit(task))

@@ -34,14 +34,15 @@ class AtBoto3:
 
 sys.meta_path.insert(0, AtBoto3())
 sys.argv = ["slurm-resume", {hostlist!r}]
-from slurmplugins import resume, detach
-detach.in_background = lambda: True  # it is measured itself, not its child
-from slurmplugins import paths
+from slurmplugins import resume
+from slurmplugins.config import paths
+from slurmplugins.system import daemonize
+daemonize.fork_to_background = lambda: True  # it is measured itself, not its child
 here = Path({place!r})
 paths.BURST, paths.STATE, paths.LOGS = here / "burst.json", here / "state", here / "logs"
 if {parsed!r}:
-    from slurmplugins import runtime
-    runtime.check_cluster = lambda *_: spent()  # what assemble does when all is parsed
+    from slurmplugins.head import assemble
+    assemble.check_cluster = lambda *_: spent()  # what assemble does when all is parsed
 resume.main()
 """
 """ResumeProgram's own `main`, stopped when all is parsed, or when it is about to load boto3."""
