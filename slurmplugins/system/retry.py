@@ -41,3 +41,11 @@ def retry(
 def doubling(first: float, tries: int) -> Iterator[float]:
     """Yield the pauses between `tries` tries; each is twice the one before."""
     return (first * 2.0**index for index in range(tries - 1))
+
+
+def jittered(pauses: Iterable[float]) -> Iterator[float]:
+    """Yield each pause, up to a half shorter or longer by chance."""
+    from random import random  # most programs need no repeat, and so no random numbers
+
+    for pause in pauses:
+        yield pause * (0.5 + random())  # noqa: S311 - no secret

@@ -79,7 +79,13 @@ REVIEWED: tuple[Mutant, ...] = (
         "    if False:\n        values",
         SENT,
     ),
-    Mutant(SPEC, "events that are over drain nodes", ".startswith(_PAST_EVENT)", ".startswith(())", SENT),
+    Mutant(
+        SPEC,
+        "events that are over drain nodes",
+        ".startswith(_PAST_EVENT)",
+        ".startswith(())",
+        SENT,
+    ),
     Mutant(
         POLICY_PY,
         "no reservation in spot-first",
