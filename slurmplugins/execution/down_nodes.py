@@ -15,7 +15,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.actions import MarkDown, PowerDown
 from slurmplugins.model.launch import Failure
 from slurmplugins.slurm import node_queries
-from slurmplugins.system import decision_log
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -73,12 +73,12 @@ def _set_down(
         nodes = [node for node in failure.nodes if node in (waiting_nodes or ())]
         for node in nodes:
             reasons.setdefault(node, failure.reason)
-        event = decision_log.GIVEN_BACK
+        event = LogEvent.NODES_GIVEN_BACK
         if failure.nodes and not nodes:
-            event = "no longer waited for"
+            event = LogEvent.NODES_NOT_AWAITED
             if waiting_nodes is None:
-                event = decision_log.NOT_GIVEN_BACK
-        if event != "no longer waited for":
+                event = LogEvent.NODES_NOT_GIVEN_BACK
+        if event != LogEvent.NODES_NOT_AWAITED:
             applied_failures.append(failure)
         log.warning(
             event,
@@ -129,7 +129,7 @@ def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
     try:
         return engine.journal.view(excluded=process_id).claimed_nodes
     except StateError as error:
-        engine.log.failure("journal", message=error.message)
+        engine.log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
         return frozenset()
 
 

@@ -22,6 +22,7 @@ from slurmplugins.model.actions import (
 from slurmplugins.model.instance import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.slurm import agent_requests
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set as AbstractSet
@@ -99,7 +100,7 @@ class Executor:
         for action, outcome in zip(actions, outcomes, strict=True):
             if outcome.error:
                 self._log.failure(
-                    "action failed",
+                    LogEvent.ACTION_FAILED,
                     error=outcome.error,
                     action=type(action).__name__,
                     instance=action.instance.id,

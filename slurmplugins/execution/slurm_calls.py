@@ -18,6 +18,7 @@ from slurmplugins.model.actions import (
     RequestStop,
     ReturnToService,
 )
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
@@ -100,7 +101,9 @@ class SlurmCalls:
             nodes_by_why[why].append(action.node)
         for why, nodes in nodes_by_why.items():
             kind = type(actions[0]).__name__
-            self._log.info("node", action=kind, nodes=hostlist.compress(nodes), why=why)
+            self._log.info(
+                LogEvent.ACTION_APPLIED, action=kind, nodes=hostlist.compress(nodes), why=why
+            )
         return self._call_by_halves(actions, call)
 
     def _call_by_halves(
@@ -124,7 +127,7 @@ class SlurmCalls:
             self.reachable = self.reachable and not isinstance(error, SlurmUnreachable)
             kind, message = type(actions[0]).__name__, error.message
             self._log.failure(
-                "action failed", action=kind, nodes=hostlist.compress(nodes), error=message
+                LogEvent.ACTION_FAILED, action=kind, nodes=hostlist.compress(nodes), error=message
             )
             return [Outcome(action, message) for action in actions]
         return [Outcome(action) for action in actions]

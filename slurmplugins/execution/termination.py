@@ -90,6 +90,7 @@ class Terminator:
         fruitless_rounds = 0
         deadline = self._clock.monotonic() + TERMINATE_SECONDS
         remaining_ids = list(ids)
+        # Not `retry`: a round that terminated something is no failed try.
         while remaining_ids and fruitless_rounds < VERIFY_TRIES:
             terminated_before = len(terminated_ids)
             for start in range(0, len(remaining_ids), BATCH_SIZE):

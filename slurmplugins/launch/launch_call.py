@@ -24,6 +24,7 @@ from slurmplugins.errors import (
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Assignment, EndCause, assignments
 from slurmplugins.slurm.node_queries import awaited_nodes
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -156,15 +157,17 @@ def launch(
     except EngineError as error:
         started.record_failure(request, error, is_unanswered=bool(attempt.unanswered_calls))
         if isinstance(error, CloudError):
-            log.warning("launch failed", **_error_fields(error), code=error.code)
+            log.warning(LogEvent.LAUNCH_FAILED, **_error_fields(error), code=error.code)
         raise
     started.certain_counts.update(request.nodes[: len(result.instances)])
     for item in result.refusals:
         code, message = item.error.code, item.error.message
-        log.warning("offering refused", key=item.offering.key, code=code, message=message)
+        log.warning(LogEvent.OFFERING_REFUSED, key=item.offering.key, code=code, message=message)
     seconds = round(engine.clock.monotonic() - start_time, 3)
     ids = [item.id for item in result.instances]
-    log.info("launched", count=len(ids), machines=ids[:MAX_LOGGED], seconds=seconds)
+    log.info(
+        LogEvent.INSTANCES_LAUNCHED, count=len(ids), instances=ids[:MAX_LOGGED], seconds=seconds
+    )
     try:
         engine.journal.record_launched(request.attempt, assignments(result.instances))
     except StateError:
@@ -174,7 +177,10 @@ def launch(
 
 
 def _with_retries(context: LaunchContext, attempt: LaunchAttempt) -> LaunchResult:
-    """Repeat the same attempt, with the same token, while that helps."""
+    """Repeat the same attempt, with the same token, while that helps.
+
+    Not `retry`: a throttle is repeated until the deadline, silence a few times.
+    """
     pauses, unanswered_count, started_count = context.pauses(), 0, 0
     while True:
         try:
@@ -207,10 +213,10 @@ def retag_nodes(
     """
     ids = list(node_by_instance)[:MAX_LOGGED]
     if not context.engine.cloud.retag_nodes(node_by_instance, may_retag):
-        context.log.info("too old to be given", machines=ids)
+        context.log.info(LogEvent.REASSIGNMENT_EXPIRED, instances=ids)
         return False
     nodes = sorted(node_by_instance.values())
-    context.log.info("given", nodes=hostlist.compress(nodes), machines=ids)
+    context.log.info(LogEvent.INSTANCES_REASSIGNED, nodes=hostlist.compress(nodes), instances=ids)
     for instance_id, node in node_by_instance.items():
         instance = instances[instance_id]
         assignment = Assignment(node, instance.id, instance.address, instance.type)
@@ -229,16 +235,17 @@ def terminate(context: LaunchContext, ids: Iterable[str]) -> frozenset[str]:
     try:
         engine.journal.mark_terminating(remaining, EndCause.RESUME_FAILED)
     except StateError as error:
-        log.failure("journal", message=error.message)
+        log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
     terminated: frozenset[str] = frozenset()
     refusal: CloudError | None = None
+    # Not `retry`: each round keeps what it terminated, and asks for the rest.
     for try_number in range(TERMINATE_TRIES):
         if try_number:
             engine.clock.sleep(FIRST_PAUSE)
         try:
             terminated |= engine.cloud.terminate(remaining)
         except CloudError as error:
-            log.warning("terminate failed", code=error.code, message=error.message)
+            log.warning(LogEvent.TERMINATION_FAILED, code=error.code, message=error.message)
             if isinstance(error, SomeNotTerminated):
                 terminated |= error.terminated
             else:
@@ -248,7 +255,7 @@ def terminate(context: LaunchContext, ids: Iterable[str]) -> frozenset[str]:
             break
     context.launch_budget.record_terminations(terminated, refusal)
     if remaining:
-        log.failure("machines left to reconcile", machines=remaining)
+        log.failure(LogEvent.TERMINATION_LEFT, instances=remaining)
     return frozenset(remaining)
 
 
@@ -286,10 +293,12 @@ def resolve(
         try:
             result = LaunchAttempt(engine, process_id, request, call_deadline).call_once()
         except (CloudError, TooLate) as error:
-            log.warning("still in doubt", attempt=request.attempt, **_error_fields(error))
+            log.warning(
+                LogEvent.LAUNCH_NOT_RESOLVED, attempt=request.attempt, **_error_fields(error)
+            )
             return
         journal.record_launched(request.attempt, assignments(result.instances))
-        log.info("settled", attempt=request.attempt, machines=len(result.instances))
+        log.info(LogEvent.LAUNCH_RESOLVED, attempt=request.attempt, instances=len(result.instances))
 
     engine.workers.map(repeat_launch, _still_awaited(engine, requests))
     if other_nodes:
@@ -305,7 +314,7 @@ def _still_awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[La
     try:
         waiting_nodes = awaited_nodes(engine.slurm, nodes) if nodes else frozenset()
     except SlurmError as error:
-        engine.log.warning("nodes unread", message=error.message)
+        engine.log.warning(LogEvent.NODE_QUERY_FAILED, message=error.message)
         return []
     return [request for request in requests if waiting_nodes.issuperset(request.nodes)]
 

@@ -17,6 +17,7 @@ from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
 from slurmplugins.state.queue_time import QueueTimes
 from slurmplugins.system.log_events import LogEvent
+from slurmplugins.system.retry import doubling, jittered, retry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -178,7 +179,7 @@ def _plan_from_fresh_list(
     job_requests: Sequence[JobRequest],
     queue_seconds: Mapping[int, float],
 ) -> ResumePlan:
-    for _ in range(LIST_TRIES):
+    for _ in range(LIST_TRIES):  # not `retry`: no call failed, and a pause would not help
         if (plan := _plan_once(engine, process_id, job_requests, queue_seconds)) is not None:
             return plan
     raise StateError(f"EC2's list of instances was too old in each of {LIST_TRIES} tries")
@@ -280,20 +281,23 @@ def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
     Returns them, and the monotonic time just before the call: they are at least as new. Raises
     CloudError.
     """
-    for try_number in range(LIST_CALL_TRIES):
-        start_time = engine.clock.monotonic()
-        try:
-            return engine.cloud.instances(), start_time
-        except CloudError as error:
-            engine.log.warning(
-                LogEvent.INSTANCE_QUERY_FAILED, code=error.code, message=error.message
-            )
-            if not error.retryable or try_number == LIST_CALL_TRIES - 1:
-                raise
-            from random import random
 
-            engine.clock.sleep(2.0**try_number * (0.5 + random()))  # noqa: S311 - no secret
-    raise AssertionError("unreachable")
+    def read() -> tuple[tuple[Instance, ...], float]:
+        start_time = engine.clock.monotonic()
+        return engine.cloud.instances(), start_time
+
+    def log_error(error: CloudError) -> None:
+        engine.log.warning(LogEvent.INSTANCE_QUERY_FAILED, code=error.code, message=error.message)
+
+    pauses = jittered(doubling(1.0, LIST_CALL_TRIES))
+    return retry(
+        read,
+        CloudError,
+        pauses,
+        engine.clock,
+        failed=log_error,
+        repeats=lambda error: error.retryable,
+    )
 
 
 def queue_times(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:

@@ -13,6 +13,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import Failure
 from slurmplugins.power_save import prepare
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +53,7 @@ def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
             plan = _screen(context, plan)
             requests = [item for job in plan.launches for item in job.node_requests]
             engine.log.info(
-                "planned",
+                LogEvent.RESUME_PLANNED,
                 run=process_id,
                 jobs=len(job_requests),
                 adopt=len(plan.adoptions),
@@ -61,7 +62,7 @@ def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
                 busy=hostlist.compress(plan.claimed_by_others),
             )
             _carry_out(context, plan, decided_nodes)
-            engine.log.info("done", run=process_id)
+            engine.log.info(LogEvent.RESUME_FINISHED, run=process_id)
     except EngineError as error:  # before any launch: errors of launches are handled per job
         code = error.code if isinstance(error, CloudError) else ""
         hold = isinstance(error, CloudError) and error.holds_job
@@ -233,6 +234,6 @@ def _assign(engine: Engine, assignments: Sequence[Assignment]) -> Sequence[Assig
     try:
         engine.slurm.assign(addressed)
     except SlurmError as error:
-        engine.log.warning("assign failed", message=error.message)
+        engine.log.warning(LogEvent.NODE_ADDRESSES_NOT_SET, message=error.message)
         return ()
     return addressed

@@ -10,6 +10,7 @@ from slurmplugins.model.actions import Terminate
 from slurmplugins.model.instance import EndCause, instances_by_node
 from slurmplugins.power_save.prepare import list_instances
 from slurmplugins.slurm.node_queries import known_nodes
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,12 +46,14 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
         )
         plan = tuple(item for item in plan if item.instance.id in marked_ids)
     except StateError as error:  # no process can claim a node either; the money matters more
-        engine.log.failure("journal", message=error.message)
+        engine.log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
     nodes_without_instance = set(pool_nodes) - {
         item.instance.node for item in plan if item.instance.node
     }
     engine.log.info(
-        "planned", terminate=len(plan), without=hostlist.compress(nodes_without_instance)
+        LogEvent.SUSPEND_PLANNED,
+        terminate=len(plan),
+        without=hostlist.compress(nodes_without_instance),
     )
     engine.executor.run(plan)
 
@@ -68,7 +71,9 @@ def _record_powered_down(engine: Engine, nodes: Sequence[NodeName]) -> None:
         if powered_off:
             engine.journal.record_powered_down(powered_off, read_at)
     except EngineError as error:  # the caller reads the nodes again, and reports its own failure
-        engine.log.warning("not written down", slug=error.reason_code, message=error.message)
+        engine.log.warning(
+            LogEvent.POWER_DOWN_NOT_RECORDED, slug=error.reason_code, message=error.message
+        )
 
 
 def plan_terminations(

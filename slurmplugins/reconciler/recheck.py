@@ -9,6 +9,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.actions import Terminate
 from slurmplugins.reconciler.pass_state import LastPass
 from slurmplugins.slurm.node_queries import known_nodes
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ class TerminationGuard:
                 )
             except StateError as error:
                 self._engine.log.failure(
-                    "nothing is ended", instances=len(instances), message=error.message
+                    LogEvent.TERMINATIONS_BLOCKED, instances=len(instances), message=error.message
                 )
             else:
                 self.terminations += [i for i in terminations if i.instance.id in journaled_ids]
@@ -124,7 +125,7 @@ def still_valid(
             claimed_nodes = engine.journal.view().claimed_since(snapshot.slurm_asked_at)
     except (SlurmError, StateError) as error:
         node_list = hostlist.compress(nodes)
-        engine.log.warning("left to the next pass", nodes=node_list, message=error.message)
+        engine.log.warning(LogEvent.ACTIONS_POSTPONED, nodes=node_list, message=error.message)
         return frozenset()
     unchanged = {n for n, node in current_nodes.items() if _still_stands(snapshot.nodes[n], node)}
     return frozenset(unchanged - claimed_nodes)
@@ -150,7 +151,7 @@ def is_too_old(engine: Engine, snapshot: Snapshot) -> bool:
     """Return whether Slurm's answer is too old to act on; log it."""
     age = engine.clock.monotonic() - snapshot.slurm_answered_at
     if age > SNAPSHOT_SECONDS:
-        engine.log.warning("left to the next pass", code=SLURM_SLOW, seconds=round(age))
+        engine.log.warning(LogEvent.ACTIONS_POSTPONED, code=SLURM_SLOW, seconds=round(age))
     return age > SNAPSHOT_SECONDS
 
 
@@ -159,4 +160,4 @@ def record_late_pass(engine: Engine, snapshot: Snapshot, plan: Plan) -> None:
     age = engine.clock.monotonic() - snapshot.slurm_answered_at
     blocked_by = f"{SLURM_SLOW}: Slurm's answer was {age:.0f} s old before all actions were done"
     LastPass(snapshot.now, blocked_by, plan.warnings).save(engine.state)
-    engine.log.warning("held back", note=blocked_by)
+    engine.log.warning(LogEvent.ACTIONS_BLOCKED, note=blocked_by)

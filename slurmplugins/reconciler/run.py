@@ -20,6 +20,7 @@ from slurmplugins.reconciler.instance_ledger import LedgerWriter
 from slurmplugins.reconciler.pass_state import LastPass, PassState
 from slurmplugins.reconciler.snapshot import Snapshot
 from slurmplugins.state.journal_view import JournalView
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ def run_pass(engine: Engine) -> None:
     plan = rules.plan(snapshot)
     LastPass(snapshot.now, plan.blocked_by, plan.warnings).save(engine.state)
     if plan.blocked_by:
-        engine.log.warning("held back", note=plan.blocked_by)
+        engine.log.warning(LogEvent.ACTIONS_BLOCKED, note=plan.blocked_by)
     outcomes = _carry_out(engine, snapshot, plan)
     plan = _with_refused_terminations(engine, snapshot, plan, outcomes)
     new_state = replace(
@@ -66,7 +67,7 @@ def run_pass(engine: Engine) -> None:
         _write_ledger(engine, snapshot, plan, new_state)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
-        engine.log.info("pass", actions=len(outcomes), failed=failed)
+        engine.log.info(LogEvent.PASS_FINISHED, actions=len(outcomes), failed=failed)
 
 
 def read_snapshot(engine: Engine, state: PassState) -> Snapshot:
@@ -123,7 +124,9 @@ def _read_journal(engine: Engine) -> tuple[JournalView, bool]:
     try:
         return engine.journal.view(), False
     except StateError as error:
-        engine.log.failure("nothing is ended", slug=error.reason_code, message=error.message)
+        engine.log.failure(
+            LogEvent.TERMINATIONS_BLOCKED, slug=error.reason_code, message=error.message
+        )
         return JournalView(time=engine.persistent_clock.now()), True
 
 
@@ -135,7 +138,7 @@ def _read_health(engine: Engine) -> dict[str, InstanceHealth]:
     try:
         return {item.id: item for item in engine.cloud.health()}
     except CloudError as error:
-        engine.log.warning("health unread", code=error.code, message=error.message)
+        engine.log.warning(LogEvent.HEALTH_QUERY_FAILED, code=error.code, message=error.message)
         return {}
 
 
@@ -150,16 +153,16 @@ def _requeue_jobs(engine: Engine, snapshot: Snapshot) -> None:
     try:
         requeues = requeue.jobs_to_requeue(engine.slurm.ended_jobs(), losses)
     except SlurmError as error:
-        engine.log.warning("ended jobs unread", message=error.message)
+        engine.log.warning(LogEvent.ENDED_JOB_QUERY_FAILED, message=error.message)
         return
     for item in requeues:
         try:
             engine.slurm.requeue(item.job)
             engine.slurm.comment(item.job, item.comment)
         except SlurmError as error:  # another was quicker, or slurmctld has forgotten the job
-            engine.log.warning("not brought back", job=item.job, message=error.message)
+            engine.log.warning(LogEvent.JOB_NOT_REQUEUED, job=item.job, message=error.message)
         else:
-            engine.log.info("brought back", job=item.job, why=item.comment)
+            engine.log.info(LogEvent.JOB_REQUEUED, job=item.job, why=item.comment)
 
 
 def _with_refused_terminations(
@@ -193,11 +196,15 @@ def _update_breaker(engine: Engine, boots: BootResults) -> None:
             if text or now - failure.at > CONSOLE_SECONDS:
                 console_logs.save(engine.state, failure.instance_id, text)
         except CloudError as error:
-            engine.log.warning("console", instance=failure.instance_id, message=error.message)
+            engine.log.warning(
+                LogEvent.CONSOLE_NOT_SAVED, instance=failure.instance_id, message=error.message
+            )
             if not error.retryable:
                 console_logs.save(engine.state, failure.instance_id, "")
         except OSError as error:
-            engine.log.warning("console", instance=failure.instance_id, message=str(error))
+            engine.log.warning(
+                LogEvent.CONSOLE_NOT_SAVED, instance=failure.instance_id, message=str(error)
+            )
 
 
 CONSOLE_SECONDS: Final = 600.0
@@ -211,13 +218,13 @@ def _log_breaker_changes(engine: Engine, old_record: Record, new_record: Record)
         breaker = new_record.pools.get(pool)
         if breaker is not None and breaker.protected and breaker != old_record.pools.get(pool):
             engine.log.warning(
-                "pool protected",
+                LogEvent.PROTECTED_MODE_ENTERED,
                 pool=pool,
                 failures=breaker.failures,
                 retry_at=engine.persistent_clock.wall(breaker.retry_at),
             )
         elif was_protected and (breaker is None or not breaker.protected):
-            engine.log.info("pool opened", pool=pool)
+            engine.log.info(LogEvent.PROTECTED_MODE_ENDED, pool=pool)
 
 
 def _tidy_journal(engine: Engine) -> None:
@@ -229,7 +236,7 @@ def _tidy_journal(engine: Engine) -> None:
         engine.journal.remove_dead_locks()
         engine.journal.compact()
     except StateError as error:
-        engine.log.warning("journal not tidied", message=error.message)
+        engine.log.warning(LogEvent.JOURNAL_NOT_COMPACTED, message=error.message)
 
 
 def _save_state(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState) -> None:
@@ -240,7 +247,7 @@ def _save_state(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState
     try:
         state.save(engine.state)
     except StateError as error:
-        engine.log.failure("not remembered", message=error.message)
+        engine.log.failure(LogEvent.PASS_STATE_NOT_SAVED, message=error.message)
         blocked_by = plan.blocked_by or f"{error.reason_code}: {error.message}"
         LastPass(snapshot.now, blocked_by, plan.warnings).save(engine.state)
 
@@ -253,7 +260,7 @@ def _write_ledger(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassSta
     try:
         end_causes = engine.journal.view().termination_causes
     except StateError as error:
-        engine.log.warning("ledger", message=error.message)
+        engine.log.warning(LogEvent.LEDGER_NOT_WRITTEN, message=error.message)
         return
     entries = instance_ledger.update(state.ledger, snapshot.instances, end_causes, snapshot.now)
     written_entries = LedgerWriter(engine.store, engine.clock, engine.log).write(

@@ -244,8 +244,8 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         "slurmplugins/execution/job_notices.py",
         "one refused comment ends the notices of all",
-        'except SlurmRefused as error:\n            self._log.warning("comment failed"',
-        'except KeyError as error:\n            self._log.warning("comment failed"',
+        "except SlurmRefused as error:\n            self._log.warning(LogEvent.JOB_COMMENT_FAILED",
+        "except KeyError as error:\n            self._log.warning(LogEvent.JOB_COMMENT_FAILED",
         GOING_ON,
     ),
     Mutant(

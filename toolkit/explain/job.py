@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.errors import BadName
 from slurmplugins.model import hostlist
 from slurmplugins.model.node import JobId, contains_task
+from slurmplugins.system.log_events import LogEvent
 from toolkit.explain.answer import Answer, format_decision, format_duration, format_time
 from toolkit.explain.launch_results import last_loss, last_refusal, launch_results
 from toolkit.explain.reasons import MEANINGS, meaning
@@ -283,7 +284,7 @@ def _explain_past(
     notices = [
         _decision_line(item)
         for item in report.decisions
-        if item.get("event") == "interruption notice"
+        if item.get("event") == LogEvent.INTERRUPTION_ANNOUNCED
     ]
     comments = _comment_lines(job) if job is not None else []
     verdict = f"{end_state.lower()}: {END_STATES.get(end_state, 'see its attempts')}"

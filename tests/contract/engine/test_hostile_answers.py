@@ -13,6 +13,7 @@ import pytest
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Lifecycle
+from slurmplugins.system.log_events import LogEvent
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
@@ -340,7 +341,7 @@ def test_one_protected_instance_keeps_no_other_alive_and_is_named(world: World, 
     assert kept.id in remarks(world)
     assert "OperationNotPermitted" in remarks(world)
     told = [json.loads(line) for line in (world.state / "decisions.jsonl").read_text().splitlines()]
-    failed = [item for item in told if item["event"] == "action failed"]
+    failed = [item for item in told if item["event"] == LogEvent.ACTION_FAILED]
     assert {(item["node"], item["instance"]) for item in failed} == {(kept.node, kept.id)}
     assert len(calls(world, "TerminateInstances")) < 40
 
@@ -381,7 +382,7 @@ def test_a_job_that_slurmctld_could_not_be_asked_for_is_not_taken_for_one_it_doe
     world.ec2.lie("RunInstances", Reply.refusal("OptInRequired"))
     world.slurm.start(7, NODES)
     world.resume()
-    (said,) = [line for line in world.log("resume") if line["event"] == "jobs not told"]
+    (said,) = [line for line in world.log("resume") if line["event"] == LogEvent.JOBS_NOT_NOTIFIED]
     assert said["jobs"] == [7]
     assert "Unable to contact slurm controller" in said["message"]
 
