@@ -16,8 +16,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import ec2_messages, tags
-from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause
-from slurmplugins.model.instance import Lifecycle
+from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
 from slurmplugins.reconciler import instance_ledger
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
