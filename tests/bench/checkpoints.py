@@ -168,9 +168,9 @@ class Bench:
             first = ", the first" if step == 0 else ""
             self.row(
                 f"stall, copied {name}{first}",
-                lambda step=step: behind.begin(self.parts, step=step, facts={}),
+                lambda step=step: behind.start_save(self.parts, step=step, facts={}),
             )
-            self.row(f"from {name} to committed", behind.settle)
+            self.row(f"from {name} to committed", behind.wait_for_save)
         self.memory[name] = resident_mib() - before
 
     def hashes(self) -> None:

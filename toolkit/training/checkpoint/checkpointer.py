@@ -239,7 +239,7 @@ class Checkpointer:
         In a hurry nothing is read, and nothing deleted. A checkpoint that can't be confirmed must
         not take up the disk either, so it is pruned like the others.
         """
-        part = {"part": world.rank, "of": world.size}
+        part = {"rank": world.rank, "world_size": world.size}
 
         def verify() -> None:
             if not urgency.is_set():
@@ -293,7 +293,7 @@ class Checkpointer:
     def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
         folder, world = self._root / name, self._world
         loaded_manifest = manifest.read(folder)
-        manifest.check_sizes(folder, loaded_manifest, part=world.rank, of=world.size)
+        manifest.check_sizes(folder, loaded_manifest, rank=world.rank, world_size=world.size)
         return loaded_manifest, self._codec.read(folder, loaded_manifest, parts, world)
 
     def _verify_rest(self, name: str, loaded_manifest: manifest.Manifest) -> None:
@@ -304,7 +304,7 @@ class Checkpointer:
         """
         folder, world = self._root / name, self._world
         verified_blocks = set().union(*world.gather(loaded_manifest.verified_blocks))
-        part = {"part": world.rank, "of": world.size}
+        part = {"rank": world.rank, "world_size": world.size}
         all_ranks(
             world,
             unreadable_on_error(

@@ -146,12 +146,12 @@ def _parse_old_entry(file: dict[str, Any]) -> FileEntry:
     )
 
 
-def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:
+def check_sizes(folder: Path, manifest: Manifest, *, rank: int, world_size: int) -> None:
     """Check that this rank's part of the files has its sizes.
 
     It finds missing files and wrong sizes at no cost. Raises Corrupt.
     """
-    for entry in manifest.files[part::of]:
+    for entry in manifest.files[rank::world_size]:
         check_size(folder, entry)
 
 
@@ -160,8 +160,8 @@ def verify_rest(
     manifest: Manifest,
     verified_blocks: Collection[tuple[str, int]],
     *,
-    part: int,
-    of: int,
+    rank: int,
+    world_size: int,
 ) -> None:
     """Verify this rank's part of the blocks that are not `good` yet.
 
@@ -173,20 +173,22 @@ def verify_rest(
         for number in range(len(entry.blocks))
         if (entry.name, number) not in verified_blocks
     ]
-    for entry, pairs in itertools.groupby(unverified_blocks[part::of], key=lambda pair: pair[0]):
+    for entry, pairs in itertools.groupby(
+        unverified_blocks[rank::world_size], key=lambda pair: pair[0]
+    ):
         verify_file(folder, entry, [number for _, number in pairs])
 
 
 def verify(
-    folder: Path, *, part: int = 0, of: int = 1, stop: Callable[[], bool] = lambda: False
+    folder: Path, *, rank: int = 0, world_size: int = 1, stop: Callable[[], bool] = lambda: False
 ) -> Manifest:
     """Read the files of a committed folder and compare their hashes.
 
-    Each of `of` ranks takes its part; together they have read every file. `leave` is called after
+    Each rank takes its part; together they have read every file. `stop` is called after
     each block: when it returns True, the rest stays unread. Raises Corrupt.
     """
     manifest = read(folder)
-    for entry in manifest.files[part::of]:
+    for entry in manifest.files[rank::world_size]:
         for _ in iter_blocks(folder, entry):
             if stop():
                 return manifest

@@ -113,7 +113,7 @@ def test_a_stop_waits_for_no_upload_that_is_under_way_on_any_rank(
 
     for begun, saved, near in ranks(size, one):
         assert (begun.step, saved.step) == (1, 2)
-        assert "not in Stuck: LeftBehind: a stop came first" in begun.problems[0]
+        assert "not in Stuck: WorkAbandoned: a stop came first" in begun.problems[0]
         assert sorted(near) == [begun.name, saved.name]
     assert step_in(tmp_path / "near", json_codec, part) == 2
 

@@ -133,4 +133,4 @@ def test_what_was_read_back_as_something_else_goes_at_once(tmp_path, monkeypatch
 def test_a_file_of_another_size_is_refused_before_anything_is_read(written):
     (written / "a").write_bytes(b"conten")
     with pytest.raises(Corrupt, match="6 bytes, 7 were written"):
-        manifest.check_sizes(written, manifest.read(written), part=0, of=1)
+        manifest.check_sizes(written, manifest.read(written), rank=0, world_size=1)

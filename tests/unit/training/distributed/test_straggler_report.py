@@ -78,10 +78,10 @@ class Ranks:
 def late(ranks, seconds, *, missing):
     """The other one waits for so long, and then the collective fails."""
     for watch in ranks.both:
-        watch.come()
+        watch.count_collective()
     waiting = ranks.both[1 - missing]
-    waiting.come()
-    with waiting.waiting():
+    waiting.count_collective()
+    with waiting.mark_waiting():
         ranks.now += seconds
         ranks.look()
         ranks.now += 10
