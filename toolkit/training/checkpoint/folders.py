@@ -16,7 +16,7 @@ from toolkit.training.run_folder.checkpoint_names import NAME, save_number
 class Folders:
     """The checkpoint folders under `root`, as one rank sees them.
 
-    Only the run's `owner` makes and deletes any.
+    Only the attempt that has the run, by its `fence`, makes and deletes any.
     """
 
     def __init__(self, root: Path, keep: int, fence: Fence) -> None:
@@ -38,7 +38,7 @@ class Folders:
     def create(self, step: int, last: int) -> str:
         """Make a new folder, and return its name.
 
-        `last` is the highest number that another place has.
+        `last` is the highest number in the tiers.
         """
         self._fence.check()
         last = max((last, *(save_number(folder.name) for folder in self.all_folders())))

@@ -137,8 +137,8 @@ class VerifiedReader(io.RawIOBase):
     """A committed file for reading. It returns no byte of a block that differs from the written
     one.
 
-    When it is read in order, other threads read and hash the next blocks meanwhile. `good` is
-    called with the number of each block that was verified.
+    When it is read in order, other threads read and hash the next blocks meanwhile. `on_verified`
+    is called with the number of each block that was verified.
     """
 
     def __init__(
@@ -319,5 +319,7 @@ def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
     size = os.fstat(stream.fileno()).st_size
     if size != entry.size:
         stream.close()
-        raise Corrupt(f"{folder.name}/{entry.name}: {size} bytes, {entry.size} were written")
+        raise Corrupt(
+            f"{folder.name}/{entry.name}: file has {size} bytes; {entry.size} were written"
+        )
     return stream

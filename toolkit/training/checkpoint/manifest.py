@@ -75,7 +75,7 @@ def commit(
 ) -> None:
     """Make `folder` a checkpoint.
 
-    It is none until the last rename, which is `put`'s, whatever happens on the way.
+    It is none until the last rename, which is `write`'s, whatever happens on the way.
     """
     fsync_directory(folder)  # makes the files' names durable, which their writers do not
     manifest = encode_line(
@@ -127,7 +127,7 @@ def parse(name: str, content: bytes) -> Manifest:
     fields = json.loads(content)
     version = fields["version"]
     if version not in (_OLDER_VERSION, _VERSION) or fields.get("block") != BLOCK:
-        raise Unreadable(f"{name}: {MANIFEST} is of version {version}, not {_VERSION}")
+        raise Unreadable(f"{name}: {MANIFEST} has version {version}; this toolkit reads {_VERSION}")
     files = tuple(
         map(_parse_old_entry if version == _OLDER_VERSION else _parse_entry, fields["files"])
     )
@@ -163,7 +163,7 @@ def verify_rest(
     rank: int,
     world_size: int,
 ) -> None:
-    """Verify this rank's part of the blocks that are not `good` yet.
+    """Verify this rank's part of the blocks that are not in `verified_blocks`.
 
     Raises Corrupt.
     """

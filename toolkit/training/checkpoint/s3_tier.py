@@ -55,7 +55,9 @@ class S3Tier:
         """
         url = str(site_facts().get("checkpoints") or "")
         if not url:
-            raise LookupError("cluster.yaml gives checkpoints no place in S3: training.checkpoints")
+            raise LookupError(
+                "cluster.yaml names no place in S3 for checkpoints: set training.checkpoints"
+            )
         bucket, _, folder = url.removeprefix("s3://").partition("/")
         return cls(bucket, f"{folder}/{prefix}")
 
@@ -95,7 +97,9 @@ class S3Tier:
                 while block := body.read(BLOCK):
                     writer.write(block)
             if writer.entry() != entry:
-                raise Corrupt(f"{name}/{entry.name}: S3 has other bytes than were written")
+                raise Corrupt(
+                    f"{name}/{entry.name}: the content in S3 differs from what was written"
+                )
 
     def remove(self, name: str) -> None:
         self._delete(self._key(name, COMMITTED))

@@ -26,8 +26,8 @@ class Saver:
     `sync` is called first, on all ranks. It puts on disk the records that no checkpoint may be
     ahead of. If it can't, it raises CheckpointFailed on all ranks.
 
-    `done` gets each checkpoint once it is settled. `stalled` gets the step and the seconds that
-    training stood still, each time training goes on.
+    `on_saved` gets each checkpoint once it is committed. `on_stall` gets the step and the seconds
+    that training stood still, each time training goes on.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Saver:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if every != "auto" and every < 1:
-            raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
+            raise ValueError(f"checkpoint_every must be a number of steps or 'auto', not {every}")
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
         self._clock, self._log_line, self._sync, self._on_saved = clock, log_line, sync, on_saved
@@ -60,7 +60,7 @@ class Saver:
         )
         self._stall_seconds = 0.0  # seconds that training stood still for saves since then
         self._saving_step: int | None = None
-        self._saving_seconds = 0.0  # seconds that the last save has been seen in flight
+        self._saving_seconds = 0.0  # seconds that the last save was seen running
         self._has_forecast = False
         self.step: int | None = None  # the step of the last checkpoint, saved or loaded
 
@@ -83,7 +83,7 @@ class Saver:
     def resume_step(self) -> int:
         """Return the step that the next attempt begins with.
 
-        Before `resumed` it is the last checkpoint's in the folder.
+        Before `start_at` it is the last checkpoint's in the folder.
         """
         if self.step is None:
             with suppress(OSError):  # the number only informs people
@@ -100,8 +100,8 @@ class Saver:
     def is_overdue(self) -> bool:
         """Return whether it is time to save by this rank's clock.
 
-        The ranks must still agree on it. False while a save is in flight, and until it has been
-        over for as long as it took: training does not wait for it.
+        The ranks must still agree on it. False while a save is running, and for as long
+        again after it: training does not wait for it.
         """
         if self._every != "auto":
             return False
@@ -161,8 +161,8 @@ class Saver:
     ) -> str:
         """Make the `last`, `urgent` save, and repeat it while it fails.
 
-        No later save can make up for it. `more` returns, the same on all ranks, whether there is
-        time for another try.
+        No later save can make up for it. `has_time` returns, the same on all ranks,
+        whether there is time for another try.
         """
         pause = 1.0
         while problem := self.save(parts, step, facts, last=True, urgent=True):
@@ -218,6 +218,6 @@ class Saver:
         )
         warning = forecast.warning()
         notice = f"{stop_forecast.NOTICE_SECONDS:.0f}"
-        fit_message = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {notice}"
+        fit_message = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {notice} s"
         self._log_line(f"WARNING: {warning}" if warning else fit_message)
         return forecast

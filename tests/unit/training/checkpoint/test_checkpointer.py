@@ -140,7 +140,7 @@ def test_a_save_is_in_flight_until_its_end_and_is_settled_once(root, json_codec,
     assert not checkpoints.is_saving()
     checkpoints.start_save({"model": part()}, step=1, facts={})
     assert checkpoints.is_saving()
-    with pytest.raises(RuntimeError, match=r"^a save is in flight: settle\(\) it first$"):
+    with pytest.raises(RuntimeError, match=r"^a save is running: call wait_for_save\(\) first$"):
         checkpoints.save({"model": part()}, step=2, facts={})
     gate.set()
     for thread in threading.enumerate():

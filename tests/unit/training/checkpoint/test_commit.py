@@ -95,7 +95,9 @@ def test_a_manifest_in_another_form_is_not_called_damaged(changes):
     fields = {"version": 3, "block": BLOCK, "files": [], "facts": {}}
     assert manifest.parse("x", json.dumps(fields).encode()) == Manifest((), {})
     number = changes.get("version", 3)
-    with pytest.raises(Unreadable, match=rf"^x: manifest.json is of version {number}, not 3$"):
+    with pytest.raises(
+        Unreadable, match=rf"^x: manifest.json has version {number}; this toolkit reads 3$"
+    ):
         manifest.parse("x", json.dumps(fields | changes).encode())
 
 
