@@ -225,7 +225,7 @@ class Checkpointer:
             facts["step"],
             stall_seconds=total_seconds if stall is None else stall,
             seconds=commit_seconds,
-            stop_seconds=commit_seconds + push_result.waited_for,
+            stop_seconds=commit_seconds + push_result.wait_seconds,
             whole_seconds=total_seconds,
             bytes=sum(entry.size for entry in files),
             problems=push_result.problems,
@@ -306,9 +306,8 @@ class Checkpointer:
         folder, world = self._root / name, self._world
         verified_blocks = set().union(*world.gather(loaded_manifest.verified_blocks))
         part = {"rank": world.rank, "world_size": world.size}
-        all_ranks(
-            world,
-            unreadable_on_error(
-                lambda: manifest.verify_rest(folder, loaded_manifest, verified_blocks, **part)
-            ),
-        )
+
+        def verify() -> None:
+            manifest.verify_rest(folder, loaded_manifest, verified_blocks, **part)
+
+        all_ranks(world, unreadable_on_error(verify))

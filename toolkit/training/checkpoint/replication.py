@@ -31,7 +31,7 @@ class PushResult:
     """The result of filling the tiers."""
 
     problems: tuple[str, ...]  # one message for each tier that failed
-    waited_for: float  # seconds for the tiers that a stop waits for
+    wait_seconds: float  # seconds for the tiers that a stop waits for
 
 
 class Replication:
@@ -103,7 +103,7 @@ class Replication:
         return PushResult(tuple(problems), wait_seconds)
 
     def fetch(self, world: ProcessGroup, folder: Path, tier: Tier) -> bool:
-        """Replace `folder`, which is the owner's, by the copy in `tier`.
+        """Replace `folder`, which is this attempt's, by the copy in `tier`.
 
         Returns False when the tier has none. Raises CheckpointUnreadable when that can't be found
         out.

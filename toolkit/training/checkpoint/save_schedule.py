@@ -51,13 +51,9 @@ class Saver:
         self._clock, self._log_line, self._sync, self._on_saved = clock, log_line, sync, on_saved
         self._on_stall, self._sleep = on_stall, sleep
         self._mtti = float("inf")
-        self._wait_seconds = (
-            self._floor
-        )  # seconds to the next save; the floor until a save is measured
+        self._wait_seconds = self._floor  # to the next save; the floor until a save is measured
         self._last_start = clock()
-        self._first_step_end: tuple[int, float] | None = (
-            None  # the attempt's first step, and its end
-        )
+        self._first_step: tuple[int, float] | None = None  # the attempt's first step, and its end
         self._stall_seconds = 0.0  # seconds that training stood still for saves since then
         self._saving_step: int | None = None
         self._saving_seconds = 0.0  # seconds that the last save was seen running
@@ -77,8 +73,8 @@ class Saver:
 
         Called at the end of every step, before a save of it.
         """
-        if self._first_step_end is None:
-            self._first_step_end = step, self._clock()
+        if self._first_step is None:
+            self._first_step = step, self._clock()
 
     def resume_step(self) -> int:
         """Return the step that the next attempt begins with.
@@ -205,11 +201,11 @@ class Saver:
         None before a second step: the first step compiles, and it waits for the other ranks'
         compilation. The forecast also serves the next run's submission.
         """
-        first, first_end = self._first_step_end or (step, 0.0)
+        first, end = self._first_step or (step, 0.0)
         if self._has_forecast or step <= first:
             return None
         self._has_forecast = True
-        train_seconds = max(0.0, self._last_start - first_end - self._stall_seconds)
+        train_seconds = max(0.0, self._last_start - end - self._stall_seconds)
         forecast = stop_forecast.forecast(
             step_seconds=train_seconds / (step - first),
             in_flight_seconds=saved.stop_seconds if self._background else saved.whole_seconds,

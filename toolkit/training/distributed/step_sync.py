@@ -152,12 +152,9 @@ class StepSync:
         def read() -> Agreement:
             stop, save, samples, fingerprints, calls = total()
             ranks_by_call = {kind: calls >> _BITS * kind & (1 << _BITS) - 1 for kind in _Call}
-            _refuse_other_calls(
-                call, {kind: ranks for kind, ranks in ranks_by_call.items() if ranks}
-            )
-            return Agreement(
-                stop > 0, save > 0, ranks_by_call[_Call.CHECK] > 0, samples, fingerprints
-            )
+            _refuse_other_calls(call, {kind: n for kind, n in ranks_by_call.items() if n})
+            is_checking = ranks_by_call[_Call.CHECK] > 0
+            return Agreement(stop > 0, save > 0, is_checking, samples, fingerprints)
 
         return read
 

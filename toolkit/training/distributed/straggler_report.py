@@ -17,10 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_REPORT_AFTER, _LOOKS_PER_REPORT = (
-    60.0,
-    4,
-)  # seconds until the report, and the number of looks in that time
+_REPORT_AFTER = 60.0  # seconds of waiting
+_LOOKS_PER_REPORT = 4  # looks in that time
 _MOST_NAMED = 4  # ranks in one message
 _TOOLKIT_FOLDER = Path(__file__).parents[2]  # toolkit/, with the datasets
 _LIBRARY = re.escape(str(Path(re.__file__).parents[1]))

@@ -123,7 +123,7 @@ def test_a_checkpointer_that_is_not_made_for_it_saves_nothing_in_the_background(
     root, json_codec, part
 ):
     checkpoints = Checkpointer(root, Solo(), codec=json_codec)
-    with pytest.raises(RuntimeError, match=r"^Checkpointer\(background=True\) saves in the back"):
+    with pytest.raises(RuntimeError, match=r"^start_save needs Checkpointer\(background=True\)$"):
         checkpoints.start_save({"model": part()}, step=1, facts={})
     assert not root.exists()
 
