@@ -76,11 +76,11 @@ def unhashed() -> Iterator[None]:
     from toolkit.training.checkpoint import hashed_file
 
     nothing = SimpleNamespace(update=lambda _: None, digest=lambda: b"", hexdigest=lambda: "")
-    hashed_file.digests = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
+    hashed_file.hashes = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
     try:
         yield
     finally:
-        hashed_file.digests = file_hashes
+        hashed_file.hashes = file_hashes
 
 
 class Bench:
@@ -204,11 +204,11 @@ def unhashed_reads() -> Iterator[None]:
             return False
 
     good = SimpleNamespace(digest=lambda: b"", hexdigest=Equal)
-    hashed_file.digests = SimpleNamespace(new=lambda _, __: good)
+    hashed_file.hashes = SimpleNamespace(new=lambda _, __: good)
     try:
         yield
     finally:
-        hashed_file.digests = file_hashes
+        hashed_file.hashes = file_hashes
 
 
 AGAINST = {
