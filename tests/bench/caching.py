@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.s3 import moto_server
-from toolkit.datasets import chunks
 from toolkit.datasets.cache.cache import Cache
 from toolkit.datasets.filesystem import Disk
 from toolkit.datasets.store.add import add
@@ -28,6 +27,7 @@ from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.port import object_key
 from toolkit.datasets.store.s3_store import S3Store
+from toolkit.training.io.parallel import BUFFER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -205,7 +205,7 @@ def _delayed_copy(source: Path, to: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         time.sleep(OPEN_SECONDS)
         with path.open("rb") as reading, target.open("wb") as writing:
-            while piece := reading.read(chunks.BUFFER):
+            while piece := reading.read(BUFFER):
                 time.sleep(READ_SECONDS)
                 writing.write(piece)
     Disk().sync(to)

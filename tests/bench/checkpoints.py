@@ -76,11 +76,11 @@ def unhashed() -> Iterator[None]:
     from toolkit.training.checkpoint import hashed_file
 
     nothing = SimpleNamespace(update=lambda _: None, digest=lambda: b"", hexdigest=lambda: "")
-    hashed_file.digests = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
+    hashed_file.hashes = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
     try:
         yield
     finally:
-        hashed_file.digests = file_hashes
+        hashed_file.hashes = file_hashes
 
 
 class Bench:
@@ -168,9 +168,9 @@ class Bench:
             first = ", the first" if step == 0 else ""
             self.row(
                 f"stall, copied {name}{first}",
-                lambda step=step: behind.begin(self.parts, step=step, facts={}),
+                lambda step=step: behind.start_save(self.parts, step=step, facts={}),
             )
-            self.row(f"from {name} to committed", behind.settle)
+            self.row(f"from {name} to committed", behind.wait_for_save)
         self.memory[name] = resident_mib() - before
 
     def hashes(self) -> None:
@@ -204,11 +204,11 @@ def unhashed_reads() -> Iterator[None]:
             return False
 
     good = SimpleNamespace(digest=lambda: b"", hexdigest=Equal)
-    hashed_file.digests = SimpleNamespace(new=lambda _, __: good)
+    hashed_file.hashes = SimpleNamespace(new=lambda _, __: good)
     try:
         yield
     finally:
-        hashed_file.digests = file_hashes
+        hashed_file.hashes = file_hashes
 
 
 AGAINST = {

@@ -265,8 +265,8 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         "toolkit/training/checkpoint/manifest.py",
         "shards' names not fsynced before the manifest",
-        "    fsync_directory(folder)  # the names",
-        "    # the names",
+        "    fsync_directory(folder)  # makes",
+        "    # makes",
         COMMITTED,
     ),
     Mutant(
@@ -293,7 +293,7 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         "toolkit/training/checkpoint/replication.py",
         "half-done uploads stay for ever",
-        "for name in (*left, *names):",
+        "for name in (*unfinished_names, *names):",
         "for name in names:",
         TIERS,
     ),

@@ -170,7 +170,7 @@ def _report_failure(
     _log_error(error)
     may_requeue = _in_job(attempt) and attempt.restart_count < _MAX_REQUEUES
     if isinstance(error, DataStopped):
-        final_verdict, exit_code = stop_files.word(dataset_count, error.message), RESUME_ME
+        final_verdict, exit_code = stop_files.verdict(dataset_count, error.message), RESUME_ME
     elif isinstance(error, _PERMANENT_ERRORS):
         final_verdict = verdict.hold(dataset_count, error.reason, error.message)
         exit_code = DO_NOT_REQUEUE

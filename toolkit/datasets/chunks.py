@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 CHUNK = 16 << 20
-BUFFER = 256 << 10  # stays in a core's cache between read, hash and write
 
 Bytes = bytes | bytearray | memoryview
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from toolkit.datasets import parallel
 from toolkit.datasets.cache.cache import Cache, HeldDataset, OpenSource
 from toolkit.datasets.cache.fill import FolderSource, Source
 from toolkit.datasets.errors import CacheFull
+from toolkit.datasets.progress import never_stop
 from toolkit.datasets.settings import DatasetSettings, read_settings
 from toolkit.datasets.stop import exit_on_stop_request
 from toolkit.datasets.store.catalog import Catalog
@@ -76,7 +76,7 @@ def hold_dataset(
     reference: str,
     settings: DatasetSettings,
     *,
-    should_stop: Callable[[], bool] = parallel.never_stop,
+    should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
 ) -> HeldDataset:
     """Hold a dataset in this node's cache or the shared one.

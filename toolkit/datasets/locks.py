@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from toolkit.datasets.errors import DataStopped
-from toolkit.datasets.parallel import never_stop
+from toolkit.datasets.progress import never_stop
 
 POLL_SECONDS = 0.05
 

@@ -28,7 +28,7 @@ def exit_on_stop_request() -> Iterator[Callable[[], bool]]:
         yield stop_files.poll
     except DataStopped as error:
         last_step = checkpoint_names.last_step(RunFolder(attempt.run_dir).checkpoints)
-        verdict = stop_files.word(last_step or 0, error.message)
+        verdict = stop_files.verdict(last_step or 0, error.message)
         write_verdict(attempt, verdict)
         sys.stderr.write(f"[toolkit] stopping, to be requeued: {verdict.cause}: {verdict.detail}\n")
         raise stop_request.Stopped(verdict, code=verdict.exit_code) from error

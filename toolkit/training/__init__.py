@@ -32,7 +32,7 @@ These are the rooms, top to bottom. A room imports only from those below it.
     run_folder                The files of a run.
     slurm | distributed       A job's Slurm; the ranks' work together.
     attempt                   A start of a job.
-    sample_order | io         The order of samples; durable files.
+    sample_order | io         The order of samples; durable files, S3, threads.
     errors                    The error tree.
 """
 

@@ -58,7 +58,7 @@ def test_a_fill_that_a_stop_cuts_short_brings_the_job_back(job, version):
     assert left.value.code == 85  # no rank goes on waiting for this one
     assert not isinstance(left.value, Exception)  # no script takes it for a dataset it can't have
     word = verdict.read(job.verdict_file)
-    assert word == left.value.word
+    assert word == left.value.verdict
     assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
     job.stop_files[0].unlink()
     assert tree(dataset(version.version)) == {"x": b"1"}

@@ -104,7 +104,7 @@ def small_blocks(monkeypatch):
     """Several blocks to a file."""
     for module in (hashed_file, manifest):
         monkeypatch.setattr(module, "BLOCK", 8000)
-    monkeypatch.setattr(hashed_file, "_LARGE", 4000)
+    monkeypatch.setattr(hashed_file, "_LARGE_PIECE", 4000)
 
 
 @pytest.fixture
@@ -434,7 +434,7 @@ def test_state_of_many_blocks_comes_back(tmp_path, small_blocks, kind):
 
 def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr(hashed_file, "BLOCK", 1000)
-    monkeypatch.setattr(hashed_file, "_LARGE", 300)
+    monkeypatch.setattr(hashed_file, "_LARGE_PIECE", 300)
     content = os.urandom(12_345)
     entries = []
     for name, size in (("a", 1), ("b", 250), ("c", 999), ("d", 1000), ("e", 5000), ("f", 12_345)):
@@ -449,7 +449,7 @@ def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path
 
 
 def test_large_reads_go_where_they_are_wanted_and_are_checked_all_the_same(tmp_path, monkeypatch):
-    for name in ("BLOCK", "_LARGE"):
+    for name in ("BLOCK", "_LARGE_PIECE"):
         monkeypatch.setattr(hashed_file, name, 1000)
     content = os.urandom(12_345)
     with hashed_file.HashingWriter(tmp_path / "a") as writer:

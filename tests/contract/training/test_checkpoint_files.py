@@ -107,9 +107,9 @@ class Flow:
     def __init__(self, root, codec, part, *, behind, tier, owned) -> None:
         self.root, self.codec, self.part, self.behind = root, codec, part, behind
         self.tiers = (FolderTier(root / "far"),) if tier else ()
-        self.owner = Fence(root / "near" / "owner" / "7.0.first.ab") if owned else UNCLAIMED
-        if self.owner.folder:
-            self.owner.folder.mkdir(parents=True)
+        self.fence = Fence(root / "near" / "owner" / "7.0.first.ab") if owned else UNCLAIMED
+        if self.fence.folder:
+            self.fence.folder.mkdir(parents=True)
 
     def checkpoints(self):
         return Checkpointer(
@@ -118,7 +118,7 @@ class Flow:
             codec=self.codec,
             tiers=self.tiers,
             background=self.behind,
-            fence=self.owner,
+            fence=self.fence,
         )
 
     def save(self, step):
@@ -173,7 +173,7 @@ def test_a_run_taken_over_at_any_file_operation_of_a_save_gets_no_checkpoint_fro
         then = []
 
         def take_over(call, args, one=one, then=then):
-            shutil.rmtree(one.owner.place)
+            shutil.rmtree(one.fence.folder)
             then.append(one.load())
             return call(*args)
 

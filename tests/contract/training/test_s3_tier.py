@@ -223,7 +223,7 @@ def test_other_bytes_in_s3_are_never_loaded(tmp_path, client, content):
     model = Weights()
     loaded = checkpointer(tmp_path, client).load({"model": model})
     assert (loaded.facts["step"], model.content[-1]) == (1, 1)
-    assert "S3 has other bytes" in loaded.rejected[0]
+    assert "the content in S3 differs" in loaded.rejected[0]
 
 
 def test_what_is_missing_in_s3_is_damage_and_what_s3_does_not_tell_is_none(

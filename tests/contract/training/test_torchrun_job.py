@@ -356,8 +356,8 @@ def test_ranks_that_wait_for_each_other_at_different_lines_end_with_both_lines(c
     (cluster.root / "alone.py").write_text(ALONE)
     assert cluster.run(13, 0, script="alone.py", torchrun=True) == 85
     said = cluster.log(13)
-    waits = r"1 of 2 ranks wait for \d+ s \(rank 0 at \S+/alone.py:8 \(evaluate\)\);"
-    waits += r" not come: rank 1 at \S+/alone.py:14 \(<module>\), distributed/"
+    waits = r"1 of 2 ranks have waited \d+ s \(rank 0 at \S+/alone.py:8 \(evaluate\)\);"
+    waits += r" missing: rank 1 at \S+/alone.py:14 \(<module>\), distributed/"
     assert re.search(r"^\[toolkit\] " + waits, said, re.MULTILINE), said
     assert re.search("RuntimeError: .*; " + waits, said), said
 

@@ -149,7 +149,7 @@ def beside(root: Path, world: ProcessGroup, stage: int) -> list[str]:
     for first in (True, False):
         places = [root / "owner" / name for name in ("7.0.-.ab", "7.1.-.cd")]
         places[0].mkdir(parents=True)
-        (_, parts, old), (_, others, new) = (zero(stage, owner=Fence(one)) for one in places)
+        (_, parts, old), (_, others, new) = (zero(stage, fence=Fence(one)) for one in places)
         truth = truth or (load(root, world, parts, old), numbers(parts))[1]
 
         def successor(places=places, others=others, new=new) -> None:

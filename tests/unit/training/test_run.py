@@ -664,7 +664,7 @@ def test_all_ranks_stop_at_the_same_step_though_one_alone_saw_the_request(
         training_of_rank = Training(attempt_of, training.codec, training.part, training.tracker)
         training_of_rank.run(events={6: [ask_to_stop]} if world.rank == 0 else {}, world=world)
 
-    words = [result.word for result in ranks(2, one)]
+    words = [result.verdict for result in ranks(2, one)]
     assert words[0].step == words[1].step
     assert words[0].cause == words[1].cause == "spot-interruption"
     newest = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()[0]
@@ -720,7 +720,7 @@ def test_a_stop_seen_by_the_one_rank_that_still_evaluates_is_everyones(training,
                 ask_to_stop(attempt_of())
             assert item < 8
 
-    words = [result.word for result in evaluating(training, ranks, attempt_of, loop)]
+    words = [result.verdict for result in evaluating(training, ranks, attempt_of, loop)]
     assert [(word.step, word.exit_code) for word in words] == [(3, 85), (3, 85)]
 
 

@@ -20,12 +20,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.datasets import parallel
 from toolkit.datasets.cache.fill import Source, fill, find_damaged_files
 from toolkit.datasets.cache.stats import Stats, StatsFile
 from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable
 from toolkit.datasets.filesystem import Disk
 from toolkit.datasets.locks import Lock
+from toolkit.datasets.progress import never_stop
 from toolkit.datasets.store.manifest import Manifest, hex_of, parse
 
 OpenSource = Callable[[], AbstractContextManager[tuple[Manifest, Source]]]
@@ -85,7 +85,7 @@ class Cache:
         version: str,
         open_source: OpenSource,
         *,
-        should_stop: Callable[[], bool] = parallel.never_stop,
+        should_stop: Callable[[], bool] = never_stop,
         log: Callable[[str], None] | None = None,
     ) -> HeldDataset:
         """Return the dataset's folder, filled from the source unless it is cached.

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from toolkit.datasets import chunks, parallel
+from toolkit.datasets import chunks
 from toolkit.datasets.chunks import Readable, Span
 from toolkit.datasets.errors import ContentCorrupt
 from toolkit.datasets.filesystem import WRITABLE, Disk
-from toolkit.datasets.parallel import Progress
+from toolkit.datasets.progress import Progress, never_stop
 from toolkit.datasets.store.manifest import File, Manifest
 from toolkit.datasets.store.transfer import LocalFile, write_chunk
+from toolkit.training.io import parallel
 
 
 class Source(Protocol):
@@ -44,7 +45,7 @@ def fill(
     source: Source,
     *,
     disk: Disk,
-    should_stop: Callable[[], bool] = parallel.never_stop,
+    should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
 ) -> int:
     """Write the missing files into the folder; return the bytes fetched.
@@ -52,17 +53,17 @@ def fill(
     The files are not yet synced to disk on return. Raises DataStopped, and ContentCorrupt
     when the source's bytes differ from the manifest.
     """
-    progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, log=log)
+    progress = Progress(
+        "filling the cache",
+        files=len(manifest.files),
+        size=manifest.size,
+        should_stop=should_stop,
+        log=log,
+    )
     for name in sorted({file.path.rpartition("/")[0] for file in manifest.files} | {""}):
         disk.make_folder(folder / name)
     filling = _Filling(folder, source, disk, progress)
-    parallel.run(
-        filling.tasks(manifest),
-        filling.work,
-        workers=source.workers,
-        should_stop=should_stop,
-        progress=progress,
-    )
+    parallel.run(filling.tasks(manifest), filling.work, workers=source.workers, tick=progress.tick)
     return filling.fetch_progress.done_bytes
 
 
@@ -76,7 +77,7 @@ def find_damaged_files(manifest: Manifest, folder: Path) -> list[str]:
             damaged_paths.append(file.path)
         progress.add(file.size, files=1)
 
-    parallel.run(iter(manifest.files), work, workers=parallel.local_workers(), progress=progress)
+    parallel.run(iter(manifest.files), work, workers=parallel.local_workers(), tick=progress.tick)
     return sorted(damaged_paths)
 
 

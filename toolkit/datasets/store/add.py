@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from toolkit.datasets import parallel
 from toolkit.datasets.chunks import Span
-from toolkit.datasets.parallel import Progress
+from toolkit.datasets.progress import Progress, never_stop
 from toolkit.datasets.store.catalog import Catalog, NamedVersion, check_name
 from toolkit.datasets.store.gc_markers import Marker, adding
 from toolkit.datasets.store.manifest import File
 from toolkit.datasets.store.port import Store, Upload
 from toolkit.datasets.store.scan import ScanMemory, ScanResult, scan
 from toolkit.datasets.store.transfer import LocalFile
+from toolkit.training.io import parallel
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def add(
     *,
     name: str | None = None,
     memory: ScanMemory | None = None,
-    should_stop: Callable[[], bool] = parallel.never_stop,
+    should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> AddResult:
@@ -71,16 +71,13 @@ class _ContentUpload:
         should_stop: Callable[[], bool],
         log: Callable[[str], None] | None,
     ) -> None:
-        self._store, self._content_paths, self._should_stop = (
-            store,
-            scan_result.content_paths,
-            should_stop,
-        )
+        self._store, self._content_paths = store, scan_result.content_paths
         self._files = list({file.object: file for file in scan_result.manifest.files}.values())
         self._progress = Progress(
             f"adding to {store.url}",
             files=len(self._files),
             size=sum(file.size for file in self._files),
+            should_stop=should_stop,
             log=log,
         )
         self._sent_progress = Progress()
@@ -117,13 +114,7 @@ class _ContentUpload:
         self._sent_progress.add(span.length)
 
     def _run_parallel(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
-        parallel.run(
-            tasks,
-            work,
-            workers=self._store.workers,
-            should_stop=self._should_stop,
-            progress=self._progress,
-        )
+        parallel.run(tasks, work, workers=self._store.workers, tick=self._progress.tick)
 
 
 def _batches(files: list[File]) -> Iterator[list[File]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from toolkit.datasets import chunks, parallel
+from toolkit.datasets import chunks
 from toolkit.datasets.chunks import Bytes, Readable, Span
 from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, StoreUnreachable
 from toolkit.datasets.filesystem import Disk
@@ -14,6 +14,7 @@ from toolkit.datasets.locks import Lock
 from toolkit.datasets.store.manifest import File
 from toolkit.datasets.store.port import Store, StoreItem, Upload, object_key
 from toolkit.datasets.store.transfer import LocalFile, write_chunk
+from toolkit.training.io import parallel
 
 _INCOMING = "incoming"
 _PERMANENT_ERRORS = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -136,7 +137,7 @@ class _IncomingFile(Upload):
         all_spans = tuple(chunks.spans(self._file.size))
         if not self._is_resumed:
             return all_spans
-        incoming_file, buffer = LocalFile(self._path), memoryview(bytearray(chunks.BUFFER))
+        incoming_file, buffer = LocalFile(self._path), memoryview(bytearray(parallel.BUFFER))
         return tuple(
             span
             for span, expected_hash in zip(all_spans, self._file.chunks, strict=True)

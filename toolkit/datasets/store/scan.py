@@ -16,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.datasets import chunks, parallel
+from toolkit.datasets import chunks
 from toolkit.datasets.errors import DatasetUnknown, NameRefused, SourceChanged
-from toolkit.datasets.parallel import Progress
+from toolkit.datasets.progress import Progress, never_stop
 from toolkit.datasets.store.manifest import File, Manifest, check_path, make_manifest
 from toolkit.datasets.store.transfer import LocalFile
+from toolkit.training.io import parallel
 from toolkit.training.io.durable_files import write_atomic
 
 KnownHashes = Mapping[str, tuple[int, int, int, tuple[str, ...]]]
@@ -52,7 +53,7 @@ def scan(
     root: Path,
     *,
     memory: "ScanMemory | None" = None,
-    should_stop: Callable[[], bool] = parallel.never_stop,
+    should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ScanResult:
@@ -157,7 +158,7 @@ def _hash(
 ) -> dict[str, tuple[str, ...]]:
     hashes = {file.path: [""] * chunks.count(file.size) for file in files}
     total = sum(file.size for file in files)
-    progress = Progress("hashing", files=len(files), size=total, log=log)
+    progress = Progress("hashing", files=len(files), size=total, should_stop=should_stop, log=log)
     missing_chunks = {file.path: len(hashes[file.path]) for file in files}
     lock = threading.Lock()
 
@@ -173,9 +174,7 @@ def _hash(
         progress.add(span.length, files=int(is_last))
 
     tasks = ((file, span) for file in files for span in chunks.spans(file.size))
-    parallel.run(
-        tasks, work, workers=parallel.local_workers(), should_stop=should_stop, progress=progress
-    )
+    parallel.run(tasks, work, workers=parallel.local_workers(), tick=progress.tick)
     return {path: tuple(chunk_hashes) for path, chunk_hashes in hashes.items()}
 
 

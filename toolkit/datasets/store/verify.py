@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable
 
-from toolkit.datasets import chunks, parallel
+from toolkit.datasets import chunks
 from toolkit.datasets.errors import ContentCorrupt
-from toolkit.datasets.parallel import Progress
+from toolkit.datasets.progress import Progress
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.manifest import File
+from toolkit.training.io import parallel
 
 
 def find_damaged_content(
@@ -35,5 +36,5 @@ def find_damaged_content(
         progress.add(span.length, files=int(span.offset == 0))
 
     tasks = ((file, span) for file in manifest.files for span in chunks.spans(file.size))
-    parallel.run(tasks, work, workers=store.workers, progress=progress)
+    parallel.run(tasks, work, workers=store.workers, tick=progress.tick)
     return sorted(damaged_paths)

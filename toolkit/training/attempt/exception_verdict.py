@@ -32,9 +32,9 @@ def verdict_of(error: BaseException, saved_step: int) -> Verdict:
     """Return the verdict for an attempt that an exception ended."""
     text = f"{type(error).__name__}: {error}"[:2000]
     if isinstance(error, Stopped):
-        return error.word
+        return error.verdict
     if isinstance(error, Terminated):
-        return verdict.resume(saved_step, "terminated", "the worker was sent SIGTERM")
+        return verdict.resume(saved_step, "terminated", "this rank got SIGTERM")
     if isinstance(error, Superseded):
         return verdict.resume(saved_step, "superseded", str(error))
     if isinstance(error, SystemExit):

@@ -6,7 +6,7 @@ still run on an instance that Slurm has given up. Without its fence it can neith
 a checkpoint.
 
 That holds even for a call that a dead network delayed. Such a call renames a file out of the fence,
-or a checkpoint into it, and the fence is gone by then. The attempt ledger is written in the same
+or a checkpoint into it, and the fence is gone by then. The attempts file is written in the same
 way.
 """
 
@@ -23,7 +23,7 @@ _ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right of one attempt to write to its run's folder."""
+    """The right of one attempt to write to its run folder."""
 
     folder: Path | None = None
     """The fence, a folder of the attempt. None: no attempt has claimed the run, and all is allowed.
@@ -59,8 +59,8 @@ class Fence:
         """Raise Superseded when another attempt has taken over."""
         if self.is_superseded():
             raise Superseded(
-                "another attempt has taken over this run: nothing more is saved here, and what was"
-                f" saved is the other's ({self.folder} is gone)"
+                "another attempt has taken over this run, so this attempt saves nothing more"
+                f" (its fence {self.folder} is deleted)"
             )
 
     def write_fenced(self, path: Path, content: bytes) -> None:

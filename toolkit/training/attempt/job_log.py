@@ -34,7 +34,7 @@ def log_line(message: str) -> None:
 def tail_or_empty(environment: Mapping[str, str], fallback_path: str = "") -> str:
     """Return the end of this job's log, "" if none is readable.
 
-    `otherwise` is a path to try when the environment and this process name none.
+    `fallback_path` is tried when the environment and this process name none.
     """
     try:
         return read_tail(environment, fallback_path)
@@ -45,7 +45,7 @@ def tail_or_empty(environment: Mapping[str, str], fallback_path: str = "") -> st
 def read_tail(environment: Mapping[str, str], fallback_path: str = "") -> str:
     """Return the end of this job's log, "" without a log.
 
-    Like `end`, but raises OSError for a log that can't be read now and may be readable later.
+    Like `tail_or_empty`, but raises OSError for a log that may be readable later.
     """
     path = environment.get("TOOLKIT_LOG") or _stderr_file() or fallback_path
     try:

@@ -20,9 +20,9 @@ class Terminated(SystemExit):
 
 
 class SigtermHandler:
-    """A SIGTERM handler: from `begin` to `end`, SIGTERM raises Terminated.
+    """A SIGTERM handler: from `install` to `restore`, SIGTERM raises Terminated.
 
-    From `shield` on it is ignored. It works in the main thread only, and does nothing in others.
+    After `ignore_sigterm` it is ignored. In threads other than the main one it does nothing.
     """
 
     def __init__(self) -> None:

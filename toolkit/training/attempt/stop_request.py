@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkit.training.attempt import verdict
-from toolkit.training.attempt.verdict import Verdict
+from toolkit.training.attempt.verdict import Verdict, resume
 from toolkit.training.io.durable_files import load_json, path_exists
 
 _LONGEST_AGE = 300.0
@@ -27,9 +26,9 @@ class Stopped(SystemExit):
     The exit code is 0 when all ranks leave together: the verdict file tells the rest.
     """
 
-    def __init__(self, word: Verdict, *, code: int = 0) -> None:
+    def __init__(self, verdict: Verdict, *, code: int = 0) -> None:
         super().__init__(code)
-        self.word = word
+        self.verdict = verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class StopRequest:
 class StopFiles:
     """A poller of one attempt's stop files.
 
-    Once it has seen a request, its answer stays yes. `began` is the attempt's beginning by the
-    clock of the requests, epoch seconds.
+    Once it has seen a request, its answer stays yes. `attempt_start` is by the clock of the
+    requests, epoch seconds.
     """
 
     def __init__(
@@ -97,23 +96,23 @@ class StopFiles:
             exists = path_exists(path)
         except OSError as error:
             if path not in self._unreadable_paths:
-                _log_line(f"can't look for a stop request, and go on looking: {error}")
+                _log_line(f"can't look for a stop request, and will look again: {error}")
             self._unreadable_paths.add(path)
             return False
         if not exists:
             self._unreadable_paths.discard(path)
         return exists
 
-    def word(self, step: int, detail: str) -> Verdict:
+    def verdict(self, step: int, detail: str) -> Verdict:
         """Return the verdict of an attempt that the request ends.
 
         `step` is the number of steps saved.
         """
-        return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
+        return resume(step, self.request.cause if self.request else "stopped", detail)
 
 
 def read(path: Path, attempt_start: float | None) -> Mapping[str, Any] | None:
-    """Return the request in `path` to the attempt that began at `began`.
+    """Return the request in `path` to the attempt that began at `attempt_start`.
 
     An empty mapping means that there is no request. None means that the request was for an earlier
     job of the same id. Raises OSError when the file can't be read.

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class BackgroundTask(Generic[T]):
     """Work that runs in a thread from now on.
 
-    `land` waits for it, and returns its result or raises its error.
+    `result` waits for it, and returns its result or raises its error.
     """
 
     def __init__(self, work: Callable[[], T], on_end: Callable[[], object] = lambda: None) -> None:
@@ -25,7 +25,7 @@ class BackgroundTask(Generic[T]):
         self._thread.start()
 
     def is_finished(self) -> bool:
-        """Return whether `land` would return at once."""
+        """Return whether `result` would return at once."""
         return not self._thread.is_alive()
 
     def result(self) -> T:
@@ -37,7 +37,7 @@ class BackgroundTask(Generic[T]):
     def _run(self) -> None:
         try:
             self._result = self._work()
-        except BaseException as error:  # noqa: BLE001  # raised by `land`
+        except BaseException as error:  # noqa: BLE001  # raised by `result`
             self._error = error
         finally:
             self._on_end()
@@ -46,10 +46,10 @@ class BackgroundTask(Generic[T]):
 class Urgency:
     """A rank's knowledge that its instance goes.
 
-    It has come from the beginning, or once another thread calls `come`.
+    It is set from the beginning, or once another thread calls `set`.
 
-    Long work that no other rank waits for goes through `unless`, one piece at a time. It must be
-    this rank's work alone: a collective that is left behind would leave the other ranks waiting.
+    Long work that no other rank waits for goes through `run_unless_urgent`, one piece at a time. It
+    must be this rank's work alone: an abandoned collective would leave the other ranks waiting.
     """
 
     def __init__(self, *, initially_set: bool = False) -> None:
@@ -66,20 +66,20 @@ class Urgency:
         return self._set_event.is_set()
 
     def is_set_anywhere(self, world: ProcessGroup) -> bool:
-        """Return whether any rank knows of a hurry. Collective."""
+        """Return whether it is set on any rank. Collective."""
         return any(world.gather(self.is_set()))
 
     def run_unless_urgent(self, work: Callable[[], T]) -> T:
-        """Do the work, unless there is a hurry.
+        """Do the work, unless it is urgent to stop.
 
-        Raises LeftBehind as soon as the hurry comes, whatever the work waits for.
+        Raises WorkAbandoned as soon as it is set, whatever the work waits for.
         """
         wake_event = self._wake_event = threading.Event()
-        # Tested after `_wake` is replaced, for `come` sets the two in the other order.
+        # Tested after `_wake_event` is replaced, for `set` sets the two in the other order.
         if self.is_set():
-            raise WorkAbandoned("a stop came first")
+            raise WorkAbandoned("the job must stop first")
         task = BackgroundTask(work, on_end=wake_event.set)
         wake_event.wait()
         if self.is_set():
-            raise WorkAbandoned("a stop came first")
+            raise WorkAbandoned("the job must stop first")
         return task.result()

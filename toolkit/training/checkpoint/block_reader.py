@@ -30,15 +30,12 @@ class BlockWindow:
         `ahead` means that the next blocks are wanted soon.
         """
         last = min(number + thread_count(), self._count - 1) if ahead else number
-        missing = [other for other in range(number, last + 1) if other not in self._blocks]
-        self._evict_blocks(len(missing), number, last)
-        for other in missing:
+        missing_numbers = [other for other in range(number, last + 1) if other not in self._blocks]
+        self._evict_blocks(len(missing_numbers), number, last)
+        for other in missing_numbers:
             # Memory is used again: to have the kernel zero new memory costs a third of a hash.
-            buffer = (
-                self._free_buffers.pop()
-                if self._free_buffers
-                else memoryview(mmap.mmap(-1, self._size))
-            )
+            free = self._free_buffers
+            buffer = free.pop() if free else memoryview(mmap.mmap(-1, self._size))
             self._blocks[other] = thread_pool().submit(self._read, other, buffer), buffer
         future, buffer = self._blocks[number]
         future.result()

@@ -65,9 +65,10 @@ class SavedCheckpoint:
 class Checkpointer:
     """A store of a run's state under `root`, which keeps the newest `keep` good checkpoints.
 
-    `root` must be one folder for all ranks. `tiers` are filled from it after the commit. Only the
-    run's `owner` commits and deletes: for others, Superseded is raised on all ranks. By default the
-    owner is this attempt, if `root` is in its run folder.
+    `root` must be one folder for all ranks. `tiers` are filled from it after the commit.
+
+    Only the attempt that has the `fence` commits and deletes. For others, Superseded is raised on
+    all ranks. By default it is this attempt's fence, if `root` is in its run folder.
     """
 
     def __init__(
@@ -113,10 +114,10 @@ class Checkpointer:
     def start_save(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
         """Copy the state to memory, and write it in the background.
 
-        Returns as soon as it is copied. `settle` returns or raises the outcome.
+        Returns as soon as it is copied. `wait_for_save` returns or raises the outcome.
         """
         if self._background_world is None:
-            raise RuntimeError("Checkpointer(background=True) saves in the background")
+            raise RuntimeError("start_save needs Checkpointer(background=True)")
         self._check_no_save_runs()
         background_world, start = self._background_world, self._clock()
         staged = self._stage(parts, copy=True)
@@ -128,17 +129,17 @@ class Checkpointer:
         )
 
     def is_saving(self) -> bool:
-        """Return whether `settle` would wait, as far as this rank knows."""
+        """Return whether `wait_for_save` would wait, as far as this rank knows."""
         return self._background_task is not None and not self._background_task.is_finished()
 
     def wait_for_save(self, *, urgent: bool = False) -> SavedCheckpoint | None:
-        """Wait for the save that `begin` began, if there is one.
+        """Wait for the save that `start_save` started, if there is one.
 
         Returns it, or raises the same errors as `save`.
 
         `urgent` is as for `save`. After the commit nothing more is read back or pruned, and copies
         to tiers that do not outlive the notice are abandoned. No rank is left waiting: each rank's
-        save comes to its end, because each of them is told here.
+        save comes to its end, because every rank calls this.
         """
         task, self._background_task = self._background_task, None
         if task and urgent:
@@ -186,7 +187,7 @@ class Checkpointer:
 
     def _check_no_save_runs(self) -> None:
         if self._background_task is not None:
-            raise RuntimeError("a save is in flight: settle() it first")
+            raise RuntimeError("a save is running: call wait_for_save() first")
 
     def _stage(self, parts: Parts, *, copy: bool) -> Any:
         return all_ranks_local(
@@ -224,7 +225,7 @@ class Checkpointer:
             facts["step"],
             stall_seconds=total_seconds if stall is None else stall,
             seconds=commit_seconds,
-            stop_seconds=commit_seconds + push_result.waited_for,
+            stop_seconds=commit_seconds + push_result.wait_seconds,
             whole_seconds=total_seconds,
             bytes=sum(entry.size for entry in files),
             problems=push_result.problems,
@@ -236,10 +237,10 @@ class Checkpointer:
     def _read_back(self, world: ProcessGroup, folder: Path, urgency: Urgency) -> None:
         """Read back the files just written, before an older checkpoint is deleted.
 
-        In a hurry nothing is read, and nothing deleted. A checkpoint that can't be confirmed must
-        not take up the disk either, so it is pruned like the others.
+        Against a notice nothing is read, and nothing deleted. A checkpoint that can't be confirmed
+        must not take up the disk either, so it is pruned like the others.
         """
-        part = {"part": world.rank, "of": world.size}
+        part = {"rank": world.rank, "world_size": world.size}
 
         def verify() -> None:
             if not urgency.is_set():
@@ -293,7 +294,7 @@ class Checkpointer:
     def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
         folder, world = self._root / name, self._world
         loaded_manifest = manifest.read(folder)
-        manifest.check_sizes(folder, loaded_manifest, part=world.rank, of=world.size)
+        manifest.check_sizes(folder, loaded_manifest, rank=world.rank, world_size=world.size)
         return loaded_manifest, self._codec.read(folder, loaded_manifest, parts, world)
 
     def _verify_rest(self, name: str, loaded_manifest: manifest.Manifest) -> None:
@@ -304,10 +305,9 @@ class Checkpointer:
         """
         folder, world = self._root / name, self._world
         verified_blocks = set().union(*world.gather(loaded_manifest.verified_blocks))
-        part = {"part": world.rank, "of": world.size}
-        all_ranks(
-            world,
-            unreadable_on_error(
-                lambda: manifest.verify_rest(folder, loaded_manifest, verified_blocks, **part)
-            ),
-        )
+        part = {"rank": world.rank, "world_size": world.size}
+
+        def verify() -> None:
+            manifest.verify_rest(folder, loaded_manifest, verified_blocks, **part)
+
+        all_ranks(world, unreadable_on_error(verify))

@@ -58,7 +58,7 @@ def all_ranks(world: ProcessGroup, work: Callable[[], T]) -> list[T]:
 def all_ranks_local(world: ProcessGroup, work: Callable[[], T]) -> T:
     """Run `work` on every rank, and return this rank's own result.
 
-    Like `everywhere`, for results that can't be sent.
+    Like `all_ranks`, for results that can't be sent.
     """
     result, problem = _capture(work)
     _raise_any(world.gather(problem))
@@ -70,7 +70,7 @@ def unreadable_on_error(
 ) -> Callable[[], T]:
     """Wrap reading work: an error that proves no damage becomes Unreadable.
 
-    `unproven` is the class of such errors. The errors for a missing file stay: absence is a proof.
+    `error_class` is the class of such errors. Errors for a missing file stay: absence is a proof.
     """
 
     def call() -> T:

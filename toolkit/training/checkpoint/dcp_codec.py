@@ -91,7 +91,7 @@ class DcpCodec:
         missing = [name for name, part in parts.items() if _is_plain_part(part)]
         missing = [name for name in missing if name not in shared_state.get("others", {})]
         if missing:
-            raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
+            raise Corrupt(f"{folder.name}: has no state of {', '.join(missing)}")
 
         def apply() -> None:
             _load_tensors(folder, manifest, parts, world, shared_state["new"])
@@ -256,8 +256,8 @@ def _is_plain_part(part: Any) -> bool:
 def _unwrap_errors(read_errors: Sequence[Exception] = ()) -> Generator[None, None, None]:
     """Replace DCP's own exception by the errors that caused it.
 
-    DCP's exception is no Exception, and hides errors that must end the process. `met` holds this
-    rank's errors that DCP may have put into words of its own.
+    DCP's exception is no Exception, and hides errors that must end the process. `read_errors`
+    are this rank's, which DCP may have put into words of its own.
     """
     # A world of one rank is no mistake.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)

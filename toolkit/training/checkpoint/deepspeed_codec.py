@@ -42,8 +42,8 @@ from toolkit.training.errors import Corrupt
 class DeepSpeedCodec:
     """A codec for one DeepSpeed engine, which holds model and optimizer.
 
-    The other parts are shared by all ranks. `owner` owns the run; by default it is this process's
-    attempt.
+    The other parts are shared by all ranks. `fence` is the attempt's; by default it is that of this
+    process's attempt.
     """
 
     def __init__(self, fence: Fence | None = None) -> None:
@@ -72,7 +72,7 @@ class DeepSpeedCodec:
         other_states = (own_state or load_own(folder, manifest, 0) or {}).get("others", {})
         missing = [key for key in parts if key != name and key not in other_states]
         if missing:
-            raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
+            raise Corrupt(f"{folder.name}: has no state of {', '.join(missing)}")
 
         def apply() -> None:
             rank0_only(world, lambda: _delete_universal_copies(folder.parent, self._fence))
@@ -95,7 +95,9 @@ class DeepSpeedCodec:
 def _engine(parts: Parts) -> tuple[str, Any]:
     engines = [(name, part) for name, part in parts.items() if hasattr(part, "save_checkpoint")]
     if len(engines) != 1:
-        raise ValueError(f"DeepSpeedCodec saves one DeepSpeed engine; there are {len(engines)}")
+        raise ValueError(
+            f"DeepSpeedCodec saves exactly one DeepSpeed engine; the parts have {len(engines)}"
+        )
     return engines[0]
 
 
@@ -114,12 +116,12 @@ def _engine_files(engine: Any) -> dict[str, Any]:
 def _load(engine: Any, folder: Path) -> None:
     path, _ = engine.load_checkpoint(str(folder.parent), tag=folder.name)
     if path is None:
-        raise Corrupt(f"{folder.name}: DeepSpeed finds no checkpoint of its own in it")
+        raise Corrupt(f"{folder.name}: DeepSpeed found no checkpoint of its own in this folder")
 
 
 @contextmanager
 def _with_storage(engine: Any, storage: CheckpointEngine) -> Iterator[None]:
-    """Have the engine write to, or read from, `files`."""
+    """Have the engine write to, or read from, `storage`."""
     original, engine.checkpoint_engine = engine.checkpoint_engine, storage
     try:
         yield

@@ -16,7 +16,7 @@ from toolkit.training.run_folder.checkpoint_names import NAME, save_number
 class Folders:
     """The checkpoint folders under `root`, as one rank sees them.
 
-    Only the run's `owner` makes and deletes any.
+    Only the attempt that has the run, by its `fence`, makes and deletes any.
     """
 
     def __init__(self, root: Path, keep: int, fence: Fence) -> None:
@@ -38,7 +38,7 @@ class Folders:
     def create(self, step: int, last: int) -> str:
         """Make a new folder, and return its name.
 
-        `last` is the highest number that another place has.
+        `last` is the highest number in the tiers.
         """
         self._fence.check()
         last = max((last, *(save_number(folder.name) for folder in self.all_folders())))
@@ -61,18 +61,13 @@ class Folders:
         A folder that can't be deleted costs space; it must not cost the run.
         """
         with suppress(OSError):
-            trusted_folders = [
-                folder for folder in self.committed() if folder.name not in self.distrusted_names
-            ]
-            doubted_folders = [
-                folder for folder in trusted_folders if folder.name in self._doubted_names
-            ]
-            confirmed_folders = [
-                folder for folder in trusted_folders if folder not in doubted_folders
-            ]
-            for folder in self.all_folders():
-                if folder not in (*confirmed_folders[: self._keep], *doubted_folders[: self._keep]):
-                    self._remove(folder)
+            names = self.distrusted_names
+            trusted_paths = [path for path in self.committed() if path.name not in names]
+            doubted_paths = [path for path in trusted_paths if path.name in self._doubted_names]
+            confirmed_paths = [path for path in trusted_paths if path not in doubted_paths]
+            for path in self.all_folders():
+                if path not in (*confirmed_paths[: self._keep], *doubted_paths[: self._keep]):
+                    self._remove(path)
 
     def abandon(self, folder: Path) -> None:
         """Delete a folder that will not be committed any more.

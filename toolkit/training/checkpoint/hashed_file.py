@@ -9,6 +9,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -137,8 +138,8 @@ class VerifiedReader(io.RawIOBase):
     """A committed file for reading. It returns no byte of a block that differs from the written
     one.
 
-    When it is read in order, other threads read and hash the next blocks meanwhile. `good` is
-    called with the number of each block that was verified.
+    When it is read in order, other threads read and hash the next blocks meanwhile. `on_verified`
+    is called with the number of each block that was verified.
     """
 
     def __init__(
@@ -277,11 +278,8 @@ def read_file(folder: Path, entry: FileEntry) -> bytes:
 
 def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
     """Return one block of a file, verified. Raises Corrupt."""
-    blocks = _VerifiedBlocks(folder, entry)
-    try:
+    with closing(_VerifiedBlocks(folder, entry)) as blocks:
         return bytes(blocks.get(number, ahead=False))
-    finally:
-        blocks.close()
 
 
 def verify_file(folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None) -> None:
@@ -303,12 +301,9 @@ def iter_blocks(
     Each is overwritten by the next. Raises Corrupt.
     """
     block_numbers = range(len(entry.blocks)) if numbers is None else numbers
-    verified_blocks = _VerifiedBlocks(folder, entry)
-    try:
+    with closing(_VerifiedBlocks(folder, entry)) as blocks:
         for previous, number in zip((-1, *block_numbers), block_numbers, strict=False):
-            yield verified_blocks.get(number, ahead=number == previous + 1)
-    finally:
-        verified_blocks.close()
+            yield blocks.get(number, ahead=number == previous + 1)
 
 
 def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
@@ -319,5 +314,7 @@ def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
     size = os.fstat(stream.fileno()).st_size
     if size != entry.size:
         stream.close()
-        raise Corrupt(f"{folder.name}/{entry.name}: {size} bytes, {entry.size} were written")
+        raise Corrupt(
+            f"{folder.name}/{entry.name}: file has {size} bytes; {entry.size} were written"
+        )
     return stream

@@ -37,10 +37,10 @@ def new(name: str, data: bytes | memoryview = b"") -> Digest:
     if name == SHA256:
         return hashlib.sha256(data)
     if name != XXH3:
-        raise Unreadable(f"{name} is a hash that this version does not know")
+        raise Unreadable(f"this version of the toolkit does not know the hash {name}")
     constructor = _xxh3()
     if constructor is None:
-        raise Unreadable(f"{name} needs the Python package xxhash")
+        raise Unreadable(f"the hash {name} needs the Python package xxhash")
     return constructor(data)
 
 

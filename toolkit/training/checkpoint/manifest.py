@@ -75,7 +75,7 @@ def commit(
 ) -> None:
     """Make `folder` a checkpoint.
 
-    It is none until the last rename, which is `put`'s, whatever happens on the way.
+    It is none until the last rename, which is `write`'s, whatever happens on the way.
     """
     fsync_directory(folder)  # makes the files' names durable, which their writers do not
     manifest = encode_line(
@@ -127,7 +127,7 @@ def parse(name: str, content: bytes) -> Manifest:
     fields = json.loads(content)
     version = fields["version"]
     if version not in (_OLDER_VERSION, _VERSION) or fields.get("block") != BLOCK:
-        raise Unreadable(f"{name}: {MANIFEST} is of version {version}, not {_VERSION}")
+        raise Unreadable(f"{name}: {MANIFEST} has version {version}; this toolkit reads {_VERSION}")
     files = tuple(
         map(_parse_old_entry if version == _OLDER_VERSION else _parse_entry, fields["files"])
     )
@@ -146,12 +146,12 @@ def _parse_old_entry(file: dict[str, Any]) -> FileEntry:
     )
 
 
-def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:
+def check_sizes(folder: Path, manifest: Manifest, *, rank: int, world_size: int) -> None:
     """Check that this rank's part of the files has its sizes.
 
     It finds missing files and wrong sizes at no cost. Raises Corrupt.
     """
-    for entry in manifest.files[part::of]:
+    for entry in manifest.files[rank::world_size]:
         check_size(folder, entry)
 
 
@@ -160,10 +160,10 @@ def verify_rest(
     manifest: Manifest,
     verified_blocks: Collection[tuple[str, int]],
     *,
-    part: int,
-    of: int,
+    rank: int,
+    world_size: int,
 ) -> None:
-    """Verify this rank's part of the blocks that are not `good` yet.
+    """Verify this rank's part of the blocks that are not in `verified_blocks`.
 
     Raises Corrupt.
     """
@@ -173,20 +173,22 @@ def verify_rest(
         for number in range(len(entry.blocks))
         if (entry.name, number) not in verified_blocks
     ]
-    for entry, pairs in itertools.groupby(unverified_blocks[part::of], key=lambda pair: pair[0]):
+    for entry, pairs in itertools.groupby(
+        unverified_blocks[rank::world_size], key=lambda pair: pair[0]
+    ):
         verify_file(folder, entry, [number for _, number in pairs])
 
 
 def verify(
-    folder: Path, *, part: int = 0, of: int = 1, stop: Callable[[], bool] = lambda: False
+    folder: Path, *, rank: int = 0, world_size: int = 1, stop: Callable[[], bool] = lambda: False
 ) -> Manifest:
     """Read the files of a committed folder and compare their hashes.
 
-    Each of `of` ranks takes its part; together they have read every file. `leave` is called after
+    Each rank takes its part; together they have read every file. `stop` is called after
     each block: when it returns True, the rest stays unread. Raises Corrupt.
     """
     manifest = read(folder)
-    for entry in manifest.files[part::of]:
+    for entry in manifest.files[rank::world_size]:
         for _ in iter_blocks(folder, entry):
             if stop():
                 return manifest

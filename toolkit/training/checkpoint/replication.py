@@ -31,7 +31,7 @@ class PushResult:
     """The result of filling the tiers."""
 
     problems: tuple[str, ...]  # one message for each tier that failed
-    waited_for: float  # seconds for the tiers that a stop waits for
+    wait_seconds: float  # seconds for the tiers that a stop waits for
 
 
 class Replication:
@@ -64,7 +64,7 @@ class Replication:
         return self._last_number
 
     def list_names(self, local_names: Collection[str]) -> list[str]:
-        """Return every checkpoint in `here` or in a tier.
+        """Return every checkpoint in `local_names` or in a tier.
 
         The last one saved comes first. A tier that is away raises an error only when nothing is
         known without it.
@@ -87,8 +87,8 @@ class Replication:
     ) -> PushResult:
         """Fill the tiers. A tier that fails costs only its copy.
 
-        In a hurry, only the tiers that outlive the notice are filled. A hurry that comes on the way
-        ends the work for the others.
+        If it is urgent, only the tiers that outlive the notice are filled. A notice that comes on
+        the way ends the work for the others.
         """
         self._note_numbers([folder.name])
         problems, wait_seconds = [], 0.0
@@ -97,13 +97,13 @@ class Replication:
             try:
                 self._fill(world, folder, tier, distrusted_names, urgency)
             except CheckpointFailed as error:
-                problems.append(f"{folder.name} is not in {type(tier).__name__}: {error}")
+                problems.append(f"{folder.name} was not copied to {type(tier).__name__}: {error}")
             if tier.outlives_notice:
                 wait_seconds += self._clock() - start
         return PushResult(tuple(problems), wait_seconds)
 
     def fetch(self, world: ProcessGroup, folder: Path, tier: Tier) -> bool:
-        """Replace `folder`, which is the owner's, by the copy in `tier`.
+        """Replace `folder`, which is this attempt's, by the copy in `tier`.
 
         Returns False when the tier has none. Raises CheckpointUnreadable when that can't be found
         out.
@@ -185,7 +185,7 @@ _unreadable_on_any_error = partial(unreadable_on_error, error_class=Exception)
 
 
 def _unless_urgent(tier: Tier, urgency: Urgency, work: Callable[[], T]) -> Callable[[], T]:
-    """Wrap one rank's work on a tier, so a hurry ends it.
+    """Wrap one rank's work on a tier, so that an interruption notice ends it.
 
     Such an end is a failure like any other, so all ranks go on from the same place.
     """

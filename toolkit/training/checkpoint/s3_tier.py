@@ -6,14 +6,11 @@ A file's parts are its blocks. Each block is read back and compared with the has
 while training wrote it. S3 compares the bytes that arrive with the SHA-256 of the verified block.
 
 No name is used twice (`replication.last_number`), so parts of an upload that was cut short count.
-They are compared all the same: an object by the digest in its metadata, a part by its SHA-256 if S3
-reports it.
+They are compared all the same: an object by the digest in its metadata, a part by its hash.
 """
 
-import base64
-import hashlib
-from collections.abc import Callable, Iterable
-from multiprocessing.pool import ThreadPool
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +24,9 @@ from toolkit.training.checkpoint.hashed_file import (
 )
 from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
 from toolkit.training.errors import Corrupt
+from toolkit.training.io import parallel
 from toolkit.training.io.cluster_info import site_facts
+from toolkit.training.io.s3_bucket import Bucket, MultipartUpload, checksum
 from toolkit.training.io.s3_client import s3_client
 from toolkit.training.run_folder.checkpoint_names import COMMITTED, NAME
 
@@ -45,7 +44,7 @@ class S3Tier:
     outlives_notice = False
 
     def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
-        self._bucket, self._prefix = bucket, prefix.strip("/")
+        self._bucket_name, self._prefix = bucket, prefix.strip("/")
         self._client = client
 
     @classmethod
@@ -56,7 +55,9 @@ class S3Tier:
         """
         url = str(site_facts().get("checkpoints") or "")
         if not url:
-            raise LookupError("cluster.yaml gives checkpoints no place in S3: training.checkpoints")
+            raise LookupError(
+                "cluster.yaml names no place in S3 for checkpoints: set training.checkpoints"
+            )
         bucket, _, folder = url.removeprefix("s3://").partition("/")
         return cls(bucket, f"{folder}/{prefix}")
 
@@ -65,7 +66,7 @@ class S3Tier:
         return [name for name in folders if NAME.fullmatch(name)]
 
     def unfinished(self) -> list[str]:
-        upload_keys = [upload["Key"] for upload in self._uploads(f"{self._prefix}/")]
+        upload_keys = [upload["Key"] for upload in self._bucket.uploads(f"{self._prefix}/")]
         all_names = {_folder(key) for key in (*self._keys(""), *upload_keys)}
         return sorted(name for name in all_names - set(self.names()) if NAME.fullmatch(name))
 
@@ -96,121 +97,60 @@ class S3Tier:
                 while block := body.read(BLOCK):
                     writer.write(block)
             if writer.entry() != entry:
-                raise Corrupt(f"{name}/{entry.name}: S3 has other bytes than were written")
+                raise Corrupt(
+                    f"{name}/{entry.name}: the content in S3 differs from what was written"
+                )
 
     def remove(self, name: str) -> None:
-        self._s3.delete_object(Bucket=self._bucket, Key=self._key(name, COMMITTED))
-        prefix = self._key(name, "")
-        for upload in self._uploads(prefix):
-            self._s3.abort_multipart_upload(
-                Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-            )
+        self._delete(self._key(name, COMMITTED))
+        for upload in self._bucket.uploads(self._key(name, "")):
+            self._bucket.abort(upload)
         for key in self._keys(f"{name}/"):
-            self._s3.delete_object(Bucket=self._bucket, Key=key)
+            self._delete(key)
 
     def _upload(self, folder: Path, entry: FileEntry) -> None:
         key = self._key(folder.name, entry.name)
-        upload, there = self._resume_or_create(key, entry.digest)
+        upload = MultipartUpload(self._bucket, key, Metadata={_DIGEST: entry.digest})
 
-        def send(number: int) -> dict[str, Any]:
-            content = read_block(folder, entry, number)
-            part = {"PartNumber": number + 1, "ChecksumSHA256": _checksum(content)}
-            done = there.get(number)
-            if done is None or (part | done)["ChecksumSHA256"] != part["ChecksumSHA256"]:
-                place = {"Bucket": self._bucket, "Key": key, "UploadId": upload}
-                done = self._s3.upload_part(**place, **part, Body=content)
-            return part | {"ETag": done["ETag"]}
+        def send(number: int, _: memoryview) -> None:
+            upload.send(number, read_block(folder, entry, number))
 
-        def sent(number: int) -> dict[str, Any] | BaseException:
-            try:
-                return send(number)
-            except BaseException as error:  # noqa: BLE001  # raised below: the pool would lose it
-                return error
-
-        # The pool's threads are daemons: a process that stops does not wait for an upload.
-        with ThreadPool(_PARALLEL_PARTS) as senders:
-            parts = senders.map(sent, range(len(entry.blocks)), chunksize=1)
-        for part in parts:
-            if isinstance(part, BaseException):
-                raise part
-        told = [part for part in parts if isinstance(part, dict)]
-        self._s3.complete_multipart_upload(
-            Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
-        )
-
-    def _resume_or_create(self, key: str, digest: str) -> tuple[str, dict[int, dict[str, Any]]]:
-        """Return the key's upload that was cut short, or a new one.
-
-        With it, its parts by the numbers of their blocks.
-        """
-        for upload in self._uploads(key):
-            if upload["Key"] != key:
-                continue
-            known = {"Bucket": self._bucket, "Key": key, "UploadId": upload["UploadId"]}
-            pages = self._s3.get_paginator("list_parts").paginate(**known)
-            parts = [part for page in pages for part in page.get("Parts", [])]
-            return upload["UploadId"], {part["PartNumber"] - 1: part for part in parts}
-        made = self._s3.create_multipart_upload(
-            Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256", Metadata={_DIGEST: digest}
-        )
-        return made["UploadId"], {}
+        parallel.run(iter(range(len(entry.blocks))), send, workers=_PARALLEL_PARTS)
+        upload.complete()
 
     def _keys(self, prefix: str) -> list[str]:
-        pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=f"{self._prefix}/{prefix}"
-        )
-        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+        return [item["Key"] for item in self._bucket.objects(f"{self._prefix}/{prefix}")]
 
-    def _uploads(self, prefix: str) -> list[dict[str, Any]]:
-        pages = self._s3.get_paginator("list_multipart_uploads").paginate(
-            Bucket=self._bucket, Prefix=prefix
-        )
-        return [upload for page in pages for upload in page.get("Uploads", [])]
+    def _delete(self, key: str) -> None:
+        self._bucket.call("delete_object", Key=key)
 
     def _put_object(self, name: str, file: str, content: bytes, digest: str = "") -> None:
-        self._s3.put_object(
-            Bucket=self._bucket,
+        self._bucket.call(
+            "put_object",
             Key=self._key(name, file),
             Body=content,
-            ChecksumSHA256=_checksum(content),
+            ChecksumSHA256=checksum(content),
             Metadata={_DIGEST: digest} if digest else {},
         )
 
     def _get_object(self, name: str, file: str) -> Any:
-        response = self._call_or_none(self._s3.get_object, name, file)
+        response = self._bucket.call("get_object", if_absent=None, Key=self._key(name, file))
         if response is None:
             raise Corrupt(f"{name}/{file}: S3 has no such object")
         return response["Body"]
 
-    def _call_or_none(self, operation: Callable[..., Any], name: str, file: str) -> Any:
-        """Return S3's answer about an object, None when there is none."""
-        from botocore.exceptions import ClientError
-
-        try:
-            return operation(Bucket=self._bucket, Key=self._key(name, file))
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("404", "NoSuchKey"):
-                return None
-            raise
-
     def _digest(self, name: str, file: str) -> str | None:
         """Return the digest in the object's metadata, None without an object."""
-        response = self._call_or_none(self._s3.head_object, name, file)
+        response = self._bucket.call("head_object", if_absent=None, Key=self._key(name, file))
         return None if response is None else str(response["Metadata"].get(_DIGEST, ""))
 
     def _key(self, name: str, file: str) -> str:
         return f"{self._prefix}/{name}/{file}"
 
-    @property
-    def _s3(self) -> Any:
-        if self._client is None:
-            self._client = s3_client(_CONNECTIONS)
-        return self._client
+    @cached_property
+    def _bucket(self) -> Bucket:
+        return Bucket(self._bucket_name, self._client or s3_client(_CONNECTIONS))
 
 
 def _folder(key: str) -> str:
     return key.split("/")[-2]
-
-
-def _checksum(content: bytes) -> str:
-    return base64.b64encode(hashlib.sha256(content).digest()).decode()

@@ -26,8 +26,8 @@ class Saver:
     `sync` is called first, on all ranks. It puts on disk the records that no checkpoint may be
     ahead of. If it can't, it raises CheckpointFailed on all ranks.
 
-    `done` gets each checkpoint once it is settled. `stalled` gets the step and the seconds that
-    training stood still, each time training goes on.
+    `on_saved` gets each checkpoint once it is committed. `on_stall` gets the step and the seconds
+    that training stood still, each time training goes on.
     """
 
     def __init__(
@@ -45,22 +45,18 @@ class Saver:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if every != "auto" and every < 1:
-            raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
+            raise ValueError(f"checkpoint_every must be a number of steps or 'auto', not {every}")
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
         self._clock, self._log_line, self._sync, self._on_saved = clock, log_line, sync, on_saved
         self._on_stall, self._sleep = on_stall, sleep
         self._mtti = float("inf")
-        self._wait_seconds = (
-            self._floor
-        )  # seconds to the next save; the floor until a save is measured
+        self._wait_seconds = self._floor  # to the next save; the floor until a save is measured
         self._last_start = clock()
-        self._first_step_end: tuple[int, float] | None = (
-            None  # the attempt's first step, and its end
-        )
+        self._first_step: tuple[int, float] | None = None  # the attempt's first step, and its end
         self._stall_seconds = 0.0  # seconds that training stood still for saves since then
         self._saving_step: int | None = None
-        self._saving_seconds = 0.0  # seconds that the last save has been seen in flight
+        self._saving_seconds = 0.0  # seconds that the last save was seen running
         self._has_forecast = False
         self.step: int | None = None  # the step of the last checkpoint, saved or loaded
 
@@ -77,13 +73,13 @@ class Saver:
 
         Called at the end of every step, before a save of it.
         """
-        if self._first_step_end is None:
-            self._first_step_end = step, self._clock()
+        if self._first_step is None:
+            self._first_step = step, self._clock()
 
     def resume_step(self) -> int:
         """Return the step that the next attempt begins with.
 
-        Before `resumed` it is the last checkpoint's in the folder.
+        Before `start_at` it is the last checkpoint's in the folder.
         """
         if self.step is None:
             with suppress(OSError):  # the number only informs people
@@ -100,8 +96,8 @@ class Saver:
     def is_overdue(self) -> bool:
         """Return whether it is time to save by this rank's clock.
 
-        The ranks must still agree on it. False while a save is in flight, and until it has been
-        over for as long as it took: training does not wait for it.
+        The ranks must still agree on it. False while a save is running, and for as long
+        again after it: training does not wait for it.
         """
         if self._every != "auto":
             return False
@@ -161,8 +157,8 @@ class Saver:
     ) -> str:
         """Make the `last`, `urgent` save, and repeat it while it fails.
 
-        No later save can make up for it. `more` returns, the same on all ranks, whether there is
-        time for another try.
+        No later save can make up for it. `has_time` returns, the same on all ranks,
+        whether there is time for another try.
         """
         pause = 1.0
         while problem := self.save(parts, step, facts, last=True, urgent=True):
@@ -205,11 +201,11 @@ class Saver:
         None before a second step: the first step compiles, and it waits for the other ranks'
         compilation. The forecast also serves the next run's submission.
         """
-        first, first_end = self._first_step_end or (step, 0.0)
+        first, end = self._first_step or (step, 0.0)
         if self._has_forecast or step <= first:
             return None
         self._has_forecast = True
-        train_seconds = max(0.0, self._last_start - first_end - self._stall_seconds)
+        train_seconds = max(0.0, self._last_start - end - self._stall_seconds)
         forecast = stop_forecast.forecast(
             step_seconds=train_seconds / (step - first),
             in_flight_seconds=saved.stop_seconds if self._background else saved.whole_seconds,
@@ -218,6 +214,6 @@ class Saver:
         )
         warning = forecast.warning()
         notice = f"{stop_forecast.NOTICE_SECONDS:.0f}"
-        fit_message = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {notice}"
+        fit_message = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {notice} s"
         self._log_line(f"WARNING: {warning}" if warning else fit_message)
         return forecast

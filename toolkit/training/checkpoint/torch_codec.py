@@ -72,7 +72,7 @@ class TorchCodec:
         shared_states = load_file(folder, manifest, "shared.pt")
         missing = [name for name in parts if name not in shared_states]
         if missing:
-            raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
+            raise Corrupt(f"{folder.name}: has no state of {', '.join(missing)}")
         own_state = load_own(folder, manifest, world.rank)
 
         def apply() -> None:

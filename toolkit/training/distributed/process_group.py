@@ -1,7 +1,7 @@
 """Join the ranks of a run, and give them the few collectives that they need.
 
-`Solo` is one process without a process group. `TorchWorld` uses gloo, on a group of its own. Its
-collectives never wait for a GPU and never mix with the gradients.
+`Solo` is one process without a process group. `TorchProcessGroup` uses gloo, on a group of its own.
+Its collectives never wait for a GPU and never mix with the gradients.
 """
 
 import os

@@ -57,8 +57,8 @@ _NO_AGREEMENT = Agreement(stop=False, save=False, is_checking=False)
 class StepSync:
     """The boundaries of one run's loops.
 
-    All ranks make the same calls; otherwise ValueError is raised. `asked` returns whether this rank
-    has a stop request, `leave` ends the run.
+    All ranks make the same calls; otherwise ValueError is raised. `stop_requested` returns whether
+    this rank has a stop request, `leave` ends the run.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class StepSync:
     def start_step(
         self, own_samples: Any, *, save_due: bool, on_agreement: Callable[[Agreement], None]
     ) -> None:
-        """Start the sum of a step that took the samples `mine`.
+        """Start the sum of a step that took `own_samples`.
 
-        `settle` reads the sum, and then calls `then` with it. `late` means that a save is due.
+        `await_agreement` reads the sum, and then calls `on_agreement` with it.
         """
         stop_requested = self._world.local_rank == 0 and self._stop_requested()
         total = self._start(
@@ -113,7 +113,7 @@ class StepSync:
     def end_checks(self, *, at_end: bool = False) -> None:
         """Wait for the ranks that have more to check than this one.
 
-        It returns at once when no rank checks. `over` means that this rank has nothing more to do
+        It returns at once when no rank checks. `at_end` means that this rank has nothing more to do
         that a stop could save.
         """
         while self._is_checking:
@@ -152,12 +152,9 @@ class StepSync:
         def read() -> Agreement:
             stop, save, samples, fingerprints, calls = total()
             ranks_by_call = {kind: calls >> _BITS * kind & (1 << _BITS) - 1 for kind in _Call}
-            _refuse_other_calls(
-                call, {kind: ranks for kind, ranks in ranks_by_call.items() if ranks}
-            )
-            return Agreement(
-                stop > 0, save > 0, ranks_by_call[_Call.CHECK] > 0, samples, fingerprints
-            )
+            _refuse_other_calls(call, {kind: n for kind, n in ranks_by_call.items() if n})
+            is_checking = ranks_by_call[_Call.CHECK] > 0
+            return Agreement(stop > 0, save > 0, is_checking, samples, fingerprints)
 
         return read
 
@@ -166,6 +163,6 @@ def _refuse_other_calls(call: _Call, ranks_by_call: dict[_Call, int]) -> None:
     if not ranks_by_call.keys() <= _COMPATIBLE[call]:
         places = ", ".join(f"{ranks} in {_NAMES[kind]}" for kind, ranks in ranks_by_call.items())
         raise ValueError(
-            f"the ranks are at different places of the script: {places}. All make the same calls;"
-            " a loop that is longer on one rank than on another is `for item in run.checked(items)`"
+            f"the ranks are at different places of the script: {places}. All ranks must make the"
+            " same calls. For a loop of unequal length use `for item in run.checked(items)`."
         )

@@ -17,10 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_REPORT_AFTER, _LOOKS_PER_REPORT = (
-    60.0,
-    4,
-)  # seconds until the report, and the number of looks in that time
+_REPORT_AFTER = 60.0  # seconds of waiting
+_LOOKS_PER_REPORT = 4  # looks in that time
 _MOST_NAMED = 4  # ranks in one message
 _TOOLKIT_FOLDER = Path(__file__).parents[2]  # toolkit/, with the datasets
 _LIBRARY = re.escape(str(Path(re.__file__).parents[1]))
@@ -49,25 +47,25 @@ class MissingRanks:
 
 
 def find_missing_ranks(ranks: Sequence[RankStatus], report_after: float) -> MissingRanks | None:
-    """Return which ranks keep others waiting longer than `patience` seconds.
+    """Return which ranks keep others waiting longer than `report_after` seconds.
 
     None when there are none. Pure.
     """
-    waiting = [one for one in ranks if one.waits >= report_after]
+    waiting = [status for status in ranks if status.waits >= report_after]
     if not waiting:
         return None
-    collective = max(one.met for one in waiting)
-    missing = [one for one in ranks if one.met < collective]
+    collective = max(status.met for status in waiting)
+    missing = [status for status in ranks if status.met < collective]
     if not missing:
         return None
-    first, last = waiting[0], max(waiting, key=lambda one: one.waits)
-    names = ", ".join(f"rank {one.rank} at {one.place}" for one in missing[:_MOST_NAMED])
+    first, longest = waiting[0], max(status.waits for status in waiting)
+    names = ", ".join(f"rank {status.rank} at {status.place}" for status in missing[:_MOST_NAMED])
     rest = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
     return MissingRanks(
         collective,
-        f"{len(waiting)} of {len(ranks)} ranks wait for {last.waits:.0f} s"
-        f" (rank {first.rank} at {first.place}); not come: {names}{rest}",
-        all(one.own for one in missing),
+        f"{len(waiting)} of {len(ranks)} ranks have waited {longest:.0f} s"
+        f" (rank {first.rank} at {first.place}); missing: {names}{rest}",
+        all(status.own for status in missing),
     )
 
 
@@ -99,7 +97,7 @@ class RankWatch:
     def start(self) -> None:
         if self._store is not None:
             threading.Thread(
-                target=self._exchange_repeatedly, name="whereabouts", daemon=True
+                target=self._exchange_repeatedly, name="straggler-report", daemon=True
             ).start()
 
     def stop(self) -> None:

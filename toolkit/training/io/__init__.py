@@ -1,5 +1,5 @@
-"""Durable files, S3 clients, and the facts that the cluster tells a job.
+"""Durable files, uploads to S3, work in threads, and the facts that the cluster tells a job.
 
-Atomic writes, second reads and timeouts belong here: code that survives a short failure of a
-server. Nothing here knows of runs, attempts or checkpoints.
+Checkpoints and datasets share it: atomic writes, second reads, uploads that go on after a kill.
+Nothing here knows of runs, attempts, checkpoints or datasets.
 """

@@ -50,7 +50,7 @@ def write_atomic(path: Path, content: bytes, *, temporary_folder: Path | None = 
     """Replace `path` by `content` in one step.
 
     A reader sees the old bytes or the new ones, also after a crash. The file is written in the
-    folder `by_way_of` (default: beside `path`) and renamed from there.
+    folder `temporary_folder` (default: beside `path`) and renamed from there.
     """
     temporary = _write_temporary(
         temporary_folder / path.name if temporary_folder else path, content

@@ -122,7 +122,7 @@ def test_every_rank_is_told(saves, place, ranks):
     def one(world):
         checkpoints, save = saves(world=world)
         with pytest.raises(Superseded):
-            checkpoints.check_owner()
+            checkpoints.check_fence()
         save(1)
 
     assert [type(found) for found in ranks(3, one)] == [Superseded] * 3
@@ -158,9 +158,9 @@ def test_a_save_that_is_under_way_when_the_run_is_taken_over_is_not_committed(
 
 def test_neither_is_one_in_the_background(saves, place, json_codec, part):
     checkpoints, _ = saves(codec=TakenOver(json_codec, place, delete=False), background=True)
-    checkpoints.begin({"model": part()}, step=1, facts={})
+    checkpoints.start_save({"model": part()}, step=1, facts={})
     with pytest.raises(Superseded):
-        checkpoints.settle()
+        checkpoints.wait_for_save()
     assert committed(place) == []
 
 
@@ -242,7 +242,7 @@ def test_a_checkpointer_in_a_linked_folder_of_the_run_keeps_as_many_as_it_is_tol
 def test_a_checkpoint_in_a_linked_folder_of_the_run_is_mended_from_a_tier(
     place, linked, tmp_path, json_codec, part
 ):
-    options = {"codec": json_codec, "tiers": (FolderTier(tmp_path / "far"),), "owner": Fence(place)}
+    options = {"codec": json_codec, "tiers": (FolderTier(tmp_path / "far"),), "fence": Fence(place)}
     Checkpointer(linked, Solo(), **options).save({"model": part({"w": 1})}, step=1, facts={})
     (damaged,) = linked.glob("step-*")
     (damaged / "shared.json").write_text("damaged")
@@ -313,7 +313,7 @@ def train(attempt_of, place, json_codec, part, memory_tracker):
     """Runs the loop as the owner; another attempt takes over during step `at`."""
 
     def run(at, **options):
-        attempt = replace(attempt_of(), owner=Fence(place))
+        attempt = replace(attempt_of(), fence=Fence(place))
         doubles = {"world": Solo(), "codec": json_codec, "tracker": memory_tracker}
         with Run(params={}, seed=1, attempt=attempt, **doubles, **options) as run:
             run.resume(model=part())
@@ -418,9 +418,9 @@ def begins_with_its_dollars_spent(attempt, job):
 def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, place, judged, number):
     """Whatever it has asked before, or done."""
     slurm = TakingOver(place, number)
-    attempt = replace(attempt_of(1), owner=Fence(place))
+    attempt = replace(attempt_of(1), fence=Fence(place))
     attempt.run_dir.mkdir()
-    outcome = judged(attempt, SlurmJob("12", slurm, fence=attempt.owner))
+    outcome = judged(attempt, SlurmJob("12", slurm, fence=attempt.fence))
     assert slurm.by_then in (None, [*slurm.done, slurm.job["comment"]])
     assert number > 1 or outcome.code == 85
 
@@ -429,7 +429,7 @@ def test_an_attempt_that_looks_back_after_its_successor_has_begun_leaves_its_lin
     attempt_of, place
 ):
     """Its preflight took minutes."""
-    attempt, books = replace(attempt_of(1), owner=Fence(place)), attempt_of().run_dir
+    attempt, books = replace(attempt_of(1), fence=Fence(place)), attempt_of().run_dir
     books.mkdir()
     ledger = AttemptsFile(books / "attempts.jsonl")
     ledger.append(
@@ -448,7 +448,7 @@ def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job
     def never(argv):
         raise AssertionError(argv)
 
-    attempt = replace(attempt_of(), owner=Fence(place))
+    attempt = replace(attempt_of(), fence=Fence(place))
     shutil.rmtree(place)
     outcome = EndOfAttempt(attempt, SlurmJob("12", never), {}).judge(1)
     assert outcome.code == 85
@@ -467,5 +467,5 @@ def test_the_run_of_an_attempt_that_is_taken_over_after_its_end_was_judged_gets_
     )
     if taken:
         shutil.rmtree(place)
-    JobOutcome(1, (), "FAILED").conclude(replace(attempt_of(), owner=Fence(place)))
+    JobOutcome(1, (), "FAILED").conclude(replace(attempt_of(), fence=Fence(place)))
     assert ends == told

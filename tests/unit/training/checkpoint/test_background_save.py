@@ -45,7 +45,7 @@ def test_two_saves_are_never_in_flight(tmp_path, slow, part):
     checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True)
     checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
     for another in (checkpoints.start_save, checkpoints.save):
-        with pytest.raises(RuntimeError, match="in flight"):
+        with pytest.raises(RuntimeError, match="a save is running"):
             another({"model": part({"step": 2})}, step=2, facts={})
     slow.gate.set()
     assert checkpoints.wait_for_save()
@@ -113,7 +113,7 @@ def test_a_stop_waits_for_no_upload_that_is_under_way_on_any_rank(
 
     for begun, saved, near in ranks(size, one):
         assert (begun.step, saved.step) == (1, 2)
-        assert "not in Stuck: LeftBehind: a stop came first" in begun.problems[0]
+        assert "not copied to Stuck: WorkAbandoned: the job must stop first" in begun.problems[0]
         assert sorted(near) == [begun.name, saved.name]
     assert step_in(tmp_path / "near", json_codec, part) == 2
 

@@ -123,7 +123,7 @@ def test_a_checkpointer_that_is_not_made_for_it_saves_nothing_in_the_background(
     root, json_codec, part
 ):
     checkpoints = Checkpointer(root, Solo(), codec=json_codec)
-    with pytest.raises(RuntimeError, match=r"^Checkpointer\(background=True\) saves in the back"):
+    with pytest.raises(RuntimeError, match=r"^start_save needs Checkpointer\(background=True\)$"):
         checkpoints.start_save({"model": part()}, step=1, facts={})
     assert not root.exists()
 
@@ -140,7 +140,7 @@ def test_a_save_is_in_flight_until_its_end_and_is_settled_once(root, json_codec,
     assert not checkpoints.is_saving()
     checkpoints.start_save({"model": part()}, step=1, facts={})
     assert checkpoints.is_saving()
-    with pytest.raises(RuntimeError, match=r"^a save is in flight: settle\(\) it first$"):
+    with pytest.raises(RuntimeError, match=r"^a save is running: call wait_for_save\(\) first$"):
         checkpoints.save({"model": part()}, step=2, facts={})
     gate.set()
     for thread in threading.enumerate():
@@ -184,7 +184,7 @@ def test_what_is_saved_is_read_back_unless_the_machine_goes(
         assert len(checkpoints.committed()) == 3, "nothing is pruned either"
     else:
         folder, how = read[-1]
-        assert (folder, how["part"], how["of"], how["leave"]()) == (root / name, 0, 1, False)
+        assert (folder, how["rank"], how["world_size"], how["stop"]()) == (root / name, 0, 1, False)
         assert len(checkpoints.committed()) == 2
 
 
@@ -193,13 +193,13 @@ def test_a_stop_that_comes_while_a_save_is_read_back_ends_the_reading(
 ):
     reading, told = threading.Event(), []
 
-    def verify(_, *, part, of, leave):
+    def verify(_, *, rank, world_size, stop):
         reading.set()
         for _ in range(2000):
-            if leave():
+            if stop():
                 break
             threading.Event().wait(0.01)
-        told.append((part, of, leave()))
+        told.append((rank, world_size, stop()))
 
     monkeypatch.setattr(manifest, "verify", verify)
     checkpoints = Checkpointer(root, Solo(), codec=json_codec, background=True)
@@ -214,13 +214,17 @@ def test_the_ranks_share_the_reading_back_and_the_looking_at_sizes(
 ):
     verified, looked, rest = [], [], []
     monkeypatch.setattr(
-        manifest, "verify", lambda _, part, of, leave: verified.append((part, of, leave()))
+        manifest,
+        "verify",
+        lambda _, rank, world_size, stop: verified.append((rank, world_size, stop())),
     )
-    monkeypatch.setattr(manifest, "check_sizes", lambda *_, part, of: looked.append((part, of)))
+    monkeypatch.setattr(
+        manifest, "check_sizes", lambda *_, rank, world_size: looked.append((rank, world_size))
+    )
     monkeypatch.setattr(
         manifest,
         "verify_rest",
-        lambda *args, part, of: rest.append((part, of, sorted(args[2]))),
+        lambda *args, rank, world_size: rest.append((rank, world_size, sorted(args[2]))),
     )
 
     def one(world):
@@ -360,7 +364,7 @@ def test_without_an_owner_given_it_is_the_attempt_that_the_folder_belongs_to(
     place.mkdir()
     asked = []
     monkeypatch.setattr(
-        "toolkit.training.checkpoint.checkpointer.owner_of",
+        "toolkit.training.checkpoint.checkpointer.fence_of",
         lambda path: asked.append(path) or Fence(place),
     )
     checkpoints = Checkpointer(root, Solo(), codec=json_codec)

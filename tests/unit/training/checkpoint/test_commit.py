@@ -95,7 +95,9 @@ def test_a_manifest_in_another_form_is_not_called_damaged(changes):
     fields = {"version": 3, "block": BLOCK, "files": [], "facts": {}}
     assert manifest.parse("x", json.dumps(fields).encode()) == Manifest((), {})
     number = changes.get("version", 3)
-    with pytest.raises(Unreadable, match=rf"^x: manifest.json is of version {number}, not 3$"):
+    with pytest.raises(
+        Unreadable, match=rf"^x: manifest.json has version {number}; this toolkit reads 3$"
+    ):
         manifest.parse("x", json.dumps(fields | changes).encode())
 
 
@@ -154,9 +156,9 @@ def test_a_folder_that_never_was_a_checkpoint_is_removed_whole(folder, files):
 @pytest.mark.parametrize(
     ("share", "seen"),
     [
-        ({"part": 0, "of": 1}, True),
-        ({"part": 0, "of": 3}, True),
-        ({"part": 1, "of": 3}, False),
+        ({"rank": 0, "world_size": 1}, True),
+        ({"rank": 0, "world_size": 3}, True),
+        ({"rank": 1, "world_size": 3}, False),
     ],
 )
 def test_each_rank_looks_at_the_sizes_of_its_part_of_the_files(folder, files, damage, share, seen):
@@ -183,17 +185,17 @@ def test_the_ranks_together_read_each_block_that_nobody_has_found_good_and_no_ot
     seen = read_by(monkeypatch)
     entries = tuple(FileEntry(name, 0, "", ("block",) * 3, "sha256") for name in "abc")
     good = {("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)}
-    manifest.verify_rest(folder, Manifest(entries, {}), good, part=0, of=1)
+    manifest.verify_rest(folder, Manifest(entries, {}), good, rank=0, world_size=1)
     assert seen == [("a", [0, 2]), ("c", [1, 2])]
     del seen[:]
     for part in range(3):
-        manifest.verify_rest(folder, Manifest(entries, {}), good, part=part, of=3)
+        manifest.verify_rest(folder, Manifest(entries, {}), good, rank=part, world_size=3)
     assert seen == [("a", [0]), ("c", [2]), ("a", [2]), ("c", [1])]
 
 
 @pytest.mark.parametrize(
     ("how", "seen"),
-    [({}, True), ({"part": 0, "of": 3}, True), ({"part": 1, "of": 3}, False)],
+    [({}, True), ({"rank": 0, "world_size": 3}, True), ({"rank": 1, "world_size": 3}, False)],
 )
 def test_each_rank_verifies_its_part_of_the_files(folder, files, how, seen):
     committed(folder, files)

@@ -66,7 +66,7 @@ def test_the_first_folder_of_a_run_is_number_one_and_makes_the_root(root):
 
 
 def test_a_run_that_was_taken_over_gets_no_new_folder(root, owner):
-    shutil.rmtree(owner.place)
+    shutil.rmtree(owner.folder)
     with pytest.raises(Superseded):
         Folders(root, 2, owner).create(1, 0)
     assert not root.exists()
@@ -151,7 +151,7 @@ def test_who_is_not_the_owner_any_more_deletes_nothing(root, owner):
     begun = make(root, 1, 1, committed=False)
     for number in (2, 3, 4):
         make(root, number, number)
-    shutil.rmtree(owner.place)
+    shutil.rmtree(owner.folder)
     folders = Folders(root, 2, owner)
     folders.abandon(begun)
     with pytest.raises(Superseded):
@@ -167,4 +167,4 @@ def test_what_is_deleted_is_taken_out_of_sight_first(root, owner, monkeypatch):
     monkeypatch.setattr(shutil, "rmtree", lambda path, **how: seen.append((path, how)))
     Folders(root, 2, owner).abandon(begun)
     assert numbers(root) == []
-    assert seen == [(owner.place / begun.name, {"ignore_errors": True})]
+    assert seen == [(owner.folder / begun.name, {"ignore_errors": True})]

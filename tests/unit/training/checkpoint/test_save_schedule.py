@@ -99,9 +99,9 @@ def test_a_stop_is_forecast_to_take_the_save_that_has_just_begun_and_another(
 ):
     made = saver(background=background, seconds=600.0, outlives_notice=outlives_notice)
     made.tier.gate.set()
-    made.saver.stepped(1)
+    made.saver.note_step(1)
     made.save(2)
-    made.saver.settle(2)
+    made.saver.wait_for_save(2)
     [(_, forecast)] = made.told
     assert (forecast.in_flight, forecast.saving) == (in_flight, saving)
 
@@ -142,7 +142,7 @@ def test_a_save_against_a_notice_that_can_not_be_made_is_tried_while_there_is_ti
     made, pauses = saver(background=False), []
     made.saver._sleep = pauses.append
     made.checkpoints.save = lambda *_, **__: disk_is_full()
-    problem = made.saver.save_while(lambda: sum(pauses) < 30, {"model": part()}, 2, {})
+    problem = made.saver.save_with_retries(lambda: sum(pauses) < 30, {"model": part()}, 2, {})
     assert (problem, pauses) == ("no space", [1.0, 2.0, 4.0, 8.0, 8.0, 8.0])
 
 
@@ -153,15 +153,15 @@ def disk_is_full():
 def test_what_training_waits_for_the_save_before_it_is_a_stall_as_well(saver):
     made = saver(background=True, seconds=600.0)
     made.save(1)
-    settle = made.checkpoints.settle
+    settle = made.checkpoints.wait_for_save
 
     def once_it_is_waited_for(**how):
         made.tier.gate.set()
         return settle(**how)
 
-    made.checkpoints.settle = once_it_is_waited_for
+    made.checkpoints.wait_for_save = once_it_is_waited_for
     made.save(2)
-    made.saver.settle(2)
+    made.saver.wait_for_save(2)
     assert made.told[0][0].stall_seconds == pytest.approx(600)
 
 
@@ -170,21 +170,21 @@ def test_training_waits_for_no_save_in_the_background_until_its_end(saver):
     others = set(threading.enumerate())
     made.save(1)
     made.clock.now = 500.0
-    assert not made.saver.overdue(), "the copy is still under way"
+    assert not made.saver.is_overdue(), "the copy is still under way"
     made.tier.gate.set()
     for thread in set(threading.enumerate()) - others:
         if thread.name == "checkpoint" and thread.is_alive():
             thread.join(10)
     made.clock.now = 999.0
-    assert not made.saver.overdue(), "it took half of the time since it began"
+    assert not made.saver.is_overdue(), "it took half of the time since it began"
     made.clock.now = 1000.0
-    assert made.saver.overdue()
+    assert made.saver.is_overdue()
 
 
 def test_a_save_is_not_due_before_the_copies_of_the_last_one_would_be_done(saver):
     made = saver(background=True, seconds=600.0, every="auto")
     made.tier.gate.set()
     made.save(1)
-    made.saver.settle(1)
+    made.saver.wait_for_save(1)
     made.clock.now = 1199.0
-    assert not made.saver.overdue()
+    assert not made.saver.is_overdue()

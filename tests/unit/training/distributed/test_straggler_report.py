@@ -31,7 +31,7 @@ def test_those_that_did_not_come_are_named_with_where_they_are():
         [rank(0, 3, place="eval.py:9"), *(rank(n, 4, 60 + n) for n in (1, 2))], 60
     )
     assert found.text == (
-        "2 of 3 ranks wait for 62 s (rank 1 at train.py:7); not come: rank 0 at eval.py:9"
+        "2 of 3 ranks have waited 62 s (rank 1 at train.py:7); missing: rank 0 at eval.py:9"
     )
     many = find_missing_ranks([rank(0, 9, 60), *(rank(n, 1) for n in range(1, 9))], 60)
     assert many.text.endswith("rank 4 at train.py:7 and 4 more")
@@ -78,10 +78,10 @@ class Ranks:
 def late(ranks, seconds, *, missing):
     """The other one waits for so long, and then the collective fails."""
     for watch in ranks.both:
-        watch.come()
+        watch.count_collective()
     waiting = ranks.both[1 - missing]
-    waiting.come()
-    with waiting.waiting():
+    waiting.count_collective()
+    with waiting.mark_waiting():
         ranks.now += seconds
         ranks.look()
         ranks.now += 10
@@ -92,10 +92,10 @@ def late(ranks, seconds, *, missing):
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_wait_that_takes_a_minute_is_said_once_and_its_error_says_for_whom(missing):
     ranks = Ranks()
-    with pytest.raises(RuntimeError, match=f"; 1 of 2 ranks .* not come: rank {missing} at") as end:
+    with pytest.raises(RuntimeError, match=f"; 1 of 2 ranks .* missing: rank {missing} at") as end:
         late(ranks, 60, missing=missing)
     (said,) = ranks.said
-    assert f"not come: rank {missing} at" in said
+    assert f"missing: rank {missing} at" in said
     assert "test_straggler_report.py" in said
     word = exception_verdict.verdict_of(end.value, 3)
     assert (word.verdict, word.cause) == ("resume", "peer-lost")
@@ -111,7 +111,7 @@ def test_an_error_that_comes_at_once_is_left_as_it_is():
 
 def test_what_was_said_of_one_wait_is_not_said_of_the_next():
     ranks = Ranks()
-    with pytest.raises(RuntimeError, match="not come"):
+    with pytest.raises(RuntimeError, match="missing: rank"):
         late(ranks, 60, missing=0)
     ranks.both[1].count_collective()
     with pytest.raises(RuntimeError, match=r"^reset$"), ranks.both[1].mark_waiting():

@@ -1,0 +1,124 @@
+"""Call S3 for one bucket, and upload large objects to it in parts.
+
+S3 keeps the parts of an upload that a kill cut short. The next upload of the key compares each of
+them, and sends only the others. Datasets and checkpoints share this.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+_ABSENT_CODES = ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
+_EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+
+
+class Bucket:
+    """A bucket. `errors` makes a context that raises S3's errors as the caller's."""
+
+    def __init__(
+        self,
+        name: str,
+        client: Any,
+        *,
+        errors: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.name, self.client, self.errors = name, client, errors
+
+    def call(
+        self, operation: str, *, if_absent: Any = ..., if_exists: Any = ..., **parameters: Any
+    ) -> Any:
+        """Call S3 and return the answer.
+
+        `if_absent` or `if_exists`, if given, is returned in place of that refusal.
+        """
+        from botocore.exceptions import ClientError
+
+        with self.errors():
+            try:
+                return getattr(self.client, operation)(Bucket=self.name, **parameters)
+            except ClientError as error:
+                code = str(error.response.get("Error", {}).get("Code"))
+                if code in _EXISTS_CODES and if_exists is not ...:
+                    return if_exists
+                if code in _ABSENT_CODES and if_absent is not ...:
+                    return if_absent
+                raise
+
+    def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects whose keys begin with `prefix`."""
+        return self._items("list_objects_v2", "Contents", Prefix=prefix)
+
+    def uploads(self, prefix: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the multipart uploads that were neither completed nor aborted."""
+        return self._items("list_multipart_uploads", "Uploads", Prefix=prefix)
+
+    def parts(self, key: str, upload_id: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the parts that a multipart upload has in S3."""
+        return self._items("list_parts", "Parts", Key=key, UploadId=upload_id)
+
+    def abort(self, upload: Mapping[str, Any]) -> None:
+        """Delete an upload of `uploads`, with its parts. May be repeated."""
+        target = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
+        self.call("abort_multipart_upload", if_absent=None, **target)
+
+    def _items(self, operation: str, field: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:
+        with self.errors():
+            paginator = self.client.get_paginator(operation)
+            for page in paginator.paginate(Bucket=self.name, **parameters):
+                yield from page.get(field, ())
+
+
+class MultipartUpload:
+    """An object on its way to S3, in parts that are numbered from 0.
+
+    It continues the key's newest upload, if there is one. `options` are those of a new upload.
+    """
+
+    def __init__(self, bucket: Bucket, key: str, **options: Any) -> None:
+        self._bucket = bucket
+        uploads = [upload for upload in bucket.uploads(key) if upload["Key"] == key]
+        if uploads:
+            upload = max(uploads, key=lambda upload: upload["Initiated"])
+        else:
+            upload = bucket.call(
+                "create_multipart_upload", Key=key, ChecksumAlgorithm="SHA256", **options
+            )
+        self._target = {"Key": key, "UploadId": upload["UploadId"]}
+        parts = bucket.parts(key, upload["UploadId"]) if uploads else ()
+        self._arrived_parts = {part["PartNumber"] - 1: part for part in parts}
+        self._sent_parts: dict[int, dict[str, Any]] = {}
+
+    def send(self, number: int, content: bytes | bytearray) -> None:
+        """Send a part, unless S3 has it. Threads may call it at the same time."""
+        sha256 = checksum(content)
+        part = {"PartNumber": number + 1, "ChecksumSHA256": sha256}
+        answer = self._arrived_parts.get(number)
+        if answer is None or not _has_content(answer, content, sha256):
+            answer = self._bucket.call("upload_part", **self._target, **part, Body=content)
+        self._sent_parts[number] = part | {"ETag": answer["ETag"]}
+
+    def complete(self) -> None:
+        """Make the object appear, once all parts were sent."""
+        parts = [part for _, part in sorted(self._sent_parts.items())]
+        self._bucket.call(
+            "complete_multipart_upload", **self._target, MultipartUpload={"Parts": parts}
+        )
+
+
+def checksum(content: bytes | bytearray) -> str:
+    """Return the SHA-256 in S3's form."""
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()
+
+
+def _has_content(part: Mapping[str, Any], content: bytes | bytearray, sha256: str) -> bool:
+    """Return whether a part in S3 has this content.
+
+    Compares the ETag if S3 lists no SHA-256: it is the part's MD5, and with KMS something else.
+    Such a part is sent again.
+    """
+    if "ChecksumSHA256" in part:
+        return bool(part["ChecksumSHA256"] == sha256)
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    return str(part["ETag"]).strip('"') == md5
