@@ -18,7 +18,10 @@ _SKEW = 5.0
 """Seconds by which the clocks of a cluster's instances may differ. Attempts are further apart."""
 
 _NODE_LOSS_REPORTED = 150.0
-"""Seconds after which Slurm knows of an instance's end: slurmplugins.reconciler.requeue.SECONDS_BEFORE_LOSS."""
+"""Seconds after which Slurm knows of an instance's end.
+
+`SECONDS_BEFORE_LOSS` in `slurmplugins.reconciler.requeue` says the same.
+"""
 
 
 def close_lost(
