@@ -51,7 +51,7 @@ def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
 
     def in_parts(engine: Engine) -> None:
         """Every job of more than two nodes is larger than a call."""
-        sizes = {"MAX_POOLED": 2, "MAX_WHOLE": 2}
+        sizes = {"MAX_SHARED_BATCH": 2, "MAX_JOB_BATCH": 2}
         with mock.patch.multiple(batching, **sizes):
             resume(engine, slurm.asks())
 

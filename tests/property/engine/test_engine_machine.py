@@ -94,7 +94,7 @@ class Trouble(RuleBasedStateMachine):
         super().__init__()
         self._files = contextlib.ExitStack()
         # Small calls, so that some jobs take several.
-        for name, most in {"MAX_POOLED": 2, "MAX_WHOLE": 3}.items():
+        for name, most in {"MAX_SHARED_BATCH": 2, "MAX_JOB_BATCH": 3}.items():
             self._files.enter_context(mock.patch.object(batching, name, most))
         # In memory where there is such a place: the journal's fsync is not what is tested here.
         fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
