@@ -1,9 +1,9 @@
 """Every call that leaves the engine, as a place where the process may die.
 
 A `Watched` object stands before a port, the journal or the unavailable offerings. It steps twice a
-call: before it has any effect, and after its effect but before the caller learns of it. What happens
-at a step is the test's choice: count, raise Killed, or kill -9 the process. It watches all methods
-that the object has, so a new one is covered the day it is written.
+call: before it has any effect, and after its effect but before the caller learns of it. At a step,
+the test chooses: count, raise Killed, or kill -9 the process. The object's methods are all watched,
+so a new one is covered the day it is written.
 """
 
 from __future__ import annotations
