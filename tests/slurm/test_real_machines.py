@@ -6,6 +6,7 @@ library of both: removing everything here cannot touch another test's machines.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -186,9 +187,10 @@ def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
     assert sh(driver, spec, "echo alive") == "alive"
     group = driver._groups
     for pid in set(group.members(spec.instance_id)) - {driver._init(spec.instance_id)}:
-        status = Path(f"/proc/{pid}/status").read_text()
-        if "\nNSpid:\t" + str(pid) + "\n" in status:  # outside the machine: launcher and nspawn
-            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            status = Path(f"/proc/{pid}/status").read_text()
+            if "\nNSpid:\t" + str(pid) + "\n" in status:  # outside the machine: launcher and nspawn
+                os.kill(pid, signal.SIGKILL)
     removed = cleanup.remove_everything(layout)
     assert spec.instance_id in removed.machines
     assert driver.list() == ()
