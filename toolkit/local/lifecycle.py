@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from toolkit.errors import LocalError, PreflightFailed
 from toolkit.local.client import Client
 from toolkit.local.daemon_files import RunningDaemon, StateFiles
-from toolkit.local.machines import cleanup, factory, preflight
+from toolkit.local.machines import cleanup, factory, host_limits, preflight
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.layout import Layout
 
@@ -65,6 +65,7 @@ def up(options: Options, report: Report) -> RunningCloud:
                 ),
                 next_step="fix these and run: toolkit local up",
             )
+        host_limits.raise_inotify_limit()
         report("clean", "what an earlier run left")
         _clean(layout)
         report("image", "base")
