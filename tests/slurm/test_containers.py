@@ -63,4 +63,4 @@ def test_an_image_that_is_not_the_pinned_one_is_not_started(cluster, pinned):
     job = submit(cluster, other, *ON_FARM, "--nodes=1", TORCHRUN, f"{HOME}/inside.py")
     assert job.ended() == {"FAILED"}
     assert job.shown()["exit_code"]["return_code"]["number"] == 93
-    assert "not of the image that was pinned" in job.output()
+    assert "not of the pinned image" in job.output()

@@ -24,4 +24,4 @@ def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
     assert len(re.findall(r"words@1: filled", first.output())) == 2, first.output()
     again = submit(cluster, f"--nodelist={first.shown()['nodes']}", *warm, added["version"])
     assert again.ended() == {"COMPLETED"}, again.output()
-    assert len(re.findall(r"was there", again.output())) == 2, again.output()
+    assert len(re.findall(r"cached already", again.output())) == 2, again.output()

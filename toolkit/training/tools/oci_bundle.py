@@ -12,8 +12,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
 from toolkit.training.errors import BundleRefused
@@ -21,7 +22,11 @@ from toolkit.training.io.durable_files import read_json, write_json
 
 NODE_PATHS: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the node's own, as outside
 READ_ONLY_PATHS: Final = ("/etc/hosts", "/etc/resolv.conf")
+SLURM_SPOOL: Final = "/var/run/slurm"
+"""Where slurmstepd mounts a task's own spool, besides the mounts of config.json."""
 REFUSED_CODE: Final = 93
+MAX_PARTS: Final = 255
+"""Parts of a path that are followed. A circle of links ends there."""
 _MOUNT_FLAGS: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
 
 
@@ -32,15 +37,14 @@ class Mount:
     source: str
     destination: str
     read_only: bool = False
-    mount_flags: tuple[
-        str, ...
-    ] = ()  # the source's own mount flags, which the new mount must have too
+    # The source's own flags. The new mount must have them, too.
+    mount_flags: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the mount that SOURCE:DESTINATION[:ro|rw] describes.
 
-        Raises BundleRefusedError for any other text.
+        Raises BundleRefused for any other text.
         """
         source, _, rest = text.partition(":")
         destination, _, mode = rest.partition(":")
@@ -74,7 +78,7 @@ class Mount:
 def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
     """Return the bundle's config.json.
 
-    Raises BundleRefusedError unless umoci unpacked the bundle from the image `digest`.
+    Raises BundleRefused unless umoci unpacked the bundle from the image `digest`.
     """
     config = read_json(bundle / "config.json")
     if config is None:
@@ -105,10 +109,9 @@ def job_config(
     Slurm sees the processes, and ranks reach each other over the node's network.
     """
     process = config.get("process") or {}
-    root = Path((config.get("root") or {}).get("path") or "rootfs")
     return {
         "ociVersion": config.get("ociVersion", "1.0.2"),
-        "root": {"path": str(bundle / root), "readonly": True},
+        "root": {"path": str(bundle / _rootfs(config)), "readonly": True},
         "process": {
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
@@ -126,6 +129,48 @@ def job_config(
     }
 
 
+def _rootfs(config: Mapping[str, Any]) -> Path:
+    return Path((config.get("root") or {}).get("path") or "rootfs")
+
+
+def make_mount_points(rootfs: Path, mounts: Iterable[Mount]) -> None:
+    """Make the mount points of a step in its rootfs, before any node starts it.
+
+    runc makes those that the image lacks, on every node at once. On a shared filesystem the second
+    node's runc then fails with "file exists". A rootfs that can't be written is left as it is: runc
+    says what it lacks. May be repeated.
+    """
+    folders = [(mount.destination, Path(mount.source).is_dir()) for mount in mounts]
+    for destination, is_folder in [*folders, (SLURM_SPOOL, True)]:
+        path = inside(rootfs, destination)
+        with suppress(OSError):
+            (path if is_folder else path.parent).mkdir(parents=True, exist_ok=True)
+            if not is_folder:
+                path.touch(exist_ok=True)
+
+
+def inside(rootfs: Path, destination: str) -> Path:
+    """Return a container's path as the host sees it.
+
+    Links are followed as in the container: an absolute one begins at the rootfs, and `..` never
+    leaves it.
+    """
+    path, parts = rootfs, list(reversed(PurePosixPath(destination).parts))
+    for _ in range(MAX_PARTS):
+        if not parts:
+            break
+        part = parts.pop()
+        if part == "/":
+            path = rootfs
+        elif part == "..":
+            path = path if path == rootfs else path.parent
+        elif (path / part).is_symlink():
+            parts += reversed((path / part).readlink().parts)
+        else:
+            path /= part
+    return path
+
+
 def node_mounts() -> list[Mount]:
     """Return the mounts that every step has, in a container or not."""
     writable = [Mount(path, path) for path in NODE_PATHS]
@@ -135,7 +180,7 @@ def node_mounts() -> list[Mount]:
 def write_bundle(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> None:
     """Write FOLDER/config.json, whole or not at all.
 
-    Raises BundleRefusedError or OSError.
+    Raises BundleRefused or OSError.
     """
     bundle = bundle.resolve()
     config = pinned_config(bundle, digest)
@@ -144,6 +189,7 @@ def write_bundle(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount
     if missing:
         raise BundleRefused(f"the node has no {', '.join(missing)} to mount")
     all_mounts = [mount.with_mount_flags() for mount in all_mounts]
+    make_mount_points(bundle / _rootfs(config), all_mounts)
     folder.mkdir(parents=True, exist_ok=True)
     step_config = job_config(
         config, bundle, all_mounts, cwd=str(Path.cwd()), uid=os.getuid(), gid=os.getgid()

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.training.errors import BundleRefused
+from toolkit.training.tools import oci_bundle
 from toolkit.training.tools.oci_bundle import Mount, job_config, main
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -96,3 +97,34 @@ def test_a_folder_without_a_config_is_no_bundle(bundle, tmp_path, capsys):
     (bundle / "config.json").unlink()
     assert main([str(bundle), DIGEST, str(tmp_path / "job")]) == 93
     assert "is no OCI bundle" in capsys.readouterr().err
+
+
+def test_a_steps_mount_points_are_there_before_the_nodes_start_it(tmp_path):
+    """runc on two nodes makes them at once, and on a shared filesystem one of the two fails."""
+    rootfs, file = tmp_path / "rootfs", tmp_path / "resolv.conf"
+    rootfs.mkdir()
+    file.touch()
+    mounts = [Mount(str(tmp_path), "/data/sets"), Mount(str(file), "/etc/resolv.conf")]
+    for _ in range(2):
+        oci_bundle.make_mount_points(rootfs, mounts)
+    assert (rootfs / "data/sets").is_dir()
+    assert (rootfs / "etc/resolv.conf").is_file()
+    assert (rootfs / "var/run/slurm").is_dir()
+
+
+def test_no_link_of_an_image_leads_a_mount_point_out_of_its_rootfs(tmp_path):
+    rootfs = tmp_path / "rootfs"
+    (rootfs / "var").mkdir(parents=True)
+    (rootfs / "var/run").symlink_to("/run")
+    (rootfs / "up").symlink_to("../../../elsewhere")
+    (rootfs / "circle").symlink_to("circle")
+    assert oci_bundle.inside(rootfs, "/var/run/slurm") == rootfs / "run/slurm"
+    assert oci_bundle.inside(rootfs, "/up/data") == rootfs / "elsewhere/data"
+    assert oci_bundle.inside(rootfs, "/circle/data").is_relative_to(rootfs)
+
+
+def test_a_rootfs_that_can_not_be_written_is_left_to_runc(tmp_path):
+    oci_bundle.make_mount_points(tmp_path / "file", [Mount("/proc", "/proc")])
+    (tmp_path / "plain").touch()
+    oci_bundle.make_mount_points(tmp_path / "plain", [Mount("/proc", "/proc")])
+    assert (tmp_path / "plain").read_bytes() == b""
