@@ -1,11 +1,11 @@
-"""Protected mode: a pool whose instances start and never become nodes gets no more of them.
+"""Protected mode: a pool whose instances start and never register gets no more of them.
 
-Such instances cost money and do no work, and each one's job comes back for the next. After five
-failures in a row, resume gives the pool's nodes back at once (`pool-protected`).
+Such instances cost money and do no work. Each one's job is requeued and asks for the next. After
+five failures in a row, resume gives the pool's nodes back at once (`pool-protected`).
 
-After a pause one job, the smallest, is let through as a probe. If its instance comes up, the pool
-is open again; if not, the pause doubles. No person has to clear anything. Losing the file opens
-every pool.
+After a pause one job, the smallest, is let through as a probe. If its instance registers, protected
+mode ends; if not, the pause doubles. No person has to clear anything. Without its file, no pool is
+protected: safe to lose.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 POOL_PROTECTED: Final = "pool-protected"
 
 THRESHOLD: Final = 5
-"""Failures in a row. An instance that comes up beside them resets the count, so a weak zone does
-not count."""
+"""Failures in a row that protect a pool. An instance that registers meanwhile resets the count, so
+one weak zone protects no pool."""
 
 FIRST_PAUSE: Final = 600.0
 LONGEST_PAUSE: Final = 3600.0
 MAX_DOUBLINGS: Final = 3
-"""Doublings of the pause at most: enough for the longest. A pool that never comes up would have
-thousands."""
+"""Most doublings of the pause: enough to reach LONGEST_PAUSE. In a pool that never recovers, the
+count of probes has no limit, and the power would overflow."""
 
 MAX_SHOWN: Final = 8
 """Failures remembered for `toolkit why`."""
 
 REMEMBERED_SECONDS: Final = 2 * 3600.0
 """Seconds that a counted instance is remembered. EC2 lists a terminated instance for about an hour.
-When its node is asked for again in that time, the instance seems for a moment to have just ended in
-its boot."""
+If Slurm powers its node up again meanwhile, that instance looks like a new boot failure for a
+moment."""
 
 _TEXT_FIELDS: Final = ("instance_id", "node", "pool", "why")
 
@@ -60,9 +60,9 @@ class BreakerState:
     failures: int = 0
     """Failures in a row."""
     since: float | None = None
-    """Since then the pool is protected; None while it is open."""
+    """Start of protected mode; None outside it."""
     retry_at: float = 0.0
-    """The next probe is let through at this time."""
+    """Time from which the next probe is let through."""
     probes: int = 0
     """Probes that have failed."""
     last: tuple[BootFailure, ...] = ()
@@ -76,8 +76,8 @@ class BreakerState:
     def shut_until(self, now: float, patience: float) -> float:
         """Return the time of the next probe.
 
-        A probe has `patience` seconds to come up. A stored time further ahead than any pause is
-        void: the file is damaged, or its clock was lost.
+        `patience` is the seconds that a probe has to register. A stored time further ahead than
+        both the pause and `patience` is ignored: the file is damaged, or its clock was lost.
         """
         return self.retry_at if self.retry_at <= now + max(self.pause, patience) else now
 
@@ -94,7 +94,7 @@ class Record:
     pools: Mapping[str, BreakerState] = field(default_factory=dict)
     """Every pool that has failures."""
     counted: Mapping[str, float] = field(default_factory=dict)
-    """By id, the time at which a failed instance was counted."""
+    """When each failed instance was counted, by instance id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,10 @@ class Admission:
 
 
 def record_boots(record: Record, boots: BootResults, now: float) -> Record:
-    """Return the record after one pass.
+    """Return the record with the boot results of one pass.
 
-    An instance that came up beside the failures outweighs them.
+    A failed instance does not count against its pool if it was launched before
+    `boots.healthy_until`.
     """
     new_failures = [item for item in boots.failures if item.instance_id not in record.counted]
     pools = {
@@ -143,9 +144,10 @@ def admit(
 ) -> Admission:
     """Decide which launches may go on.
 
-    The smallest launch of those that could be a due probe becomes the probe. No other one may go on
-    until the probe must have come up, which is `patience` seconds. `wall_time` turns a time into
-    the wall clock's, for people.
+    In a protected pool whose probe is due, the smallest launch is the probe. It has `patience`
+    seconds to register, and no other launch may go on there meanwhile. A launch in several
+    protected pools may go on only if all their probes are due. `wall_time` converts a time to the
+    wall clock's, for the message.
     """
     pools = dict(record.pools)
     refusals: dict[int, Failure] = {}
@@ -172,9 +174,9 @@ def admit(
 def admit_launches(
     state: Path, launches: Sequence[JobLaunch], persistent_clock: PersistentClock, patience: float
 ) -> Admission:
-    """Apply `screen` to the file.
+    """Apply `admit` to the breaker's file.
 
-    A file that can't be used stops no launch.
+    A file that can't be read or written stops no launch.
     """
     with _locked(state):
         record = load(state)
@@ -185,7 +187,7 @@ def admit_launches(
 
 
 def update(state: Path, boots: BootResults, now: float) -> tuple[Record, Record]:
-    """Apply `learn` to the file; return the records before and after."""
+    """Apply `record_boots` to the file; return the records before and after."""
     with _locked(state):
         previous = load(state)
         updated = record_boots(previous, boots, now)
@@ -234,8 +236,8 @@ def _after_failures(
         return replace(breaker_state, failures=total, last=last)
     probes = breaker_state.probes + 1 if breaker_state.protected else 0
     since = now if breaker_state.since is None else breaker_state.since
-    after = BreakerState(failures=total, since=since, probes=probes, last=last)
-    return replace(after, retry_at=now + after.pause)
+    new_state = BreakerState(failures=total, since=since, probes=probes, last=last)
+    return replace(new_state, retry_at=now + new_state.pause)
 
 
 def _protected_text(pool: str, breaker_state: BreakerState, next_try: float) -> str:

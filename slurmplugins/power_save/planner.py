@@ -1,4 +1,4 @@
-"""Plan what ResumeProgram does, from Slurm's requests and the instances that EC2 lists. Pure."""
+"""Plan what ResumeProgram does, from Slurm's requests and EC2's instances. No input or output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plan_resume(
     """Adopt existing instances and plan the missing ones, job by job.
 
     `view` must be read after `instances`. An instance launched in between is then in one of the
-    two, and no node gets a second one. `queue_seconds` has the jobs' seconds in the queue.
+    two, and no node gets a second one. `queue_seconds` maps a job to its seconds in the queue.
     """
     builder = _PlanBuilder(
         config, view, view.with_current_nodes(instances), now, queue_seconds or {}
@@ -72,11 +72,11 @@ def still_awaited(
     `nodes` are the plan's nodes, as Slurm has them now. Returns the remaining requests, and a
     failure for each dropped one.
 
-    - A job has ended or starts anew if one of its nodes is off or down. The same holds if a node
-      has no instance and is not waited for.
-    - A node that is up keeps an instance that is too old for the plan.
-    - A node with an odd record counts as waited for, since Slurm has asked for it. No instance is
-      terminated for it.
+    - A request is dropped if one of its nodes is powered down or DOWN: its job has ended or was
+      requeued. It is also dropped if a node without an instance is not powering up.
+    - A node that is up works on its stale instance. It keeps that instance and leaves the request.
+    - A node whose record can't be read counts as awaited, since Slurm has requested it. Its stale
+      instance, if any, is not terminated: the request is dropped.
     """
     up_nodes = {
         name
@@ -99,11 +99,11 @@ def still_awaited(
         if (
             lost_node := next((node for node in job_request.nodes if node in lost_nodes), None)
         ) is None:
-            own_nodes = tuple(node for node in job_request.nodes if node not in working_nodes)
-            shared_nodes = tuple(
+            nodes_left = tuple(node for node in job_request.nodes if node not in working_nodes)
+            shared_nodes_left = tuple(
                 node for node in job_request.shared_nodes if node not in working_nodes
             )
-            remaining.append(replace(job_request, nodes=own_nodes, shared_nodes=shared_nodes))
+            remaining.append(replace(job_request, nodes=nodes_left, shared_nodes=shared_nodes_left))
         else:
             text = f"slurmctld no longer waits for {lost_node}"
             failures.append(Failure(job_request.job, job_request.nodes, NOT_AWAITED, message=text))
@@ -111,7 +111,7 @@ def still_awaited(
 
 
 class _PlanBuilder:
-    """A plan in the making, job by job."""
+    """The builder of a plan; `add` plans one job's request."""
 
     def __init__(
         self,
@@ -170,9 +170,10 @@ class _PlanBuilder:
     def _node_request(
         self, job_request: JobRequest, pool: Pool, nodes: tuple[NodeName, ...]
     ) -> NodeRequest:
-        """Add the offerings that the policy and the spot bound leave.
+        """Return the request with the offerings that policy and spot share allow.
 
-        The policy is the partition's, the bound is the pool's.
+        The policy is the partition's, `max_spot_share` is the pool's. The launch counts in the
+        share that later jobs see.
         """
         partition = job_request.partition or pool.partition
         queue_seconds = (
@@ -249,11 +250,11 @@ def _rejection(
     config: BurstConfig,
     now: float,
 ) -> Failure | None:
-    """Return why this job gets no launch at all, if so."""
+    """Return the failure of a job that must launch nothing, else None."""
     unknown_nodes = [node for node in job_request.nodes if config.pool_of(node) is None]
     if unknown_nodes:
         text = f"burst.json has no node {unknown_nodes[0]}"
-        # slurm.conf and burst.json are of one cluster.yaml: a person must deploy it again.
+        # slurm.conf and burst.json come from one cluster.yaml: a person must deploy it again.
         return Failure(job_request.job, job_request.nodes, UNKNOWN_NODE, message=text, hold=True)
     unresolved_nodes = [
         node
@@ -264,7 +265,7 @@ def _rejection(
                 node in view.claimed_to_resolve
                 or (node in view.unresolved_nodes and node not in view.claimed_nodes)
             )
-            # The unanswered launch made no instance that is too old or to be terminated.
+            # Only a usable instance can be the unanswered launch's: a stale one is older.
             and not _split_usable(by_node.get(node, ()), view, config, now)[0]
         )
     ]
@@ -276,9 +277,10 @@ def _rejection(
     unclear_instance = next(
         (item for item in instances if item.state is InstanceState.UNCLEAR), None
     )
-    if unclear_instance is not None:  # it may be at work, or come back to it
+    if unclear_instance is not None:  # it may run a job now, or later
         subject = f"{unclear_instance.id}, of {unclear_instance.node},"
-        text = f"{subject} is in a state unknown here: {unclear_instance.unclear!r}"
+        state = unclear_instance.unclear
+        text = f"{subject} is in a state that the toolkit doesn't know: {state!r}"
         return Failure(job_request.job, job_request.nodes, UNCLEAR_INSTANCE, message=text)
     return None
 
@@ -288,9 +290,9 @@ def _split_usable(
 ) -> tuple[list[Instance], list[Instance]]:
     """Split live instances into usable ones and stale ones.
 
-    Slurm takes a node that is powering up only if it booted after Slurm asked for it. So an
-    instance left over from before, young or old, would never be let in. An instance of another pool
-    has another shape.
+    slurmctld accepts a node that is powering up only if it booted after the power-up request. So an
+    instance from before that request never registers, however young it is. An instance of
+    another pool has another shape.
     """
     live = [
         item for item in instances if item.state.live and item.id not in view.termination_causes

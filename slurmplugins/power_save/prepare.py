@@ -1,6 +1,6 @@
 """Prepare the plan of ResumeProgram: claim, resolve earlier launches, read EC2 and Slurm, plan.
 
-Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
+Modules that are needed only after the call of EC2 are imported then: the call starts sooner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 LIST_TRIES: Final = 4
-"""Plans that are tried until one is made from a fresh list."""
+"""Lists that are read until a plan is made from a fresh one."""
 
 RESOLVING_WAIT: Final = 60.0
 """Seconds to wait for nodes that another process claims only to resolve an earlier launch."""
@@ -39,11 +39,11 @@ RESOLVING_WAIT: Final = 60.0
 RESOLVING_PAUSE: Final = 1.0
 
 LIST_CALL_TRIES: Final = 4
-"""Tries of one DescribeInstances."""
+"""Tries of one DescribeInstances call."""
 
 FRESH_SECONDS: Final = LISTING_DELAY_SECONDS / 2
-"""Age of a list at its turn to plan, after which it is read anew. Instances launched since would
-otherwise be neither in it nor among the journal's recent ones."""
+"""Greatest age of a list when the plan is made; an older one is read again. Otherwise an instance
+launched since could be missing from both the list and the journal's recent launches."""
 
 
 def claim(
@@ -89,7 +89,8 @@ def make_plan(
     """Plan for the nodes that Slurm waits for and that are claimed.
 
     A request gets everything or nothing: if one part of it gets nothing, no part gets anything.
-    Raises CloudError or StateError.
+    Each dropped request changes the plan, so it is made again until none is dropped. Raises
+    CloudError or StateError.
     """
     queue_seconds = _queue_seconds(engine, job_requests)
     _resolve_launches(engine, process_id, claimed_nodes, deadline)
@@ -99,12 +100,12 @@ def make_plan(
     node_by_name: dict[NodeName, Node] = {}
     failures: list[Failure] = []
     dropped: list[JobRequest] = []
-    slurm_unread = False
+    slurm_silent = False
     while True:
-        slurm_unread = slurm_unread or not _read_nodes(engine, plan, node_by_name)
+        slurm_silent = slurm_silent or not _read_nodes(engine, plan, node_by_name)
         awaited_requests, lost_failures = (
             _without_replacement(job_requests, plan)
-            if slurm_unread
+            if slurm_silent
             else planner.still_awaited(job_requests, plan, node_by_name)
         )
         refusals = all_or_nothing.spreading_failures(job_requests, plan.failures)
@@ -151,7 +152,7 @@ def _first_plan(
 ) -> tuple[ResumePlan, Sequence[JobRequest]]:
     """Plan once, and read het jobs from slurmctld at the same time.
 
-    It tells which of the jobs are components of one het job.
+    Returns the plan, and the requests with the number of their het job.
     """
     het_jobs: dict[int, int] = {}
     with engine.workers.background_queue(urgent=True) as run_beside:
@@ -162,9 +163,9 @@ def _first_plan(
 
 
 def _het_jobs(engine: Engine) -> Mapping[int, int]:
-    """Map components to their het jobs; empty if slurmctld is silent.
+    """Map each component to its het job.
 
-    Each component then counts as a job of its own.
+    Empty if slurmctld does not answer. Each component then counts as a job of its own.
     """
     try:
         return engine.slurm.het_jobs()
@@ -193,8 +194,8 @@ def _plan_once(
 ) -> ResumePlan | None:
     """Read EC2, then plan and claim under the journal's lock.
 
-    No other process can claim between the plan and the claim. Returns None where the list was too
-    old by then.
+    No other process can claim between the plan and the claim. Returns None if the list is too old
+    when the lock is held.
     """
     instances, listed_at = list_instances(engine)
     from slurmplugins.power_save import planner
@@ -219,9 +220,9 @@ def _plan_once(
 def _read_nodes(engine: Engine, plan: ResumePlan, node_by_name: dict[NodeName, Node]) -> bool:
     """Read the plan's nodes from Slurm into `node_by_name`.
 
-    Returns False when Slurm can't be asked. Its request is then believed: it is a moment old, and a
-    slurmctld that restarts still waits for the nodes. That is not enough to terminate an instance.
-    So Slurm is asked more often if the plan replaces one.
+    Returns False if slurmctld does not answer. The caller then trusts the resume request: it is a
+    moment old, and a slurmctld that restarts still waits for the nodes. No instance is terminated
+    on that trust alone, so a plan that replaces one gets more tries.
     """
     new_nodes = [node for node in plan.affected_nodes if node not in node_by_name]
     tries = node_queries.READ_TRIES if plan.stale_instances else 1
@@ -245,8 +246,8 @@ def _without_replacement(
         ) is None:
             remaining.append(job_request)
         else:
-            why = "has an older instance, and slurmctld does not say whether it is in use"
-            text = f"{stale_node} {why}"
+            text = f"{stale_node} has an older instance, and slurmctld does not say whether "
+            text += "it is in use"
             failures.append(
                 Failure(
                     job_request.job, job_request.nodes, SlurmUnreachable.reason_code, message=text
@@ -278,8 +279,8 @@ def _queue_seconds(engine: Engine, job_requests: Sequence[JobRequest]) -> Mappin
 def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
     """List the instances, with retries.
 
-    Returns them, and the monotonic time just before the call: they are at least as new. Raises
-    CloudError.
+    Returns them, and the monotonic time just before the call: the list is no older than that.
+    Raises CloudError.
     """
 
     def read() -> tuple[tuple[Instance, ...], float]:
@@ -303,7 +304,7 @@ def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
 def queue_times(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:
     """Return the jobs' seconds in the queue.
 
-    Slurm's submit times are used where it answers.
+    Without an answer of slurmctld, the time counts from the job's first request.
     """
     try:
         submit_times = {job.id: job.submitted_at for job in engine.slurm.jobs()}

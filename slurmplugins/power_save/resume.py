@@ -1,6 +1,6 @@
-"""Do the work of ResumeProgram: read, plan, execute.
+"""Do the work of ResumeProgram: prepare, plan, carry out.
 
-Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
+Modules that are needed only after the call of EC2 are imported then: the call starts sooner.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 CAPACITY_SHARE: Final = 0.5
-"""Share of ResumeTimeout for finding capacity; the rest is for booting. Calls under way at its end
-may go on. After ResumeTimeout nothing is launched, since Slurm has given up on the nodes."""
+"""Share of ResumeTimeout for finding capacity; the rest is for booting. A call that is under way at
+its end may go on. After ResumeTimeout nothing is launched: Slurm has given up on the nodes then."""
 
 BUG: Final = "bug"
 """Reason of nodes that are given back because our own code failed."""
@@ -39,8 +39,8 @@ BUG: Final = "bug"
 def resume(engine: Engine, job_requests: Sequence[JobRequest]) -> None:
     """Give every node an instance, or give it back to Slurm.
 
-    Safe to repeat and to overlap. An exception that is no EngineError is raised again. The nodes
-    that it left undecided are given back first.
+    Safe to repeat, and to run beside another process. An exception that is no EngineError is raised
+    again, after the undecided nodes are given back.
     """
     decided_nodes: set[NodeName] = set()
     deadline = engine.clock.monotonic() + engine.config.resume_timeout * CAPACITY_SHARE
@@ -89,7 +89,7 @@ def _launch_context(engine: Engine, process_id: str, deadline: float) -> LaunchC
 
 
 def _launch_rate(engine: Engine) -> Rate:
-    """Return EC2's launch rate, and the time for finding capacity."""
+    """Return EC2's rate of launches, with the seconds for finding capacity."""
     from slurmplugins.cloud.rate_limit import INSTANCES
     from slurmplugins.state.launch_budget import Rate
 
@@ -100,9 +100,9 @@ def _launch_rate(engine: Engine) -> Rate:
 
 
 def _screen(context: LaunchContext, plan: ResumePlan) -> ResumePlan:
-    """Drop launches that would only be terminated again.
+    """Drop launches beyond a job's launch budget or in a protected pool.
 
-    A job with such a launch gets nothing at all.
+    A job with such a launch gets no instance at all.
     """
     from slurmplugins.launch import all_or_nothing
     from slurmplugins.power_save import circuit_breaker
@@ -123,12 +123,12 @@ def _screen(context: LaunchContext, plan: ResumePlan) -> ResumePlan:
 def _carry_out(context: LaunchContext, plan: ResumePlan, decided_nodes: set[NodeName]) -> None:
     """Launch the plan, and report each result to Slurm as it comes.
 
-    `decided_nodes` receives the nodes that are served, belong to another process, or were given
-    back. No launch waits for Slurm's notices to other jobs.
+    `decided_nodes` collects the nodes that have an instance, belong to another process, or were
+    given back. Notices to failed jobs have a queue of their own, so that no launch waits for them.
 
-    Slurm learns each address as it comes: a large job's would otherwise all come last. If the job
-    fails after all, its nodes are given back. slurmctld forgets their addresses as it powers them
-    down.
+    Each address is set in Slurm as soon as it is known. Otherwise all addresses of a large job
+    would be set at its end. If the job fails after that, its nodes are given back, and slurmctld
+    forgets the addresses as it powers them down.
     """
     from slurmplugins.launch import launch_call
     from slurmplugins.launch.launcher import launch_jobs
@@ -171,28 +171,32 @@ def _carry_out(context: LaunchContext, plan: ResumePlan, decided_nodes: set[Node
 def _launch_beside_terminations(
     context: LaunchContext, plan: ResumePlan, job_tracker: JobTracker
 ) -> None:
-    """Launch each job after the instances that it replaces.
+    """Launch each job once the instances that it replaces are terminated.
 
-    A job waits for the terminations that its own request needs, and for no others. If one of these
-    instances can't be terminated, nothing is started beside it. Nor is anything started for a
-    request that can't begin without its node.
+    A job waits for the terminations that its own request needs, and for no others. If such an
+    instance can't be terminated, nothing is launched for its node, nor for a request that needs
+    that node.
     """
     from slurmplugins.launch.launcher import launch_jobs
     from slurmplugins.model.actions import Terminate
 
-    whys = {"launched before this request, or for another pool": plan.stale_instances}
-    whys["its termination was decided before"] = plan.unterminated_instances
+    instances_by_reason = {
+        "launched before this request, or for another pool": plan.stale_instances,
+        "its termination was decided before": plan.unterminated_instances,
+    }
     terminations = [
-        Terminate(item, EndCause.ORPHAN, why) for why, items in whys.items() for item in items
+        Terminate(instance, EndCause.ORPHAN, reason)
+        for reason, instances in instances_by_reason.items()
+        for instance in instances
     ]
     stale_nodes = {item.instance.node for item in terminations if item.instance.node is not None}
     waiting_ids = job_tracker.requests(stale_nodes)
-    free_jobs: list[JobLaunch] = []
+    unblocked_jobs: list[JobLaunch] = []
     waiting_jobs: list[JobLaunch] = []
     for job in plan.launches:
-        is_free = stale_nodes.isdisjoint(job.nodes)
-        is_free = is_free and waiting_ids.isdisjoint(job_tracker.requests(job.nodes))
-        (free_jobs if is_free else waiting_jobs).append(job)
+        is_unblocked = stale_nodes.isdisjoint(job.nodes)
+        is_unblocked = is_unblocked and waiting_ids.isdisjoint(job_tracker.requests(job.nodes))
+        (unblocked_jobs if is_unblocked else waiting_jobs).append(job)
 
     def launch_waiting_jobs() -> None:
         unterminated = _unterminated(context.engine.executor.run(terminations))
@@ -200,33 +204,30 @@ def _launch_beside_terminations(
 
     context.engine.workers.map(
         lambda work: work(),
-        [lambda: launch_jobs(context, free_jobs, job_tracker), launch_waiting_jobs],
+        [lambda: launch_jobs(context, unblocked_jobs, job_tracker), launch_waiting_jobs],
     )
 
 
 def _unterminated(outcomes: Iterable[Outcome]) -> dict[NodeName, NotTerminated]:
-    """Map nodes to EC2's reason why their old instance still lives.
-
-    The instance should have been terminated.
-    """
+    """Map each node to EC2's error for its instance's failed termination."""
     from slurmplugins.model.actions import Terminate
 
     error_by_node: dict[NodeName, NotTerminated] = {}
     for item in outcomes:
         if item.error and isinstance(item.action, Terminate) and item.action.instance.node:
             instance = item.action.instance
-            code, colon, _ = item.error.partition(":")
+            code, separator, _ = item.error.partition(":")
             text = f"{instance.id} of {instance.node} could not be terminated: {item.error}"
             error_by_node[item.action.instance.node] = NotTerminated(
-                text, code=code if colon else ""
+                text, code=code if separator else ""
             )
     return error_by_node
 
 
 def _assign(engine: Engine, assignments: Sequence[Assignment]) -> Sequence[Assignment]:
-    """Tell Slurm addresses and ids; return the assignments that it has now.
+    """Set the nodes' addresses and ids in Slurm; return those set.
 
-    This is a courtesy: a node brings both when it registers.
+    A failure is only logged: each node reports both when it registers.
     """
     addressed = [item for item in assignments if item.address and item.type]
     if not addressed:

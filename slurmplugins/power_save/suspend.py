@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     """Terminate the instances of nodes that Slurm powered down.
 
-    Raises EngineError when Slurm or EC2 can't be read. Nothing is terminated on half a view, and
-    reconcile does it later. Reconcile also handles the instance of a node that a live ResumeProgram
-    process has claimed. It may have reassigned it to another node by now. Safe to repeat.
+    Raises EngineError when Slurm or EC2 can't be read. Then nothing is terminated, and reconcile
+    does it later. Safe to repeat.
+
+    An instance is also left to reconcile while a ResumeProgram process claims its node. That
+    process may have reassigned the instance to another node by now.
     """
     pool_nodes = [node for node in nodes if engine.config.pool_of(node) is not None]
     _record_powered_down(engine, pool_nodes)
@@ -40,12 +42,12 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     try:
         powered_off = {
             node for _, node in instance_nodes if node is not None
-        }  # the plan has only off nodes
+        }  # the plan has only nodes that are powered down, or being powered down
         marked_ids = engine.journal.mark_terminating_if_idle(
             instance_nodes, cause, listed_at, powered_off
         )
         plan = tuple(item for item in plan if item.instance.id in marked_ids)
-    except StateError as error:  # no process can claim a node either; the money matters more
+    except StateError as error:  # no process can claim these nodes either: stop the cost
         engine.log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
     nodes_without_instance = set(pool_nodes) - {
         item.instance.node for item in plan if item.instance.node
@@ -59,10 +61,7 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
 
 def _record_powered_down(engine: Engine, nodes: Sequence[NodeName]) -> None:
-    """Journal which nodes are off, before any call that may fail.
-
-    Such calls may also take long.
-    """
+    """Journal the powered-down nodes before any call that may fail or hang."""
     read_at = engine.clock.monotonic()
     try:
         powered_off = [
@@ -82,9 +81,9 @@ def plan_terminations(
     node_by_name: Mapping[str, Node],
     cause: EndCause,
 ) -> tuple[Terminate, ...]:
-    """Terminate the instances of nodes that are off at this moment.
+    """Plan to terminate the instances of nodes that are powered down now.
 
-    A node that is up again (a late run, a second resume) keeps its instance.
+    A node that was powered up again meanwhile keeps its instance.
     """
     by_node = instances_by_node(instances)
     return tuple(

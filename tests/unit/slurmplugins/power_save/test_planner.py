@@ -365,7 +365,7 @@ def test_an_instance_that_nobody_understands_is_not_handed_out_and_has_no_other_
 def test_nothing_is_launched_beside_an_instance_in_a_state_that_nobody_knows():
     unclear = machine(state=S.UNCLEAR, unclear="hibernating")
     failure = refused(G[1], G[0], listed=(machine("i-2", G[1]), unclear))
-    text = "i-1, of gpu-001, is in a state unknown here: 'hibernating'"
+    text = "i-1, of gpu-001, is in a state that the toolkit doesn't know: 'hibernating'"
     assert failure == Failure(7, (G[1], G[0]), "instance-unclear", message=text)
 
 
