@@ -30,20 +30,22 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 
 POLLS_PER_USER_UPDATE: Final = 5
-"""Polls between two looks at the list of users, and for a request to register."""
+"""Polls between two reads of the user list, and of reconcile's request to register."""
 
 JOBS_SECONDS: Final = 2.0
-DRAIN_SECONDS: Final = 4.0
-"""Seconds slurmctld has to drain the node.
+"""Seconds that slurmctld has to list the node's jobs.
 
-The job must have its stop request within five seconds of the notice.
+Each job must have its stop request within five seconds of the notice.
 """
 
+DRAIN_SECONDS: Final = 4.0
+"""Seconds that slurmctld has to drain the node, while the jobs are asked to stop."""
+
 EVENTS_SECONDS: Final = 30.0
-"""Seconds between two looks at scheduled events. EC2 announces them hours to weeks ahead."""
+"""Seconds between two reads of the scheduled events. EC2 announces them hours to weeks ahead."""
 
 STOP_LEAD_SECONDS: Final = 600.0
-"""Seconds before a scheduled event that jobs have to save."""
+"""Seconds before a scheduled event at which jobs are asked to save and stop."""
 
 RELOAD: Final = ("/usr/bin/systemctl", "reload", "slurmd.service")
 RELOAD_SECONDS: Final = 30.0
@@ -59,21 +61,22 @@ class Agent:
     metadata: Metadata
     slurm: Slurm
     read_attempts: Callable[[], frozenset[agent_requests.JobAttempt]]
-    """Lists the attempts on this node. May raise SlurmError."""
+    """Returns the attempts that run on this node. May raise SlurmError."""
     stop_directory: Path
     clock: Clock
     log: Log
     notice: Notice | None = None
     drained: bool = False
     all_stops_requested: bool = False
-    """Every job was asked, from a list that was read after the node was drained."""
+    """Every job on a list that was read after the drain has its stop request."""
     _requested_attempts: set[agent_requests.JobAttempt] = field(default_factory=set)
     _early_reason: str = ""
+    """Reason to drain the node before any notice; empty without one."""
     _early_drained: bool = False
     _events_read_at: float = float("-inf")
 
     def poll(self) -> None:
-        """Look for news and act on it.
+        """Read EC2's notices and act on them.
 
         Never raises: a step that failed is repeated at the next poll.
         """
@@ -121,12 +124,12 @@ class Agent:
         )
 
     def _act_on_notice(self, notice: Notice) -> None:
-        """Drain the node and ask its jobs, at the same time.
+        """Drain the node, and at once ask its jobs to stop.
 
         Each may take its whole time limit without delaying the other.
         """
-        scheduled = notice.kind is Kind.SCHEDULED
-        reason = f"scheduled {notice.action}" if scheduled else "spot interruption"
+        is_scheduled = notice.kind is Kind.SCHEDULED
+        reason = f"scheduled {notice.action}" if is_scheduled else "spot interruption"
 
         def drain() -> None:
             self.drained = self._drain(reason)
@@ -148,7 +151,7 @@ class Agent:
         return True
 
     def _request_stops(self, notice: Notice) -> None:
-        # Read before the list: a job may start between the list and the end of the drain.
+        # Read before the job list: a job that starts after the list is asked at the next poll.
         drained = self.drained
         try:
             attempts = self.read_attempts()
@@ -178,7 +181,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Registrar:
-    """Has this node's slurmd register again when reconcile asks for it."""
+    """The part of the agent that reloads slurmd when reconcile asks the node to register again."""
 
     node: str
     directory: Path

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 TRIES: Final = 20
+"""Tries of a step that needs the network, the instance's role or the shared filesystem."""
+
 PAUSE: Final = 1.5
-"""Seconds between two tries: 30 s in all for a network, a role or a mount that comes up after us.
-"""
+"""Seconds between two tries. Any of these may be ready about 30 s later than this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,14 @@ class Boot:
         shared = self.root / self.settings.shared.path.relative_to("/")
         users.UserListFollower(paths.users_file(shared), self.runner).follow()
         self._mount_scratch()
-        # An instance may be reassigned to another job just after it has read its name.
+        # An instance may be reassigned to another node just after it has read its name.
         if (current_facts := self._read_identity()).node != facts.node:
             facts = self._apply_name(files, current_facts)
         files.write_facts(facts)
         files.write_slurmd_unit(facts, self.settings)
         self._run_command(["/usr/bin/systemctl", "daemon-reload"])
         self._run_command(["/usr/bin/systemctl", "start", "slurmd.service"])
-        # Its unit is ordered after ours, which still runs: waiting for it would never end.
+        # The agent's unit starts only after this program's unit has ended: do not wait for it.
         self._run_command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
         files.clear_boot_flag(facts, self.settings)
         self.log.info(LogEvent.SLURMD_STARTED, node=facts.node)

@@ -1,7 +1,7 @@
-"""The instance metadata service, version 2 only: a token first, kept until shortly before its end.
+"""A client of the instance metadata service, version 2 only.
 
-The address is the link-local one unless AWS_EC2_METADATA_SERVICE_ENDPOINT gives another, as for the
-AWS SDKs.
+Each request needs a token, which is kept until shortly before it expires. The address is the
+link-local one unless AWS_EC2_METADATA_SERVICE_ENDPOINT states another, as for the AWS SDKs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_ENDPOINT: Final = "http://169.254.169.254"
 TOKEN_SECONDS: Final = 6 * 3600
 TIMEOUT: Final = 2.0
-"""Seconds until an answer counts as none: the service is on this instance's own link."""
+"""Seconds to wait for an answer. The service is on this instance's own link, so it is fast."""
 
 NOT_FOUND: Final = 404
 UNAUTHORIZED: Final = 401
@@ -30,6 +30,8 @@ _MAX_BYTES: Final = 1024 * 1024
 
 
 class Metadata(Protocol):
+    """A metadata service: IMDS, or a fake one in tests."""
+
     def get(self, path: str) -> str | None:
         """Return the text at this path; None if there is none.
 
@@ -46,6 +48,8 @@ class Transport(Protocol):
 
 
 class Imds:
+    """The instance's own metadata service, with its token."""
+
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._transport = transport
         self._clock = clock

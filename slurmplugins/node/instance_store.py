@@ -1,7 +1,7 @@
 """Mount an instance's own disk as /scratch, for files that may be lost with the instance.
 
-A disk is touched only if it calls itself EC2's instance storage. It must hold nothing, or this very
-filesystem. Of several disks the first is used.
+Only a disk whose model is EC2's instance storage is used. It must be empty, or hold the filesystem
+that an earlier call made. Of several disks the first is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MODEL: Final = "Amazon EC2 NVMe Instance Storage"
 LABEL: Final = "toolkit-scratch"
 UNKNOWN_CONTENT: Final = 2
-"""Exit code of blkid for a disk without anything it knows."""
+"""Exit code of blkid for a disk with no content that it knows."""
 
 
 def mount(root: Path, runner: Runner) -> str:
@@ -55,12 +55,12 @@ def mount(root: Path, runner: Runner) -> str:
 
 def _disks(root: Path) -> Iterator[str]:
     for device in sorted((root / "sys/block").glob("nvme*")):
-        model = device / "device/model"
-        partitions = any(device.glob(f"{device.name}p*"))
+        model_file = device / "device/model"
+        has_partitions = any(device.glob(f"{device.name}p*"))
         if (
-            model.is_file()
-            and model.read_text(encoding="utf-8", errors="replace").strip() == MODEL
-            and not partitions
+            model_file.is_file()
+            and model_file.read_text(encoding="utf-8", errors="replace").strip() == MODEL
+            and not has_partitions
             and (root / "dev" / device.name).exists()
         ):
             yield f"/dev/{device.name}"

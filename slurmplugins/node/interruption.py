@@ -43,9 +43,9 @@ def rebalance(metadata: Metadata, now: float) -> Notice | None:
 
 
 def scheduled(metadata: Metadata, now: float) -> Notice | None:
-    """Return the first scheduled event that is still on, or None.
+    """Return the first scheduled event that is still active, or None.
 
-    An event with an unreadable time counts as due. That costs an instance, but not a job's work.
+    An event with an unreadable time counts as due: at worst an instance is drained for nothing.
     Raises MetadataError.
     """
     text = metadata.get(SCHEDULED)
@@ -62,7 +62,7 @@ def _list(text: str) -> list[dict[str, object]]:
     try:
         value = json_input.loads(text)
     except ValueError:
-        return []  # the service answers with an empty list when there is none
+        return []  # no JSON: the service sends an empty list when there is no event
     items = value if isinstance(value, list) else []
     return [item for item in items if isinstance(item, dict)]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 LOCAL_TIMEOUT: Final = 5.0
+"""Seconds that slurmd has to list the processes of its jobs."""
 
 _RESTARTS: Final = re.compile(rb"(?:^|\0)SLURM_RESTART_COUNT=(\d{1,6})(?:\0|$)")
 
@@ -27,10 +28,10 @@ def attempts(
 ) -> frozenset[JobAttempt]:
     """Return the attempts that run on this node.
 
-    slurmctld is asked first. If it is silent, slurmd and the processes here are. All of them are
-    asked when slurmctld has a record that can't be read, since that job may be here.
+    slurmctld is asked first. If it does not answer, slurmd and /proc name the attempts. If it sends
+    a record that can't be read, that job may be here: then slurmd and /proc name the rest.
 
-    Raises SlurmError when neither knows.
+    Raises SlurmError when neither answers.
     """
     try:
         jobs = slurm.jobs([node])
@@ -54,10 +55,11 @@ def _local_attempts(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAt
 
     slurmd knows the owner of each process, so no user can name another's job.
 
-    The restart count is in the processes' environment, and absent for a first attempt. The highest
-    wins, since a step's own environment may have dropped it. A count of 0 overrides that. A batch
-    script sets 0 when it finds that its count is inherited from the job that submitted it
-    (jobscripts/lib/attempt.sh).
+    The restart count is in the processes' environment, and absent for a first attempt. A step may
+    have dropped it from its own. So the highest count of a job's processes is used.
+
+    A count of 0 overrides all others. A batch script sets 0 when it finds that its count is
+    inherited from the job that submitted it (jobscripts/lib/attempt.sh).
     """
     result = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
     if result.returncode and "No job steps" not in result.stdout + result.stderr:
@@ -70,8 +72,11 @@ def _local_attempts(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAt
     )
 
 
-def _processes(listing: str) -> Iterable[JobAttempt]:
-    """Read scontrol listpids: PID JOBID STEPID LOCALID GLOBALID, under a header."""
+def _processes(listing: str) -> Iterable[tuple[int, int]]:
+    """Yield pid and job id of each line of `scontrol listpids`.
+
+    The columns are PID JOBID STEPID LOCALID GLOBALID, under a header.
+    """
     for line in listing.splitlines():
         columns = line.split()
         if len(columns) > 1 and columns[0].isdecimal() and columns[1].isdecimal():

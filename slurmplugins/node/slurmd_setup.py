@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 SLURMCTLD_PORT: Final = 6817
 SHORTEST_KEY: Final = 32
+"""Characters that the cluster's key has at least."""
 
 OWN_LINE_MARK: Final = "# slurm-toolkit"
+"""Ends the lines of /etc/hosts that are ours: each boot replaces them."""
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9._:/-]{0,120}", re.ASCII)
 
@@ -39,9 +41,10 @@ ExecStart=/usr/sbin/slurmd --systemd $TOOLKIT_BOOT -N ${{TOOLKIT_NODE}} \\
 
 
 def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
-    """Ask the metadata service which node this instance is.
+    """Read this instance's facts, with its node, from the metadata service.
 
-    Raises BootError while the tags name no node, and MetadataError.
+    Raises BootError if the tags name no node or a value is missing or unsafe. Raises MetadataError
+    if the service does not answer.
     """
     tag_values = _tags(metadata)
     index = metadata.get("ami-launch-index") or "0"
@@ -71,9 +74,7 @@ def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
 
 
 class NodeFiles:
-    """Writes files below `root`. Every write replaces the whole file or nothing, and may be
-    repeated.
-    """
+    """The node's files below `root`. Every write replaces a whole file, and may be repeated."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -115,10 +116,10 @@ class NodeFiles:
         write_atomically(path, json.dumps(facts.to_json()).encode(), mode=0o644)
 
     def write_slurmd_unit(self, facts: InstanceFacts, settings: NodeConfig) -> None:
-        """Write how systemd starts slurmd.
+        """Write the drop-in and the environment of slurmd.service.
 
-        This first time it gets -b: its start then counts as the instance's boot, which Slurm waits
-        for. In a container the boot time is otherwise the host's.
+        With -b, slurmd reports its own start as the boot for which slurmctld waits. Without it, a
+        container would report the host's boot time.
         """
         self._write_slurmd_environment(facts, settings, boot="-b")
         write_atomically(self._path_below_root(paths.SLURMD_DROP_IN), DROP_IN.encode(), mode=0o644)

@@ -1,4 +1,4 @@
-"""The users' accounts on an instance, from the cluster's root-owned list. Adds, never removes."""
+"""The users' accounts on an instance, from the cluster's list: added, never removed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def create_missing(users: tuple[User, ...], runner: Runner) -> None:
 
 
 class UserListFollower:
-    """Applies the list when it has changed since the last look."""
+    """The applied state of the user list, which changes with the file."""
 
     def __init__(self, path: Path, runner: Runner) -> None:
         self._path = path
