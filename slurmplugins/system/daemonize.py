@@ -1,4 +1,4 @@
-"""Work that outlives its caller. slurmctld kills its programs after a time and waits for output."""
+"""Programs in the background: slurmctld kills its programs after a time, and waits for output."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import os
 import sys
 
 _MAX_DESCRIPTOR = 1024
-"""Descriptors to close. slurmctld's, above all its pipes, must not stay open in the child."""
+"""Descriptors below it are closed. slurmctld's pipes must not stay open in the child."""
 
 
 def fork_to_background() -> bool:
     """Fork, and return True in the child, False in the caller.
 
-    The caller should exit 0. The child is a session of its own. It has no terminal, no pipe to
-    slurmctld and no controlling process group. Therefore neither slurmctld's time limit nor its
-    end reaches the child.
+    The caller should exit 0. The child has a session and a process group of its own, no terminal
+    and no pipe to slurmctld. So neither slurmctld's time limit nor its end reaches the child.
     """
     if os.fork():
         return False

@@ -18,7 +18,8 @@ _READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
     """Replace the content of `path` atomically, and sync it to disk.
 
-    A reader sees the old or the new content, and never with a wider mode. Raises OSError.
+    A reader sees the old or the new content. The new content never has a wider mode than `mode`.
+    Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -39,8 +40,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold an exclusive lock on `path` while the block runs.
 
     Yields False where `wait` is False and another process holds the lock, else True. The kernel
-    releases the lock when the process ends, however it ends. A file that may only be read can be
-    locked too. Raises OSError.
+    releases the lock when the process ends, however it ends. Read permission is enough for an
+    existing file. Raises OSError.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

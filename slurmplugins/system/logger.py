@@ -1,4 +1,4 @@
-"""The log: one JSON object a line. Slurm throws ResumeProgram's output away.
+"""The log: one JSON object a line, in a file, since Slurm throws ResumeProgram's output away.
 
 Lines have a limited length, and an event never loses a node or a job. The long lists and hostlists
 of an event are spread over several lines, numbered by `part`. Short fields are repeated on each
@@ -29,7 +29,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 """Size at which a new log file begins; the previous one is kept too."""
 
 MAX_LINE_BYTES: Final = 4000
-"""Bytes of a line. One append writes as many at once: lines of two processes never mix."""
+"""Most bytes of a line. One append writes a whole line, so lines of two processes never mix."""
 
 _SHORT_LENGTH: Final = 800
 """Characters of a value that may be repeated on every line of an event."""

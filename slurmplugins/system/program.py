@@ -1,4 +1,4 @@
-"""The frame of every program: its own log, and an exit code at the end."""
+"""The common parts of every program: its own log, and its exit code."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def retry(
     failed: Callable[[_Error], None] = lambda _: None,
     repeats: Callable[[_Error], bool] = lambda _: True,
 ) -> _Result:
-    """Return the call's result; repeat it after the errors `on`.
+    """Return the call's result; repeat it after an error of type `on`.
 
     Each repeat waits for the next of `pauses`, in seconds. `failed` is called with each error.
     Raises the error when no pause is left, or when `repeats` is false for it.
@@ -44,7 +44,7 @@ def doubling(first: float, tries: int) -> Iterator[float]:
 
 
 def jittered(pauses: Iterable[float]) -> Iterator[float]:
-    """Yield each pause, up to a half shorter or longer by chance."""
+    """Yield each pause, randomly shorter or longer by up to a half."""
     from random import random  # most programs need no repeat, and so no random numbers
 
     for pause in pauses:

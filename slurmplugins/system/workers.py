@@ -1,4 +1,4 @@
-"""A pool of worker threads. A pool of one works in order, in the caller's thread."""
+"""A pool of worker threads. A pool of one uses no thread but the caller's."""
 
 from __future__ import annotations
 
