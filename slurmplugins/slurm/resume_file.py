@@ -36,9 +36,9 @@ def job_requests(
     """Return each job's nodes, from the resume file and ResumeProgram's argument.
 
     Exactly one request holds a node: the request of the first job that lists it. Requests of other
-    jobs that wait for the node have it in `shared`. Nodes of the argument that no job lists follow
-    as requests without a job. Each is a request of its own, so that it can fail alone. Therefore
-    every node is launched even if the file is absent, unreadable or malformed.
+    jobs that wait for the node have it in `shared_nodes`. Nodes of the argument that no job lists
+    follow as requests without a job. Each is a request of its own, so that it can fail alone.
+    Therefore every node is launched even if the file is absent, unreadable or malformed.
     Texts in the argument that are not our names are appended to `invalid_names`. So are the largest
     ranges of an argument that names too many nodes. Raises nothing.
     """

@@ -84,8 +84,8 @@ class Journal:
         process_id = os.urandom(8).hex()
         path = self._runs / f"{process_id}.lock"
         with contextlib.ExitStack() as stack:
-            # Under the journal's lock: before the file is locked, `sweep` must not see it and
-            # take it for a dead process's.
+            # Under the journal's lock: `remove_dead_locks` must not see the file before it is
+            # locked, and take it for a dead process's.
             with self._locked():
                 self._runs.mkdir(mode=0o750, exist_ok=True)
                 stack.enter_context(locked(path))

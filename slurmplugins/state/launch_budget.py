@@ -404,7 +404,7 @@ def _judge(
 ) -> LaunchHistory:
     """Return a job's launches, plus this launch or a verdict against it.
 
-    `parts` are the launches of the job, or of a het job's components.
+    `job_parts` are the launches of the job, or of a het job's components.
     """
     if history is None or history.held or (rate.is_configured and history.slug == RATE_TOO_LOW):
         history = LaunchHistory(asked=0, since=now)

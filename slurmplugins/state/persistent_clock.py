@@ -3,7 +3,7 @@
 While the head stays up, it runs with the monotonic clock. After a boot it continues from the latest
 time that it can have shown. The time that the head was off does not count, as only the wall clock
 could tell it. Therefore a stored time never lies in the future. It never seems older than it is by
-more than `KEEP_EVERY` per boot. A stored wait ends in time, whatever the head's clock is set to.
+more than SAVE_EVERY per boot. A stored wait ends in time, whatever the head's clock is set to.
 Only differences of such times have a meaning.
 
 `time.json` holds the time. Without the file it begins at the wall clock: safe to lose.
@@ -56,7 +56,7 @@ class PersistentClock:
         return moment + self._clock.now() - self.now()
 
     def save_if_due(self) -> None:
-        """Save the time for the next boot, at most every KEEP_EVERY seconds."""
+        """Save the time for the next boot, at most every SAVE_EVERY seconds."""
         now = self.now()
         if now - self._saved_at >= SAVE_EVERY:
             self._save(now)

@@ -97,7 +97,7 @@ class Sampler:
 def start(attempt: Attempt, gpu_names: Sequence[str], warn: Warn) -> Sampler | None:
     """Start sampling this node's GPUs, None if that is impossible.
 
-    `here` names the GPUs that training uses. If there are any, a failure is logged.
+    `gpu_names` are the GPUs that training uses. If there are any, a failure is logged.
     """
     try:
         probe = nvml()

@@ -105,7 +105,7 @@ def end_trial(
     """End a trial with its value, or as pruned.
 
     `trial` is the trial or its number. Raises one of Optuna's errors when it is over already. With
-    `again`, an earlier call may have ended it, and no error is raised.
+    `may_be_finished`, an earlier call may have ended it, and no error is raised.
     """
     from optuna.trial import TrialState as State
 
