@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FIRST_UID: Final = 1000
 """Lower ids are the system's own accounts, which the list must not name."""
 
-_NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._-]{1,64}){1,16}", re.ASCII)
 _ALREADY_EXISTS: Final = 9
 """Exit code of useradd and groupadd when the name is there already."""
