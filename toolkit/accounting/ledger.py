@@ -13,7 +13,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud import ec2_messages, tags
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
@@ -108,11 +108,19 @@ def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> In
     return replace(recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen)
 
 
+_OPTIONAL: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("node", "pool", "partition", "attempt", "zone", "price"), ""),
+    **dict.fromkeys(("running_at", "ended_at", "end_cause"), None),
+}
+
+
 def parse(text: str, key: str) -> Instance:
     """Parse one ledger object. Raises LedgerError."""
     try:
-        entry = instance_ledger.from_json(json.loads(text))
-    except ValueError:
+        # An older head's record may lack these, or hold null.
+        known = {name: value for name, value in json.loads(text).items() if value is not None}
+        entry = instance_ledger.from_json({**_OPTIONAL, **known})
+    except (ValueError, AttributeError):
         entry = None
     if entry is None:
         raise LedgerError(

@@ -178,3 +178,10 @@ def test_what_the_engine_writes_is_what_is_read_here():
 
     entry = LedgerEntry(**RECORD)
     assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(ended=T0 + 100)
+
+
+@pytest.mark.parametrize("key", ["node", "pool", "partition", "attempt", "zone", "price"])
+def test_a_record_of_an_older_head_may_lack_a_field_or_hold_null(key):
+    lacking = {name: value for name, value in RECORD.items() if name != key}
+    nulled = RECORD | {key: None}
+    assert ledger.parse(json.dumps(lacking), "k") == ledger.parse(json.dumps(nulled), "k")
