@@ -240,8 +240,8 @@ def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, ca
     words = ["submit", "--dry-run", "--write-gib-s=0.5", "--checkpoint-gib=98", "good.sbatch"]
     assert run(words) == 0
     out = capsys.readouterr().out
-    assert "a stop would take 409 s and a spot notice gives 120" in out
-    assert "write at 1952 MiB/s, not 512" in out
+    assert "a stop would take 411 s and a spot notice gives 120" in out
+    assert "write at 1991 MiB/s, not 512" in out
     assert checks.StopEstimate.from_size(98, 2.4).forecast.problem() is None
 
 
@@ -276,7 +276,7 @@ def test_what_an_earlier_run_measured_warns_before_the_next_one_starts(earlier_r
     earlier_run("11", 180)
     assert run(["submit", "--dry-run", "good.sbatch", "train.py", "--epochs=3"]) == 0
     out = capsys.readouterr().out
-    assert "a stop would take 376 s and a spot notice gives 120" in out
+    assert "a stop would take 378 s and a spot notice gives 120" in out
     assert "measured by job 11 on 8 ranks" in out
     assert "every rank writes its share" in out
 
@@ -302,9 +302,9 @@ def test_a_stop_that_fits_is_told_too_and_what_the_caller_says_goes_first(earlie
     earlier_run("11", 10)
     words = ["submit", "--dry-run", "good.sbatch", "train.py", "--epochs=3"]
     assert run(words) == 0
-    assert "a stop would take 36 s of a spot notice's 120 (measured by" in capsys.readouterr().out
+    assert "a stop would take 38 s of a spot notice's 120 (measured by" in capsys.readouterr().out
     assert run([words[0], "--checkpoint-gib=2", *words[1:]]) == 0
-    assert "a stop would take 21 s of a spot notice's 120 (2 GiB at" in capsys.readouterr().out
+    assert "a stop would take 23 s of a spot notice's 120 (2 GiB at" in capsys.readouterr().out
 
 
 def test_without_sbatch_or_a_script_the_usage_is_wrong(cluster, monkeypatch):

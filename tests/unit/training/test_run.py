@@ -865,5 +865,5 @@ def test_a_stop_that_does_not_fit_is_warned_of_with_what_to_change(training, mon
     monkeypatch.setattr(stop_forecast, "forecast", lambda **_: slow)
     training.run()
     said = capsys.readouterr().out
-    assert "WARNING: a stop would take 617 s and a spot notice gives 120" in said
+    assert "WARNING: a stop would take 619 s and a spot notice gives 120" in said
     assert "every rank writes its share" in said

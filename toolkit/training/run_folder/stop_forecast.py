@@ -14,7 +14,8 @@ FILE = "stop-forecast.json"
 
 # Seconds.
 NOTICE_SECONDS = 120.0  # from EC2's notice to the end of a spot instance
-AGENT_SECONDS = 3.0  # from the notice to the node agent's stop request: its poll and its query
+# From the notice to the node agent's stop request: its poll, its read of the notice, its query.
+AGENT_SECONDS = 5.0
 NOTICING_SECONDS = AGENT_SECONDS + 0.2  # until the workers know: they poll as well
 LEAVING_SECONDS = 12.0  # the last records (10 s at most), the exit, the filesystem's last flush
 

@@ -13,7 +13,7 @@ from slurmplugins import node_agent
 from slurmplugins.errors import SlurmError
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Kind, Notice
-from slurmplugins.node import agent, running_jobs
+from slurmplugins.node import agent, imds, running_jobs
 from slurmplugins.node.agent import Agent
 from slurmplugins.slurm import agent_requests
 from slurmplugins.slurm.scontrol import ScontrolSlurm
@@ -241,7 +241,7 @@ def test_the_time_limits_leave_the_job_five_seconds_at_most():
 
 def test_a_runs_stop_forecast_knows_the_agents_time_limits():
     """toolkit.training is shipped without slurmplugins, and has a copy."""
-    assert stop_forecast.AGENT_SECONDS == agent.POLL_SECONDS + agent.JOBS_SECONDS
+    assert stop_forecast.AGENT_SECONDS == agent.POLL_SECONDS + imds.TIMEOUT + agent.JOBS_SECONDS
 
 
 def test_stop_requests_of_long_ago_are_forgotten(stage: Stage):

@@ -67,7 +67,7 @@ def test_a_known_rate_is_begun_with():
     ("step", "save", "in_flight", "says"),
     [
         (0.5, 40, 40, None),
-        (0.5, 60, 60, "write at 1156 MiB/s, not 1000; or codec=DcpCodec()"),
+        (0.5, 60, 60, "write at 1179 MiB/s, not 1000; or codec=DcpCodec()"),
         (0.5, 40, 600, "save with background=True"),
         (60, 5, 5, "take fewer samples a step"),
     ],
