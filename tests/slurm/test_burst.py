@@ -77,7 +77,7 @@ def gate(cluster):
     cluster.as_user("rm", "-f", GATE)
 
 
-def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
+def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restarts(
     cluster, burst, spot_runs_out
 ):
     for size in SIZES:
@@ -101,7 +101,7 @@ def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
     assert bought["on-demand"] == sum(SIZES) - bought["spot"]
 
 
-def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, burst, gate):
+def test_every_job_completes_after_a_quarter_of_the_instances_is_interrupted(cluster, burst, gate):
     spot = [item for item in machines(cluster, "running") if item.get("InstanceLifecycle")]
     taken = spot[: sum(SIZES) // 4]
     nodes = {str(ec2_messages.instance(item).node) for item in taken}
@@ -128,7 +128,7 @@ def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, bur
     until("every job completed", lambda: states(cluster, burst)["COMPLETED"] == len(SIZES))
 
 
-def test_nothing_of_the_burst_is_left(cluster, burst):
+def test_no_instance_of_the_burst_is_left_and_its_nodes_are_powered_down(cluster, burst):
     until("no machine of the pool", lambda: not machines(cluster, *LIVE))
 
     def asleep() -> bool:

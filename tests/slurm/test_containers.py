@@ -47,7 +47,7 @@ def pinned(cluster):
     cluster.as_user("rm", "-rf", LAYOUT, BUNDLE)
 
 
-def test_ranks_train_inside_the_pinned_image_and_its_digest_is_recorded(cluster, pinned):
+def test_ranks_train_inside_the_pinned_image_and_mlflow_has_its_digest(cluster, pinned):
     cluster.write(f"{HOME}/inside.py", INSIDE)
     wanted = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
     mounts = ("env", f"TOOLKIT_MOUNTS={MOUNTS}")
@@ -58,7 +58,7 @@ def test_ranks_train_inside_the_pinned_image_and_its_digest_is_recorded(cluster,
     assert run["status"] == "FINISHED"
 
 
-def test_an_image_that_is_not_the_pinned_one_is_not_started(cluster, pinned):
+def test_an_image_with_another_digest_is_not_started(cluster, pinned):
     other = f"--export=ALL,TOOLKIT_CONTAINER={BUNDLE}@sha256:{'0' * 64}"
     job = submit(cluster, other, *ON_FARM, "--nodes=1", TORCHRUN, f"{HOME}/inside.py")
     assert job.ended() == {"FAILED"}

@@ -27,7 +27,7 @@ def are_free(cluster, nodes: str) -> bool:
     return all("IDLE" in node["state"] and not other & set(node["state"]) for node in shown)
 
 
-def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster):
+def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster):
     """A person has drained the node that EC2 takes: the notice leaves their reason as it is."""
     until("three free nodes", lambda: are_free(cluster, "farm-[001-003]"))
     job = submit(cluster, *ON_FARM, "--nodes=2-4", ONLY_THREE, *FSDP)
@@ -46,7 +46,7 @@ def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster)
     assert json.loads(audit)["ok"], audit
 
 
-def test_the_fewest_and_the_most_nodes_of_a_range_are_what_slurm_says_of_a_waiting_job(cluster):
+def test_slurmctld_shows_the_minimum_and_maximum_nodes_of_a_pending_job(cluster):
     """`toolkit why` rests on it."""
     job = submit(cluster, "--hold", "--nodes=2-4", *FSDP)
     assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 4)

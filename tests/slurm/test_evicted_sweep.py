@@ -62,7 +62,7 @@ def attempts(cluster) -> dict[str, int]:
     return {job: int(count) for job, count in map(str.split, lines)}
 
 
-def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster):
+def test_interrupted_trials_resume_and_every_trial_completes_once(cluster):
     """Where they saved; and no other task is begun again for it, whichever task it was."""
     for name in ("slow.py", "slow_trial.py"):
         cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())

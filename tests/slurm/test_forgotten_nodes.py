@@ -116,7 +116,9 @@ def steps(cluster, job) -> str:
     return cluster.run("sh", "-c", f"scontrol show step {job.number}.0 || true")
 
 
-def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, gate, ec2_waits):
+def test_a_job_goes_on_when_slurmctld_forgets_that_its_powering_up_node_registered(
+    cluster, gate, ec2_waits
+):
     job = begin(cluster, gate)
     until("powering up", lambda: job.nodes() and "POWERING_UP" in flags(cluster, job))
     keep(cluster, job.nodes()[0])
@@ -127,7 +129,7 @@ def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, ga
     goes_on(cluster, job, gate)
 
 
-def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powered_down(cluster, gate):
+def test_a_job_goes_on_when_slurmctld_forgets_that_its_node_was_powered_up(cluster, gate):
     until("a pool that sleeps", lambda: asleep(cluster))
     keep(cluster, "farm-020")
     job = begin(cluster, gate)

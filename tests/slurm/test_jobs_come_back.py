@@ -82,14 +82,14 @@ def jobs(cluster):
     return Jobs(**others, cancelled=cancelled, unheard=unheard, reached=reached)
 
 
-def test_a_mistake_in_the_script_fails_at_once_with_its_own_code(jobs):
+def test_an_error_in_the_script_fails_the_job_at_once_with_its_exit_code(jobs):
     assert jobs.wrong.ended() == {"FAILED"}
     assert len(jobs.wrong.attempts()) == 1
     assert jobs.wrong.shown()["exit_code"]["return_code"]["number"] == 1
     until("MLflow's FAILED", lambda: (jobs.wrong.run() or {}).get("status") == "FAILED")
 
 
-def test_a_failure_of_the_network_waits_a_while_and_comes_back(jobs):
+def test_a_network_failure_requeues_the_job_after_a_delay(jobs):
     until("the requeue", lambda: jobs.flaky.shown()["restart_cnt"] == 1)
     waiting = jobs.flaky.shown()
     assert "transient" in waiting["comment"], waiting["comment"]
@@ -109,7 +109,7 @@ def test_a_job_with_all_gpus_of_its_nodes_has_all_of_their_cpus(cluster, jobs):
     assert "cpu=16" in tres.strip().split(",")
 
 
-def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released(cluster, jobs):
+def test_a_job_over_its_cost_limit_is_held_after_a_save_and_resumes_when_released(cluster, jobs):
     job = jobs.costly
     reached = job.trained(20)
     cluster.as_user("scancel", "--signal=USR1", "--batch", job.number)
@@ -123,7 +123,7 @@ def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released
     cluster.as_user("scancel", job.number)
 
 
-def test_a_notice_that_a_nodes_agent_misses_is_told_to_its_jobs_by_the_head(cluster, jobs):
+def test_the_head_node_forwards_an_interruption_notice_that_the_node_agent_missed(cluster, jobs):
     job = jobs.unheard
     until("the requeue", lambda: job.shown()["restart_cnt"] == 1)
     assert "asked to save and stop" in job.shown()["admin_comment"]
@@ -166,7 +166,7 @@ def preempt(survivor: Trained, *argv: str) -> None:
     assert survivor.causes() == ["preemption"]
 
 
-def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, lost):
+def test_a_preempted_job_saves_and_is_requeued(cluster, lost):
     preempt(lost.survivor, "--partition=urgent")
 
 
@@ -177,7 +177,7 @@ def causes_by_accounting(cluster, node: str, since: float) -> set[str]:
     return {classify(Evidence(nodes=line)).cause for line in said}
 
 
-def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, lost):
+def test_jobs_are_requeued_when_an_instance_dies_without_a_notice(cluster, lost):
     """One loses a worker, the other the node that its batch script is on."""
     survivor, headless = lost.survivor, lost.headless
     survivor.trained(survivor.attempt(1)["step_start"] + 40)
@@ -198,12 +198,12 @@ def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, l
     assert survivor.ended() == {"COMPLETED"}, survivor.output()
 
 
-def test_a_cancelled_job_is_killed_in_mlflow_too(jobs):
+def test_a_cancelled_job_is_killed_in_mlflow(jobs):
     assert jobs.cancelled.ended() == {"CANCELLED"}
     until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
 
 
-def test_preemption_is_handed_to_qos_by_an_apply_and_brings_its_jobs_back_as_well(cluster):
+def test_preemption_by_qos_works_after_an_apply(cluster):
     """Slurm has one kind at a time, and takes the other only when slurmctld starts anew."""
     yaml = YAML(typ="rt")
     wanted = yaml.load(cluster.config.read_text())

@@ -83,7 +83,7 @@ def taken(cluster):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_sharded_training_goes_on_where_it_was_when_a_machine_is_taken(cluster, taken, name):
+def test_sharded_training_resumes_after_an_interruption(cluster, taken, name):
     job = taken[name].job
     assert job.attempt(1)["step_start"] >= taken[name].reached
     assert job.ended() == {"COMPLETED"}, job.output()
@@ -93,7 +93,7 @@ def test_sharded_training_goes_on_where_it_was_when_a_machine_is_taken(cluster, 
     assert json.loads(audit)["ok"], audit
 
 
-def test_a_replay_is_submitted_with_the_words_of_the_first_command_line(cluster, taken):
+def test_a_replay_is_submitted_with_the_options_of_the_first_command_line(cluster, taken):
     job = taken["pipeline"].job
     assert job.ended() == {"COMPLETED"}, job.output()
     replay = json.loads(cluster.toolkit("runs", "replay", job.number, "--json").stdout)
@@ -103,7 +103,7 @@ def test_a_replay_is_submitted_with_the_words_of_the_first_command_line(cluster,
     cluster.as_user("scancel", again.number)
 
 
-def test_a_notebook_answers_its_user_and_comes_back_when_its_machine_is_taken(cluster, taken):
+def test_a_notebook_is_requeued_after_an_interruption_and_answers_its_user(cluster, taken):
     job = taken["interactive"].job
     assert until("the next notebook", lambda: answers(cluster, job, 2)) == "200 403"
     assert job.shown()["restart_cnt"] == 1

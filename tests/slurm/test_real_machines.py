@@ -93,7 +93,7 @@ def sh(driver, spec, script, code=0):
     return done.stdout.decode().strip()
 
 
-def test_machines_reach_each_other_and_the_host_sees_nothing_afterwards(driver, make_spec, layout):
+def test_machines_reach_each_other_and_leave_no_trace_on_the_host(driver, make_spec, layout):
     before = host_traces(layout.state)
     first, second = make_spec(10), make_spec(11)
     for spec in (first, second):
@@ -174,7 +174,7 @@ def test_the_copied_python_makes_environments(driver, make_spec):
     assert sh(driver, spec, "/opt/v/bin/python -c 'import ssl, sqlite3; print(1)'") == "1"
 
 
-def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
+def test_machines_are_listed_and_removed_after_a_kill_9_of_their_processes(
     driver, make_spec, layout
 ):
     before = host_traces(layout.state)
@@ -198,7 +198,7 @@ def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
     assert not cleanup.remove_everything(layout)
 
 
-def test_a_command_that_takes_too_long_is_ended_inside_the_machine_too(driver, make_spec):
+def test_a_command_that_times_out_is_killed_inside_the_machine(driver, make_spec):
     spec = make_spec(19)
     driver.start(spec)
     done = driver.execute(spec.instance_id, ["sleep", "8642"], timeout=0.5)

@@ -41,7 +41,7 @@ def given_back(cluster, job: str) -> list[dict]:
     ]
 
 
-def test_nodes_without_capacity_come_back_within_a_minute_with_ec2s_own_word(cluster):
+def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cluster):
     """By the head's clock: from the moment of the submission, as Slurm has it."""
     toolkit("local", "exhaust", "g5.xlarge")
     try:
@@ -60,7 +60,7 @@ def test_nodes_without_capacity_come_back_within_a_minute_with_ec2s_own_word(clu
     assert first["at"] - submitted <= 60
 
 
-def test_a_job_that_the_quota_forbids_is_held_and_runs_when_released(cluster):
+def test_a_job_over_the_quota_is_held_and_runs_when_released(cluster):
     """Asking EC2 again would not help: a person has to, and is told why."""
     toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
     try:

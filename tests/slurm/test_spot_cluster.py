@@ -48,11 +48,11 @@ def test_second_playbook_run_changes_nothing(cluster):
     assert re.search(r"changed=0\s+unreachable=0\s+failed=0", recap), recap[-2000:]
 
 
-def test_live_cluster_is_what_verify_asserts(cluster):
+def test_the_cluster_passes_the_verify_playbook(cluster):
     assert "failed=0" in play(cluster, "verify.yml")
 
 
-def test_impossible_request_is_refused_with_a_reason(cluster):
+def test_sbatch_refuses_an_impossible_request_with_a_reason(cluster):
     done = subprocess.run(
         [
             *(str(TOOLKIT), "run", "--config", str(cluster.config), "--"),
@@ -73,7 +73,7 @@ def demo(cluster):
     return cluster.demo()
 
 
-def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster, demo):
+def test_training_survives_a_spot_interruption_and_the_pool_scales_to_zero(cluster, demo):
     demo.submit()
     lost = demo.train_until_interrupted()
     demo.check_requeue(lost)

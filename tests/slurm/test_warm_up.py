@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
 
 
-def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
+def test_a_warm_up_fills_the_cache_of_every_node_once(cluster):
     cluster.write(f"{HOME}/words.txt", "a dataset")
     cluster.as_user("sh", "-c", 'mkdir -p "$1/words" && mv "$1/words.txt" "$1/words"', "sh", HOME)
     datasets = (*PYTHON, "-m", "toolkit.datasets")

@@ -30,7 +30,7 @@ def hold(cache, content):
     return cache.hold(described(content).version, MemorySource(content).opened)
 
 
-def test_the_folder_has_the_files_and_nobody_writes_to_them_by_accident(make):
+def test_hold_returns_a_folder_of_read_only_files(make):
     held = hold(make(), CONTENT)
     assert tree(held.path) == CONTENT
     assert {path.stat().st_mode & 0o777 for path in held.path.rglob("*") if path.is_file()} == {
@@ -39,7 +39,7 @@ def test_the_folder_has_the_files_and_nobody_writes_to_them_by_accident(make):
     assert held.manifest() == described(CONTENT)
 
 
-def test_the_second_asks_nothing_of_the_source(make):
+def test_a_second_hold_needs_no_source(make):
     hold(make(), CONTENT)
 
     def unreachable():
@@ -52,7 +52,7 @@ def test_the_second_asks_nothing_of_the_source(make):
     assert counted.fetched_bytes == 301
 
 
-def test_what_an_unfinished_fill_left_is_not_fetched_again(make):
+def test_a_fill_fetches_only_the_chunks_that_an_unfinished_fill_lacks(make):
     source = MemorySource({"a": b"1" * 500, "b": b"2" * 500}, flipped=("b",))
     manifest = described({"a": b"1" * 500, "b": b"2" * 500})
     with pytest.raises(Exception, match="b is not what was added"):
@@ -62,7 +62,7 @@ def test_what_an_unfinished_fill_left_is_not_fetched_again(make):
     assert again.served == 500 - 3 * 128
 
 
-def test_the_least_recently_used_goes_first(make):
+def test_the_least_recently_used_dataset_is_evicted_first(make):
     cache = make(limit=3 * ONE)
     for number, content in enumerate(OTHERS[:3]):
         held = hold(cache, content)
@@ -75,7 +75,7 @@ def test_the_least_recently_used_goes_first(make):
     assert cache.stats().evictions == 1
 
 
-def test_what_is_in_use_never_goes(make):
+def test_a_held_dataset_is_not_evicted(make):
     cache = make(limit=2 * ONE)
     held = [hold(cache, OTHERS[0]), hold(cache, OTHERS[1])]
     with pytest.raises(CacheFull):
@@ -86,7 +86,7 @@ def test_what_is_in_use_never_goes(make):
     assert tree(held[1].path) == OTHERS[1]
 
 
-def test_a_fill_that_was_left_makes_room_for_others(make):
+def test_an_abandoned_fill_is_evicted_to_make_room(make):
     with pytest.raises(DataStopped):
         make(limit=ONE).hold(
             described(OTHERS[0]).version, MemorySource(OTHERS[0]).opened, should_stop=lambda: True
@@ -95,7 +95,7 @@ def test_a_fill_that_was_left_makes_room_for_others(make):
     assert tree(hold(make(limit=ONE), OTHERS[1]).path) == OTHERS[1]
 
 
-def test_what_can_never_fit_is_refused_before_anything_is_evicted(make):
+def test_a_dataset_larger_than_the_cache_is_refused_before_anything_is_evicted(make):
     cache = make(limit=2 * ONE)
     hold(cache, OTHERS[0]).release()
     with pytest.raises(CacheTooSmall):
@@ -103,13 +103,13 @@ def test_what_can_never_fit_is_refused_before_anything_is_evicted(make):
     assert len(cache.entries()) == 1
 
 
-def test_a_full_disk_gets_its_space_back(make):
+def test_a_fill_on_a_full_disk_fails_and_frees_its_space(make):
     with pytest.raises(CacheFull):
         hold(make(disk=FullDisk(200)), CONTENT)
     assert (make().used_bytes, make().entries()) == (0, [])
 
 
-def test_a_damaged_copy_is_found_and_taken_out(make):
+def test_verify_finds_a_damaged_copy_and_removes_it_once_no_job_holds_it(make):
     held = hold(make(), CONTENT)
     assert make().verify(held.version) == []
     path = held.path / "c"
@@ -122,7 +122,7 @@ def test_a_damaged_copy_is_found_and_taken_out(make):
     assert make().verify(held.version) is None
 
 
-def test_one_who_waits_for_a_filler_hears_a_stop_request(make):
+def test_a_stop_request_ends_the_wait_for_another_processs_fill(make):
     version = described(CONTENT).version
     filling, ended = threading.Event(), threading.Event()
 
@@ -145,7 +145,7 @@ def test_one_who_waits_for_a_filler_hears_a_stop_request(make):
         filler.join()
 
 
-def test_who_waited_for_a_fill_joined_it(make):
+def test_a_hold_that_waited_for_a_fill_is_counted_as_joined(make):
     version = described(CONTENT).version
     filling, asked = threading.Event(), threading.Event()
 
@@ -167,13 +167,13 @@ def test_who_waited_for_a_fill_joined_it(make):
     assert (make().stats().joined, make().stats().fills) == (1, 1)
 
 
-def test_a_cache_where_nothing_can_be_written_says_so(tmp_path):
+def test_a_cache_folder_that_can_not_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CacheUnusable):
         Cache(tmp_path / "file" / "cache", limit=1)
 
 
-def test_a_training_environment_needs_nothing_but_the_standard_library():
+def test_datasets_are_imported_without_any_third_party_package():
     """No click, no boto3, no torch: a warm-up runs under the node's own Python."""
     import subprocess
 

@@ -87,7 +87,7 @@ def visible(place):
     return found
 
 
-def test_of_many_at_once_one_fills_and_all_read_the_same(place, start):
+def test_one_of_five_processes_fills_the_cache_and_all_hold_the_same_folder(place, start):
     begun = [start("one") for _ in range(5)]
     ended = [came_to(process) for process in begun]
     assert sorted(word for word, _ in ended) == ["filled", *["found"] * 4]
@@ -97,7 +97,9 @@ def test_of_many_at_once_one_fills_and_all_read_the_same(place, start):
 
 
 @pytest.mark.parametrize("when", ["before", "halfway", "after"])
-def test_killed_at_any_operation_nothing_wrong_is_seen_and_the_next_one_fills(place, when):
+def test_a_fill_killed_at_any_file_operation_shows_no_wrong_data_and_the_next_one_succeeds(
+    place, when
+):
     """Each in a process of its own, forked here: SIGKILL, no clean-up, no exception."""
     from tests.contract.datasets.filler import die
     from tests.fakes.disk import MortalDisk
@@ -130,7 +132,7 @@ def test_killed_at_any_operation_nothing_wrong_is_seen_and_the_next_one_fills(pl
     assert fatal > 15, "fewer operations than there are means that nothing was watched"
 
 
-def test_who_waits_takes_over_what_a_killed_filler_had_done(place, start):
+def test_a_waiting_process_goes_on_with_the_fill_of_a_killed_one(place, start):
     first = start("two", "--halt", 11, place / "halted")
     until(place / "halted")
     second = start("two")
@@ -143,7 +145,7 @@ def test_who_waits_takes_over_what_a_killed_filler_had_done(place, start):
     assert 0 < fetched < 20_000
 
 
-def test_what_a_process_holds_stays_until_it_ends_however_it_ends(place, start):
+def test_a_dataset_stays_in_the_cache_until_the_process_that_holds_it_ends(place, start):
     tight = 9 * 4096 + 4096
     reader = start("one", "--keep", limit=tight)
     assert reader.stdout.readline().startswith("filled")
@@ -155,7 +157,7 @@ def test_what_a_process_holds_stays_until_it_ends_however_it_ends(place, start):
     assert len(visible(place)) == 1
 
 
-def test_a_loaders_process_keeps_what_its_parent_held(place):
+def test_a_forked_loader_keeps_the_dataset_that_its_parent_held(place):
     """A data loader's worker is a fork: while it reads, the dataset stays."""
     import contextlib
 
@@ -181,7 +183,7 @@ def test_a_loaders_process_keeps_what_its_parent_held(place):
         os.close(end)
 
 
-def test_a_warm_up_under_the_bare_interpreter_is_stopped_and_goes_on(place):
+def test_a_warm_up_under_the_bare_interpreter_stops_with_85_and_then_completes(place):
     """As jobscripts run it: no package of the toolkit's own, a stop request, exit 85, then 0."""
     (place / "run").mkdir()
     environment = {
@@ -211,7 +213,7 @@ def test_a_warm_up_under_the_bare_interpreter_is_stopped_and_goes_on(place):
     assert json.loads(again.stdout)["fills"] == 1
 
 
-def test_a_full_cache_is_told_and_not_waited_for(place):
+def test_hold_raises_on_a_full_cache_instead_of_waiting(place):
     with pytest.raises(CacheFull):
         Cache(place / "cache", limit=1).hold(
             Catalog(FolderStore(place / "store")).resolve("one"), lambda: _opened(place)

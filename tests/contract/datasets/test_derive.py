@@ -72,7 +72,7 @@ def code(tmp_path):
     return path
 
 
-def test_the_result_is_the_builds_and_the_second_time_it_is_there(where, raw, built, code):
+def test_a_second_derivation_of_the_same_key_reuses_the_first_result(where, raw, built, code):
     first = derived(["raw"], built, code=[code], where=where)
     second = derived([raw], built, code=[code], where=where)
     assert (first.reused, second.reused, len(built.runs)) == (False, True, 1)
@@ -82,7 +82,7 @@ def test_the_result_is_the_builds_and_the_second_time_it_is_there(where, raw, bu
     held.release()
 
 
-def test_another_input_code_or_parameter_makes_another(where, raw, built, code, tmp_path):
+def test_another_input_code_or_parameter_makes_another_key(where, raw, built, code, tmp_path):
     made = {derived([raw], built, code=[code], where=where).derivation.key}
     made.add(derived([raw], built, code=[code], params={"times": 2}, where=where).derivation.key)
     other = add(catalog_of(where), write_tree(tmp_path / "other", {"x": b"abc"})).version
@@ -92,7 +92,7 @@ def test_another_input_code_or_parameter_makes_another(where, raw, built, code, 
     assert len(made) == len(built.runs) == 4
 
 
-def test_a_failed_build_leaves_nothing_and_the_next_one_may_succeed(where, raw, built, code):
+def test_a_failed_build_stores_nothing_and_the_next_one_may_succeed(where, raw, built, code):
     def broken(inputs, output, params):
         (output / "half").write_text("done")
         raise ZeroDivisionError
@@ -111,7 +111,7 @@ def test_a_build_that_writes_nothing_has_failed(where, raw, code):
         derived([raw], lambda *_: None, code=[code], where=where)
 
 
-def test_what_a_killed_builder_left_is_not_part_of_the_result(where, raw, built, code):
+def test_files_of_a_killed_build_are_not_part_of_the_result(where, raw, built, code):
     key = key_of([raw], code_hash([code]), {})
     write_tree(
         Path(where.store) / "building" / f"{key}.{os.getuid()}.work" / "dead", {"half": b"x"}
@@ -120,7 +120,7 @@ def test_what_a_killed_builder_left_is_not_part_of_the_result(where, raw, built,
     assert set(tree(hold_dataset(made.version, where).path)) == {"x", "y"}
 
 
-def test_two_who_ask_at_once_build_once(where, raw, built, code):
+def test_concurrent_derivations_of_one_key_build_once(where, raw, built, code):
     found = []
 
     def ask():
@@ -135,7 +135,7 @@ def test_two_who_ask_at_once_build_once(where, raw, built, code):
     assert sorted(one.reused for one in found) == [False, True, True]
 
 
-def test_tiers_follow_from_what_things_are_made_of(where, shelf, raw, built, code):
+def test_the_tier_of_a_derived_dataset_follows_from_its_inputs(where, shelf, raw, built, code):
     silver = derived([raw], built, code=[code], where=where)
     gold = derived([silver.version], built, code=[code], where=where, name="gold")
     stated = derived([raw, silver.version], built, code=[code], where=where, tier="silver")
@@ -143,7 +143,7 @@ def test_tiers_follow_from_what_things_are_made_of(where, shelf, raw, built, cod
     assert tiers == ["silver", "gold", "silver"]
 
 
-def test_the_lineage_of_a_dataset_is_shown_both_ways(where, shelf, raw, built, code):
+def test_lineage_shows_the_inputs_and_the_uses_of_a_dataset(where, shelf, raw, built, code):
     silver = derived([raw], built, code=[code], where=where, params={"times": 2})
     gold = derived([silver.version], built, code=[code], where=where, name="gold")
     found = lineage.describe(shelf, "gold")
@@ -155,21 +155,23 @@ def test_the_lineage_of_a_dataset_is_shown_both_ways(where, shelf, raw, built, c
     assert [one.output for one in lineage.describe(shelf, raw).used_by] == [silver.version]
 
 
-def test_a_result_that_was_collected_is_made_again(where, shelf, raw, built, code):
+def test_a_derived_dataset_that_was_garbage_collected_is_built_again(
+    where, shelf, raw, built, code
+):
     made = derived([raw], built, code=[code], where=where)
     shelf.store.delete([f"manifests/{made.version[7:]}.json"])
     assert derived([raw], built, code=[code], where=where).version == made.version
     assert len(built.runs) == 2
 
 
-def test_the_code_is_by_default_the_file_of_the_build(where, raw):
+def test_the_code_of_a_derivation_is_by_default_the_file_of_the_build_function(where, raw):
     def copy(inputs, output, params):
         (output / "x").write_bytes(b"1")
 
     assert derived([raw], copy, where=where).derivation.code == code_hash([Path(__file__)])
 
 
-def test_code_in_a_folder_counts_by_name_and_content_but_not_what_python_leaves(tmp_path):
+def test_code_hash_covers_names_and_content_of_a_folder_without_bytecode(tmp_path):
     write_tree(tmp_path / "code", {"a.py": b"1", "sub/b.py": b"2"})
     before = code_hash([tmp_path / "code"])
     write_tree(tmp_path / "code", {"__pycache__/a.pyc": b"3"})
@@ -178,7 +180,9 @@ def test_code_in_a_folder_counts_by_name_and_content_but_not_what_python_leaves(
     assert code_hash([tmp_path / "code"]) != before
 
 
-def test_what_can_not_be_a_key_is_refused(where, raw, built, code, tmp_path):
+def test_derived_refuses_parameters_inputs_and_code_that_make_no_key(
+    where, raw, built, code, tmp_path
+):
     for params in ({"x": float("nan")}, {"x": object()}):
         with pytest.raises(DataError):
             derived([raw], built, code=[code], params=params, where=where)

@@ -42,7 +42,7 @@ def versions(catalog):
     }
 
 
-def test_what_has_a_name_stays_and_the_rest_goes_with_its_content(catalog, clock, put):
+def test_garbage_collection_deletes_unnamed_versions_with_their_content(catalog, clock, put):
     kept, lost = put("kept", "kept"), put("lost")
     clock.now += 2 * DAY
     doomed = collect_garbage(catalog)
@@ -53,7 +53,7 @@ def test_what_has_a_name_stays_and_the_rest_goes_with_its_content(catalog, clock
     assert len(list(catalog.store.list("objects/"))) == 2
 
 
-def test_a_plan_changes_nothing_and_is_what_is_done(catalog, clock, put):
+def test_find_garbage_deletes_nothing_and_names_what_collect_garbage_deletes(catalog, clock, put):
     put("lost")
     clock.now += 2 * DAY
     before = list(catalog.store.list(""))
@@ -62,14 +62,14 @@ def test_a_plan_changes_nothing_and_is_what_is_done(catalog, clock, put):
     assert collect_garbage(catalog) == planned
 
 
-def test_what_is_young_stays(catalog, clock, put):
+def test_a_version_younger_than_a_day_is_kept(catalog, clock, put):
     lost = put("lost")
     clock.now += DAY / 2
     assert collect_garbage(catalog).versions == ()
     assert versions(catalog) == {lost}
 
 
-def test_what_something_kept_was_made_from_stays(catalog, clock, put):
+def test_inputs_of_a_named_dataset_are_kept(catalog, clock, put):
     bronze, silver, gold = put("bronze"), put("silver"), put("gold", "gold")
     other, aside = put("other"), put("aside")
     derive(catalog, clock, silver, bronze)
@@ -81,7 +81,7 @@ def test_what_something_kept_was_made_from_stays(catalog, clock, put):
     assert {one.output for one in catalog.derivations()} == {silver, gold}
 
 
-def test_what_something_young_was_made_from_stays(catalog, clock, put):
+def test_inputs_of_a_young_dataset_are_kept(catalog, clock, put):
     old, young = put("old"), put("young")
     derive(catalog, clock, young, old)
     clock.now += 2 * DAY
@@ -91,14 +91,14 @@ def test_what_something_young_was_made_from_stays(catalog, clock, put):
     assert collect_garbage(catalog).versions == ()
 
 
-def test_a_forgotten_name_keeps_nothing(catalog, clock, put):
+def test_a_forgotten_name_keeps_no_version(catalog, clock, put):
     lost = put("lost", "lost")
     catalog.forget("lost")
     clock.now += 2 * DAY
     assert collect_garbage(catalog).versions == (lost,)
 
 
-def test_nothing_goes_while_somebody_adds(catalog, clock, put):
+def test_garbage_collection_is_refused_while_a_dataset_is_added(catalog, clock, put):
     lost = put("lost")
     clock.now += 2 * DAY
     with gc_markers.adding(catalog):
@@ -110,7 +110,7 @@ def test_nothing_goes_while_somebody_adds(catalog, clock, put):
     assert collect_garbage(catalog).versions == (lost,)
 
 
-def test_who_was_killed_while_adding_does_not_block_for_ever(catalog, clock, put):
+def test_the_marker_of_a_killed_add_expires(catalog, clock, put):
     put("lost")
     catalog.store.write("adding/dead.json", b"{}")
     with pytest.raises(StoreBusy):
@@ -120,7 +120,7 @@ def test_who_was_killed_while_adding_does_not_block_for_ever(catalog, clock, put
     assert not list(catalog.store.list("adding/"))
 
 
-def test_a_manifest_that_can_not_be_read_stops_it_before_anything_goes(catalog, clock, put):
+def test_garbage_collection_deletes_nothing_if_a_manifest_can_not_be_read(catalog, clock, put):
     """What it mentions can't be known, so nothing can be known to be garbage."""
     kept = put("kept", "kept")
     put("lost")
@@ -133,7 +133,9 @@ def test_a_manifest_that_can_not_be_read_stops_it_before_anything_goes(catalog, 
 
 
 @pytest.mark.parametrize("when", WHEN)
-def test_killed_at_any_operation_it_leaves_what_is_kept_whole(tmp_path, clock, put, when):
+def test_garbage_collection_killed_at_any_file_operation_keeps_named_versions_whole(
+    tmp_path, clock, put, when
+):
     for fatal in itertools.count():
         place = tmp_path / f"store-{fatal}"
         quick = Catalog(FolderStore(place, disk=QuickDisk()), clock=clock)
@@ -157,7 +159,7 @@ def test_killed_at_any_operation_it_leaves_what_is_kept_whole(tmp_path, clock, p
     assert fatal >= 5
 
 
-def test_what_was_collected_can_be_added_again(catalog, clock, put):
+def test_a_collected_dataset_can_be_added_again(catalog, clock, put):
     lost = put("lost")
     clock.now += 2 * DAY
     collect_garbage(catalog)

@@ -14,7 +14,7 @@ def code(caught):
     return caught.value.response["Error"]["Code"]
 
 
-def test_instances_are_pending_until_their_machine_runs(local, launch, show):
+def test_an_instance_is_pending_until_its_machine_runs(local, launch, show):
     made = launch()[0]
     assert made["State"]["Name"] == "pending"
     assert show(made["InstanceId"])["State"]["Name"] == "pending"
@@ -23,7 +23,7 @@ def test_instances_are_pending_until_their_machine_runs(local, launch, show):
 
 
 @pytest.mark.parametrize("local_options", [{"boot_delay": 30.0}])
-def test_a_boot_delay_is_waited_for(local, launch, show):
+def test_an_instance_is_pending_for_the_boot_delay(local, launch, show):
     made = launch()[0]
     for _ in range(5):
         local.cloud.machine_controller.tick()
@@ -32,11 +32,11 @@ def test_a_boot_delay_is_waited_for(local, launch, show):
     assert show(made["InstanceId"])["State"]["Name"] == "running"
 
 
-def test_the_launch_index_counts_within_one_call(launch):
+def test_the_launch_index_counts_within_one_launch(launch):
     assert [one["AmiLaunchIndex"] for one in launch(3)] == [0, 1, 2]
 
 
-def test_ending_passes_through_shutting_down_and_frees_the_address(local, ec2, launch, show):
+def test_terminate_passes_through_shutting_down_and_frees_the_address(local, ec2, launch, show):
     made = launch()[0]
     local.settle()
     answer = ec2.terminate_instances(InstanceIds=[made["InstanceId"]])["TerminatingInstances"][0]
@@ -52,7 +52,7 @@ def test_ending_passes_through_shutting_down_and_frees_the_address(local, ec2, l
     assert launch(PrivateIpAddress=made["PrivateIpAddress"])
 
 
-def test_ending_twice_is_answered_as_ec2_does(local, ec2, launch):
+def test_terminate_may_be_repeated(local, ec2, launch):
     made = launch()[0]["InstanceId"]
     ec2.terminate_instances(InstanceIds=[made])
     local.settle()
@@ -72,14 +72,14 @@ def test_a_terminated_instance_is_forgotten_after_an_hour(local, ec2, launch):
     assert not ec2.describe_instances()["Reservations"]
 
 
-def test_an_address_is_given_once(launch):
+def test_a_private_address_is_used_once(launch):
     launch(PrivateIpAddress="10.42.1.77")
     with pytest.raises(ClientError) as caught:
         launch(PrivateIpAddress="10.42.1.77")
     assert code(caught) == "InvalidIPAddress.InUse"
 
 
-def test_a_full_subnet_says_so(local, ec2, subnet, launch):
+def test_a_launch_into_a_full_subnet_is_refused_whole(local, ec2, subnet, launch):
     vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
     small = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.9.0/28", AvailabilityZone="us-east-1a")
     with pytest.raises(ClientError) as caught:
@@ -104,7 +104,9 @@ def test_stopping_and_starting_keep_the_address(local, ec2, launch, show):
 
 
 @pytest.mark.parametrize(("behaviour", "end"), [("stop", "stopped"), ("terminate", "terminated")])
-def test_a_guest_that_powers_off_gets_what_it_asked_for(local, launch, show, behaviour, end):
+def test_a_poweroff_inside_the_machine_stops_or_terminates_the_instance_as_launched(
+    local, launch, show, behaviour, end
+):
     made = launch(InstanceInitiatedShutdownBehavior=behaviour)[0]["InstanceId"]
     local.settle()
     local.driver.stop(made, grace=0)
@@ -112,7 +114,7 @@ def test_a_guest_that_powers_off_gets_what_it_asked_for(local, launch, show, beh
     assert show(made)["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
 
 
-def test_a_machine_that_does_not_start_ends_the_instance_with_the_reason(local, launch, show):
+def test_a_machine_that_does_not_start_terminates_the_instance_with_the_reason(local, launch, show):
     def refuse(spec, *, on_network=None):
         raise RuntimeError("no room")
 
@@ -155,16 +157,16 @@ def test_a_machine_that_does_not_start_ends_the_instance_with_the_reason(local, 
         ),
     ],
 )
-def test_what_ec2_refuses_is_refused_and_leaves_nothing(local, launch, changes, expected):
+def test_an_invalid_launch_is_refused_with_ec2s_code_and_starts_nothing(
+    local, launch, changes, expected
+):
     with pytest.raises(ClientError) as caught:
         launch(**changes)
     assert code(caught) == expected
     assert not local.instances()
 
 
-def test_an_interface_with_a_public_address_makes_a_machine_of_the_hosts_network(
-    local, launch, subnet
-):
+def test_a_public_address_puts_the_machine_into_the_hosts_network(local, launch, subnet):
     nic = {"DeviceIndex": 0, "SubnetId": subnet, "AssociatePublicIpAddress": True}
     made = launch(SubnetId=None, NetworkInterfaces=[nic])[0]
     instance = local.cloud.tables.instances[made["InstanceId"]]
@@ -174,7 +176,7 @@ def test_an_interface_with_a_public_address_makes_a_machine_of_the_hosts_network
     assert made["InstanceId"] in spec.environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
 
 
-def test_an_instance_without_public_address_has_its_own_network(local, launch):
+def test_a_machine_without_public_address_has_its_own_network(local, launch):
     made = launch()[0]
     spec = local.cloud._spec(local.cloud.tables.instances[made["InstanceId"]])
     assert not spec.host_network
@@ -182,7 +184,7 @@ def test_an_instance_without_public_address_has_its_own_network(local, launch):
     assert [str(one) for one in spec.routes] == ["10.42.0.0/16"]
 
 
-def test_template_and_call_are_merged(local, ec2, launch):
+def test_a_launch_overrides_its_launch_template_key_by_key(local, ec2, launch):
     def tag(key, value):
         return {"Key": key, "Value": value}
 
@@ -217,7 +219,7 @@ def test_template_and_call_are_merged(local, ec2, launch):
     assert {"Key": "v", "Value": "template"} in found["Tags"]
 
 
-def test_a_client_token_is_good_for_one_launch(local, launch):
+def test_a_client_token_launches_once(local, launch):
     first = launch(2, ClientToken="t1")
     again = launch(2, ClientToken="t1")
     assert [one["InstanceId"] for one in first] == [one["InstanceId"] for one in again]
@@ -227,7 +229,7 @@ def test_a_client_token_is_good_for_one_launch(local, launch):
     assert code(caught) == "IdempotentParameterMismatch"
 
 
-def test_a_refused_launch_does_not_use_its_token_up(local, launch):
+def test_a_refused_launch_does_not_use_up_its_client_token(local, launch):
     with pytest.raises(ClientError):
         launch(ImageId="ami-00000000", ClientToken="t2")
     assert launch(ClientToken="t2")
@@ -261,7 +263,7 @@ def test_requests_over_the_published_rate_are_refused(tmp_path):
         assert ec2.describe_instances()
 
 
-def test_the_console_is_the_machines(local, ec2, launch):
+def test_the_console_output_is_the_machines(local, ec2, launch):
     made = launch()[0]["InstanceId"]
     assert ec2.get_console_output(InstanceId=made)["Output"] == f"console of {made}\n"
 
@@ -275,7 +277,7 @@ def test_instances_are_found_by_tag(ec2, launch):
     assert ids == {one["InstanceId"] for one in mine}
 
 
-def test_spot_prices_are_the_same_whoever_asks_and_differ_by_zone(ec2, local):
+def test_spot_prices_are_the_same_in_each_call_and_differ_by_zone(ec2, local):
     asked = {"InstanceTypes": ["g5.xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
     now = ec2.describe_spot_price_history(**asked, StartTime=local.wall())["SpotPriceHistory"]
     assert now == ec2.describe_spot_price_history(**asked)["SpotPriceHistory"]
@@ -289,14 +291,14 @@ def test_spot_prices_are_the_same_whoever_asks_and_differ_by_zone(ec2, local):
     assert len(past) == 5
 
 
-def test_a_spot_price_below_the_market_is_refused(launch):
+def test_a_maximum_price_below_the_spot_price_is_refused(launch):
     options = {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.01"}}
     with pytest.raises(ClientError) as caught:
         launch(InstanceMarketOptions=options)
     assert code(caught) == "SpotMaxPriceTooLow"
 
 
-def test_an_image_of_an_instance_is_there_when_its_disk_is_kept(local, ec2, launch):
+def test_an_image_becomes_available_once_the_disk_is_kept(local, ec2, launch):
     made = launch()[0]["InstanceId"]
     local.settle()
     ec2.stop_instances(InstanceIds=[made])
@@ -320,7 +322,7 @@ def test_an_image_of_an_instance_is_there_when_its_disk_is_kept(local, ec2, laun
     assert len(local.cloud._registry.images()) == 1
 
 
-def test_an_image_of_a_running_instance_stops_it_for_a_moment(local, ec2, launch, show):
+def test_create_image_stops_a_running_instance_for_a_moment(local, ec2, launch, show):
     made = launch()[0]["InstanceId"]
     local.settle()
     image = ec2.create_image(InstanceId=made, Name="mine")["ImageId"]
@@ -340,7 +342,7 @@ def test_debians_image_is_found_by_owner_and_name(local, ec2):
     assert code(caught) == "AuthFailure"
 
 
-def test_commands_run_in_the_machine_and_their_output_lies_in_s3(local, launch):
+def test_ssm_runs_commands_in_the_machine_and_writes_their_output_to_s3(local, launch):
     s3, ssm = local.client("s3"), local.client("ssm")
     s3.create_bucket(Bucket="bucket")
     made = launch()[0]["InstanceId"]
@@ -376,7 +378,7 @@ def test_commands_run_in_the_machine_and_their_output_lies_in_s3(local, launch):
     assert local.driver.ran[0] == (made, b"true\n")
 
 
-def test_file_systems_made_by_the_api_have_a_directory(local):
+def test_a_file_system_has_a_directory_until_it_is_deleted(local):
     fsx = local.client("fsx")
     made = fsx.create_file_system(
         FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0123456789"]
@@ -388,7 +390,7 @@ def test_file_systems_made_by_the_api_have_a_directory(local):
     assert not directory.exists()
 
 
-def test_objects_survive_the_way_through_the_gates(local):
+def test_s3_objects_are_read_as_they_were_written(local):
     s3 = local.client("s3")
     s3.create_bucket(Bucket="bucket")
     body = bytes(range(256)) * 4096
@@ -398,5 +400,5 @@ def test_objects_survive_the_way_through_the_gates(local):
     assert s3.get_object(Bucket="bucket", Key="empty")["Body"].read() == b""
 
 
-def test_identity_is_the_one_account(local):
+def test_the_caller_identity_is_the_one_aws_account(local):
     assert local.client("sts").get_caller_identity()["Account"] == "123456789012"

@@ -36,7 +36,7 @@ def market(**options):
 
 @pytest.mark.parametrize("behavior", ["stop", "hibernate"])
 @pytest.mark.parametrize("kind", [{}, {"SpotInstanceType": "one-time"}])
-def test_a_one_time_spot_instance_is_never_kept_when_it_is_interrupted(
+def test_a_one_time_spot_instance_must_terminate_when_interrupted(
     launch, refused, local, behavior, kind
 ):
     asked = market(InstanceInterruptionBehavior=behavior, **kind)
@@ -45,7 +45,7 @@ def test_a_one_time_spot_instance_is_never_kept_when_it_is_interrupted(
     assert launch(**market(InstanceInterruptionBehavior="terminate", **kind))
 
 
-def test_neither_is_one_whose_launch_template_says_so(ec2, local, launch, refused):
+def test_a_spot_launch_template_must_terminate_when_interrupted(ec2, local, launch, refused):
     ec2.create_launch_template(
         LaunchTemplateName="keeps",
         LaunchTemplateData={
@@ -56,14 +56,16 @@ def test_neither_is_one_whose_launch_template_says_so(ec2, local, launch, refuse
     assert refused(launch, ImageId=None, **named) == "InvalidParameterCombination"
 
 
-def test_a_spot_fleet_of_type_instant_keeps_no_interrupted_instance(fleet, refused, local):
+def test_an_instant_spot_fleet_must_terminate_when_interrupted(fleet, refused, local):
     asked = {"InstanceInterruptionBehavior": "stop"}
     assert refused(fleet, 1, options=asked) == "InvalidParameterCombination"
     assert local.instances() == []
 
 
 @pytest.mark.parametrize("market_type", ["spot", "on-demand"])
-def test_a_fleet_has_a_minimum_only_in_one_zone_or_of_one_type(fleet, refused, local, market_type):
+def test_a_minimum_fleet_capacity_requires_a_single_zone_or_a_single_type(
+    fleet, refused, local, market_type
+):
     for options in ({}, {"SingleAvailabilityZone": False, "SingleInstanceType": False}):
         asked = {"MinTargetCapacity": 1, **options}
         code = refused(fleet, 1, market=market_type, options=asked)
@@ -84,7 +86,7 @@ def test_a_fleet_has_a_minimum_only_in_one_zone_or_of_one_type(fleet, refused, l
         ("on-demand", ("prioritized", "lowest-price"), ("price-capacity-optimized", "diversified")),
     ],
 )
-def test_each_market_has_allocation_strategies_of_its_own(
+def test_spot_and_on_demand_fleets_have_allocation_strategies_of_their_own(
     fleet, refused, local, *, market_type, taken, not_taken
 ):
     for strategy in not_taken:
@@ -95,7 +97,7 @@ def test_each_market_has_allocation_strategies_of_its_own(
         assert got(fleet(1, market=market_type, options={"AllocationStrategy": strategy})) == 1
 
 
-def test_of_price_and_capacity_the_price_alone_decides_here(fleet):
+def test_price_capacity_optimized_takes_the_cheapest_offering(fleet):
     """The local cloud knows no depth of a pool: docs/local.md says so."""
     answer = fleet(
         2,
@@ -105,7 +107,7 @@ def test_of_price_and_capacity_the_price_alone_decides_here(fleet):
     assert [one["InstanceType"] for one in answer["Instances"]] == ["g5.xlarge"]
 
 
-def test_a_describe_call_takes_200_filter_values_and_no_more(ec2, refused):
+def test_a_describe_call_accepts_200_filter_values_at_most(ec2, refused):
     """Of all its filters together; DescribeInstances takes more ids than that."""
 
     def filters(first, second=0):
@@ -134,7 +136,7 @@ def elsewhere(ec2, subnet):
 
 
 @pytest.mark.parametrize("when", ["at its launch", "later"])
-def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
+def test_a_protected_instance_keeps_all_of_its_zone_from_termination(
     ec2, launch, local, refused, elsewhere, *, when
 ):
     """As EC2's reference has it: the instances of other zones end all the same."""
@@ -158,7 +160,7 @@ def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
     assert len(ec2.terminate_instances(InstanceIds=ids)["TerminatingInstances"]) == 3
 
 
-def test_an_unknown_instance_keeps_all_others_from_ending(ec2, launch, local, refused):
+def test_an_unknown_instance_id_fails_the_whole_terminate_call(ec2, launch, local, refused):
     made = [one["InstanceId"] for one in launch(2)]
     local.settle()
     asked = [*made, "i-00000000000000000"]
@@ -166,7 +168,7 @@ def test_an_unknown_instance_keeps_all_others_from_ending(ec2, launch, local, re
     assert {instance.state for instance in local.instances()} == {"running"}
 
 
-def test_a_token_whose_instances_have_ended_is_spent(ec2, local, launch, refused):
+def test_a_client_token_whose_instances_are_terminated_is_refused(ec2, local, launch, refused):
     made = [one["InstanceId"] for one in launch(2, ClientToken="t")]
     ec2.terminate_instances(InstanceIds=made[:1])
     local.settle()
@@ -178,14 +180,14 @@ def test_a_token_whose_instances_have_ended_is_spent(ec2, local, launch, refused
     assert refused(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated", "forgotten"
 
 
-def test_a_token_has_64_characters_at_most(launch, fleet, refused, local):
+def test_a_client_token_has_64_characters_at_most(launch, fleet, refused, local):
     assert refused(launch, ClientToken="t" * 65) == "InvalidParameterValue"
     assert refused(fleet, 1, ClientToken="t" * 65) == "InvalidParameterValue"
     assert local.instances() == []
     assert launch(ClientToken="t" * 64)
 
 
-def test_a_throttle_may_be_inside_a_fleets_answer(fleet, control, local):
+def test_a_throttle_may_be_inside_the_answer_of_a_fleet(fleet, control, local):
     """The call succeeds, as it does on EC2; so many offerings carry the error."""
     control.post("throttle", {"action": "CreateFleet", "inside": True, "count": 2})
     answer = fleet(3)
@@ -195,7 +197,7 @@ def test_a_throttle_may_be_inside_a_fleets_answer(fleet, control, local):
     assert codes(fleet(1)) == {}
 
 
-def test_a_fleet_that_is_throttled_inside_below_its_minimum_launches_nothing(fleet, control, local):
+def test_a_fleet_throttled_below_its_minimum_launches_nothing(fleet, control, local):
     control.post("throttle", {"action": "CreateFleet", "inside": True})
     answer = fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})
     assert (got(answer), codes(answer)) == (0, {"RequestLimitExceeded": 4})
@@ -203,7 +205,7 @@ def test_a_fleet_that_is_throttled_inside_below_its_minimum_launches_nothing(fle
     assert got(fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})) == 2
 
 
-def test_a_throttle_inside_fleets_touches_no_other_call(control, launch, ec2):
+def test_a_throttle_inside_fleets_does_not_affect_other_calls(control, launch, ec2):
     control.post("throttle", {"inside": True})
     assert launch()
     assert ec2.describe_instances()["Reservations"]

@@ -53,9 +53,7 @@ def cluster_template(local):
     )
 
 
-def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
-    local, cfn, ec2, cluster_template
-):
+def test_the_clusters_template_becomes_a_stack_and_is_deleted(local, cfn, ec2, cluster_template):
     stack = create(local, cfn, cluster_template)
     events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
     failures = [e for e in events if "FAILED" in e["ResourceStatus"]]
@@ -100,7 +98,7 @@ def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
     assert not local.client("s3").list_buckets()["Buckets"]
 
 
-def test_a_launch_from_the_pools_template_has_everything_the_template_says(
+def test_a_launch_from_the_pools_launch_template_has_all_of_its_settings(
     local, cfn, ec2, cluster_template
 ):
     stack = create(local, cfn, cluster_template)
@@ -141,7 +139,7 @@ def body(resources, **more):
 VPC = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}
 
 
-def test_a_launch_template_that_somebody_deleted_does_not_keep_the_stack(
+def test_a_stack_is_deleted_although_its_launch_template_is_absent(
     local, cfn, ec2, cluster_template
 ):
     stack = create(local, cfn, cluster_template)
@@ -150,7 +148,7 @@ def test_a_launch_template_that_somebody_deleted_does_not_keep_the_stack(
     assert finished(local, cfn, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
 
 
-def test_a_resource_that_fails_rolls_the_stack_back(local, cfn, ec2):
+def test_a_resource_that_fails_rolls_back_the_stack(local, cfn, ec2):
     subnet = {
         "Type": "AWS::EC2::Subnet",
         "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "172.16.0.0/24"},
@@ -164,7 +162,7 @@ def test_a_resource_that_fails_rolls_the_stack_back(local, cfn, ec2):
     assert not ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.9.0.0/16"]}])["Vpcs"]
 
 
-def test_a_type_the_local_cloud_lacks_is_refused_by_name(local, cfn):
+def test_an_unsupported_resource_type_rolls_back_the_stack_and_is_named(local, cfn):
     stack = create(local, cfn, body({"Vpc": VPC, "X": {"Type": "AWS::Nope::Thing"}}))
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     events = cfn.describe_stack_events(StackName="demo")["StackEvents"]
@@ -178,7 +176,7 @@ def test_a_type_the_local_cloud_lacks_is_refused_by_name(local, cfn):
         ({"A": {**VPC, "DependsOn": "B"}, "B": {**VPC, "DependsOn": "A"}}, "Circular dependency"),
     ],
 )
-def test_a_template_that_cannot_be_made_is_refused_before_anything_is(cfn, resources, words):
+def test_a_template_with_unresolved_dependencies_is_refused(cfn, resources, words):
     with pytest.raises(ClientError, match=words):
         cfn.create_change_set(
             StackName="demo",
@@ -188,7 +186,7 @@ def test_a_template_that_cannot_be_made_is_refused_before_anything_is(cfn, resou
         )
 
 
-def test_an_update_adds_changes_and_removes(local, cfn, ec2):
+def test_an_update_adds_and_removes_resources(local, cfn, ec2):
     group = {
         "Type": "AWS::EC2::SecurityGroup",
         "Properties": {"GroupDescription": "one", "VpcId": {"Ref": "Vpc"}},

@@ -23,7 +23,7 @@ def facts(value, path=""):
     return {path: value}
 
 
-def test_every_fact_of_motos_answer_is_in_ours(local, ec2, launch, spot, monkeypatch):
+def test_the_own_xml_of_instances_has_every_value_of_motos(local, ec2, launch, spot, monkeypatch):
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "<&>", "Value": '"'}]}]
     iam = local.client("iam")
     iam.create_instance_profile(InstanceProfileName="p")
@@ -46,7 +46,7 @@ def test_every_fact_of_motos_answer_is_in_ours(local, ec2, launch, spot, monkeyp
     assert differences == {}
 
 
-def test_pages_are_of_whole_reservations_and_complete(ec2, launch):
+def test_pages_have_whole_reservations_and_every_instance(ec2, launch):
     for _ in range(4):
         launch(3)
     seen, pages = [], 0

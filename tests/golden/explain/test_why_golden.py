@@ -148,7 +148,7 @@ def interrupted(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("happens", [no_capacity, no_quota, five_never_registered, interrupted])
-def test_why_a_job_waits_is_told_as_reviewed(
+def test_why_of_a_job_prints_as_reviewed(
     bench: Bench, capsys: pytest.CaptureFixture[str], happens: Callable[[Bench], None]
 ):
     happens(bench)
@@ -160,7 +160,7 @@ def test_why_a_job_waits_is_told_as_reviewed(
 @pytest.mark.parametrize(
     "happens", [no_capacity, no_quota, never_registered, five_never_registered, interrupted]
 )
-def test_why_a_node_is_down_is_told_as_reviewed(
+def test_why_of_a_node_prints_as_reviewed(
     bench: Bench, capsys: pytest.CaptureFixture[str], happens: Callable[[Bench], None]
 ):
     happens(bench)
@@ -168,7 +168,7 @@ def test_why_a_node_is_down_is_told_as_reviewed(
     compare(f"node-{happens.__name__}".replace("_", "-"), capsys.readouterr().out)
 
 
-def test_nodes_and_jobs_are_tables_as_reviewed(bench: Bench, capsys: pytest.CaptureFixture[str]):
+def test_nodes_and_jobs_print_as_reviewed(bench: Bench, capsys: pytest.CaptureFixture[str]):
     bench.cloud.capacity = {SPOT_A: 3}
     ask = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:4])]
     resume(bench.engine, ask)

@@ -40,19 +40,19 @@ def passes(path):
 
 
 @given(manifests())
-def test_what_is_written_is_read_again_as_it_was(made):
+def test_a_manifest_is_parsed_as_it_was_encoded(made):
     assert parse(made.encoded, made.version) == made
 
 
 @given(manifests(), st.randoms(use_true_random=False))
-def test_the_order_of_the_files_makes_no_difference(made, order: random.Random):
+def test_the_order_of_the_files_does_not_change_a_manifest(made, order: random.Random):
     shuffled = list(made.files)
     order.shuffle(shuffled)
     assert make_manifest(shuffled).encoded == made.encoded
 
 
 @given(manifests(), st.sampled_from(["indent", "unsorted", "space"]))
-def test_another_form_of_the_same_files_is_refused(made, how):
+def test_another_encoding_of_the_same_files_is_refused(made, how):
     """Two sets of bytes for one dataset would be two versions of it."""
     value = json.loads(made.encoded)
     if how == "indent":
@@ -67,7 +67,7 @@ def test_another_form_of_the_same_files_is_refused(made, how):
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_no_manifest_are_refused_in_words(encoded):
+def test_bytes_that_are_no_manifest_are_refused(encoded):
     with pytest.raises(DataError):
         parse(encoded)
 
@@ -80,13 +80,13 @@ SHAPES = st.recursive(
 
 
 @given(SHAPES)
-def test_json_of_any_shape_is_refused_in_words(value):
+def test_json_that_is_no_manifest_is_refused(value):
     with pytest.raises(DataError):
         parse(json.dumps(value).encode())
 
 
 @given(st.text())
-def test_a_path_that_passes_stays_below_its_folder_and_can_be_printed(path):
+def test_an_accepted_path_stays_below_its_folder_and_can_be_printed(path):
     assume(passes(path))
     assert not path.startswith("/")
     assert not {"", ".", ".."} & set(path.split("/"))
@@ -96,14 +96,14 @@ def test_a_path_that_passes_stays_below_its_folder_and_can_be_printed(path):
 
 
 @given(st.text().filter(lambda path: not passes(path)))
-def test_a_refusal_can_be_printed_whatever_the_path(path):
+def test_the_refusal_of_a_path_can_be_printed(path):
     with pytest.raises(NameRefused) as refusal:
         check_path(path)
     assert refusal.value.message.isprintable()
 
 
 @given(st.integers(0, 20 * chunks.CHUNK))
-def test_the_chunks_of_a_file_cover_it_once(size):
+def test_the_chunks_of_a_file_cover_it_without_overlap(size):
     spans = list(chunks.spans(size))
     assert len(spans) == chunks.count(size)
     assert sum(span.length for span in spans) == size
