@@ -16,7 +16,7 @@ HEAVY = ("boto3", "botocore", "pydantic", "rich", "jinja2", "ruamel", "moto")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_and_version_load_click_and_nothing_heavy(arguments):
+def test_help_and_version_import_nothing_heavy(arguments):
     """Starting up stays under 150 ms because nothing slow is imported."""
     code = (
         "import sys, toolkit.cli as c\n"
@@ -31,7 +31,7 @@ def test_help_and_version_load_click_and_nothing_heavy(arguments):
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_a_command_is_light_to_import_and_says_what_it_does(name):
+def test_a_command_has_a_help_text(name):
     """`toolkit X --help` works without AWS, and says more than the one line of the list."""
     module = import_module(f"toolkit.commands.{name}")
     assert isinstance(module.command, click.Command)
@@ -41,13 +41,13 @@ def test_a_command_is_light_to_import_and_says_what_it_does(name):
     assert "Usage:" in result.output
 
 
-def test_the_list_and_the_command_say_the_same():
+def test_each_line_of_the_command_list_is_a_sentence():
     """The table's line is the first line of the command's own help, or near it."""
     for name, line in cli.COMMANDS.items():
         assert line.endswith("."), name
 
 
-def test_every_option_of_every_command_is_explained():
+def test_every_option_of_every_command_has_a_help_text():
     """An option without a help text is an option nobody can use."""
 
     def walk(command, path):
@@ -80,7 +80,9 @@ def _failing(error):
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_an_expected_failure_is_words_and_an_exit_code(monkeypatch, capsys, error, code, said):
+def test_an_expected_error_prints_its_message_and_sets_the_exit_code(
+    monkeypatch, capsys, error, code, said
+):
     """No traceback, the reason's slug for scripts, and the next step for people."""
     monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: _failing(error))
     assert cli.run(["failing"]) == code
@@ -102,7 +104,7 @@ def test_an_expected_failure_is_words_and_an_exit_code(monkeypatch, capsys, erro
         (["config", "xyzzy"], ""),
     ],
 )
-def test_a_mistyped_name_is_wrong_usage_and_the_nearest_one_is_offered(capsys, argv, meant):
+def test_a_mistyped_name_exits_with_2_and_the_nearest_name_is_suggested(capsys, argv, meant):
     """Exit code 2; no name is offered where none is near."""
     assert cli.run(argv) == 2
     said = capsys.readouterr().err
@@ -111,7 +113,7 @@ def test_a_mistyped_name_is_wrong_usage_and_the_nearest_one_is_offered(capsys, a
     assert meant in said
 
 
-def test_every_group_of_commands_offers_the_nearest_name():
+def test_every_command_group_suggests_the_nearest_name():
     """A new group is no exception."""
 
     def groups(command, path):

@@ -36,7 +36,7 @@ def files_of(store):
     return {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
-def test_a_dataset_goes_from_a_folder_into_a_cache(data, root):
+def test_a_folder_is_added_verified_and_warmed_up(data, root):
     code, out, err = data("add", root, "--name", "digits")
     version = out.strip()
     assert (code, version[:7]) == (0, "sha256:")
@@ -49,7 +49,7 @@ def test_a_dataset_goes_from_a_folder_into_a_cache(data, root):
     assert "hit ratio 50%" in data("stats")[1]
 
 
-def test_what_is_there_is_listed_and_shown(data, root):
+def test_datasets_are_listed_and_shown(data, root):
     version = data("add", root, "--name", "digits")[1].strip()
     assert version in data("list")[1]
     (row,) = json.loads(data("list", "--json")[1])
@@ -59,7 +59,7 @@ def test_what_is_there_is_listed_and_shown(data, root):
     assert (shown["version"], shown["files"], shown["names"]) == (version, 2, ["digits@1"])
 
 
-def test_a_dry_run_changes_nothing(data, root, tmp_path):
+def test_dry_runs_change_nothing(data, root, tmp_path):
     assert "would be added" in data("add", root, "--name", "digits", "--dry-run")[1]
     assert not (tmp_path / "store").exists()
     data("add", root, "--name", "digits")
@@ -71,7 +71,7 @@ def test_a_dry_run_changes_nothing(data, root, tmp_path):
     assert files_of(tmp_path / "store") == before
 
 
-def test_what_loses_something_needs_yes(data, root, tmp_path):
+def test_deletions_require_yes(data, root, tmp_path):
     data("add", root, "--name", "digits")
     assert data("forget", "digits")[0] == 3
     assert data("gc", "--grace-hours", "0")[0] == 3
@@ -81,7 +81,7 @@ def test_what_loses_something_needs_yes(data, root, tmp_path):
     assert not list((tmp_path / "store" / "objects").rglob("*/*"))
 
 
-def test_damage_is_named_and_ends_with_1(data, root, tmp_path):
+def test_verify_names_damaged_files_and_exits_with_1(data, root, tmp_path):
     data("add", root, "--name", "digits")
     for path in (tmp_path / "store" / "objects").rglob("*/*"):
         if path.read_bytes() == b"22":
@@ -101,12 +101,12 @@ def test_damage_is_named_and_ends_with_1(data, root, tmp_path):
         (("forget", "absent", "--yes"), 1, "data-unknown"),
     ],
 )
-def test_an_expected_failure_has_its_slug_and_exit_code(data, words, code, slug):
+def test_an_expected_error_has_its_slug_and_exit_code(data, words, code, slug):
     found, _, err = data(*words)
     assert (found, f"[{slug}]" in err) == (code, True)
 
 
-def test_a_name_moves_and_its_numbers_stay(data, root):
+def test_adding_again_moves_the_name_and_keeps_older_numbers(data, root):
     first = data("add", root, "--name", "digits")[1].strip()
     (root / "a").write_bytes(b"changed")
     data("add", root, "--name", "digits")
@@ -134,7 +134,7 @@ def louder(tmp_path, data, root):
     return run
 
 
-def test_a_program_derives_a_dataset_once(data, louder):
+def test_derive_runs_the_program_once_for_the_same_key(data, louder):
     code, out, err = louder("--name", "loud")
     version = out.strip()
     assert (code, version[:7], louder.count()) == (0, "sha256:", 1)
@@ -145,7 +145,7 @@ def test_a_program_derives_a_dataset_once(data, louder):
     assert "a" in data("show", "loud", "--files")[1]
 
 
-def test_another_parameter_command_or_code_derives_again(louder):
+def test_another_parameter_or_script_derives_again(louder):
     louder()
     louder(times="3")
     louder.script.write_text(louder.script.read_text() + "# quicker\n")
@@ -153,7 +153,7 @@ def test_another_parameter_command_or_code_derives_again(louder):
     assert louder.count() == 3
 
 
-def test_a_dry_run_of_a_derivation_says_whether_anything_would_be_run(louder, tmp_path):
+def test_derive_dry_run_says_if_the_program_would_run(louder, tmp_path):
     before = files_of(tmp_path / "store")
     assert "would be made from sha256:" in louder("--dry-run")[1]
     assert json.loads(louder("--dry-run", "--json")[1])["found"] is None
@@ -162,7 +162,7 @@ def test_a_dry_run_of_a_derivation_says_whether_anything_would_be_run(louder, tm
     assert f"{version}: exists already" in louder("--dry-run")[1]
 
 
-def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):
+def test_list_shows_tiers_and_inputs(data, louder):
     version = louder("--name", "loud")[1].strip()
     louder(times="3")
     assert "silver" in data("list")[1]
@@ -176,7 +176,7 @@ def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):
     assert '"times": 2' in data("show", "loud")[1]
 
 
-def test_a_program_that_fails_leaves_nothing_and_its_code_is_said(data, louder):
+def test_a_failing_program_stores_nothing_and_its_exit_code_is_printed(data, louder):
     louder.script.write_text("exit 7\n")
     code, _, err = louder("--name", "loud")
     assert (code, "bash exited with 7" in err, "[data-build-failed]" in err) == (1, True, True)
@@ -191,6 +191,6 @@ def test_a_program_that_fails_leaves_nothing_and_its_code_is_said(data, louder):
         (("--", "true"), 2),
     ],
 )
-def test_a_derivation_without_what_its_key_is_made_of_is_refused(data, root, words, code):
+def test_derive_refuses_missing_inputs_code_and_malformed_parameters(data, root, words, code):
     data("add", root, "--name", "digits")
     assert data("derive", *words)[0] == code

@@ -51,7 +51,7 @@ def test_a_documented_command_exists_with_its_options(shown):
             assert word.split("=")[0] in known, word
 
 
-def test_the_commands_are_found():
+def test_the_documents_contain_commands():
     """Also those of the README, in blocks and in sentences."""
     assert len(SHOWN) > 60
     assert sum(name == "README.md" for name, *_ in SHOWN) >= 8

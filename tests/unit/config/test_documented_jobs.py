@@ -23,7 +23,7 @@ ASKING = [
 
 
 @pytest.mark.parametrize("options", ASKING)
-def test_a_documented_call_gets_its_instances_on_the_example_of_aws(options):
+def test_a_documented_sbatch_call_fits_the_example_for_aws(options):
     """Slurm looks in one partition: the one that is named, else the default."""
     config = load(ROOT / "examples" / "aws.yaml")
     default = next(name for name, part in config.partitions.items() if part.default)
@@ -38,5 +38,5 @@ def test_a_documented_call_gets_its_instances_on_the_example_of_aws(options):
     )
 
 
-def test_the_calls_are_found():
+def test_the_documents_contain_sbatch_calls():
     assert len(ASKING) > 5

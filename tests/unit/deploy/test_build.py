@@ -99,7 +99,7 @@ class World:
         return self.builder.build(SPEC, self.phase)
 
 
-def test_a_builder_that_turns_itself_off_becomes_the_image():
+def test_a_builder_that_powers_off_becomes_the_image():
     """Launch, wait, copy, wait, end: the image is available when its id is returned."""
     world = World()
     world.write_status_later(3, "running", task="Install slurmd", done=2, total=9)
@@ -110,7 +110,7 @@ def test_a_builder_that_turns_itself_off_becomes_the_image():
     assert world.ec2.actions == [f"image {SPEC.name}", "terminated i-new"]
 
 
-def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
+def test_a_builder_is_stopped_and_not_terminated_by_its_poweroff():
     """A terminated instance has no disk to copy; and it has a public address for packages."""
     world = World()
     world.write_status_later(3, "ok", "stopped")
@@ -129,7 +129,7 @@ def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
         ("running", "terminated", "Unable to locate package"),
     ],
 )
-def test_a_failed_build_says_why_and_ends_its_builder(state, instance_state, said):
+def test_a_failed_build_names_the_cause_and_terminates_its_builder(state, instance_state, said):
     """From the status object, or from the console when the instance couldn't write it."""
     world = World()
     world.write_status_later(3, state, instance_state, error="no such package", task="Install")
@@ -139,7 +139,7 @@ def test_a_failed_build_says_why_and_ends_its_builder(state, instance_state, sai
     assert not world.ec2.images
 
 
-def test_a_build_that_never_ends_is_given_up_and_its_builder_ended():
+def test_a_build_over_an_hour_is_cancelled_and_its_builder_terminated():
     """It costs money while it runs."""
     world = World()
     with pytest.raises(ImageBuildFailed, match="after an hour"):
@@ -148,7 +148,7 @@ def test_a_build_that_never_ends_is_given_up_and_its_builder_ended():
     assert world.ec2.instances["i-new"] == "terminated"
 
 
-def test_a_builder_of_a_killed_run_is_used_again():
+def test_the_builder_of_a_killed_deploy_is_reused():
     """What it has done so far isn't lost, and there are not two."""
     world = World()
     world.ec2.instances["i-old"] = "running"
@@ -163,7 +163,7 @@ def test_a_builder_of_a_killed_run_is_used_again():
     assert world.ec2.requests == []
 
 
-def test_a_builder_that_failed_is_replaced():
+def test_a_failed_builder_is_replaced():
     """The same cause would make it fail again, on a disk in an unknown state."""
     world = World()
     world.ec2.instances["i-old"] = "running"
@@ -173,7 +173,7 @@ def test_a_builder_that_failed_is_replaced():
     assert world.ec2.instances["i-old"] == "terminated"
 
 
-def test_a_profile_that_ec2_does_not_know_yet_is_waited_for():
+def test_build_waits_for_an_instance_profile_that_ec2_does_not_know_so_far():
     """IAM takes some seconds to tell EC2."""
     world = World()
     world.ec2.profile_unknown = 2
@@ -181,7 +181,7 @@ def test_a_profile_that_ec2_does_not_know_yet_is_waited_for():
     assert world.build() == "ami-1"
 
 
-def test_builds_side_by_side_share_one_line():
+def test_concurrent_builds_share_one_line():
     """Two builders report, one phase shows both."""
     report = Report()
     shared = SharedPhase(report)
@@ -191,7 +191,7 @@ def test_builds_side_by_side_share_one_line():
 
 
 @pytest.mark.parametrize("instance_state", ["shutting-down", "terminated", "stopped"])
-def test_an_image_that_another_deploy_took_of_the_same_builder_is_the_image(instance_state):
+def test_an_image_that_another_deploy_made_of_the_builder_is_used(instance_state):
     """Two deploys wait for one builder; the second finds it ended, or the name taken."""
     world = World()
 

@@ -101,13 +101,13 @@ def world(monkeypatch):
     return cloud
 
 
-def test_the_head_ends_first_and_its_last_launch_is_found(world):
+def test_the_head_node_is_terminated_first_and_instances_are_listed_again(world):
     """While the head lives it replaces what is ended; so it goes first, and we look again."""
     world.destroyer.destroy(with_images=False)
     assert world.actions == ["i-head", "i-node", "i-late", "stack"]
 
 
-def test_destroying_again_does_nothing(world):
+def test_destroy_may_be_repeated(world):
     """Each step may be repeated; one that is done is done."""
     world.instances, world.status, world.late = {}, "", []
     assert world.destroyer.inventory(with_images=False).is_empty
@@ -115,14 +115,14 @@ def test_destroying_again_does_nothing(world):
     assert world.actions == []
 
 
-def test_a_stack_that_does_not_go_is_an_error(world):
+def test_a_stack_that_is_not_deleted_is_an_error(world):
     """Exit code 1, and the failed resource."""
     world.deletes = False
     with pytest.raises(DestroyIncomplete, match="DELETE_FAILED"):
         world.destroyer.destroy(with_images=False)
 
 
-def test_what_is_left_is_removed_or_named(world):
+def test_leftover_resources_are_deleted_or_named(world):
     """Disks that lost their instance are deleted; what stays is listed for a person."""
     world.resources = [TaggedResource("volume", "vol-1")]
     with pytest.raises(DestroyIncomplete, match="volume vol-1"):
@@ -130,14 +130,14 @@ def test_what_is_left_is_removed_or_named(world):
     assert "removed vol-1" in world.actions
 
 
-def test_the_inventory_tells_what_would_be_lost(world):
+def test_the_inventory_names_stack_and_instances(world):
     """Shown by --dry-run, and when --yes is missing."""
     text = world.destroyer.inventory(with_images=False).text()
     assert "stack (CREATE_COMPLETE)" in text
     assert "2 instances" in text
 
 
-def test_destroying_ends_the_builders_that_nobody_waits_for(world):
+def test_destroy_terminates_abandoned_builders_only(world):
     """They carry no cluster's tag; one of another cluster's deploy goes on."""
     world.instances, world.status, world.late = {}, "", []
     world.take_image("toolkit-head-1", "i-left")
@@ -149,7 +149,7 @@ def test_destroying_ends_the_builders_that_nobody_waits_for(world):
     assert (world.actions, list(world.builders)) == (["i-left"], ["i-work"])
 
 
-def test_destroying_with_images_ends_every_builder(world):
+def test_destroy_with_images_terminates_every_builder(world):
     """What they build is not wanted any more."""
     world.instances, world.status, world.late = {}, "", []
     world.build("toolkit-head-2", "i-work")
@@ -157,7 +157,7 @@ def test_destroying_with_images_ends_every_builder(world):
     assert world.builders == {}
 
 
-def test_the_images_stack_goes_with_the_images_also_when_it_is_all_there_is(world):
+def test_the_images_stack_is_deleted_with_the_images(world):
     """A build that failed leaves it, and so does a destroy that was cut off."""
     world.instances, world.status, world.late = {}, "", []
     world.images_stack = "DELETE_FAILED"
@@ -170,7 +170,7 @@ def test_the_images_stack_goes_with_the_images_also_when_it_is_all_there_is(worl
     assert world.destroyer.inventory(with_images=True).is_empty
 
 
-def test_images_that_stay_are_named_with_how_to_delete_them(world):
+def test_kept_images_are_named_with_the_command_that_deletes_them(world):
     """They cost a little each month, and are no part of the cluster."""
     world.instances, world.status, world.late = {}, "", []
     world.take_image("toolkit-head-1", "i-left")

@@ -49,7 +49,7 @@ class World:
         return {"Output": "kernel panic"}
 
 
-def test_a_head_that_boots_is_waited_for_and_not_told():
+def test_set_up_waits_for_a_booting_head_node_without_a_command():
     """Its user data fetches the bundle; a second run beside it would only be in the way."""
     world = World()
     world.clock.at(5, lambda: world.write_status("running", task="Install", done=3))
@@ -59,7 +59,7 @@ def test_a_head_that_boots_is_waited_for_and_not_told():
     assert "Install" in world.phase.updates
 
 
-def test_a_head_that_is_up_is_told():
+def test_set_up_commands_a_running_head_node_to_take_the_new_bundle():
     """A new bundle on a running head is one command through SSM."""
     world = World()
     world.write_status("ok", bundle="old")
@@ -68,7 +68,7 @@ def test_a_head_that_is_up_is_told():
     assert world.commands == [BOOT_PROGRAM]
 
 
-def test_a_head_that_is_there_is_left_alone():
+def test_set_up_leaves_an_up_to_date_head_node_alone():
     """Nothing differs, so nothing is done."""
     world = World()
     world.write_status("ok")
@@ -76,7 +76,7 @@ def test_a_head_that_is_there_is_left_alone():
     assert world.commands == []
 
 
-def test_what_an_earlier_head_said_does_not_count():
+def test_the_status_of_an_earlier_head_node_is_ignored():
     """The bucket outlives the instance; a status older than the instance is of another."""
     world = World()
     world.write_status("ok", at=LAUNCHED - 1)
@@ -84,7 +84,7 @@ def test_what_an_earlier_head_said_does_not_count():
     assert world.boot.status() is None
 
 
-def test_a_failed_set_up_is_tried_again_by_the_next_deploy():
+def test_a_failed_set_up_is_repeated_by_the_next_deploy():
     """The cause was mended; the same command goes on."""
     world = World()
     world.write_status("failed", error="disk full")
@@ -93,7 +93,7 @@ def test_a_failed_set_up_is_tried_again_by_the_next_deploy():
     assert world.commands == [BOOT_PROGRAM]
 
 
-def test_a_run_that_stopped_half_way_is_started_again():
+def test_a_set_up_with_a_stale_status_is_started_again():
     """A status that says running and never changes is of a run that was killed."""
     world = World()
     world.clock.now += STALE_SECONDS * 2
@@ -103,7 +103,7 @@ def test_a_run_that_stopped_half_way_is_started_again():
     assert world.commands == [BOOT_PROGRAM]
 
 
-def test_a_run_that_is_under_way_is_joined():
+def test_a_set_up_in_progress_is_waited_for():
     """Two people may deploy; one playbook runs."""
     world = World()
     world.write_status("running")
@@ -112,7 +112,7 @@ def test_a_run_that_is_under_way_is_joined():
     assert world.commands == []
 
 
-def test_a_head_that_says_nothing_is_told_once():
+def test_a_head_node_without_a_status_is_commanded_once():
     """Its first boot gave up waiting for the bundle; SSM reaches it all the same."""
     world = World()
     world.on_command = lambda: world.write_status("ok")
@@ -121,7 +121,7 @@ def test_a_head_that_says_nothing_is_told_once():
     assert world.clock.now > 1000 + SILENT_SECONDS
 
 
-def test_a_failed_playbook_is_told_with_its_task_and_the_end_of_its_log():
+def test_a_failed_playbook_is_reported_with_its_task_and_the_end_of_its_log():
     """What failed, where, and where the rest of the log is."""
     world = World()
     world.clock.at(

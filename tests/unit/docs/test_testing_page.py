@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 CELL = re.compile(r"`(test_\w+)`: ([^;|`]+)")
 
 
-def test_each_test_that_the_table_of_mutants_names_is_there():
+def test_every_test_that_the_table_of_mutants_names_exists():
     text = (ROOT / "docs" / "testing.md").read_text()
     rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("|")]
     named = [

@@ -59,7 +59,7 @@ def up(flags: str, reason: str = "", **more: Any) -> NodeReport:
     return NodeReport("gpu-001", tuple(flags.split("+")), reason, "gpu", "i-1", **more)
 
 
-def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is_tried_again():
+def test_a_job_without_capacity_shows_offerings_ec2s_message_and_the_next_attempt():
     found = job.explain(
         sheet(
             pending("BeginTime"),
@@ -77,18 +77,18 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
     assert f"{SPOT} ({ICE}) is requested first" in found.next
 
 
-def test_a_job_knows_why_it_got_no_nodes_also_where_they_could_not_be_given_back():
+def test_a_job_shows_why_it_got_no_nodes_even_if_they_could_not_be_given_back():
     unread = {**BACK, "event": "nodes_not_given_back"}
     found = job.explain(sheet(pending("BeginTime"), decisions=(FAILED, unread)), 7)
     assert found.verdict == "pending for 5 m: EC2 had no capacity in any offering"
 
 
-def test_a_job_with_an_offering_left_that_is_not_set_back_is_promised_no_other():
+def test_a_job_with_an_available_offering_is_not_shown_an_unavailable_one():
     found = job.explain(sheet(pending("Resources"), decisions=(FAILED, BACK)), 7)
     assert found.next == "within seconds, when the scheduler reaches the job"
 
 
-def test_a_job_that_would_do_with_fewer_nodes_than_ec2_is_asked_for_says_how_to_ask_for_those():
+def test_a_job_that_needs_fewer_nodes_than_requested_shows_the_scontrol_command():
     ranged = pending("BeginTime", node_count=2, most_nodes=4)
     found = job.explain(sheet(ranged, decisions=(FAILED, BACK)), 7)
     assert "To request 2: `scontrol update jobid=7 numnodes=2`" in found.next
@@ -97,7 +97,7 @@ def test_a_job_that_would_do_with_fewer_nodes_than_ec2_is_asked_for_says_how_to_
     assert "numnodes" not in job.explain(sheet(fixed, decisions=(FAILED, BACK)), 7).next
 
 
-def test_a_requeued_job_says_which_node_it_lost_and_to_what():
+def test_a_requeued_job_shows_the_lost_node_and_the_cause():
     launched = {"at": NOW - 500, "event": "instances_launched", "jobs": [7], "offering": SPOT}
     taken = "toolkit: interrupted (Server.SpotInstanceTermination)"
     applied = {"event": "action_applied", "action": "MarkDown", "node": "gpu-001"}
@@ -110,12 +110,12 @@ def test_a_requeued_job_says_which_node_it_lost_and_to_what():
     assert "lost" not in found.verdict, "it has new instances since"
 
 
-def test_a_job_that_waits_for_others_is_not_told_of_an_older_refusal_first():
+def test_a_job_that_waits_for_priority_does_not_show_an_older_refusal_first():
     found = job.explain(sheet(pending("Priority"), decisions=(FAILED, BACK)), 7)
     assert found.verdict == "pending for 5 m: jobs of higher priority start first"
 
 
-def test_a_refusal_before_the_last_launch_is_history():
+def test_a_refusal_before_the_last_launch_is_not_shown():
     done = {"event": "instances_launched", "instances": ["i-1"]}
     launched = {"at": NOW - 5, **done, "job": 7, "offering": SPOT}
     found = job.explain(sheet(pending(), decisions=(FAILED, BACK, launched)), 7)
@@ -123,7 +123,7 @@ def test_a_refusal_before_the_last_launch_is_history():
     assert found.tried[-1].outcome == "launched"
 
 
-def test_a_held_job_says_what_it_noted_itself():
+def test_a_held_job_shows_its_own_comment():
     """The reason of a hold is in the job's own comment (requeue.end_of_attempt writes it)."""
     noted = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
     found = job.explain(sheet(pending("JobHeldUser", comment=noted)), 7)
@@ -133,7 +133,7 @@ def test_a_held_job_says_what_it_noted_itself():
     assert "comment: toolkit: error (exception: KeyError)" in found.because
 
 
-def test_a_held_job_waits_for_a_person():
+def test_a_held_job_shows_the_release_command():
     held = job.explain(sheet(pending("JobHeldAdmin"), decisions=(BACK,)), 7)
     assert held.verdict.startswith("held for 5 m: an admin or the toolkit"), "BACK held nothing"
     quota = {**BACK, "slug": "quota", "hold": True}
@@ -142,7 +142,7 @@ def test_a_held_job_waits_for_a_person():
     assert found.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
-def test_a_job_is_held_also_while_slurm_still_ends_its_last_try():
+def test_a_job_is_shown_as_held_while_slurm_completes_its_last_attempt():
     quota = {**BACK, "slug": "quota", "hold": True}
     found = job.explain(sheet(pending("Cleaning", held=True), decisions=(quota,)), 7)
     assert found.verdict.startswith("held for 5 m: the AWS account's quota is used up")
@@ -162,14 +162,14 @@ def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "")
     )
 
 
-def test_an_arrays_last_task_is_released_alone_although_its_number_is_the_arrays():
+def test_the_last_task_of_an_array_is_released_by_its_task_id():
     """`scontrol release 7` lets every task go."""
     found = job.explain(sheet(task(7, 4)), 7)
     assert found.subject == "job 7_4 (sweep, ada)"
     assert found.next == "nothing happens until somebody runs `scontrol release 7_4`"
 
 
-def test_a_task_is_found_by_its_arrays_notation_also_while_it_waits_with_others():
+def test_a_pending_array_task_is_found_by_its_task_id():
     jobs = (task(8, 3, "RUNNING"), task(7, None, waiting="4,6-10:2%2"))
     assert job.explain(sheet(*jobs), 7, 3).verdict.startswith("running")
     assert job.explain(sheet(*jobs), 8).subject == "job 7_3 (sweep, ada)"
@@ -178,19 +178,19 @@ def test_a_task_is_found_by_its_arrays_notation_also_while_it_waits_with_others(
     assert job.explain(sheet(*jobs), 7, 7).verdict == "Slurm knows no job 7_7"
 
 
-def test_a_task_that_slurm_cut_off_its_list_is_found():
+def test_a_task_that_slurm_truncated_from_its_list_is_found():
     jobs = (task(7, None, waiting="1,3,5,..."),)
     assert job.explain(sheet(*jobs), 7, 70).verdict.startswith("held")
     assert job.explain(sheet(*jobs), 7, 4).verdict == "Slurm knows no job 7_4"
 
 
-def test_an_array_that_waits_whole_is_released_whole():
+def test_an_array_that_is_pending_as_a_whole_is_released_as_a_whole():
     found = job.explain(sheet(task(7, None, waiting="0-9")), 7)
     assert found.subject == "job 7_[0-9] (sweep, ada)"
     assert found.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
-def test_the_number_of_an_array_tells_of_its_tasks_within_bounds():
+def test_the_id_of_an_array_shows_a_limited_number_of_its_tasks():
     running = tuple(task(number + 8, number, "RUNNING") for number in range(30))
     found = job.explain(sheet(task(7, None, waiting="30-99"), *running), 7)
     assert found.subject == "job array 7 (sweep, ada)"
@@ -200,7 +200,7 @@ def test_the_number_of_an_array_tells_of_its_tasks_within_bounds():
     assert "release" not in found.next
 
 
-def test_an_arrays_tasks_stand_together_under_squeues_names():
+def test_the_tasks_of_an_array_are_listed_together_with_their_task_ids():
     jobs = (
         JobReport(9),
         task(8, 3, "RUNNING"),
@@ -212,14 +212,14 @@ def test_an_arrays_tasks_stand_together_under_squeues_names():
     assert tables.job_cells(rows)[0][0] == "7_2"
 
 
-def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
+def test_a_job_of_a_protected_pool_shows_when_the_probe_is_let_through():
     refused = {**BACK, "slug": "pool-protected", "code": ""}
     shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540)
     found = job.explain(sheet(pending(), decisions=(refused,), standings=(shut,)), 7)
     assert "in 9 m: pool gpu lets one job through as a probe" in found.next
 
 
-def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other():
+def test_a_job_shows_the_probe_of_the_pool_that_refused_it():
     refused = {**BACK, "slug": "pool-protected", "code": "", "nodes": "gpu-[001-002]"}
     standings = (
         BreakerReport("gpu", 5, NOW - 60, NOW + 60),
@@ -234,17 +234,17 @@ def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other(
     )
 
 
-def test_a_requeued_job_waits_for_its_begin_time():
+def test_a_requeued_job_shows_its_begin_time():
     found = job.explain(sheet(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
     assert "in 8 s: Slurm may start the job" in found.next
     assert "the job was requeued 2 times" in found.because
 
 
-def test_an_unknown_reason_is_passed_on():
+def test_an_unknown_reason_is_shown_as_it_is():
     assert "Slurm says NewIn2031" in job.explain(sheet(pending("NewIn2031")), 7).verdict
 
 
-def test_a_starting_job_counts_its_nodes():
+def test_a_starting_job_shows_how_many_nodes_are_up():
     running = JobReport(7, states=("RUNNING",), nodes=("gpu-001", "gpu-002"))
     nodes = (up("ALLOCATED"), NodeReport("gpu-002", ("ALLOCATED", "POWERING_UP")))
     found = job.explain(sheet(running, nodes=nodes, machines=(MACHINE,)), 7)
@@ -262,20 +262,20 @@ def test_a_starting_job_counts_its_nodes():
         ("CANCELLED by 1000", "0:15", "cancelled: a user or an admin cancelled it"),
     ],
 )
-def test_a_job_of_the_past_is_told_from_its_attempts(state: str, code: str, expected: str):
+def test_a_finished_job_is_explained_from_its_attempts(state: str, code: str, expected: str):
     attempt = AttemptReport(state, code, "gpu-001", NOW - 900, NOW - 300)
     found = job.explain(sheet(attempts=(attempt,)), 7)
     assert found.verdict == expected
     assert "on gpu-001, ran 10 m" in found.because[0]
 
 
-def test_our_own_exit_code_is_explained():
+def test_exit_code_85_is_explained():
     attempt = AttemptReport("REQUEUED", "85:0", "gpu-001", NOW - 900, NOW - 300)
     found = job.explain(sheet(attempts=(attempt,)), 7)
     assert found.because[0].endswith("REQUEUED, exit code 85 (saved; Slurm requeues the job)")
 
 
-def test_a_job_nobody_knows_and_a_slurm_nobody_reaches_are_told_apart():
+def test_an_unknown_job_and_an_unreachable_slurm_are_different_verdicts():
     assert job.explain(sheet(), 7).verdict == "Slurm knows no job 7"
     silent = sheet(unread=("slurm-unreachable: x",))
     assert job.explain(silent, 7).verdict == "unknown: Slurm could not be read"
@@ -302,20 +302,20 @@ def test_a_job_nobody_knows_and_a_slurm_nobody_reaches_are_told_apart():
          "drained or down, and not by the toolkit: it leaves the node alone"),
     ],
 )  # fmt: skip
-def test_each_state_of_a_node_has_its_sentence(
+def test_each_state_of_a_node_has_its_verdict(
     found: NodeReport, machines: tuple[InstanceReport, ...], verdict: str
 ):
     answer = node.explain(HeadReport(at=NOW, nodes=(found,), machines=machines), "gpu-001")
     assert answer.verdict == verdict
 
 
-def test_a_node_of_somebody_else_is_left_alone():
+def test_a_node_outside_the_toolkits_pools_is_named_as_such():
     other = NodeReport("onprem-1", ("DOWN",), "flood")
     answer = node.explain(HeadReport(at=NOW, nodes=(other,)), "onprem-1")
     assert answer.verdict.startswith("not the toolkit's")
 
 
-def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
+def test_a_node_of_a_protected_pool_shows_the_console_of_the_failed_instance():
     shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it never registered",))
     answer = node.explain(
         HeadReport(
@@ -331,14 +331,14 @@ def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
     assert any("5 instances in a row" in line for line in answer.because)
 
 
-def test_our_reasons_are_put_in_words():
+def test_a_reason_code_is_explained():
     answer = node.explain(
         HeadReport(at=NOW, nodes=(up("DOWN", f"toolkit: no-capacity ({ICE})"),)), "gpu-001"
     )
     assert any("EC2 had no capacity in any offering" in line for line in answer.because)
 
 
-def test_every_reason_that_resume_gives_a_node_has_its_words():
+def test_every_reason_code_of_resume_has_an_explanation():
     """A word of the error tree that is added without them would leave a person with a bare code."""
     kinds = [
         errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.TooLate
@@ -352,7 +352,7 @@ def test_every_reason_that_resume_gives_a_node_has_its_words():
     assert codes <= reasons.MEANINGS.keys()
 
 
-def test_nodes_at_rest_are_left_out_unless_asked_for():
+def test_resting_nodes_are_listed_on_request_only():
     nodes = (
         up("IDLE"),
         NodeReport("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
@@ -367,7 +367,7 @@ def test_nodes_at_rest_are_left_out_unless_asked_for():
     )  # fmt: skip
 
 
-def test_a_jobs_price_is_the_sum_of_its_machines():
+def test_the_price_of_a_job_is_the_sum_of_its_instances():
     second = InstanceReport("i-2", "gpu-002", state="running", type="g5.xlarge", price="1.006",
                          lifecycle="on-demand", zone="us-east-1b", launched_at=NOW)  # fmt: skip
     running = JobReport(7, "t", "ada", "vision", "spot", ("RUNNING",), "None",
@@ -378,7 +378,7 @@ def test_a_jobs_price_is_the_sum_of_its_machines():
     assert row.age_seconds == 45
 
 
-def test_a_price_nobody_knows_is_not_zero():
+def test_an_unknown_price_is_empty_and_not_zero():
     unknown = InstanceReport("i-1", "gpu-001", state="running", price="")
     (row,) = tables.node_rows(HeadReport(at=NOW, nodes=(up("IDLE"),), machines=(unknown,)))
     assert row.usd_per_hour == ""
@@ -388,5 +388,5 @@ def test_a_price_nobody_knows_is_not_zero():
     ("seconds", "text"),
     [(-3, "0 s"), (59, "59 s"), (60, "1 m"), (3661, "1 h 1 m"), (90_000, "1 d 1 h")],
 )
-def test_spans_have_two_units_at_most(seconds: float, text: str):
+def test_a_duration_has_two_units_at_most(seconds: float, text: str):
     assert format_duration(seconds) == text

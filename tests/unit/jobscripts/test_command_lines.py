@@ -25,7 +25,7 @@ def calls(script):
                 yield path.name, words.strip().partition("\n")[0].split()
 
 
-def test_every_dataset_of_a_warm_up_is_a_reference(tmp_path):
+def test_every_documented_dataset_of_a_warm_up_is_a_valid_reference(tmp_path):
     catalog = Catalog(FolderStore(tmp_path))
     found = [(path, word) for path, words in calls("data-warmup.sbatch") for word in words]
     named = [(path, word) for path, word in found if word.islower()]
@@ -36,7 +36,7 @@ def test_every_dataset_of_a_warm_up_is_a_reference(tmp_path):
 
 
 @pytest.mark.parametrize("script", ["torchrun", "fsdp", "deepspeed", "pipeline", "sweep"])
-def test_every_training_script_of_an_example_is_the_readers_own_or_is_there(script):
+def test_every_documented_training_script_is_shipped_or_the_users_own(script):
     found = [(path, words[0]) for path, words in calls(f"{script}.sbatch") if words]
     assert found
     for path, word in found:

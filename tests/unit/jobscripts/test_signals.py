@@ -37,12 +37,12 @@ echo "$step_code"
 
 
 @pytest.mark.parametrize("code", [0, 85])
-def test_a_step_that_ends_while_the_signal_is_answered_keeps_its_own_code(tmp_path, code):
+def test_a_step_that_ends_during_the_signal_handler_keeps_its_exit_code(tmp_path, code):
     lines = ("cd $TOOLKIT_RUN_DIR", ENDS_IN_THE_TRAP.replace("CODE", str(code)))
     assert said(tmp_path, lines) == str(code)
 
 
-def test_a_step_that_a_signal_kills_keeps_that_code(tmp_path):
+def test_a_step_that_a_signal_killed_has_the_exit_code_of_the_signal(tmp_path):
     lines = ("", 'sleep 60 & kill -TERM "$!"; wait_for_step "$!"; echo "$step_code"')
     assert said(tmp_path, lines) == "143"
 
@@ -57,7 +57,7 @@ echo "$step_code"
 """
 
 
-def test_the_one_signal_is_passed_on_as_soon_as_the_run_folder_is_back(tmp_path):
+def test_a_stop_request_is_written_once_the_run_folder_is_back(tmp_path):
     (tmp_path / "run").mkdir()
     given = {"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_END_TIME": str(int(time.time()))}
     told = said(tmp_path, (f"cd {tmp_path}", AWAY_AS_THE_SIGNAL_COMES), **given).splitlines()
@@ -67,7 +67,7 @@ def test_the_one_signal_is_passed_on_as_soon_as_the_run_folder_is_back(tmp_path)
     ]
 
 
-def test_a_step_that_ends_while_the_run_folder_is_away_keeps_its_code(tmp_path):
+def test_a_step_that_ends_while_the_run_folder_is_absent_keeps_its_exit_code(tmp_path):
     quick = "sleep() { command sleep 0.1; }"
     ends = "{ command sleep 0.5; exit 7; }"
     line = f'{quick}; request_stop time-limit; {ends} & wait_for_step "$!"; echo "$step_code"'
@@ -80,7 +80,7 @@ TRAINS = sorted(
 
 
 @pytest.mark.parametrize("script", TRAINS, ids=lambda path: path.stem)
-def test_no_batch_script_asks_anybody_anything_before_it_holds_the_signal(script):
+def test_every_batch_script_holds_the_stop_signal_first(script):
     lines = script.read_text().splitlines()
     calls = [line.split()[0] for line in lines if line and line[0] not in "#[ "]
     mine = calls[len(calls) - calls[::-1].index("source") :]
@@ -117,7 +117,9 @@ TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
         (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # of another job
     ],
 )
-def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_path, lead, given):
+def test_a_signal_at_the_requested_lead_is_the_time_limit_and_earlier_a_preemption(
+    tmp_path, lead, given
+):
     assert why(tmp_path, lead + 100, **given) == "time-limit"
     assert why(tmp_path, lead + 300, **given) == "preemption"
 
@@ -134,9 +136,7 @@ def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_pa
         ("echo Traceback", "1", "goes on"),
     ],
 )
-def test_a_restart_goes_on_unless_its_budgets_are_known_to_be_used_up(
-    tmp_path, answers, restart, says
-):
+def test_a_restart_goes_on_unless_its_retry_budget_is_used_up(tmp_path, answers, restart, says):
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text(f"#!/bin/bash\n{answers}\n")
@@ -170,7 +170,7 @@ def slept(folder):
 TOLD_AT_LAST = """n=$(cat n 2>/dev/null); echo $((n + 1)) >n; ((n < 3)) || echo 42"""
 
 
-def test_an_attempt_whose_end_the_shared_folder_hides_for_a_moment_ends_as_is_told_then(tmp_path):
+def test_the_batch_script_retries_while_the_run_folder_is_unreadable(tmp_path):
     assert ends(tmp_path, f"cd {tmp_path}; {TOLD_AT_LAST}") == 42
     assert slept(tmp_path) == [1, 1, 3]
 
@@ -185,7 +185,7 @@ def test_an_attempt_whose_end_the_shared_folder_hides_for_a_moment_ends_as_is_to
         (1, 93, 93),
     ],
 )
-def test_an_attempt_whose_end_no_minute_can_tell_comes_back_unless_its_workers_said_otherwise(
+def test_a_verdict_that_stays_unreadable_requeues_the_job_unless_it_is_done_or_held(
     tmp_path, step_code, verdict, code
 ):
     assert ends(tmp_path, "exit 1", step_code=step_code, verdict=verdict) == code
@@ -197,7 +197,7 @@ HELD = 'hold_attempt() { echo "$1" >$TOOLKIT_ENV/held; }'
 
 
 @pytest.mark.parametrize(("restart", "code"), [("0", 85), ("1", 93)])
-def test_workers_that_left_with_0_are_not_done_while_the_shared_folder_hides_their_verdict(
+def test_ranks_that_exit_with_0_are_not_done_while_their_verdict_is_unreadable(
     tmp_path, restart, code
 ):
     """The last such attempt, whose beginning could not look back either, is held."""
@@ -210,13 +210,15 @@ def test_workers_that_left_with_0_are_not_done_while_the_shared_folder_hides_the
     assert (tmp_path / "held").exists() == (code == 93)
 
 
-def test_it_comes_back_once_where_the_next_beginning_can_not_tell_it_either(tmp_path):
+def test_a_restart_with_an_unreadable_verdict_is_not_requeued_again(tmp_path):
     restart = {"SLURM_RESTART_COUNT": "1", "last": "look_back"}
     assert ends(tmp_path, "exit 1", step_code=7, **restart) == 7
 
 
 @pytest.mark.parametrize(("verdict", "left"), [(85, 9999), (None, 15)])
-def test_what_brings_a_job_back_is_not_waited_for_until_slurm_ends_it(tmp_path, verdict, left):
+def test_the_batch_script_does_not_retry_before_the_time_limit_or_after_exit_85(
+    tmp_path, verdict, left
+):
     limit = str(int(time.time()) + left)
     assert ends(tmp_path, "exit 1", verdict=verdict, SLURM_JOB_END_TIME=limit) == 85
     assert slept(tmp_path) == []

@@ -120,7 +120,7 @@ def look(world, times=3, step=1.1):
         world.rows.now += step
 
 
-def test_an_instance_that_appears_gets_a_machine_and_its_sockets(world):
+def test_a_new_instance_gets_a_machine_and_its_sockets(world):
     instance = add(world)
     look(world)
     assert instance.state == "running"
@@ -128,7 +128,7 @@ def test_an_instance_that_appears_gets_a_machine_and_its_sockets(world):
     assert world.network.open_in == {"i-1": "netns of i-1"}
 
 
-def test_a_machine_that_does_not_start_ends_its_instance(world):
+def test_a_machine_that_does_not_start_terminates_its_instance(world):
     world.driver.refusals = [RuntimeError("no room")]
     instance = add(world)
     look(world)
@@ -137,7 +137,7 @@ def test_a_machine_that_does_not_start_ends_its_instance(world):
     assert "no room" in instance.reason.message
 
 
-def test_an_instance_that_is_ended_loses_its_machine_then_its_sockets_then_its_row(world):
+def test_a_terminated_instance_loses_its_machine_its_sockets_and_then_its_row(world):
     instance = add(world)
     look(world)
     world.rows.set_state(instance, "shutting-down")
@@ -150,7 +150,7 @@ def test_an_instance_that_is_ended_loses_its_machine_then_its_sockets_then_its_r
     assert world.states.forgotten == ["i-1"]
 
 
-def test_an_end_that_fails_is_tried_again(world):
+def test_a_failed_termination_is_repeated(world):
     instance = add(world)
     look(world)
     world.driver.refusals = [RuntimeError("busy")]
@@ -161,14 +161,14 @@ def test_an_end_that_fails_is_tried_again(world):
     assert instance.state == "terminated"
 
 
-def test_an_instance_ended_before_it_started_leaves_no_machine(world):
+def test_an_instance_terminated_before_its_start_has_no_machine(world):
     instance = add(world, state="shutting-down")
     look(world)
     assert instance.state == "terminated"
     assert world.driver.list() == ()
 
 
-def test_stopping_keeps_the_disk_and_starting_brings_it_back(world):
+def test_a_stopped_instance_keeps_its_disk_and_starts_again(world):
     instance = add(world)
     look(world)
     world.rows.set_state(instance, "stopping")
@@ -198,7 +198,9 @@ def test_a_reboot_starts_the_machine_again(world):
         ("spot", "stop", "terminated"),
     ],
 )
-def test_a_guest_that_went_off_is_noticed(world, market, behaviour, end):
+def test_a_poweroff_inside_the_machine_stops_or_terminates_the_instance(
+    world, market, behaviour, end
+):
     instance = add(world, market=market, behaviour=behaviour)
     look(world)
     world.driver.stop("i-1", grace=0)
@@ -206,7 +208,7 @@ def test_a_guest_that_went_off_is_noticed(world, market, behaviour, end):
     assert instance.state == end
 
 
-def test_a_notice_is_carried_out_at_its_deadline_and_not_before(world):
+def test_an_interruption_notice_terminates_the_instance_at_its_deadline(world):
     instance = add(world)
     look(world)
     instance.notice = Notice(time=0.0, deadline=world.rows.now + 10)
@@ -217,7 +219,7 @@ def test_a_notice_is_carried_out_at_its_deadline_and_not_before(world):
     assert instance.reason is SPOT_TERMINATION
 
 
-def test_one_instances_trouble_does_not_keep_others_waiting(world):
+def test_the_failure_of_one_instance_does_not_delay_others(world):
     world.driver.refusals = [RuntimeError("no room")]
     add(world, "i-1")
     good = add(world, "i-2")

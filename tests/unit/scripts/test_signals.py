@@ -85,7 +85,7 @@ def interrupt(process, name: str) -> str:
 
 
 @SIGNALS
-def test_a_signal_prints_what_the_command_said_and_ends_all_of_it(root, start, name):
+def test_an_interrupted_script_prints_the_output_and_kills_the_command(root, start, name):
     process, worker = start("scripts/buffered", "tier")
     output = interrupt(process, name)
     assert "tier: interrupted by SIG" in output
@@ -96,7 +96,7 @@ def test_a_signal_prints_what_the_command_said_and_ends_all_of_it(root, start, n
 
 
 @SIGNALS
-def test_a_clean_up_begins_when_nothing_of_the_command_runs(root, start, name):
+def test_the_clean_up_begins_after_the_command_has_ended(root, start, name):
     process, worker = start("scripts/with-cleanup")
     interrupt(process, name)
     assert (root / "cleaned").read_text().splitlines() == [f"--only {root}/state"]
@@ -104,7 +104,7 @@ def test_a_clean_up_begins_when_nothing_of_the_command_runs(root, start, name):
     assert not runs(worker)
 
 
-def test_a_second_run_in_one_directory_is_refused_and_takes_nothing_from_the_first(root, start):
+def test_a_second_run_in_one_state_directory_is_refused(root, start):
     first, worker = start("scripts/with-cleanup")
     environment = os.environ | {"TOOLKIT_LOCAL_DIR": str(root / "state")}
     second = subprocess.run(
@@ -122,7 +122,7 @@ def test_a_second_run_in_one_directory_is_refused_and_takes_nothing_from_the_fir
     interrupt(first, "TERM")
 
 
-def test_a_command_that_hangs_can_be_looked_at(start):
+def test_the_output_of_a_running_command_is_in_the_log(start):
     process, _worker = start("scripts/buffered", "tier")
     begins = process.stdout.readline()
     log = Path(begins.split()[-1])

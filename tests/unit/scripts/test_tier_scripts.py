@@ -30,7 +30,7 @@ def run(place, *argv):
     )
 
 
-def test_each_checkout_has_its_own_test_cloud_whatever_way_leads_to_it(checkout, tmp_path):
+def test_each_checkout_has_a_test_cloud_of_its_own(checkout, tmp_path):
     one, two = checkout("one"), checkout("two")
     (tmp_path / "link").symlink_to(one)
     said = [run(place, "test-state").stdout for place in (one, two, tmp_path / "link")]
@@ -38,7 +38,7 @@ def test_each_checkout_has_its_own_test_cloud_whatever_way_leads_to_it(checkout,
     assert said[0].startswith("/var/lib/toolkit-test-")
 
 
-def test_a_tier_beside_others_prints_all_it_said_and_fails_as_it_did(checkout):
+def test_a_buffered_tier_prints_its_output_and_returns_its_exit_code(checkout):
     words = ("sh", "-c", "echo first; echo second >&2; exit 3")
     done = run(checkout("one"), "buffered", "contract", *words)
     assert done.returncode == 3
@@ -47,7 +47,7 @@ def test_a_tier_beside_others_prints_all_it_said_and_fails_as_it_did(checkout):
     assert done.stdout.endswith("first\nsecond\n")
 
 
-def test_a_tier_that_leaves_a_daemon_behind_keeps_no_other_from_printing(checkout):
+def test_a_daemon_that_a_tier_leaves_behind_does_not_block_other_tiers(checkout):
     place = checkout("one")
     left = run(place, "buffered", "slurm", "sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!")
     daemon = left.stdout.split()[-1]

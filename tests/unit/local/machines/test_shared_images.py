@@ -51,7 +51,7 @@ def built(tmp_path, store):
     return made
 
 
-def test_another_cloud_lists_and_stacks_what_one_has_built(built, store):
+def test_another_cloud_lists_and_stacks_a_shared_image(built, store):
     other = store("two")
     assert [image.name for image in other.list()] == ["base", "head"]
     layers = other.layers(HEAD)
@@ -60,7 +60,7 @@ def test_another_cloud_lists_and_stacks_what_one_has_built(built, store):
     assert (layers[0] / "file").samefile(built.layers(HEAD)[0] / "file")
 
 
-def test_what_one_cloud_removes_stays_with_the_others(built, store):
+def test_removing_an_image_keeps_it_in_other_clouds(built, store):
     running, late = store("two"), store("three")
     running.layers(HEAD)
     built.remove(HEAD)
@@ -69,7 +69,7 @@ def test_what_one_cloud_removes_stays_with_the_others(built, store):
         assert (other.layers(HEAD)[0] / "file").read_text() == "b"
 
 
-def test_a_removed_image_does_not_come_back_by_the_library(built, store):
+def test_a_removed_image_is_not_taken_from_the_library_again(built, store):
     built.remove(HEAD)
     again = store("one")
     assert [image.id for image in again.list()] == [BASE]
@@ -77,7 +77,7 @@ def test_a_removed_image_does_not_come_back_by_the_library(built, store):
         again.get(HEAD)
 
 
-def test_a_removal_takes_nothing_out_of_the_library(tmp_path, built, store):
+def test_removing_an_image_keeps_it_in_the_library(tmp_path, built, store):
     """Nor minds an image there whose base is removed here."""
     other = store("two")
     other.remove(BASE)
@@ -88,7 +88,7 @@ def test_a_removal_takes_nothing_out_of_the_library(tmp_path, built, store):
     assert not list((tmp_path / "two").glob("ami-*/"))
 
 
-def test_what_one_notes_of_an_image_is_not_the_others(built, store):
+def test_the_annotation_of_an_image_stays_in_its_own_cloud(built, store):
     other = store("two")
     other.get(HEAD)
     other.annotate(HEAD, name="mine", attributes={})
@@ -96,7 +96,7 @@ def test_what_one_notes_of_an_image_is_not_the_others(built, store):
     assert store("three").get(HEAD).name == "head"
 
 
-def test_a_cloud_on_another_filesystem_than_the_library_goes_without_it(
+def test_a_cloud_on_another_filesystem_does_not_share_images(
     tmp_path, built, store, monkeypatch, caplog
 ):
     def link(*_argv):
@@ -117,7 +117,7 @@ def test_a_cloud_on_another_filesystem_than_the_library_goes_without_it(
     ]
 
 
-def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, store):
+def test_a_partial_image_of_a_killed_process_is_deleted(built, library, store):
     (library.root / f".partial-{HEAD}-1").mkdir()
     assert HEAD in store("two")._library_ids()
     built.share(BASE)
@@ -125,7 +125,7 @@ def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, s
 
 
 @pytest.mark.parametrize("stores", [1, 2], ids=["one-store", "two-stores-of-one-directory"])
-def test_two_threads_that_need_one_image_both_have_it_whole(
+def test_two_threads_that_lend_one_image_both_get_it_whole(
     built, store, library, monkeypatch, stores
 ):
     """The first half of each copy is made before the second half of either."""
@@ -149,7 +149,7 @@ def test_two_threads_that_need_one_image_both_have_it_whole(
     assert not list(lent[0][0].parent.parent.glob(".partial-*"))
 
 
-def test_work_on_one_image_is_done_by_one_process_at_a_time(library):
+def test_an_image_lock_is_exclusive_for_its_image(library):
     assert not library.is_locked(BASE)
     with library.locked(BASE):
         assert library.is_locked(BASE)
@@ -157,7 +157,7 @@ def test_work_on_one_image_is_done_by_one_process_at_a_time(library):
     assert not library.is_locked(BASE)
 
 
-def test_a_process_that_is_killed_holds_nothing(library):
+def test_the_lock_of_a_killed_process_is_released(library):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
