@@ -45,7 +45,7 @@ FARM_LANE = frozenset(
         "burst",
         "containers",
         "elastic_jobs",
-        "evicted_sweep",
+        "interrupted_sweep",
         "real_machines",
         "warm_up",
     )

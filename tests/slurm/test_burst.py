@@ -13,9 +13,9 @@ import pytest
 
 from slurmplugins.cloud import ec2_messages
 from slurmplugins.model import hostlist
-from tests.slurm import machines as instances
+from tests.slurm import instances
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import LIVE
+from tests.slurm.instances import LIVE
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]

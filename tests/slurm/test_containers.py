@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.slurm.trained import DIGITS, HOME, ON_FARM, TORCHRUN, submit
+from tests.slurm.training_job import DIGITS, HOME, ON_FARM, TORCHRUN, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]

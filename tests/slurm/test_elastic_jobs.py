@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, ON_FARM, PYTHON, submit
+from tests.slurm.training_job import HOME, ON_FARM, PYTHON, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]

@@ -13,8 +13,8 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import node
-from tests.slurm.trained import HOME, submit
+from tests.slurm.instances import node
+from tests.slurm.training_job import HOME, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, PYTHON, Trained, submit
+from tests.slurm.training_job import HOME, PYTHON, TrainingJob, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -40,7 +40,7 @@ except OSError:
 class Taken:
     """A job of two machines that lost one of them after so many steps."""
 
-    job: Trained
+    job: TrainingJob
     reached: int
 
 
@@ -52,7 +52,7 @@ def script(name: str) -> tuple[str, str]:
     return f"{JOBSCRIPTS}/{name}.sbatch", f"{JOBSCRIPTS}/{name}/train.py"
 
 
-def answers(cluster, job: Trained, begun: int) -> str | None:
+def answers(cluster, job: TrainingJob, begun: int) -> str | None:
     """What the notebook that was begun as often says to its user; None: nothing yet."""
     places = re.findall(r"the notebook is at (\S+);", job.output())
     if len(places) < begun:
@@ -97,7 +97,7 @@ def test_a_replay_is_submitted_with_the_options_of_the_first_command_line(cluste
     job = taken["pipeline"].job
     assert job.ended() == {"COMPLETED"}, job.output()
     replay = json.loads(cluster.toolkit("runs", "replay", job.number, "--json").stdout)
-    again = Trained(cluster, replay["job_id"])
+    again = TrainingJob(cluster, replay["job_id"])
     for fact in ("nice", "shared", "memory_per_cpu", "node_count", "tres_per_node", "time_limit"):
         assert again.shown()[fact] == job.shown()[fact], fact
     cluster.as_user("scancel", again.number)

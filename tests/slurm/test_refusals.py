@@ -12,7 +12,7 @@ import pytest
 from slurmplugins.config import paths
 from slurmplugins.system.log_events import LogEvent
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import LIVE, machines
+from tests.slurm.instances import LIVE, machines
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]

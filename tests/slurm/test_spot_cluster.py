@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 
 from tests.slurm.conftest import TOOLKIT
-from tests.slurm.machines import LIVE, machines
+from tests.slurm.instances import LIVE, machines
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.slurm.trained import HOME, PYTHON, submit
+from tests.slurm.training_job import HOME, PYTHON, submit
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"

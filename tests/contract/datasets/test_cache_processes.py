@@ -23,7 +23,7 @@ from toolkit.datasets.store.folder_store import FolderStore
 
 pytestmark = pytest.mark.timeout(240)
 
-FILLER = Path(__file__).with_name("filler.py")
+FILLER = Path(__file__).with_name("fill_process.py")
 REPO = Path(__file__).resolve().parents[3]
 CONTENTS = {
     "one": {"a": b"1", "b/c": os.urandom(9000)},
@@ -101,7 +101,7 @@ def test_a_fill_killed_at_any_file_operation_shows_no_wrong_data_and_the_next_on
     place, when
 ):
     """Each in a process of its own, forked here: SIGKILL, no clean-up, no exception."""
-    from tests.contract.datasets.filler import die
+    from tests.contract.datasets.fill_process import die
     from tests.fakes.disk import MortalDisk
 
     catalog = Catalog(FolderStore(place / "store"))

@@ -164,7 +164,7 @@ def as_list(value):
 def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
     """RunInstances is split as Karpenter splits it; no statement allows it on everything.
 
-    Whose network, templates and tags those are is in test_rights.
+    Whose network, templates and tags those are is in test_role_policies.
     """
     statements_by_sid = {
         item["Sid"]: item

@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import machine_of
-from tests.slurm.trained import HOME, SAVE_EVERY, TORCHRUN, Trained, slow, submit
+from tests.slurm.instances import machine_of
+from tests.slurm.training_job import HOME, SAVE_EVERY, TORCHRUN, TrainingJob, slow, submit
 from tests.slurm.waiting import until
 from toolkit.training.requeue.failure_cause import Evidence
 from toolkit.training.requeue.failure_rules import classify
@@ -54,12 +54,12 @@ def take_unheard(cluster, node: str) -> None:
 class Jobs:
     """All at once: each waits for machines, for Slurm's KillWait, for a delay or for the head."""
 
-    smoke: Trained
-    cancelled: Trained
-    flaky: Trained
-    wrong: Trained
-    costly: Trained
-    unheard: Trained
+    smoke: TrainingJob
+    cancelled: TrainingJob
+    flaky: TrainingJob
+    wrong: TrainingJob
+    costly: TrainingJob
+    unheard: TrainingJob
     reached: int  # steps of `unheard` when its notice came
 
 
@@ -136,8 +136,8 @@ def test_the_head_node_forwards_an_interruption_notice_that_the_node_agent_misse
 class Lost:
     """Two jobs of two nodes each."""
 
-    survivor: Trained
-    headless: Trained  # the machine that its batch script was on is gone
+    survivor: TrainingJob
+    headless: TrainingJob  # the machine that its batch script was on is gone
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def lost(cluster):
         cluster.as_user("scancel", "--quiet", job.number)
 
 
-def preempt(survivor: Trained, *argv: str) -> None:
+def preempt(survivor: TrainingJob, *argv: str) -> None:
     """Have a short job take a node of one that trains: that one saves and comes back."""
     survivor.running()
     reached = survivor.trained(40)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, ON_FARM, SCRIPTS, Trained
+from tests.slurm.training_job import HOME, ON_FARM, SCRIPTS, TrainingJob
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -29,7 +29,7 @@ done
 class Task:
     """A task of the sweep, as it runs."""
 
-    job: Trained
+    job: TrainingJob
     array: str  # the job id of the whole
     node: str
 
@@ -50,8 +50,8 @@ def queued(cluster, *options: str) -> list[list[str]]:
 def at_work(cluster, number: int) -> Task | None:
     """The task, in the middle of its trial, of which it has saved a part."""
     for job, array, own, *node in queued(cluster, "--states=RUNNING"):
-        if own == str(number) and node and Trained(cluster, job).saved():
-            return Task(Trained(cluster, job), array, *node)
+        if own == str(number) and node and TrainingJob(cluster, job).saved():
+            return Task(TrainingJob(cluster, job), array, *node)
     return None
 
 
