@@ -22,6 +22,6 @@ def test_a_warm_up_fills_the_cache_of_every_node_once(cluster):
     first = submit(cluster, *warm, "words@1")
     assert first.ended() == {"COMPLETED"}, first.output()
     assert len(re.findall(r"words@1: filled", first.output())) == 2, first.output()
-    again = submit(cluster, f"--nodelist={first.shown()['nodes']}", *warm, added["version"])
+    again = submit(cluster, f"--nodelist={first.record()['nodes']}", *warm, added["version"])
     assert again.ended() == {"COMPLETED"}, again.output()
     assert len(re.findall(r"cached already", again.output())) == 2, again.output()

@@ -45,16 +45,16 @@ def test_add_killed_at_any_file_operation_can_be_repeated_and_stores_the_whole_d
     """What is visible by name is whole; what a dead one left is gone on with or harmless."""
     version = described(CONTENT).version
     for fatal in itertools.count():
-        place = tmp_path / f"store-{fatal}"
+        store_root = tmp_path / f"store-{fatal}"
         disk = MortalDisk(fatal, when)
-        catalog = Catalog(FolderStore(place, disk=disk))
+        catalog = Catalog(FolderStore(store_root, disk=disk))
         try:
             add(catalog, root, name="digits")
         except Killed:
             pass
         else:
             break
-        catalog = Catalog(FolderStore(place, disk=QuickDisk()))
+        catalog = Catalog(FolderStore(store_root, disk=QuickDisk()))
         if catalog.named_versions("digits"):
             assert find_damaged_content(catalog, catalog.resolve("digits")) == []
         assert add(catalog, root, name="digits").version == version
@@ -64,8 +64,8 @@ def test_add_killed_at_any_file_operation_can_be_repeated_and_stores_the_whole_d
 
 
 def test_upload_refuses_a_file_that_changed_since_it_was_hashed(store, root):
-    found = scan(root)
-    file = next(file for file in found.manifest.files if file.path == "z")
+    scanned = scan(root)
+    file = next(file for file in scanned.manifest.files if file.path == "z")
     (root / "z").write_bytes(b"y" * 500)
     upload = store.upload(file)
     with pytest.raises(SourceChanged):
@@ -85,10 +85,10 @@ def test_two_uploads_of_the_same_content_both_succeed(store, root):
 
 
 def test_add_waits_ten_minutes_for_garbage_collection_and_then_fails(catalog, root):
-    naps = []
+    pauses = []
     with gc_markers.collecting(catalog), pytest.raises(StoreBusy):
-        add(catalog, root, sleep=naps.append)
-    assert sum(naps) >= 600
+        add(catalog, root, sleep=pauses.append)
+    assert sum(pauses) >= 600
     assert not list(catalog.store.list("adding/"))
     add(catalog, root)
 

@@ -19,9 +19,9 @@ def root(tmp_path):
 
 
 def test_the_manifest_of_a_folder_lists_the_files_below_it(root, small_chunks):
-    found = scan(root)
-    assert found.manifest == described(CONTENT)
-    assert found.hashed_files == len(CONTENT)
+    scanned = scan(root)
+    assert scanned.manifest == described(CONTENT)
+    assert scanned.hashed_files == len(CONTENT)
 
 
 def test_the_version_depends_on_content_and_paths_alone(root, tmp_path):
@@ -109,25 +109,25 @@ def test_a_damaged_scan_memory_is_ignored(root, tmp_path, content):
 
 
 def test_a_file_that_changes_during_the_scan_is_refused(root, monkeypatch):
-    def touched(pieces):
+    def change_file(pieces):
         (root / "z").write_bytes(b"y" * 501)
         return "0" * 64
 
-    monkeypatch.setattr(scanning.chunks, "digest", touched)
+    monkeypatch.setattr(scanning.chunks, "digest", change_file)
     with pytest.raises(SourceChanged):
         scan(root)
 
 
 def test_a_stop_request_ends_a_scan(root, monkeypatch):
     monkeypatch.setattr(scanning.parallel, "TICK_SECONDS", 0.0)
-    slow = scanning.chunks.digest
-    asked = []
+    real_digest = scanning.chunks.digest
+    stop_checks = []
 
     def digest(pieces):
-        while not asked:
+        while not stop_checks:
             pass
-        return slow(pieces)
+        return real_digest(pieces)
 
     monkeypatch.setattr(scanning.chunks, "digest", digest)
     with pytest.raises(DataStopped):
-        scan(root, should_stop=lambda: bool(asked.append(1) or True))
+        scan(root, should_stop=lambda: bool(stop_checks.append(1) or True))

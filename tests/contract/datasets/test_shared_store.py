@@ -25,14 +25,14 @@ def mode(path):
 
 def test_every_folder_in_a_store_has_the_mode_of_the_store(catalog, store, tmp_path):
     add(catalog, write_tree(tmp_path / "raw", {"x": b"abc"}), name="raw")
-    where = DatasetSettings(
+    settings = DatasetSettings(
         store=str(store.root), cache_folder=tmp_path / "cache", cache_limit=1 << 20
     )
 
     def build(inputs, output, params):
         (output / "y").write_bytes(b"def")
 
-    derived(["raw"], build, where=where)
+    derived(["raw"], build, where=settings)
     folders = [path for path in store.root.rglob("*") if path.is_dir()]
     assert {"objects", "names", "raw", "building"} <= {path.name for path in folders}
     assert {oct(mode(path)) for path in folders} == {oct(0o1777)}

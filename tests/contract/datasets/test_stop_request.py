@@ -53,13 +53,18 @@ def ask_to_stop(attempt):
 
 def test_a_stop_request_during_a_fill_ends_the_script_with_85_and_the_verdict_resume(job, version):
     ask_to_stop(job)
-    with pytest.raises(Stopped) as left:
+    with pytest.raises(Stopped) as stopped:
         dataset(version.version)
-    assert left.value.code == 85  # no rank goes on waiting for this one
-    assert not isinstance(left.value, Exception)  # no script takes it for a dataset it can't have
-    word = verdict.read(job.verdict_file)
-    assert word == left.value.verdict
-    assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
+    assert stopped.value.code == 85  # no rank goes on waiting for this one
+    # No script takes it for a dataset that it can't have.
+    assert not isinstance(stopped.value, Exception)
+    recorded = verdict.read(job.verdict_file)
+    assert recorded == stopped.value.verdict
+    assert (recorded.verdict, recorded.exit_code, recorded.cause) == (
+        "resume",
+        85,
+        "spot-interruption",
+    )
     job.stop_files[0].unlink()
     assert tree(dataset(version.version)) == {"x": b"1"}
 
@@ -100,6 +105,6 @@ def test_the_verdict_has_the_step_of_the_last_checkpoint(job, version):
 def test_a_stop_without_a_run_folder_has_only_the_exit_code_85(job, version, tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_RUN_DIR", str(tmp_path / "none"))
     ask_to_stop(job)
-    with pytest.raises(Stopped) as left:
+    with pytest.raises(Stopped) as stopped:
         dataset(version.version)
-    assert (left.value.code, Path(tmp_path / "none").exists()) == (85, False)
+    assert (stopped.value.code, Path(tmp_path / "none").exists()) == (85, False)

@@ -132,8 +132,8 @@ def _opened(catalog, version):
 
 def test_an_interrupted_upload_sends_only_the_missing_parts(store, root, monkeypatch):
     """The parts that arrived are not sent again."""
-    found = scan(root)
-    big = next(file for file in found.manifest.files if file.path == "big")
+    scanned = scan(root)
+    big = next(file for file in scanned.manifest.files if file.path == "big")
     source, buffer = LocalFile(root / "big"), memoryview(bytearray(BUFFER))
     upload = store.upload(big)
     spans = upload.missing()
@@ -146,7 +146,9 @@ def test_an_interrupted_upload_sends_only_the_missing_parts(store, root, monkeyp
         client = store._bucket.client
         real = client.upload_part
         monkeypatch.setattr(
-            client, "upload_part", lambda **asked: sent.append(asked["PartNumber"]) or real(**asked)
+            client,
+            "upload_part",
+            lambda **arguments: sent.append(arguments["PartNumber"]) or real(**arguments),
         )
         add(Catalog(store), root)
         assert sent == [2]
@@ -155,7 +157,7 @@ def test_an_interrupted_upload_sends_only_the_missing_parts(store, root, monkeyp
         assert again.missing() == (spans[1],)
         again.abandon()
         add(Catalog(store), root)
-    assert find_damaged_content(Catalog(store), found.manifest.version) == []
+    assert find_damaged_content(Catalog(store), scanned.manifest.version) == []
 
 
 @pytest.mark.parametrize("path", ["small", "big"])
@@ -172,15 +174,15 @@ def test_upload_refuses_content_with_another_hash_than_the_manifests(store, root
     assert not list(store.list("objects/"))
 
 
-@pytest.mark.parametrize("harm", ["gone", "flipped", "short"])
-def test_damaged_content_is_found_by_verify_and_refused_by_a_fill(store, root, tmp_path, harm):
+@pytest.mark.parametrize("damage", ["gone", "flipped", "short"])
+def test_damaged_content_is_found_by_verify_and_refused_by_a_fill(store, root, tmp_path, damage):
     catalog = Catalog(store)
     version = add(catalog, root).version
     big = next(file for file in catalog.manifest(version).files if file.path == "big")
     key, data = object_key(big), bytearray(CONTENT["big"])
-    if harm == "gone":
+    if damage == "gone":
         store.delete([key])
-    elif harm == "short":
+    elif damage == "short":
         overwrite(store, key, bytes(data[:-1]))
     else:
         data[CHUNK + 5] ^= 1
@@ -195,12 +197,12 @@ def test_damaged_content_is_found_by_verify_and_refused_by_a_fill(store, root, t
 def test_garbage_collection_keeps_a_named_version_and_its_content(store, root, tmp_path):
     clock = [time.time()]
     catalog = Catalog(store, clock=lambda: clock[0])
-    kept = add(catalog, root, name="kept").version
+    kept_version = add(catalog, root, name="kept").version
     add(catalog, write_tree(tmp_path / "lost", {"own": b"lost", "small": b"1"}))
     clock[0] += 2 * DAY
-    doomed = collect_garbage(catalog)
-    assert (len(doomed.versions), doomed.size) == (1, 4)
-    assert find_damaged_content(catalog, kept) == []
+    garbage = collect_garbage(catalog)
+    assert (len(garbage.versions), garbage.size) == (1, 4)
+    assert find_damaged_content(catalog, kept_version) == []
 
 
 def test_add_and_garbage_collection_exclude_each_other(store):
@@ -240,10 +242,10 @@ def test_s3_errors_become_store_errors(aws, monkeypatch):
     import boto3
     from botocore.config import Config
 
-    nobody = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
+    unreachable_client = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
     with pytest.raises(StoreUnreachable):
-        S3Store("any", "", client=nobody).read("names/x")
-    nobody.close()
+        S3Store("any", "", client=unreachable_client).read("names/x")
+    unreachable_client.close()
 
 
 @pytest.mark.parametrize(
@@ -258,11 +260,11 @@ def test_s3_errors_become_store_errors(aws, monkeypatch):
 def test_an_s3_error_that_may_pass_is_unreachable_and_a_refusal_is_a_failure(
     aws, code, status, kind
 ):
-    with Stubber(aws) as asked:
-        asked.add_client_error("get_object", code, http_status_code=status)
-        with pytest.raises(StoreFailed, match=code) as told:
+    with Stubber(aws) as stubber:
+        stubber.add_client_error("get_object", code, http_status_code=status)
+        with pytest.raises(StoreFailed, match=code) as error:
             S3Store("any", "", client=aws).read("names/x")
-    assert type(told.value) is kind
+    assert type(error.value) is kind
 
 
 @pytest.mark.parametrize(
@@ -275,9 +277,9 @@ def test_a_folder_error_that_may_pass_is_unreachable_and_a_refusal_is_a_failure(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Path, "read_bytes", fails)
-    with pytest.raises(StoreFailed) as told:
+    with pytest.raises(StoreFailed) as error:
         FolderStore(tmp_path).read("names/x")
-    assert type(told.value) is kind
+    assert type(error.value) is kind
 
 
 def test_the_url_of_a_store_decides_between_s3_and_a_folder(aws, tmp_path):
@@ -298,9 +300,15 @@ def test_the_environment_wins_over_the_clusters_region_and_endpoint_for_s3(
     site = tmp_path / "training.json"
     site.write_text('{"aws_region": "eu-north-1", "aws_endpoint_url": "http://127.0.0.1:9"}')
     monkeypatch.setenv("TOOLKIT_SITE_FILE", str(site))
-    told = client().meta
-    assert (told.region_name, told.endpoint_url) == ("eu-north-1", "http://127.0.0.1:9")
+    client_meta = client().meta
+    assert (client_meta.region_name, client_meta.endpoint_url) == (
+        "eu-north-1",
+        "http://127.0.0.1:9",
+    )
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:10")
-    told = client().meta
-    assert (told.region_name, told.endpoint_url) == ("us-west-2", "http://127.0.0.1:10")
+    client_meta = client().meta
+    assert (client_meta.region_name, client_meta.endpoint_url) == (
+        "us-west-2",
+        "http://127.0.0.1:10",
+    )

@@ -106,7 +106,7 @@ def test_up_starts_a_new_daemon_after_a_kill_9(up, tmp_path):
 
 
 def test_up_names_a_port_that_is_in_use(toolkit_local, port):
-    with bind("127.0.0.1", port) as taken:
-        taken.listen()
+    with bind("127.0.0.1", port) as listening_socket:
+        listening_socket.listen()
         words = ("up", "--driver", "none", "--port", str(port))
         assert "Address already in use" in toolkit_local(*words, fails=True)

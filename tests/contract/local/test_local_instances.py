@@ -15,21 +15,21 @@ def code(caught):
 
 
 def test_an_instance_is_pending_until_its_machine_runs(local, launch, show):
-    made = launch()[0]
-    assert made["State"]["Name"] == "pending"
-    assert show(made["InstanceId"])["State"]["Name"] == "pending"
+    instance = launch()[0]
+    assert instance["State"]["Name"] == "pending"
+    assert show(instance["InstanceId"])["State"]["Name"] == "pending"
     local.settle()
-    assert show(made["InstanceId"])["State"]["Name"] == "running"
+    assert show(instance["InstanceId"])["State"]["Name"] == "running"
 
 
 @pytest.mark.parametrize("local_options", [{"boot_delay": 30.0}])
 def test_an_instance_is_pending_for_the_boot_delay(local, launch, show):
-    made = launch()[0]
+    instance = launch()[0]
     for _ in range(5):
         local.cloud.machine_controller.tick()
-    assert show(made["InstanceId"])["State"]["Name"] == "pending"
+    assert show(instance["InstanceId"])["State"]["Name"] == "pending"
     local.pass_time(31)
-    assert show(made["InstanceId"])["State"]["Name"] == "running"
+    assert show(instance["InstanceId"])["State"]["Name"] == "running"
 
 
 def test_the_launch_index_counts_within_one_launch(launch):
@@ -37,37 +37,39 @@ def test_the_launch_index_counts_within_one_launch(launch):
 
 
 def test_terminate_passes_through_shutting_down_and_frees_the_address(local, ec2, launch, show):
-    made = launch()[0]
+    instance = launch()[0]
     local.settle()
-    answer = ec2.terminate_instances(InstanceIds=[made["InstanceId"]])["TerminatingInstances"][0]
+    answer = ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])["TerminatingInstances"][
+        0
+    ]
     assert answer["PreviousState"]["Name"] == "running"
     assert answer["CurrentState"]["Name"] == "shutting-down"
     local.settle()
-    gone = show(made["InstanceId"])
-    assert gone["State"]["Name"] == "terminated"
-    assert "PrivateIpAddress" not in gone
-    assert gone["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
-    assert gone["StateTransitionReason"].startswith("User initiated (")
-    assert gone["StateTransitionReason"].endswith(" GMT)")
-    assert launch(PrivateIpAddress=made["PrivateIpAddress"])
+    terminated = show(instance["InstanceId"])
+    assert terminated["State"]["Name"] == "terminated"
+    assert "PrivateIpAddress" not in terminated
+    assert terminated["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
+    assert terminated["StateTransitionReason"].startswith("User initiated (")
+    assert terminated["StateTransitionReason"].endswith(" GMT)")
+    assert launch(PrivateIpAddress=instance["PrivateIpAddress"])
 
 
 def test_terminate_may_be_repeated(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
-    ec2.terminate_instances(InstanceIds=[made])
+    instance_id = launch()[0]["InstanceId"]
+    ec2.terminate_instances(InstanceIds=[instance_id])
     local.settle()
-    again = ec2.terminate_instances(InstanceIds=[made])["TerminatingInstances"][0]
+    again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
     assert again["CurrentState"]["Name"] == again["PreviousState"]["Name"] == "terminated"
 
 
 def test_a_terminated_instance_is_forgotten_after_an_hour(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
-    ec2.terminate_instances(InstanceIds=[made])
+    instance_id = launch()[0]["InstanceId"]
+    ec2.terminate_instances(InstanceIds=[instance_id])
     local.settle()
     local.pass_time(3601)
     local.cloud.machine_controller.tick()
     with pytest.raises(ClientError) as caught:
-        ec2.describe_instances(InstanceIds=[made])
+        ec2.describe_instances(InstanceIds=[instance_id])
     assert code(caught) == "InvalidInstanceID.NotFound"
     assert not ec2.describe_instances()["Reservations"]
 
@@ -89,17 +91,17 @@ def test_a_launch_into_a_full_subnet_is_refused_whole(local, ec2, subnet, launch
 
 
 def test_stopping_and_starting_keep_the_address(local, ec2, launch, show):
-    made = launch()[0]
+    instance = launch()[0]
     local.settle()
-    ec2.stop_instances(InstanceIds=[made["InstanceId"]])
+    ec2.stop_instances(InstanceIds=[instance["InstanceId"]])
     local.settle()
-    assert show(made["InstanceId"])["State"]["Name"] == "stopped"
-    ec2.start_instances(InstanceIds=[made["InstanceId"]])
+    assert show(instance["InstanceId"])["State"]["Name"] == "stopped"
+    ec2.start_instances(InstanceIds=[instance["InstanceId"]])
     local.settle()
-    found = show(made["InstanceId"])
-    assert (found["State"]["Name"], found["PrivateIpAddress"]) == (
+    restarted = show(instance["InstanceId"])
+    assert (restarted["State"]["Name"], restarted["PrivateIpAddress"]) == (
         "running",
-        made["PrivateIpAddress"],
+        instance["PrivateIpAddress"],
     )
 
 
@@ -107,11 +109,11 @@ def test_stopping_and_starting_keep_the_address(local, ec2, launch, show):
 def test_a_poweroff_inside_the_machine_stops_or_terminates_the_instance_as_launched(
     local, launch, show, behaviour, end
 ):
-    made = launch(InstanceInitiatedShutdownBehavior=behaviour)[0]["InstanceId"]
+    instance_id = launch(InstanceInitiatedShutdownBehavior=behaviour)[0]["InstanceId"]
     local.settle()
-    local.driver.stop(made, grace=0)
-    local.until(lambda: show(made)["State"]["Name"] == end)
-    assert show(made)["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
+    local.driver.stop(instance_id, grace=0)
+    local.until(lambda: show(instance_id)["State"]["Name"] == end)
+    assert show(instance_id)["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
 
 
 def test_a_machine_that_does_not_start_terminates_the_instance_with_the_reason(local, launch, show):
@@ -119,12 +121,12 @@ def test_a_machine_that_does_not_start_terminates_the_instance_with_the_reason(l
         raise RuntimeError("no room")
 
     local.driver.start = refuse
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     local.settle()
-    found = show(made)
-    assert found["State"]["Name"] == "terminated"
-    assert found["StateReason"]["Code"] == "Server.InternalError"
-    assert "no room" in found["StateReason"]["Message"]
+    instance = show(instance_id)
+    assert instance["State"]["Name"] == "terminated"
+    assert instance["StateReason"]["Code"] == "Server.InternalError"
+    assert "no room" in instance["StateReason"]["Message"]
 
 
 @pytest.mark.parametrize(
@@ -168,19 +170,19 @@ def test_an_invalid_launch_is_refused_with_ec2s_code_and_starts_nothing(
 
 def test_a_public_address_puts_the_machine_into_the_hosts_network(local, launch, subnet):
     nic = {"DeviceIndex": 0, "SubnetId": subnet, "AssociatePublicIpAddress": True}
-    made = launch(SubnetId=None, NetworkInterfaces=[nic])[0]
-    instance = local.cloud.tables.instances[made["InstanceId"]]
+    launched = launch(SubnetId=None, NetworkInterfaces=[nic])[0]
+    instance = local.cloud.tables.instances[launched["InstanceId"]]
     spec = local.cloud._spec(instance)
     assert spec.host_network
     assert spec.address is None
-    assert made["InstanceId"] in spec.environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
+    assert launched["InstanceId"] in spec.environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
 
 
 def test_a_machine_without_public_address_has_its_own_network(local, launch):
-    made = launch()[0]
-    spec = local.cloud._spec(local.cloud.tables.instances[made["InstanceId"]])
+    instance = launch()[0]
+    spec = local.cloud._spec(local.cloud.tables.instances[instance["InstanceId"]])
     assert not spec.host_network
-    assert str(spec.address) == f"{made['PrivateIpAddress']}/24"
+    assert str(spec.address) == f"{instance['PrivateIpAddress']}/24"
     assert [str(one) for one in spec.routes] == ["10.42.0.0/16"]
 
 
@@ -202,21 +204,21 @@ def test_a_launch_overrides_its_launch_template_key_by_key(local, ec2, launch):
             ],
         },
     )
-    made = launch(
+    instance = launch(
         ImageId=None,
         LaunchTemplate={"LaunchTemplateName": "t"},
         MetadataOptions={"InstanceMetadataTags": "enabled"},
         TagSpecifications=[{"ResourceType": "instance", "Tags": [tag("b", "call")]}],
     )[0]
-    assert made["InstanceType"] == "g5.xlarge"
-    options = made["MetadataOptions"]
+    assert instance["InstanceType"] == "g5.xlarge"
+    options = instance["MetadataOptions"]
     assert (options["HttpTokens"], options["InstanceMetadataTags"]) == ("required", "enabled")
-    tags = {one["Key"]: one["Value"] for one in made["Tags"]}
+    tags = {one["Key"]: one["Value"] for one in instance["Tags"]}
     assert (tags["a"], tags["b"]) == ("template", "call")
     assert tags["aws:ec2launchtemplate:version"] == "1"
-    volume = made["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
-    found = ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
-    assert {"Key": "v", "Value": "template"} in found["Tags"]
+    volume = instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    created_volume = ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
+    assert {"Key": "v", "Value": "template"} in created_volume["Tags"]
 
 
 def test_a_client_token_launches_once(local, launch):
@@ -237,13 +239,13 @@ def test_a_refused_launch_does_not_use_up_its_client_token(local, launch):
 
 @pytest.mark.parametrize("local_options", [{"visible_after": 5.0}])
 def test_a_new_instance_is_not_listed_at_once(local, ec2, launch, show):
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     assert not ec2.describe_instances()["Reservations"]
     with pytest.raises(ClientError) as caught:
-        show(made)
+        show(instance_id)
     assert code(caught) == "InvalidInstanceID.NotFound"
     local.pass_time(6)
-    assert show(made)["InstanceId"] == made
+    assert show(instance_id)["InstanceId"] == instance_id
 
 
 def exhaust(ec2):
@@ -264,29 +266,29 @@ def test_requests_over_the_published_rate_are_refused(tmp_path):
 
 
 def test_the_console_output_is_the_machines(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
-    assert ec2.get_console_output(InstanceId=made)["Output"] == f"console of {made}\n"
+    instance_id = launch()[0]["InstanceId"]
+    assert ec2.get_console_output(InstanceId=instance_id)["Output"] == f"console of {instance_id}\n"
 
 
 def test_instances_are_found_by_tag(ec2, launch):
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "toolkit:cluster", "Value": "one"}]}]
-    mine = launch(2, TagSpecifications=tags)
+    tagged_instances = launch(2, TagSpecifications=tags)
     launch(1)
-    found = ec2.describe_instances(Filters=[{"Name": "tag:toolkit:cluster", "Values": ["one"]}])
-    ids = {one["InstanceId"] for group in found["Reservations"] for one in group["Instances"]}
-    assert ids == {one["InstanceId"] for one in mine}
+    described = ec2.describe_instances(Filters=[{"Name": "tag:toolkit:cluster", "Values": ["one"]}])
+    ids = {one["InstanceId"] for group in described["Reservations"] for one in group["Instances"]}
+    assert ids == {one["InstanceId"] for one in tagged_instances}
 
 
 def test_spot_prices_are_the_same_in_each_call_and_differ_by_zone(ec2, local):
-    asked = {"InstanceTypes": ["g5.xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
-    now = ec2.describe_spot_price_history(**asked, StartTime=local.wall())["SpotPriceHistory"]
-    assert now == ec2.describe_spot_price_history(**asked)["SpotPriceHistory"]
+    parameters = {"InstanceTypes": ["g5.xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
+    now = ec2.describe_spot_price_history(**parameters, StartTime=local.wall())["SpotPriceHistory"]
+    assert now == ec2.describe_spot_price_history(**parameters)["SpotPriceHistory"]
     prices = {one["AvailabilityZone"]: float(one["SpotPrice"]) for one in now}
     assert len(prices) == len(now)
     assert all(0.2 < price < 0.6 for price in prices.values())
     assert len(set(prices.values())) > 1
     past = ec2.describe_spot_price_history(
-        **asked, AvailabilityZone="us-east-1a", StartTime=local.wall() - 86400
+        **parameters, AvailabilityZone="us-east-1a", StartTime=local.wall() - 86400
     )["SpotPriceHistory"]
     assert len(past) == 5
 
@@ -299,44 +301,44 @@ def test_a_maximum_price_below_the_spot_price_is_refused(launch):
 
 
 def test_an_image_becomes_available_once_the_disk_is_kept(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     local.settle()
-    ec2.stop_instances(InstanceIds=[made])
+    ec2.stop_instances(InstanceIds=[instance_id])
     local.settle()
     tags = [{"ResourceType": "image", "Tags": [{"Key": "toolkit:image", "Value": "compute"}]}]
-    image = ec2.create_image(InstanceId=made, Name="mine", TagSpecifications=tags)["ImageId"]
+    image = ec2.create_image(InstanceId=instance_id, Name="mine", TagSpecifications=tags)["ImageId"]
 
     def available():
-        found = ec2.describe_images(ImageIds=[image])["Images"][0]
-        return found if found["State"] == "available" else None
+        described = ec2.describe_images(ImageIds=[image])["Images"][0]
+        return described if described["State"] == "available" else None
 
-    found = local.until(available)
-    assert found["Name"] == "mine"
-    assert found["OwnerId"] == "123456789012"
+    described = local.until(available)
+    assert described["Name"] == "mine"
+    assert described["OwnerId"] == "123456789012"
     assert local.cloud._registry.images()[-1].tags == {"toolkit:image": "compute"}
     assert launch(ImageId=image)
     with pytest.raises(ClientError) as caught:
-        ec2.create_image(InstanceId=made, Name="mine")
+        ec2.create_image(InstanceId=instance_id, Name="mine")
     assert code(caught) == "InvalidAMIName.Duplicate"
     ec2.deregister_image(ImageId=image)
     assert len(local.cloud._registry.images()) == 1
 
 
 def test_create_image_stops_a_running_instance_for_a_moment(local, ec2, launch, show):
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     local.settle()
-    image = ec2.create_image(InstanceId=made, Name="mine")["ImageId"]
+    image = ec2.create_image(InstanceId=instance_id, Name="mine")["ImageId"]
     local.until(lambda: ec2.describe_images(ImageIds=[image])["Images"][0]["State"] == "available")
     assert local.cloud._registry.images()[-1].id == image
-    assert show(made)["State"]["Name"] == "running"
+    assert show(instance_id)["State"]["Name"] == "running"
 
 
 def test_debians_image_is_found_by_owner_and_name(local, ec2):
-    found = ec2.describe_images(
+    images = ec2.describe_images(
         Owners=["136693071363"], Filters=[{"Name": "name", "Values": ["debian-13-amd64-*"]}]
     )["Images"]
-    assert [one["ImageId"] for one in found] == [local.image]
-    assert found[0]["Architecture"] == "x86_64"
+    assert [one["ImageId"] for one in images] == [local.image]
+    assert images[0]["Architecture"] == "x86_64"
     with pytest.raises(ClientError) as caught:
         ec2.deregister_image(ImageId=local.image)
     assert code(caught) == "AuthFailure"
@@ -345,48 +347,51 @@ def test_debians_image_is_found_by_owner_and_name(local, ec2):
 def test_ssm_runs_commands_in_the_machine_and_writes_their_output_to_s3(local, launch):
     s3, ssm = local.client("s3"), local.client("ssm")
     s3.create_bucket(Bucket="bucket")
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     with pytest.raises(ClientError) as caught:
-        ssm.send_command(InstanceIds=[made], DocumentName="AWS-RunShellScript")
+        ssm.send_command(InstanceIds=[instance_id], DocumentName="AWS-RunShellScript")
     assert code(caught) == "InvalidInstanceId"
     local.settle()
-    assert ssm.describe_instance_information()["InstanceInformationList"][0]["InstanceId"] == made
+    assert (
+        ssm.describe_instance_information()["InstanceInformationList"][0]["InstanceId"]
+        == instance_id
+    )
 
     def run(line):
-        sent = ssm.send_command(
-            InstanceIds=[made],
+        command_id = ssm.send_command(
+            InstanceIds=[instance_id],
             DocumentName="AWS-RunShellScript",
             Parameters={"commands": [line]},
             OutputS3BucketName="bucket",
             OutputS3KeyPrefix="ssm",
         )["Command"]["CommandId"]
 
-        def over():
-            got = ssm.get_command_invocation(CommandId=sent, InstanceId=made)
-            return got if got["Status"] not in ("Pending", "InProgress") else None
+        def finished_invocation():
+            invocation = ssm.get_command_invocation(CommandId=command_id, InstanceId=instance_id)
+            return invocation if invocation["Status"] not in ("Pending", "InProgress") else None
 
-        return local.until(over)
+        return local.until(finished_invocation)
 
     good = run("true")
     assert (good["Status"], good["ResponseCode"]) == ("Success", 0)
     assert good["StandardOutputContent"] == "out\n"
-    key = f"ssm/{good['CommandId']}/{made}/awsrunShellScript/0.awsrunShellScript/stdout"
+    key = f"ssm/{good['CommandId']}/{instance_id}/awsrunShellScript/0.awsrunShellScript/stdout"
     assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == b"out\n"
     bad = run("fail")
     assert (bad["Status"], bad["ResponseCode"]) == ("Failed", 3)
     assert bad["StandardErrorContent"] == "err\n"
-    assert local.driver.ran[0] == (made, b"true\n")
+    assert local.driver.ran[0] == (instance_id, b"true\n")
 
 
 def test_a_file_system_has_a_directory_until_it_is_deleted(local):
     fsx = local.client("fsx")
-    made = fsx.create_file_system(
+    file_system = fsx.create_file_system(
         FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0123456789"]
     )["FileSystem"]
-    directory = local.cloud.options.state / "fsx" / made["FileSystemId"]
+    directory = local.cloud.options.state / "fsx" / file_system["FileSystemId"]
     assert directory.is_dir()
-    assert made["LustreConfiguration"]["MountName"] == "shared"
-    fsx.delete_file_system(FileSystemId=made["FileSystemId"])
+    assert file_system["LustreConfiguration"]["MountName"] == "shared"
+    fsx.delete_file_system(FileSystemId=file_system["FileSystemId"])
     assert not directory.exists()
 
 
