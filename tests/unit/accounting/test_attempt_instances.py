@@ -70,7 +70,7 @@ def test_the_head_node_has_no_usage_even_if_a_node_has_its_name():
 
 
 @pytest.mark.parametrize(
-    ("given", "nodes", "expected"),
+    ("tres", "nodes", "expected"),
     [
         (Tres(1, 2000, 1), 1, Fraction(1)),  # the only GPU is the whole instance
         (Tres(1, 8000, 0), 1, Fraction(1, 2)),  # memory dominates
@@ -80,9 +80,9 @@ def test_the_head_node_has_no_usage_even_if_a_node_has_its_name():
         (Tres(), 1, Fraction(1)),  # nothing known: all of it
     ],
 )
-def test_a_share_is_the_largest_of_the_gpu_cpu_and_memory_shares(given, nodes, expected):
+def test_a_share_is_the_largest_of_the_gpu_cpu_and_memory_shares(tres, nodes, expected):
     names = tuple(f"gpu-{number:03}" for number in range(1, nodes + 1))
-    assert node_share(an_attempt(tres=given, nodes=names), G5) == expected
+    assert node_share(an_attempt(tres=tres, nodes=names), G5) == expected
 
 
 def test_an_instance_of_unknown_shape_is_charged_whole_to_its_job():

@@ -40,8 +40,11 @@ def test_a_document_without_the_marks_is_refused():
 
 
 def test_a_load_prints_medians_the_floor_and_each_ratio():
-    ours = {"toolkit": [figures(18.0), figures(16.5), figures(30.0)], "defaults": [figures(21.0)]}
-    text = bench.launched(ask.Load(1, 4000), ours, {"peer": [figures(36.0)]})
+    own_results = {
+        "toolkit": [figures(18.0), figures(16.5), figures(30.0)],
+        "defaults": [figures(21.0)],
+    }
+    text = bench.launched(ask.Load(1, 4000), own_results, {"peer": [figures(36.0)]})
     assert "Floor: 15.0 s." in text
     assert "| toolkit (3 runs) | 18.0   | 1.20 " in text
     assert "| defaults (1 run) | 21.0   | 1.40 " in text
@@ -68,8 +71,8 @@ def test_the_published_rate_of_ec2_is_a_load_of_its_own():
     """Ours is told nothing there: it has to find out, as on any account."""
     load = bench.LOADS["140x8-published"]
     assert launching.floor(load) == 60
-    ours, peers = bench.contestants(load)
-    assert [label for label, _ in ours] == ["toolkit, defaults"]
+    own_contestants, peers = bench.contestants(load)
+    assert [label for label, _ in own_contestants] == ["toolkit, defaults"]
     assert [label for label, _ in peers] == ["parallelcluster", "parallelcluster, DNS off"]
     assert arena.rate(raised=load.raised) == (1000, 2) == request_rates.RESOURCES["RunInstances"]
 

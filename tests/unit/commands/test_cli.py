@@ -71,7 +71,7 @@ def _failing(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "expected_text"),
     [
         (ToolkitError("it broke", next_step="mend it"), 1, "next: mend it"),
         (ConfigInvalid("c.yaml", [Problem(3, "a.b", "wrong")]), 2, "line 3: a.b: wrong"),
@@ -81,18 +81,18 @@ def _failing(error):
     ],
 )
 def test_an_expected_error_prints_its_message_and_sets_the_exit_code(
-    monkeypatch, capsys, error, code, said
+    monkeypatch, capsys, error, code, expected_text
 ):
     """No traceback, the reason's slug for scripts, and the next step for people."""
     monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: _failing(error))
     assert cli.run(["failing"]) == code
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert expected_text in captured.err
     assert captured.out == ""
 
 
 @pytest.mark.parametrize(
-    ("argv", "meant"),
+    ("argv", "suggestion"),
     [
         (["statsu"], "'status'"),
         (["reconcil"], "'reconcile'"),
@@ -104,13 +104,13 @@ def test_an_expected_error_prints_its_message_and_sets_the_exit_code(
         (["config", "xyzzy"], ""),
     ],
 )
-def test_a_mistyped_name_exits_with_2_and_the_nearest_name_is_suggested(capsys, argv, meant):
+def test_a_mistyped_name_exits_with_2_and_the_nearest_name_is_suggested(capsys, argv, suggestion):
     """Exit code 2; no name is offered where none is near."""
     assert cli.run(argv) == 2
-    said = capsys.readouterr().err
-    assert argv[-1] in said
-    assert ("Did you mean" in said) == bool(meant)
-    assert meant in said
+    error_output = capsys.readouterr().err
+    assert argv[-1] in error_output
+    assert ("Did you mean" in error_output) == bool(suggestion)
+    assert suggestion in error_output
 
 
 def test_every_command_group_suggests_the_nearest_name():
@@ -123,9 +123,11 @@ def test_every_command_group_suggests_the_nearest_name():
                 child = command.get_command(click.Context(command), name)
                 yield from groups(child, f"{path} {name}")
 
-    found = dict(groups(cli.cli, "toolkit"))
-    assert len(found) >= 8
-    assert [path for path, one in found.items() if not isinstance(one, SuggestingGroup)] == []
+    groups_by_path = dict(groups(cli.cli, "toolkit"))
+    assert len(groups_by_path) >= 8
+    assert [
+        path for path, one in groups_by_path.items() if not isinstance(one, SuggestingGroup)
+    ] == []
 
 
 def test_a_command_returns_its_exit_code(monkeypatch):

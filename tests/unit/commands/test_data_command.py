@@ -21,8 +21,8 @@ def data(tmp_path, monkeypatch, capsys):
 
     def run(*words):
         code = cli.run(["data", *map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
@@ -55,8 +55,12 @@ def test_datasets_are_listed_and_shown(data, root):
     (row,) = json.loads(data("list", "--json")[1])
     assert (row["name"], row["number"], row["tier"]) == ("digits", 1, "bronze")
     assert "b/c" in data("show", "digits", "--files")[1]
-    shown = json.loads(data("show", "digits@1", "--json")[1])
-    assert (shown["version"], shown["files"], shown["names"]) == (version, 2, ["digits@1"])
+    description = json.loads(data("show", "digits@1", "--json")[1])
+    assert (description["version"], description["files"], description["names"]) == (
+        version,
+        2,
+        ["digits@1"],
+    )
 
 
 def test_dry_runs_change_nothing(data, root, tmp_path):
@@ -102,8 +106,8 @@ def test_verify_names_damaged_files_and_exits_with_1(data, root, tmp_path):
     ],
 )
 def test_an_expected_error_has_its_slug_and_exit_code(data, words, code, slug):
-    found, _, err = data(*words)
-    assert (found, f"[{slug}]" in err) == (code, True)
+    exit_code, _, err = data(*words)
+    assert (exit_code, f"[{slug}]" in err) == (code, True)
 
 
 def test_adding_again_moves_the_name_and_keeps_older_numbers(data, root):
@@ -116,7 +120,7 @@ def test_adding_again_moves_the_name_and_keeps_older_numbers(data, root):
 
 
 @pytest.fixture
-def louder(tmp_path, data, root):
+def derive_louder(tmp_path, data, root):
     """Derives by a real program that writes what it reads twice; counts how often it ran."""
     data("add", root, "--name", "digits")
     script, runs = tmp_path / "louder.sh", tmp_path / "runs"
@@ -134,37 +138,37 @@ def louder(tmp_path, data, root):
     return run
 
 
-def test_derive_runs_the_program_once_for_the_same_key(data, louder):
-    code, out, err = louder("--name", "loud")
+def test_derive_runs_the_program_once_for_the_same_key(data, derive_louder):
+    code, out, err = derive_louder("--name", "loud")
     version = out.strip()
-    assert (code, version[:7], louder.count()) == (0, "sha256:", 1)
+    assert (code, version[:7], derive_louder.count()) == (0, "sha256:", 1)
     assert "silver, made" in err
-    code, out, err = louder()
-    assert (code, out.strip(), louder.count()) == (0, version, 1)
+    code, out, err = derive_louder()
+    assert (code, out.strip(), derive_louder.count()) == (0, version, 1)
     assert "made before" in err
     assert "a" in data("show", "loud", "--files")[1]
 
 
-def test_another_parameter_or_script_derives_again(louder):
-    louder()
-    louder(times="3")
-    louder.script.write_text(louder.script.read_text() + "# quicker\n")
-    louder()
-    assert louder.count() == 3
+def test_another_parameter_or_script_derives_again(derive_louder):
+    derive_louder()
+    derive_louder(times="3")
+    derive_louder.script.write_text(derive_louder.script.read_text() + "# quicker\n")
+    derive_louder()
+    assert derive_louder.count() == 3
 
 
-def test_derive_dry_run_says_if_the_program_would_run(louder, tmp_path):
+def test_derive_dry_run_says_if_the_program_would_run(derive_louder, tmp_path):
     before = files_of(tmp_path / "store")
-    assert "would be made from sha256:" in louder("--dry-run")[1]
-    assert json.loads(louder("--dry-run", "--json")[1])["found"] is None
-    assert (louder.count(), files_of(tmp_path / "store")) == (0, before)
-    version = louder()[1].strip()
-    assert f"{version}: exists already" in louder("--dry-run")[1]
+    assert "would be made from sha256:" in derive_louder("--dry-run")[1]
+    assert json.loads(derive_louder("--dry-run", "--json")[1])["found"] is None
+    assert (derive_louder.count(), files_of(tmp_path / "store")) == (0, before)
+    version = derive_louder()[1].strip()
+    assert f"{version}: exists already" in derive_louder("--dry-run")[1]
 
 
-def test_list_shows_tiers_and_inputs(data, louder):
-    version = louder("--name", "loud")[1].strip()
-    louder(times="3")
+def test_list_shows_tiers_and_inputs(data, derive_louder):
+    version = derive_louder("--name", "loud")[1].strip()
+    derive_louder(times="3")
     assert "silver" in data("list")[1]
     rows = json.loads(data("list", "--json", "--all")[1])
     assert [(row["name"], row["tier"], row["made_from"]) for row in rows] == [
@@ -176,9 +180,9 @@ def test_list_shows_tiers_and_inputs(data, louder):
     assert '"times": 2' in data("show", "loud")[1]
 
 
-def test_a_failing_program_stores_nothing_and_its_exit_code_is_printed(data, louder):
-    louder.script.write_text("exit 7\n")
-    code, _, err = louder("--name", "loud")
+def test_a_failing_program_stores_nothing_and_its_exit_code_is_printed(data, derive_louder):
+    derive_louder.script.write_text("exit 7\n")
+    code, _, err = derive_louder("--name", "loud")
     assert (code, "bash exited with 7" in err, "[data-build-failed]" in err) == (1, True, True)
     assert "loud" not in data("list")[1]
 

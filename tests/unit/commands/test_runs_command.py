@@ -93,10 +93,10 @@ def head(monkeypatch):
     def connected(config):
         yield None
 
-    made = Head()
+    fake_head = Head()
     monkeypatch.setattr(session_module, "connected", connected)
-    monkeypatch.setattr(head_module, "Head", lambda clients, config: made)
-    return made
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: fake_head)
+    return fake_head
 
 
 def runs(*words):
@@ -105,8 +105,8 @@ def runs(*words):
 
 def test_a_run_folder_of_root_is_neither_read_nor_replayed(head):
     head.owner = "root 0\n"
-    shown = runs("show", "7", "--json")
-    assert json.loads(shown.stdout)["folder"] is None, shown.output
+    result = runs("show", "7", "--json")
+    assert json.loads(result.stdout)["folder"] is None, result.output
     assert "the run folder with its submission" in str(runs("replay", "7").exception)
     assert not [argv for argv in head.calls if argv[0] == "runuser"]
 
@@ -120,9 +120,9 @@ def test_list_has_one_line_for_each_run(head):
 
 
 def test_show_prints_parameters_attempts_and_times_of_a_run(head):
-    shown = runs("show", "7").stdout
+    output = runs("show", "7").stdout
     for words in ("rate  0.1", "toolkit.seed", "steps 0 to 9  on gpu-001", "90.0 %", "0.50"):
-        assert words in shown
+        assert words in output
     assert json.loads(runs("show", "--json", "7").stdout)["folder"]["facts"] == {"key": "k"}
 
 
@@ -137,25 +137,25 @@ def test_show_reads_the_run_folder_if_mlflow_is_unreachable(head):
 
 
 def test_an_unknown_run_is_an_error_with_a_next_step(head):
-    found = runs("show", "9").exception
-    assert isinstance(found, RunNotFound)
-    assert "toolkit runs list" in found.next_step
+    error = runs("show", "9").exception
+    assert isinstance(error, RunNotFound)
+    assert "toolkit runs list" in error.next_step
 
 
 def test_compare_shows_parameters_and_metrics_that_differ(head):
-    shown = runs("compare", "7", "8").stdout
-    assert "rate" in shown
-    assert "loss" in shown
-    assert "name" not in shown
+    output = runs("compare", "7", "8").stdout
+    assert "rate" in output
+    assert "loss" in output
+    assert "name" not in output
 
 
 def test_compare_counts_equal_values_and_lists_the_others():
     tags = {"toolkit.seed": "1", "toolkit.job_id": "7"}
-    left = a_run("r1", tags=tags, params={"a": "1", "b": "2"}, metrics={"loss": 1.0})
-    right = a_run("r2", tags=tags | {"toolkit.job_id": "8"}, params={"a": "1"}, metrics={})
-    found = compare(left, right)
-    assert found.same == 2
-    assert [(d.kind, d.name, d.left, d.right) for d in found.differences] == [
+    first = a_run("r1", tags=tags, params={"a": "1", "b": "2"}, metrics={"loss": 1.0})
+    second = a_run("r2", tags=tags | {"toolkit.job_id": "8"}, params={"a": "1"}, metrics={})
+    comparison = compare(first, second)
+    assert comparison.same == 2
+    assert [(d.kind, d.name, d.left, d.right) for d in comparison.differences] == [
         ("parameter", "b", "2", "-"),
         ("metric", "loss", "1", "-"),
     ]
@@ -168,16 +168,16 @@ def test_a_replay_is_submitted_as_the_owner_of_the_run_folder(head):
 
 
 def test_a_dry_replay_prints_a_shell_command(head):
-    shown = runs("replay", "--dry-run", "7").stdout
-    assert shown == "cd /shared/home/ada && env NCCL_DEBUG=INFO sbatch job.sbatch 'two words'\n"
+    output = runs("replay", "--dry-run", "7").stdout
+    assert output == "cd /shared/home/ada && env NCCL_DEBUG=INFO sbatch job.sbatch 'two words'\n"
     assert head.calls[-1][-1] == "--dry-run"
 
 
 def test_a_refused_replay_names_every_reason(head):
     head.refusal = REPLAY | {"missing": ["the script is gone"], "differs": ["other packages"]}
-    found = runs("replay", "7").exception
-    assert isinstance(found, ReplayRefused)
-    assert "the script is gone; other packages" in found.message
+    error = runs("replay", "7").exception
+    assert isinstance(error, ReplayRefused)
+    assert "the script is gone; other packages" in error.message
 
 
 def test_settle_prints_the_mlflow_runs_that_it_would_end(head):

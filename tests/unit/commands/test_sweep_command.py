@@ -53,10 +53,10 @@ def head(monkeypatch):
     def connected(config):
         yield None
 
-    made = Head()
+    fake_head = Head()
     monkeypatch.setattr(session_module, "connected", connected)
-    monkeypatch.setattr(head_module, "Head", lambda clients, config: made)
-    return made
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: fake_head)
+    return fake_head
 
 
 def sweep(*words):
@@ -87,8 +87,8 @@ def test_a_sweep_is_submitted_as_a_job_array_of_its_user(head):
 def test_a_dry_run_prints_the_call_and_submits_nothing(head):
     assert "--array=0-3%2" in sweep(*START, "--dry-run", "digits", "train.py").stdout
     assert [call[0] for call in head.calls] == ["getent"]
-    shown = json.loads(sweep(*START, "--dry-run", "--json", "digits", "train.py").stdout)
-    assert shown["job_id"] == ""
+    result = json.loads(sweep(*START, "--dry-run", "--json", "digits", "train.py").stdout)
+    assert result["job_id"] == ""
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "", "x" * 101, "a;b"])
@@ -108,17 +108,17 @@ def test_a_user_unknown_to_the_head_node_is_an_error(head, monkeypatch):
 
 
 def test_status_counts_trials_and_names_those_without_a_task(head):
-    shown = sweep("status", "digits").stdout
-    assert "3 trials, maximize: 1 complete, 2 running" in shown
-    assert "(--settle fails them): 4" in shown
-    assert "0.97" in shown
+    output = sweep("status", "digits").stdout
+    assert "3 trials, maximize: 1 complete, 2 running" in output
+    assert "(--settle fails them): 4" in output
+    assert "0.97" in output
     assert json.loads(sweep("status", "--json", "digits").stdout)["gone"] == [4]
 
 
 def test_status_settle_fails_lost_trials_and_has_a_dry_run(head):
     assert "failed, as their tasks are gone: 4" in sweep("status", "--settle", "digits").stdout
-    shown = sweep("status", "--settle", "--dry-run", "digits").stdout
-    assert "would be failed: 4" in shown
+    output = sweep("status", "--settle", "--dry-run", "digits").stdout
+    assert "would be failed: 4" in output
     assert "--dry-run" in head.calls[-1]
 
 

@@ -40,7 +40,7 @@ def problems(text: str) -> dict[str, tuple[int, str]]:
     return {problem.path: (problem.line, problem.message) for problem in caught.value.problems}
 
 
-def changed(old: str, new: str) -> str:
+def edited(old: str, new: str) -> str:
     """The good file with one mistake in it."""
     assert old in GOOD
     return GOOD.replace(old, new)
@@ -71,7 +71,7 @@ def test_the_head_node_has_address_ten_of_the_first_zone():
 def test_a_pool_is_in_every_zone_unless_it_names_its_own():
     """An empty list of zones means all of them, in the file's order."""
     assert parse(GOOD).pool_zones("gpu") == ("us-east-1a", "us-east-1b")
-    own = parse(changed("count: 4", "count: 4\n    zones: [us-east-1b]"))
+    own = parse(edited("count: 4", "count: 4\n    zones: [us-east-1b]"))
     assert own.pool_zones("gpu") == ("us-east-1b",)
 
 
@@ -81,7 +81,7 @@ def test_a_pool_is_in_every_zone_unless_it_names_its_own():
 )
 def test_the_node_names_of_a_pool_have_one_width(count, nodes):
     """Slurm sorts by text, so all names of a pool have the same width."""
-    assert parse(changed("count: 4", f"count: {count}")).nodes("gpu") == nodes
+    assert parse(edited("count: 4", f"count: {count}")).nodes("gpu") == nodes
 
 
 def test_every_problem_is_reported_at_once_with_its_line():
@@ -111,7 +111,7 @@ def test_problems_are_in_line_order():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "path", "said"),
+    ("old", "new", "path", "expected"),
     [
         ("cluster: demo", "cluster: Demo", "cluster", 'found "Demo"'),
         ("cluster: demo", "cluster: demo\nprofle: local", "profle", "did you mean 'profile'?"),
@@ -145,11 +145,11 @@ def test_problems_are_in_line_order():
         ("region: us-east-1", "region: useast", "aws.region", "a region such as us-east-1"),
     ],
 )
-def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path, said):
+def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path, expected):
     """The message names the key and what would be right there."""
-    messages = problems(changed(old, new))
+    messages = problems(edited(old, new))
     assert path in messages, messages
-    assert said in messages[path][1]
+    assert expected in messages[path][1]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path
 )
 def test_settings_can_not_add_lines_to_slurm_conf(setting):
     """slurm.conf has no quoting, so what could end a line or own another key is refused."""
-    text = changed("cluster: demo", f"cluster: demo\nslurm: {{settings: {{{setting}}}}}")
+    text = edited("cluster: demo", f"cluster: demo\nslurm: {{settings: {{{setting}}}}}")
     assert any(path.startswith("slurm.settings") for path in problems(text))
 
 
@@ -180,7 +180,7 @@ def test_hostile_names_are_refused(name):
     """A name goes to tags, files, slurm.conf and command lines, so only plain words pass."""
     for old in ("cluster: demo", "name: ada", "{name: vision}", "  gpu:\n", "  spot:"):
         new = re.sub("demo|ada|vision|gpu|spot", lambda _: f'"{name}"', old)
-        assert problems(changed(old, new))
+        assert problems(edited(old, new))
 
 
 @pytest.mark.parametrize(
@@ -262,18 +262,18 @@ def test_a_binary_file_is_a_problem(tmp_path):
     ],
 )
 def test_contradictory_capacity_settings_are_refused(old, new, where, expected):
-    assert expected in problems(changed(old, new))[where][1]
+    assert expected in problems(edited(old, new))[where][1]
 
 
 def test_more_static_nodes_than_the_pool_has_are_refused():
-    line, message = problems(changed("count: 4", "count: 4\n    static: 5"))["pools.gpu.static"]
+    line, message = problems(edited("count: 4", "count: 4\n    static: 5"))["pools.gpu.static"]
     assert line == GOOD.partition("count: 4")[0].count("\n") + 2
     assert message == "expected at most 4, which is the pool's count, found 5"
-    assert parse(changed("count: 4", "count: 4\n    static: 4")).pools["gpu"].static == 4
+    assert parse(edited("count: 4", "count: 4\n    static: 4")).pools["gpu"].static == 4
 
 
 def test_an_offering_with_a_zone_is_in_this_zone_only():
-    config = parse(changed("capacity: spot}", "capacity: spot, zone: us-east-1b}"))
+    config = parse(edited("capacity: spot}", "capacity: spot, zone: us-east-1b}"))
     assert config.offering_zones("gpu", config.pools["gpu"].offerings[0]) == ("us-east-1b",)
 
 
@@ -287,7 +287,7 @@ def test_datasets_are_stored_on_the_filesystem_or_in_a_bucket(store):
 
 
 @pytest.mark.parametrize(
-    ("said", "path"),
+    ("setting", "path"),
     [
         ("{store: /home/x}", "data.store"),
         ("{store: 's3://UPPER'}", "data.store"),
@@ -296,8 +296,8 @@ def test_datasets_are_stored_on_the_filesystem_or_in_a_bucket(store):
         ("{cache_gib: 0}", "data.cache_gib"),
     ],
 )
-def test_an_invalid_store_or_cache_of_datasets_is_refused(said, path):
-    assert path in problems(GOOD + f"data: {said}\n")
+def test_an_invalid_store_or_cache_of_datasets_is_refused(setting, path):
+    assert path in problems(GOOD + f"data: {setting}\n")
 
 
 def test_checkpoints_are_copied_to_s3_only_if_configured():

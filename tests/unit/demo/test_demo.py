@@ -32,8 +32,8 @@ class Head:
             case ["scontrol", "show", "hostnames", nodes]:
                 return nodes.replace(",", "\n")
             case ["scontrol", "show", "node", nodes, "--json"]:
-                shown = [{"instance_id": self.instances[node]} for node in nodes.split(",")]
-                return json.dumps({"nodes": shown})
+                records = [{"instance_id": self.instances[node]} for node in nodes.split(",")]
+                return json.dumps({"nodes": records})
         raise AssertionError(argv)
 
 

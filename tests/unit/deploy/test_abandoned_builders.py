@@ -37,16 +37,16 @@ class Ec2:
 
     def paginate(self, *, Filters, Owners=None):  # noqa: N803  # boto3's names
         del Owners
-        wishes = {wish["Name"]: wish["Values"] for wish in Filters}
+        filters = {item["Name"]: item["Values"] for item in Filters}
         if self.operation == "describe_images":
             images = [
                 {"ImageId": f"ami-{name}", "Name": name, "State": state, "CreationDate": ""}
                 for name, state in self.images.items()
-                if name in wishes["name"]
+                if name in filters["name"]
             ]
             return [{"Images": images}]
-        assert wishes["tag:toolkit:role"] == ["builder"]
-        states = wishes["instance-state-name"]
+        assert filters["tag:toolkit:role"] == ["builder"]
+        states = filters["instance-state-name"]
         items = [
             instance for instance in self.instances.values() if instance["State"]["Name"] in states
         ]

@@ -133,8 +133,8 @@ def test_a_launch_tags_its_resources_with_its_own_cluster_only(roles, kind, call
     """A launch can't plant an instance in another cluster."""
 
     def tags(**context):
-        said = {"aws:TagKeys": ("toolkit:cluster",), **context}
-        return roles.head("ec2:CreateTags", roles.arn(kind), said)
+        request_context = {"aws:TagKeys": ("toolkit:cluster",), **context}
+        return roles.head("ec2:CreateTags", roles.arn(kind), request_context)
 
     own_tag, name = {"aws:RequestTag/toolkit:cluster": roles.cluster}, {"ec2:CreateAction": call}
     assert tags(**own_tag, **name)

@@ -28,7 +28,7 @@ MACHINE = InstanceReport(
     "i-1", "gpu-001", "gpu", "compute", "running", "g5.xlarge", "us-east-1a", "spot", "0.4024",
     "10.0.0.1", NOW - 3700,
 )  # fmt: skip
-FAILED = {
+LAUNCH_FAILED = {
     "at": NOW - 30,
     "event": "launch_failed",
     "job": 7,
@@ -36,7 +36,7 @@ FAILED = {
     "code": ICE,
     "message": "none left",
 }
-BACK = {
+GIVEN_BACK = {
     "at": NOW - 29,
     "event": "nodes_given_back",
     "job": 7,
@@ -51,7 +51,7 @@ def pending(reason: str = "Resources", **more: Any) -> JobReport:
                    submitted_at=NOW - 300, **more)  # fmt: skip
 
 
-def sheet(*jobs: JobReport, **more: Any) -> HeadReport:
+def report(*jobs: JobReport, **more: Any) -> HeadReport:
     return HeadReport(at=NOW, jobs=jobs, **more)
 
 
@@ -60,93 +60,95 @@ def up(flags: str, reason: str = "", **more: Any) -> NodeReport:
 
 
 def test_a_job_without_capacity_shows_offerings_ec2s_message_and_the_next_attempt():
-    found = job.explain(
-        sheet(
+    answer = job.explain(
+        report(
             pending("BeginTime"),
-            decisions=(FAILED, BACK),
+            decisions=(LAUNCH_FAILED, GIVEN_BACK),
             setbacks=(UnavailabilityReport(SPOT, ICE, NOW + 90),),
         ),
         7,
     )
-    assert found.verdict == "pending for 5 m: EC2 had no capacity in any offering"
-    (tried,) = found.tried
+    assert answer.verdict == "pending for 5 m: EC2 had no capacity in any offering"
+    (tried,) = answer.tried
     assert (tried.offering, tried.outcome, tried.said) == (SPOT, ICE, "none left")
-    assert any("no-capacity (Insufficient" in line for line in found.because)
-    assert "message: none left anywhere" in found.because
-    assert found.next.startswith("within seconds")
-    assert f"{SPOT} ({ICE}) is requested first" in found.next
+    assert any("no-capacity (Insufficient" in line for line in answer.because)
+    assert "message: none left anywhere" in answer.because
+    assert answer.next.startswith("within seconds")
+    assert f"{SPOT} ({ICE}) is requested first" in answer.next
 
 
 def test_a_job_shows_why_it_got_no_nodes_even_if_they_could_not_be_given_back():
-    unread = {**BACK, "event": "nodes_not_given_back"}
-    found = job.explain(sheet(pending("BeginTime"), decisions=(FAILED, unread)), 7)
-    assert found.verdict == "pending for 5 m: EC2 had no capacity in any offering"
+    not_given_back = {**GIVEN_BACK, "event": "nodes_not_given_back"}
+    answer = job.explain(report(pending("BeginTime"), decisions=(LAUNCH_FAILED, not_given_back)), 7)
+    assert answer.verdict == "pending for 5 m: EC2 had no capacity in any offering"
 
 
 def test_a_job_with_an_available_offering_is_not_shown_an_unavailable_one():
-    found = job.explain(sheet(pending("Resources"), decisions=(FAILED, BACK)), 7)
-    assert found.next == "within seconds, when the scheduler reaches the job"
+    answer = job.explain(report(pending("Resources"), decisions=(LAUNCH_FAILED, GIVEN_BACK)), 7)
+    assert answer.next == "within seconds, when the scheduler reaches the job"
 
 
 def test_a_job_that_needs_fewer_nodes_than_requested_shows_the_scontrol_command():
     ranged = pending("BeginTime", node_count=2, most_nodes=4)
-    found = job.explain(sheet(ranged, decisions=(FAILED, BACK)), 7)
-    assert "To request 2: `scontrol update jobid=7 numnodes=2`" in found.next
-    assert "numnodes" not in job.explain(sheet(ranged), 7).next
+    answer = job.explain(report(ranged, decisions=(LAUNCH_FAILED, GIVEN_BACK)), 7)
+    assert "To request 2: `scontrol update jobid=7 numnodes=2`" in answer.next
+    assert "numnodes" not in job.explain(report(ranged), 7).next
     fixed = pending("BeginTime", node_count=4, most_nodes=4)
-    assert "numnodes" not in job.explain(sheet(fixed, decisions=(FAILED, BACK)), 7).next
+    assert (
+        "numnodes" not in job.explain(report(fixed, decisions=(LAUNCH_FAILED, GIVEN_BACK)), 7).next
+    )
 
 
 def test_a_requeued_job_shows_the_lost_node_and_the_cause():
     launched = {"at": NOW - 500, "event": "instances_launched", "jobs": [7], "offering": SPOT}
-    taken = "toolkit: interrupted (Server.SpotInstanceTermination)"
+    reason = "toolkit: interrupted (Server.SpotInstanceTermination)"
     applied = {"event": "action_applied", "action": "MarkDown", "node": "gpu-001"}
-    lost = {"at": NOW - 20, **applied, "why": taken}
-    found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost)), 7)
-    assert found.verdict == "pending for 5 m: the job lost gpu-001: EC2 took the instance back"
-    assert any(f"gpu-001 was set DOWN: {taken}" in line for line in found.because)
+    node_lost = {"at": NOW - 20, **applied, "why": reason}
+    answer = job.explain(report(pending("BeginTime"), decisions=(launched, node_lost)), 7)
+    assert answer.verdict == "pending for 5 m: the job lost gpu-001: EC2 took the instance back"
+    assert any(f"gpu-001 was set DOWN: {reason}" in line for line in answer.because)
     again = {**launched, "at": NOW - 5}
-    found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost, again)), 7)
-    assert "lost" not in found.verdict, "it has new instances since"
+    answer = job.explain(report(pending("BeginTime"), decisions=(launched, node_lost, again)), 7)
+    assert "lost" not in answer.verdict, "it has new instances since"
 
 
 def test_a_job_that_waits_for_priority_does_not_show_an_older_refusal_first():
-    found = job.explain(sheet(pending("Priority"), decisions=(FAILED, BACK)), 7)
-    assert found.verdict == "pending for 5 m: jobs of higher priority start first"
+    answer = job.explain(report(pending("Priority"), decisions=(LAUNCH_FAILED, GIVEN_BACK)), 7)
+    assert answer.verdict == "pending for 5 m: jobs of higher priority start first"
 
 
 def test_a_refusal_before_the_last_launch_is_not_shown():
-    done = {"event": "instances_launched", "instances": ["i-1"]}
-    launched = {"at": NOW - 5, **done, "job": 7, "offering": SPOT}
-    found = job.explain(sheet(pending(), decisions=(FAILED, BACK, launched)), 7)
-    assert not any("got no nodes" in line for line in found.because)
-    assert found.tried[-1].outcome == "launched"
+    launch = {"event": "instances_launched", "instances": ["i-1"]}
+    launched = {"at": NOW - 5, **launch, "job": 7, "offering": SPOT}
+    answer = job.explain(report(pending(), decisions=(LAUNCH_FAILED, GIVEN_BACK, launched)), 7)
+    assert not any("got no nodes" in line for line in answer.because)
+    assert answer.tried[-1].outcome == "launched"
 
 
 def test_a_held_job_shows_its_own_comment():
     """The reason of a hold is in the job's own comment (requeue.end_of_attempt writes it)."""
-    noted = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
-    found = job.explain(sheet(pending("JobHeldUser", comment=noted)), 7)
-    assert f"comment: {noted}" in found.because
-    over = JobReport(7, states=("FAILED",), comment="toolkit: error (exception: KeyError)")
-    found = job.explain(sheet(over), 7)
-    assert "comment: toolkit: error (exception: KeyError)" in found.because
+    comment = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
+    answer = job.explain(report(pending("JobHeldUser", comment=comment)), 7)
+    assert f"comment: {comment}" in answer.because
+    failed_job = JobReport(7, states=("FAILED",), comment="toolkit: error (exception: KeyError)")
+    answer = job.explain(report(failed_job), 7)
+    assert "comment: toolkit: error (exception: KeyError)" in answer.because
 
 
 def test_a_held_job_shows_the_release_command():
-    held = job.explain(sheet(pending("JobHeldAdmin"), decisions=(BACK,)), 7)
+    held = job.explain(report(pending("JobHeldAdmin"), decisions=(GIVEN_BACK,)), 7)
     assert held.verdict.startswith("held for 5 m: an admin or the toolkit"), "BACK held nothing"
-    quota = {**BACK, "slug": "quota", "hold": True}
-    found = job.explain(sheet(pending("JobHeldAdmin"), decisions=(quota,)), 7)
-    assert found.verdict.startswith("held for 5 m: the AWS account's quota is used up")
-    assert found.next == "nothing happens until somebody runs `scontrol release 7`"
+    quota = {**GIVEN_BACK, "slug": "quota", "hold": True}
+    answer = job.explain(report(pending("JobHeldAdmin"), decisions=(quota,)), 7)
+    assert answer.verdict.startswith("held for 5 m: the AWS account's quota is used up")
+    assert answer.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
 def test_a_job_is_shown_as_held_while_slurm_completes_its_last_attempt():
-    quota = {**BACK, "slug": "quota", "hold": True}
-    found = job.explain(sheet(pending("Cleaning", held=True), decisions=(quota,)), 7)
-    assert found.verdict.startswith("held for 5 m: the AWS account's quota is used up")
-    assert found.next == "nothing happens until somebody runs `scontrol release 7`"
+    quota = {**GIVEN_BACK, "slug": "quota", "hold": True}
+    answer = job.explain(report(pending("Cleaning", held=True), decisions=(quota,)), 7)
+    assert answer.verdict.startswith("held for 5 m: the AWS account's quota is used up")
+    assert answer.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
 def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "") -> JobReport:
@@ -164,40 +166,40 @@ def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "")
 
 def test_the_last_task_of_an_array_is_released_by_its_task_id():
     """`scontrol release 7` lets every task go."""
-    found = job.explain(sheet(task(7, 4)), 7)
-    assert found.subject == "job 7_4 (sweep, ada)"
-    assert found.next == "nothing happens until somebody runs `scontrol release 7_4`"
+    answer = job.explain(report(task(7, 4)), 7)
+    assert answer.subject == "job 7_4 (sweep, ada)"
+    assert answer.next == "nothing happens until somebody runs `scontrol release 7_4`"
 
 
 def test_a_pending_array_task_is_found_by_its_task_id():
     jobs = (task(8, 3, "RUNNING"), task(7, None, waiting="4,6-10:2%2"))
-    assert job.explain(sheet(*jobs), 7, 3).verdict.startswith("running")
-    assert job.explain(sheet(*jobs), 8).subject == "job 7_3 (sweep, ada)"
-    found = job.explain(sheet(*jobs), 7, 8)
-    assert found.next == "nothing happens until somebody runs `scontrol release 7_8`"
-    assert job.explain(sheet(*jobs), 7, 7).verdict == "Slurm knows no job 7_7"
+    assert job.explain(report(*jobs), 7, 3).verdict.startswith("running")
+    assert job.explain(report(*jobs), 8).subject == "job 7_3 (sweep, ada)"
+    answer = job.explain(report(*jobs), 7, 8)
+    assert answer.next == "nothing happens until somebody runs `scontrol release 7_8`"
+    assert job.explain(report(*jobs), 7, 7).verdict == "Slurm knows no job 7_7"
 
 
 def test_a_task_that_slurm_truncated_from_its_list_is_found():
     jobs = (task(7, None, waiting="1,3,5,..."),)
-    assert job.explain(sheet(*jobs), 7, 70).verdict.startswith("held")
-    assert job.explain(sheet(*jobs), 7, 4).verdict == "Slurm knows no job 7_4"
+    assert job.explain(report(*jobs), 7, 70).verdict.startswith("held")
+    assert job.explain(report(*jobs), 7, 4).verdict == "Slurm knows no job 7_4"
 
 
 def test_an_array_that_is_pending_as_a_whole_is_released_as_a_whole():
-    found = job.explain(sheet(task(7, None, waiting="0-9")), 7)
-    assert found.subject == "job 7_[0-9] (sweep, ada)"
-    assert found.next == "nothing happens until somebody runs `scontrol release 7`"
+    answer = job.explain(report(task(7, None, waiting="0-9")), 7)
+    assert answer.subject == "job 7_[0-9] (sweep, ada)"
+    assert answer.next == "nothing happens until somebody runs `scontrol release 7`"
 
 
 def test_the_id_of_an_array_shows_a_limited_number_of_its_tasks():
     running = tuple(task(number + 8, number, "RUNNING") for number in range(30))
-    found = job.explain(sheet(task(7, None, waiting="30-99"), *running), 7)
-    assert found.subject == "job array 7 (sweep, ada)"
-    assert found.verdict == "30 running, waiting: 30-99"
-    assert found.because[0] == "7_0: running"
-    assert found.because[-1] == "and 11 more: `toolkit jobs` lists them"
-    assert "release" not in found.next
+    answer = job.explain(report(task(7, None, waiting="30-99"), *running), 7)
+    assert answer.subject == "job array 7 (sweep, ada)"
+    assert answer.verdict == "30 running, waiting: 30-99"
+    assert answer.because[0] == "7_0: running"
+    assert answer.because[-1] == "and 11 more: `toolkit jobs` lists them"
+    assert "release" not in answer.next
 
 
 def test_the_tasks_of_an_array_are_listed_together_with_their_task_ids():
@@ -213,44 +215,44 @@ def test_the_tasks_of_an_array_are_listed_together_with_their_task_ids():
 
 
 def test_a_job_of_a_protected_pool_shows_when_the_probe_is_let_through():
-    refused = {**BACK, "slug": "pool-protected", "code": ""}
-    shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540)
-    found = job.explain(sheet(pending(), decisions=(refused,), standings=(shut,)), 7)
-    assert "in 9 m: pool gpu lets one job through as a probe" in found.next
+    refused = {**GIVEN_BACK, "slug": "pool-protected", "code": ""}
+    open_breaker = BreakerReport("gpu", 5, NOW - 60, NOW + 540)
+    answer = job.explain(report(pending(), decisions=(refused,), standings=(open_breaker,)), 7)
+    assert "in 9 m: pool gpu lets one job through as a probe" in answer.next
 
 
 def test_a_job_shows_the_probe_of_the_pool_that_refused_it():
-    refused = {**BACK, "slug": "pool-protected", "code": "", "nodes": "gpu-[001-002]"}
+    refused = {**GIVEN_BACK, "slug": "pool-protected", "code": "", "nodes": "gpu-[001-002]"}
     standings = (
         BreakerReport("gpu", 5, NOW - 60, NOW + 60),
         BreakerReport("cpu", 5, NOW - 60, NOW + 3000),
     )
-    found = job.explain(sheet(pending(), decisions=(refused,), standings=standings), 7)
-    assert "in 1 m: pool gpu lets one job through as a probe" in found.next
+    answer = job.explain(report(pending(), decisions=(refused,), standings=standings), 7)
+    assert "in 1 m: pool gpu lets one job through as a probe" in answer.next
     damaged = {**refused, "nodes": "gpu-["}
-    found = job.explain(sheet(pending(), decisions=(damaged,), standings=standings), 7)
-    assert "pool cpu lets one job through as a probe" in found.next, (
+    answer = job.explain(report(pending(), decisions=(damaged,), standings=standings), 7)
+    assert "pool cpu lets one job through as a probe" in answer.next, (
         "the latest of all is the safe answer"
     )
 
 
 def test_a_requeued_job_shows_its_begin_time():
-    found = job.explain(sheet(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
-    assert "in 8 s: Slurm may start the job" in found.next
-    assert "the job was requeued 2 times" in found.because
+    answer = job.explain(report(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
+    assert "in 8 s: Slurm may start the job" in answer.next
+    assert "the job was requeued 2 times" in answer.because
 
 
 def test_an_unknown_reason_is_shown_as_it_is():
-    assert "Slurm says NewIn2031" in job.explain(sheet(pending("NewIn2031")), 7).verdict
+    assert "Slurm says NewIn2031" in job.explain(report(pending("NewIn2031")), 7).verdict
 
 
 def test_a_starting_job_shows_how_many_nodes_are_up():
     running = JobReport(7, states=("RUNNING",), nodes=("gpu-001", "gpu-002"))
     nodes = (up("ALLOCATED"), NodeReport("gpu-002", ("ALLOCATED", "POWERING_UP")))
-    found = job.explain(sheet(running, nodes=nodes, machines=(MACHINE,)), 7)
-    assert found.verdict == "starting: 1 of 2 nodes are up"
-    assert found.because[0] == ("gpu-001: i-1, g5.xlarge spot in us-east-1a, running, 1 h 1 m old")
-    assert found.because[1] == "gpu-002: no instance yet"
+    answer = job.explain(report(running, nodes=nodes, machines=(MACHINE,)), 7)
+    assert answer.verdict == "starting: 1 of 2 nodes are up"
+    assert answer.because[0] == ("gpu-001: i-1, g5.xlarge spot in us-east-1a, running, 1 h 1 m old")
+    assert answer.because[1] == "gpu-002: no instance yet"
 
 
 @pytest.mark.parametrize(
@@ -264,25 +266,25 @@ def test_a_starting_job_shows_how_many_nodes_are_up():
 )
 def test_a_finished_job_is_explained_from_its_attempts(state: str, code: str, expected: str):
     attempt = AttemptReport(state, code, "gpu-001", NOW - 900, NOW - 300)
-    found = job.explain(sheet(attempts=(attempt,)), 7)
-    assert found.verdict == expected
-    assert "on gpu-001, ran 10 m" in found.because[0]
+    answer = job.explain(report(attempts=(attempt,)), 7)
+    assert answer.verdict == expected
+    assert "on gpu-001, ran 10 m" in answer.because[0]
 
 
 def test_exit_code_85_is_explained():
     attempt = AttemptReport("REQUEUED", "85:0", "gpu-001", NOW - 900, NOW - 300)
-    found = job.explain(sheet(attempts=(attempt,)), 7)
-    assert found.because[0].endswith("REQUEUED, exit code 85 (saved; Slurm requeues the job)")
+    answer = job.explain(report(attempts=(attempt,)), 7)
+    assert answer.because[0].endswith("REQUEUED, exit code 85 (saved; Slurm requeues the job)")
 
 
 def test_an_unknown_job_and_an_unreachable_slurm_are_different_verdicts():
-    assert job.explain(sheet(), 7).verdict == "Slurm knows no job 7"
-    silent = sheet(unread=("slurm-unreachable: x",))
+    assert job.explain(report(), 7).verdict == "Slurm knows no job 7"
+    silent = report(unread=("slurm-unreachable: x",))
     assert job.explain(silent, 7).verdict == "unknown: Slurm could not be read"
 
 
 @pytest.mark.parametrize(
-    ("found", "machines", "verdict"),
+    ("node_report", "machines", "verdict"),
     [
         (up("IDLE+POWERED_DOWN"), (), "powered down: it has no instance, and needs none"),
         (up("DOWN+POWERED_DOWN", "ResumeTimeout reached"), (), "powered down, and set DOWN"),
@@ -303,9 +305,9 @@ def test_an_unknown_job_and_an_unreachable_slurm_are_different_verdicts():
     ],
 )  # fmt: skip
 def test_each_state_of_a_node_has_its_verdict(
-    found: NodeReport, machines: tuple[InstanceReport, ...], verdict: str
+    node_report: NodeReport, machines: tuple[InstanceReport, ...], verdict: str
 ):
-    answer = node.explain(HeadReport(at=NOW, nodes=(found,), machines=machines), "gpu-001")
+    answer = node.explain(HeadReport(at=NOW, nodes=(node_report,), machines=machines), "gpu-001")
     assert answer.verdict == verdict
 
 
@@ -316,12 +318,14 @@ def test_a_node_outside_the_toolkits_pools_is_named_as_such():
 
 
 def test_a_node_of_a_protected_pool_shows_the_console_of_the_failed_instance():
-    shut = BreakerReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it never registered",))
+    open_breaker = BreakerReport(
+        "gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it never registered",)
+    )
     answer = node.explain(
         HeadReport(
             at=NOW,
             nodes=(up("IDLE+POWERED_DOWN", "toolkit: pool-protected"),),
-            standings=(shut,),
+            standings=(open_breaker,),
             consoles={"i-9": ("Kernel panic",)},
         ),
         "gpu-001",
@@ -358,10 +362,10 @@ def test_resting_nodes_are_listed_on_request_only():
         NodeReport("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
         NodeReport("gpu-003", ("DOWN", "POWERED_DOWN"), "flood", "gpu"),
     )
-    found = HeadReport(at=NOW, nodes=nodes, machines=(MACHINE,))
-    rows = tables.node_rows(found)
+    head_report = HeadReport(at=NOW, nodes=nodes, machines=(MACHINE,))
+    rows = tables.node_rows(head_report)
     assert [row.node for row in rows] == ["gpu-001", "gpu-003"]
-    assert len(tables.node_rows(found, include_resting=True)) == 3
+    assert len(tables.node_rows(head_report, include_resting=True)) == 3
     assert tables.node_cells(rows)[0] == (
         "gpu-001", "idle", "i-1", "g5.xlarge", "us-east-1a", "spot", "0.4024", "1 h 1 m", "",
     )  # fmt: skip

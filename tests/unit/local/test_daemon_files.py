@@ -44,18 +44,18 @@ def test_a_state_directory_has_one_daemon(tmp_path):
 def test_a_record_without_a_lock_is_of_a_terminated_daemon(tmp_path):
     files = StateFiles(tmp_path)
     with files.hold(Options(state=tmp_path)):
-        left = files.record.read_text()
-    files.record.write_text(left)
+        record = files.record.read_text()
+    files.record.write_text(record)
     assert files.running() is None
 
 
 def test_patches_are_undone_in_full():
     class Owner:
-        def kept(self):
+        def method(self):
             return "original"
 
         @classmethod
-        def made(cls) -> str:
+        def class_method(cls) -> str:
             return "original"
 
     patches = Patches()

@@ -18,8 +18,8 @@ from tests.mutants.reviewed import REVIEWED
 ROOT = Path(__file__).parents[3]
 
 
-def ended(code: int, said: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess((), code, said)
+def completed(code: int, output: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess((), code, output)
 
 
 @pytest.fixture
@@ -32,21 +32,21 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("ran", "why"),
+    ("result", "why"),
     [
         (
-            ended(1, "FAILED tests/unit/slurmplugins/launch/test_fallback.py::test_x"),
+            completed(1, "FAILED tests/unit/slurmplugins/launch/test_fallback.py::test_x"),
             "test_fallback.py::test_x` fails",
         ),
-        (ended(4), "pytest ended with 4"),
-        (ended(5), "pytest ended with 5"),
+        (completed(4), "pytest ended with 4"),
+        (completed(5), "pytest ended with 5"),
     ],
 )
 def test_no_mutant_is_tried_if_its_tests_fail_without_it(
-    printed: list[str], monkeypatch: pytest.MonkeyPatch, ran, why
+    printed: list[str], monkeypatch: pytest.MonkeyPatch, result, why
 ):
     """A test that is red anyway would notice every mutant."""
-    monkeypatch.setattr(by_hand, "run", lambda _tree, _tests: ran)
+    monkeypatch.setattr(by_hand, "run", lambda _tree, _tests: result)
     with pytest.raises(SystemExit, match=why):
         by_hand.main([])
     assert printed == []
@@ -56,7 +56,7 @@ def test_each_test_selection_is_run_once_without_a_mutant(
     printed: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     runs = []
-    monkeypatch.setattr(by_hand, "run", lambda _tree, tests: runs.append(tests) or ended(0))
+    monkeypatch.setattr(by_hand, "run", lambda _tree, tests: runs.append(tests) or completed(0))
     monkeypatch.setattr(by_hand, "tried", lambda _tree, _mutant: ("noticed", True))
     assert by_hand.main([]) == 0
     assert sorted(runs) == sorted({item.tests for item in REVIEWED})
@@ -134,9 +134,9 @@ def test_a_mutant_is_noticed_only_by_a_failed_test(monkeypatch: pytest.MonkeyPat
     change = Survivor("a.py", "f", "old", "new")
     monkeypatch.setattr(by_tool, "shown", lambda *_: change)
     codes = {"passed": code, "failed": 1, "endless": -24, "mypy": 37}
-    found = by_tool.judged(Path(), "a.py", codes)
-    assert (found.mutants, found.by_tests, found.by_types) == (4, 2, 1)
-    assert found.survivors == {change}
+    judgement = by_tool.judged(Path(), "a.py", codes)
+    assert (judgement.mutants, judgement.by_tests, judgement.by_types) == (4, 2, 1)
+    assert judgement.survivors == {change}
 
 
 def test_each_listed_survivor_is_of_the_core_and_has_a_reason():

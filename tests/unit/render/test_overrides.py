@@ -63,7 +63,7 @@ def test_a_repeated_setting_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "reason"),
     [
         ("SlurmctldParameters", "idle_on_node_suspend,cloud_reg_addrs", "default since 23.11"),
         ("SchedulerParameters", "requeue_delay=5", "needs Slurm 25.11"),
@@ -71,8 +71,8 @@ def test_a_repeated_setting_is_refused():
         ("FastSchedule", "2", "config_overrides"),
     ],
 )
-def test_an_option_that_the_version_lacks_is_refused_with_the_reason(name, value, said):
-    with pytest.raises(RenderError, match=said):
+def test_an_option_that_the_version_lacks_is_refused_with_the_reason(name, value, reason):
+    with pytest.raises(RenderError, match=reason):
         applied((name, value))
 
 

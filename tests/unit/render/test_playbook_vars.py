@@ -100,10 +100,10 @@ def test_the_site_facts_have_the_dataset_store_and_cache(store, url):
 
 
 @pytest.mark.parametrize(
-    "said", [{"data": {"store": "bucket"}}, {"training": {"checkpoints": "s3://lab/runs"}}]
+    "changes", [{"data": {"store": "bucket"}}, {"training": {"checkpoints": "s3://lab/runs"}}]
 )
-def test_a_store_or_tier_in_s3_adds_boto3_to_the_training_environment(said):
-    needed = json.loads(image_vars(a_config(**said), "head"))
+def test_a_store_or_tier_in_s3_adds_boto3_to_the_training_environment(changes):
+    needed = json.loads(image_vars(a_config(**changes), "head"))
     assert "boto3" in needed["toolkit_training_requirements"]
     assert "boto3" not in image_vars(a_config(), "head")
 

@@ -22,7 +22,7 @@ LAUNCH = "srun --kill-on-bad-exit=1 torchrun --shutdown-timeout=60 --rdzv-endpoi
 
 def slugs(text, options=""):
     outside = script.outside_directives(options.split(), "on the command line")
-    return {found.slug for found in check_script(text, outside_options=outside)}
+    return {finding.slug for finding in check_script(text, outside_options=outside)}
 
 
 @pytest.mark.parametrize(
@@ -76,20 +76,20 @@ LOSES_WORK = pytest.mark.parametrize(
 def test_a_script_that_loses_work_has_a_finding_with_a_fix(slug, before, after):
     text = HEAD + LAUNCH + "\n"
     assert slug not in slugs(text)
-    found = [one for one in check_script(text.replace(before, after)) if one.slug == slug]
-    assert found
-    assert all(one.fix and one.message for one in found)
+    findings = [one for one in check_script(text.replace(before, after)) if one.slug == slug]
+    assert findings
+    assert all(one.fix and one.message for one in findings)
 
 
 @LOSES_WORK
 def test_an_option_has_the_same_findings_in_the_script_and_on_the_command_line(slug, before, after):
     text = (HEAD + LAUNCH + "\n").replace(before, after)
     shebang, *lines = text.splitlines(keepends=True)
-    said = list(takewhile(lambda line: line.startswith("#SBATCH "), lines))
-    options = " ".join(line.removeprefix("#SBATCH ") for line in said)
-    found = slugs(shebang + "".join(lines[len(said) :]), options)
-    assert slug in found
-    assert found == slugs(text)
+    directives = list(takewhile(lambda line: line.startswith("#SBATCH "), lines))
+    options = " ".join(line.removeprefix("#SBATCH ") for line in directives)
+    slugs_found = slugs(shebang + "".join(lines[len(directives) :]), options)
+    assert slug in slugs_found
+    assert slugs_found == slugs(text)
 
 
 @pytest.mark.parametrize(
@@ -113,23 +113,23 @@ def test_the_command_line_wins_over_the_directives_of_the_script(slug, good, bad
 
 def test_a_long_stop_requires_an_earlier_signal_and_a_longer_shutdown_timeout():
     text = HEAD + LAUNCH + "\n"
-    found = {one.slug: one.fix for one in check_script(text, stop_seconds=100)}
-    assert "USR1@130" in found["signal-late"]
-    assert "--shutdown-timeout=100" in found["shutdown-timeout"]
-    unsaid = {one.slug: one.message for one in check_script(text.replace("USR1@90", "USR1"), 100)}
-    assert unsaid["signal-late"].startswith("the signal comes 60 s before the end")
+    fixes = {one.slug: one.fix for one in check_script(text, stop_seconds=100)}
+    assert "USR1@130" in fixes["signal-late"]
+    assert "--shutdown-timeout=100" in fixes["shutdown-timeout"]
+    messages = {one.slug: one.message for one in check_script(text.replace("USR1@90", "USR1"), 100)}
+    assert messages["signal-late"].startswith("the signal comes 60 s before the end")
     quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
     assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check_script(quick, 15)}
 
 
 @pytest.mark.parametrize(
-    ("folder", "lost"),
+    ("folder", "is_lost"),
     [("/scratch", True), ("/scratch/ada/run", True), ("/scratch-shared/x", False)],
 )
-def test_scratch_is_lost_only_if_it_is_known_as_a_nodes_disk(folder, lost):
+def test_scratch_is_lost_only_if_it_is_known_as_a_nodes_disk(folder, is_lost):
     text = f"{HEAD}{LAUNCH} --checkpoint-dir={folder}\n"
     assert {one.slug for one in check_script(text, node_disks=("/scratch",))} == (
-        {"saved-on-node"} if lost else set()
+        {"saved-on-node"} if is_lost else set()
     )
     assert slugs(text) == set()  # many sites share it
 
@@ -180,8 +180,8 @@ def test_a_comment_in_the_script_silences_a_rule():
 
 
 def test_errors_come_first_and_every_rule_has_its_own_slug():
-    found = check_script("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
-    kinds = [one.severity for one in found]
+    findings = check_script("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
+    kinds = [one.severity for one in findings]
     assert kinds == sorted(kinds, key=lambda kind: kind is not Severity.ERROR)
     assert len({rule.slug for rule in RULES}) == len(RULES)
 
@@ -194,16 +194,16 @@ def test_malformed_scripts_are_parsed_without_an_error(text):
 
 
 def test_short_and_long_options_are_parsed_alike():
-    read = script.parse("#!/bin/sh\n#SBATCH -N 4 -p spot # comment\n#SBATCH --time 10\n")
-    assert {n: d.value for n, d in read.directives.items()} == {
+    parsed = script.parse("#!/bin/sh\n#SBATCH -N 4 -p spot # comment\n#SBATCH --time 10\n")
+    assert {n: d.value for n, d in parsed.directives.items()} == {
         "nodes": "4", "partition": "spot", "time": "10",
     }  # fmt: skip
 
 
 def test_commands_keep_their_lines_across_quotes_and_here_documents():
     text = 'a\n"b\nc"\ncat <<EOF\ninner\nEOF\nd # e\n'
-    found, documents = shell.split_commands(text)
-    assert [(one.line, one.inner) for one in found] == [
+    commands, documents = shell.split_commands(text)
+    assert [(one.line, one.inner) for one in commands] == [
         (1, False), (2, False), (4, False), (5, True), (7, False),
     ]  # fmt: skip
     assert documents == {5, 6}

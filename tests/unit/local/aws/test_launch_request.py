@@ -65,9 +65,9 @@ def test_the_primary_interface_supplies_subnet_and_addresses():
     assert launch.public_ip is True
     assert launch.nics[0]["Groups"] == ["sg-1"]
     assert launch.nics[0]["DeleteOnTermination"] is True
-    moved = launch.with_place(subnet_id="subnet-3", zone="us-east-1b")
-    assert moved.nics[0]["SubnetId"] == moved.subnet_id == "subnet-3"
-    assert moved.nics[1]["SubnetId"] == "subnet-2"
+    moved_launch = launch.with_place(subnet_id="subnet-3", zone="us-east-1b")
+    assert moved_launch.nics[0]["SubnetId"] == moved_launch.subnet_id == "subnet-3"
+    assert moved_launch.nics[1]["SubnetId"] == "subnet-2"
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ class Clock:
 
 
 def allowed(throttle, action, times, *, filtered=False, resources=1):
-    asked = [
+    answers = [
         throttle.allows("r", action, filtered=filtered, resources=resources) for _ in range(times)
     ]
-    return sum(asked)
+    return sum(answers)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_request_rates_can_be_disabled():
 
 
 def test_a_client_token_runs_once_and_refuses_other_parameters():
-    tokens, made = ClientTokens(), []
+    tokens, calls = ClientTokens(), []
 
     def make():
-        made.append(1)
-        return len(made)
+        calls.append(1)
+        return len(calls)
 
     params = {"ClientToken": "t", "MaxCount": 1}
     assert [tokens.run_once("Run", "r", params, make) for _ in range(3)] == [1, 1, 1]
@@ -129,14 +129,14 @@ def test_a_refusal_has_ec2s_http_status(code, status):
 
 
 def test_a_generated_secret_has_the_requested_length_and_characters():
-    made = {generate({"PasswordLength": 64, "ExcludePunctuation": True}) for _ in range(5)}
-    assert len(made) == 5
-    for one in made:
+    secrets = {generate({"PasswordLength": 64, "ExcludePunctuation": True}) for _ in range(5)}
+    assert len(secrets) == 5
+    for one in secrets:
         assert len(one) == 64
         assert set(one) <= set(string.ascii_letters + string.digits)
         assert set(one) & set(string.digits)
-    wish = {"SecretStringTemplate": '{"user": "x"}', "GenerateStringKey": "password"}
-    assert json.loads(generate(wish)).keys() == {"user", "password"}
+    request = {"SecretStringTemplate": '{"user": "x"}', "GenerateStringKey": "password"}
+    assert json.loads(generate(request)).keys() == {"user", "password"}
     assert not set(generate({"ExcludeCharacters": "abc", "PasswordLength": 200})) & set("abc")
 
 

@@ -29,10 +29,10 @@ def test_a_resource_comes_after_its_dependencies():
         Key={},
         Gate={"DependsOn": "Vpc"},
     )
-    found = order(body)
-    assert found[-1] == "Head"
-    assert found.index("Vpc") < found.index("Subnet")
-    assert set(found) == set(body["Resources"])
+    ordered = order(body)
+    assert ordered[-1] == "Head"
+    assert ordered.index("Vpc") < ordered.index("Subnet")
+    assert set(ordered) == set(body["Resources"])
 
 
 def test_independent_resources_keep_their_order():

@@ -62,12 +62,12 @@ def test_the_copied_interpreter_has_the_library_and_pip_and_no_other_package(pyt
     python.copy(tmp_path / "tree")
     target = tmp_path / "tree/opt/python"
     assert (target / "bin/python3").resolve() == target / "bin/python3.11"
-    found = {
+    copied_files = {
         str(path.relative_to(target / "lib/python3.11"))
         for path in target.rglob("*")
         if path.is_file() and "lib" in path.parts
     }
-    assert found == {
+    assert copied_files == {
         "os.py",
         "ssl.py",
         "site-packages/pip/__main__.py",

@@ -91,10 +91,10 @@ def test_pips_user_file_and_then_the_environment_win(root, tmp_path):
         "extra-index-url =\n  https://a.example\n  https://b.example\n"
         "[list]\nformat = columns\n"
     )
-    found = dict(
+    settings = dict(
         host_settings.pip_settings(root, {"PIP_FIND_LINKS": "/wheels", "PIP_USER": "1"}, home)
     )
-    assert found == {
+    assert settings == {
         "index-url": "https://near.example/simple",
         "extra-index-url": "https://a.example https://b.example",
         "no-index": "no",
@@ -131,15 +131,15 @@ def test_secrets_and_certificates_are_read_separately(root):
     (root / "usr/local/share/ca-certificates").mkdir(parents=True)
     (root / "usr/local/share/ca-certificates/corp.crt").write_text("CERT")
     (root / "etc/resolv.conf").write_text("nameserver 192.0.2.1\n")
-    found = host_settings.read(
+    settings = host_settings.read(
         root, {"https_proxy": "http://p", "no_proxy": "", "X": "1"}, "", root
     )
-    assert found.apt_auth.count(b"machine") == 2
-    assert found.local_cas == {"corp.crt": b"CERT"}
-    assert found.resolv_conf == b"nameserver 192.0.2.1\n"
-    assert found.proxies == (("https_proxy", "http://p"),)
+    assert settings.apt_auth.count(b"machine") == 2
+    assert settings.local_cas == {"corp.crt": b"CERT"}
+    assert settings.resolv_conf == b"nameserver 192.0.2.1\n"
+    assert settings.proxies == (("https_proxy", "http://p"),)
 
 
 def test_an_empty_host_has_default_settings(tmp_path):
-    found = host_settings.read(tmp_path, {}, "", Path("/nonexistent"))
-    assert found == host_settings.HostSettings()
+    settings = host_settings.read(tmp_path, {}, "", Path("/nonexistent"))
+    assert settings == host_settings.HostSettings()

@@ -57,8 +57,8 @@ def test_the_disk_of_a_machine_is_moved_into_the_image(store, tree, root):
 def test_an_annotated_image_is_read_by_a_new_store(store, tree, root):
     stack(store, tree)
     store.annotate(HEAD, name="head-1", attributes={"description": "x"})
-    found = ImageStore(root).get(HEAD)
-    assert (found.name, found.parent, found.attributes) == ("head-1", COMPUTE, {"description": "x"})
+    image = ImageStore(root).get(HEAD)
+    assert (image.name, image.parent, image.attributes) == ("head-1", COMPUTE, {"description": "x"})
 
 
 def test_an_unknown_image_is_named_in_the_error(store):

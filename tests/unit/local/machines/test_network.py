@@ -85,7 +85,7 @@ def test_the_mount_of_ip_netns_is_removed_with_the_last_namespace(
     network.connect(make_spec())
     mountinfo.write_text(f"1 2 3:4 / {network.netns_root} rw - ext4 /dev/vda rw\n")
     network.remove_all()
-    assert ["umount", str(network.netns_root)] in host.seen
+    assert ["umount", str(network.netns_root)] in host.commands
     assert not network.netns_root.exists()
 
 
@@ -93,7 +93,7 @@ def test_an_earlier_mount_of_ip_netns_is_kept(network, host, make_spec, mountinf
     mountinfo.write_text(f"1 2 3:4 / {network.netns_root} rw - ext4 /dev/vda rw\n")
     network.connect(make_spec())
     network.remove_all()
-    assert not any(words[0] == "umount" for words in host.seen)
+    assert not any(words[0] == "umount" for words in host.commands)
 
 
 def test_a_failing_ip_command_is_named_with_its_error(network, host, make_spec):

@@ -47,8 +47,8 @@ def test_a_command_enters_every_namespace_with_a_clean_environment():
 
 
 def test_the_launch_plan_has_only_the_listed_environment():
-    found = nspawn_command.launch_plan(["true"], overlay=None, cgroups=(), environment={"X": "1"})
-    assert found["env"] == {
+    plan = nspawn_command.launch_plan(["true"], overlay=None, cgroups=(), environment={"X": "1"})
+    assert plan["env"] == {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
         "SYSTEMD_NSPAWN_TMPFS_TMP": "0",

@@ -46,14 +46,18 @@ def test_a_complete_host_has_no_problems_and_is_not_changed(ready, tmp_path):
 
 
 def test_every_missing_requirement_is_reported_at_once(ready, tmp_path):
-    found = ready(
+    problems = ready(
         uid=lambda: 1000,
         which=lambda name: None if name in {"debootstrap", "systemd-nspawn"} else name,
         keyring=tmp_path / "absent",
     ).problems()
-    assert [problem.requirement.split()[0] for problem in found] == ["root", "commands", "Debian's"]
-    assert found[1].fix == "apt-get install debootstrap systemd-container"
-    assert all(problem.fix and problem.actual for problem in found)
+    assert [problem.requirement.split()[0] for problem in problems] == [
+        "root",
+        "commands",
+        "Debian's",
+    ]
+    assert problems[1].fix == "apt-get install debootstrap systemd-container"
+    assert all(problem.fix and problem.actual for problem in problems)
 
 
 def test_a_missing_capability_is_named(ready, tmp_path):
@@ -124,8 +128,10 @@ def test_less_disk_space_is_required_if_the_base_image_exists(ready, tmp_path, m
 
 
 def test_the_preflight_command_prints_problems_of_the_host(monkeypatch, capsys):
-    found = [preflight.Problem("12 GB free at /", "3.0 GB", "free some")]
-    monkeypatch.setattr(preflight, "check", lambda _layout, *, port: found if port == 4566 else [])
+    problems = [preflight.Problem("12 GB free at /", "3.0 GB", "free some")]
+    monkeypatch.setattr(
+        preflight, "check", lambda _layout, *, port: problems if port == 4566 else []
+    )
     monkeypatch.setattr(entry.sys, "argv", ["machines", "4566"])
     assert entry.main() == 1
     assert capsys.readouterr().err == "12 GB free at /: 3.0 GB; free some\n"

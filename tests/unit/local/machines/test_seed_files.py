@@ -15,10 +15,10 @@ HOST = HostSettings(
 
 
 def test_a_vpc_machine_has_its_hostname_and_no_resolver(make_spec):
-    found = seed_files.files(make_spec(), HOST)
-    assert found["etc/hostname"].content == b"ip-10-42-1-10\n"
-    assert b"10.42.1.10 ip-10-42-1-10.ec2.internal ip-10-42-1-10\n" in found["etc/hosts"].content
-    assert found["etc/resolv.conf"].content == b""
+    files = seed_files.files(make_spec(), HOST)
+    assert files["etc/hostname"].content == b"ip-10-42-1-10\n"
+    assert b"10.42.1.10 ip-10-42-1-10.ec2.internal ip-10-42-1-10\n" in files["etc/hosts"].content
+    assert files["etc/resolv.conf"].content == b""
 
 
 def test_a_vpc_machine_has_no_secret_of_the_host(make_spec):
@@ -28,25 +28,25 @@ def test_a_vpc_machine_has_no_secret_of_the_host(make_spec):
 
 
 def test_secrets_of_a_builder_are_readable_by_root_only(make_builder):
-    found = seed_files.files(make_builder(user_data=b"#!/bin/sh\n"), HOST)
-    for name, file in found.items():
+    files = seed_files.files(make_builder(user_data=b"#!/bin/sh\n"), HOST)
+    for name, file in files.items():
         if b"secret" in file.content or name.endswith("user-data"):
             assert file.mode == 0o600, name
 
 
 def test_a_builder_has_its_user_data_in_a_nocloud_seed(make_builder):
-    found = seed_files.files(make_builder(user_data=b"#!/bin/sh\n\xff"), HOST)
-    assert found["var/lib/cloud/seed/nocloud/user-data"].content == b"#!/bin/sh\n\xff"
+    files = seed_files.files(make_builder(user_data=b"#!/bin/sh\n\xff"), HOST)
+    assert files["var/lib/cloud/seed/nocloud/user-data"].content == b"#!/bin/sh\n\xff"
     assert b"instance-id: i-0123456789abcdef0" in (
-        found["var/lib/cloud/seed/nocloud/meta-data"].content
+        files["var/lib/cloud/seed/nocloud/meta-data"].content
     )
-    assert b"NoCloud" in found["etc/cloud/cloud.cfg.d/95-toolkit-builder.cfg"].content
+    assert b"NoCloud" in files["etc/cloud/cloud.cfg.d/95-toolkit-builder.cfg"].content
 
 
 def test_the_metadata_service_and_the_endpoint_bypass_the_proxy(make_builder):
-    found = seed_files.environment(make_builder(), HOST)
-    assert found["no_proxy"] == "corp.example,localhost,127.0.0.1,169.254.169.254"
-    assert found["https_proxy"] == "http://proxy:3128"
+    environment = seed_files.environment(make_builder(), HOST)
+    assert environment["no_proxy"] == "corp.example,localhost,127.0.0.1,169.254.169.254"
+    assert environment["https_proxy"] == "http://proxy:3128"
 
 
 def test_hostile_environment_values_are_quoted_for_systemd(make_spec):
