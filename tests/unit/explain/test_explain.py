@@ -137,7 +137,7 @@ def test_a_held_job_shows_its_own_comment():
 
 def test_a_held_job_shows_the_release_command():
     held = job.explain(report(pending("JobHeldAdmin"), decisions=(GIVEN_BACK,)), 7)
-    assert held.verdict.startswith("held for 5 m: an admin or the toolkit"), "GIVEN_BACK held nothing"
+    assert held.verdict.startswith("held for 5 m: an admin or the toolkit"), "given back, not held"
     quota = {**GIVEN_BACK, "slug": "quota", "hold": True}
     answer = job.explain(report(pending("JobHeldAdmin"), decisions=(quota,)), 7)
     assert answer.verdict.startswith("held for 5 m: the AWS account's quota is used up")
