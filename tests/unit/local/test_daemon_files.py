@@ -59,11 +59,11 @@ def test_patches_are_undone_in_full():
             return "original"
 
     patches = Patches()
-    patches.replace(Owner, "kept", lambda _self: "first")
-    patches.replace(Owner, "kept", lambda _self: "second")
-    patches.replace(Owner, "made", classmethod(lambda _cls: "ours"))
+    patches.replace(Owner, "method", lambda _self: "first")
+    patches.replace(Owner, "method", lambda _self: "second")
+    patches.replace(Owner, "class_method", classmethod(lambda _cls: "ours"))
     patches.replace(Owner, "added", 1)
-    assert (Owner().kept(), Owner.made(), Owner.added) == ("second", "ours", 1)
+    assert (Owner().method(), Owner.class_method(), Owner.added) == ("second", "ours", 1)
     patches.undo()
-    assert (Owner().kept(), Owner.made()) == ("original", "original")
+    assert (Owner().method(), Owner.class_method()) == ("original", "original")
     assert not hasattr(Owner, "added")
