@@ -46,7 +46,7 @@ types: setup-test ## mypy strict
 	@$(BIN)/mypy
 
 # Two halves at once, not xdist: its workers would each collect all of them, which takes the longest.
-UNIT_HALF := tests/unit/training tests/unit/cli tests/unit/jobscripts
+UNIT_HALF := tests/unit/training tests/unit/commands tests/unit/jobscripts
 PURE := --disable-socket --allow-unix-socket -q -o tmp_path_retention_policy=failed
 # Where fsync costs nothing: it is a sixth of these tests' time.
 MEMORY := $(firstword $(wildcard /dev/shm) /tmp)

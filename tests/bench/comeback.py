@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.slurm.conftest import Cluster
-from tests.slurm.trained import DIGITS, HOME, TORCHRUN, Trained, submit
+from tests.slurm.training_job import DIGITS, HOME, TORCHRUN, TrainingJob, submit
 from tests.slurm.waiting import until
 from toolkit.commands.local_options import control_client
 from toolkit.config import load
@@ -67,13 +67,13 @@ def _once(cluster: Cluster) -> Comeback:
         cluster.run("scancel", job.number)
 
 
-def _first_step(job: Trained) -> float:
+def _first_step(job: TrainingJob) -> float:
     """When the second attempt logged its first step; 0 while it has not."""
     done = (step["at"] for step in job.log() if step.get("attempt") == 1 and "samples" in step)
     return next(done, 0.0)
 
 
-def _figures(job: Trained, noticed: float, again: float) -> Comeback:
+def _figures(job: TrainingJob, noticed: float, again: float) -> Comeback:
     cluster = job.cluster
     request = json.loads(cluster.run("cat", f"/shared/.toolkit/stop/{job.number}.0.json"))
     rows = _accounting(cluster, job.number)

@@ -20,7 +20,7 @@ ENDED = (
     "tests/unit/training/requeue/test_end_of_attempt.py",
     "tests/unit/training/requeue/test_lost_peers.py",
 )
-STACK = ("tests/unit/deploy/test_rights.py",)
+STACK = ("tests/unit/deploy/test_role_policies.py",)
 
 
 @dataclass(frozen=True)

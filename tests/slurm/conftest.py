@@ -45,7 +45,7 @@ FARM_LANE = frozenset(
         "burst",
         "containers",
         "elastic_jobs",
-        "evicted_sweep",
+        "interrupted_sweep",
         "real_machines",
         "warm_up",
     )
@@ -90,15 +90,17 @@ class Cluster:
         A question is put to slurmctld again while it restarts: the other lane has it do so.
         """
         deadline = time.monotonic() + 120
-        asks = "squeue" in argv or {"scontrol", "show"} <= set(argv)
+        is_query = "squeue" in argv or {"scontrol", "show"} <= set(argv)
         while True:
             failed = None
             try:
                 done = self.head.output(argv, timeout=timeout)
-                complaint = done.stderr  # `scontrol show job --json` exits 0 where it heard nothing
+                error_text = (
+                    done.stderr
+                )  # `scontrol show job --json` exits 0 where it heard nothing
             except HeadCommandFailed as error:
-                failed, complaint = error, error.stdout + error.stderr
-            if not (asks and UNREACHED in complaint) or time.monotonic() > deadline:
+                failed, error_text = error, error.stdout + error.stderr
+            if not (is_query and UNREACHED in error_text) or time.monotonic() > deadline:
                 if failed is not None:
                     raise failed
                 return done.stdout
@@ -193,8 +195,8 @@ def host_traces(state: Path) -> dict[str, list[str]]:
         "ps": list(_arguments()),
     }
     return {
-        kind: sorted(row for row in found if f"{state}/" in row or name in row)
-        for kind, found in rows.items()
+        kind: sorted(row for row in entries if f"{state}/" in row or name in row)
+        for kind, entries in rows.items()
     }
 
 
@@ -261,15 +263,15 @@ def _deploy(state: Path, path: Path) -> None:
 
 def _configure(state: Path, path: Path, port: int) -> None:
     """The example's cluster, with what the tests need besides."""
-    wanted = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
-    wanted["cluster"] = "judge"
-    wanted["pools"]["gpu"]["count"] = 8
-    wanted["pools"]["farm"] = FARM
-    wanted["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
-    wanted["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
-    wanted["training"]["requirements"] += OTHER_JOBSCRIPTS
-    wanted["training"]["checkpoints"] = "bucket"
-    wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
-    wanted["aws"]["credentials_file"] = str(state / "aws/credentials")
+    settings = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
+    settings["cluster"] = "judge"
+    settings["pools"]["gpu"]["count"] = 8
+    settings["pools"]["farm"] = FARM
+    settings["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
+    settings["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
+    settings["training"]["requirements"] += OTHER_JOBSCRIPTS
+    settings["training"]["checkpoints"] = "bucket"
+    settings["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
+    settings["aws"]["credentials_file"] = str(state / "aws/credentials")
     with path.open("w") as file:
-        YAML(typ="rt").dump(wanted, file)
+        YAML(typ="rt").dump(settings, file)

@@ -13,9 +13,9 @@ import pytest
 
 from slurmplugins.cloud import ec2_messages
 from slurmplugins.model import hostlist
-from tests.slurm import machines as instances
+from tests.slurm import instances
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import LIVE
+from tests.slurm.instances import LIVE
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -29,27 +29,27 @@ NOTICE = 12.0  # seconds; EC2 gives 120, but nothing here watches for the notice
 POOL = "farm"
 
 
-def machines(cluster, *states: str) -> list[dict]:
-    return instances.machines(cluster, POOL, *states)
+def burst_instances(cluster, *states: str) -> list[dict]:
+    return instances.instances_of_pool(cluster, POOL, *states)
 
 
-def ids(found: list[dict]) -> set[str]:
-    return {item["InstanceId"] for item in found}
+def ids(items: list[dict]) -> set[str]:
+    return {item["InstanceId"] for item in items}
 
 
 def jobs(cluster, numbers: list[str]) -> dict[str, dict]:
-    shown = json.loads(cluster.run("scontrol", "show", "jobs", "--json"))["jobs"]
-    return {str(job["job_id"]): job for job in shown if str(job["job_id"]) in numbers}
+    records = json.loads(cluster.run("scontrol", "show", "jobs", "--json"))["jobs"]
+    return {str(job["job_id"]): job for job in records if str(job["job_id"]) in numbers}
 
 
 def states(cluster, numbers: list[str]) -> Counter[str]:
     return Counter("+".join(job["job_state"]) for job in jobs(cluster, numbers).values())
 
 
-def one_machine_each(found: list[dict]) -> None:
+def assert_one_instance_for_each_node(items: list[dict]) -> None:
     """No node has two machines, ever: the law that costs money when it is broken."""
     owners = Counter(
-        ec2_messages.instance(item).node for item in found if item["State"]["Name"] != "terminated"
+        ec2_messages.instance(item).node for item in items if item["State"]["Name"] != "terminated"
     )
     assert max(owners.values(), default=0) <= 1, owners
 
@@ -77,66 +77,72 @@ def gate(cluster):
     cluster.as_user("rm", "-f", GATE)
 
 
-def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
+def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restarts(
     cluster, burst, spot_runs_out
 ):
     for size in SIZES:
-        wrapped = f"--wrap=srun --kill-on-bad-exit=1 bash -c '{WORK}'"
+        command_option = f"--wrap=srun --kill-on-bad-exit=1 bash -c '{WORK}'"
         burst.append(
             cluster.as_user(
                 *("sbatch", "--parsable", "--chdir=/shared/home/ada", "--partition=batch"),
-                *(f"--nodes={size}", "--ntasks-per-node=1", "--exclusive", "--requeue", wrapped),
+                *(
+                    f"--nodes={size}",
+                    "--ntasks-per-node=1",
+                    "--exclusive",
+                    "--requeue",
+                    command_option,
+                ),
             ).strip()
         )
-    until("a launch", lambda: machines(cluster, "pending", "running"))
+    until("a launch", lambda: burst_instances(cluster, "pending", "running"))
     cluster.run("systemctl", "restart", "slurmctld")
 
     until("every job running", lambda: states(cluster, burst)["RUNNING"] == len(SIZES))
-    found = machines(cluster, "pending", "running")
-    one_machine_each(found)
-    assert len(found) == sum(SIZES)
-    bought = Counter(item.get("InstanceLifecycle", "on-demand") for item in found)
+    launched = burst_instances(cluster, "pending", "running")
+    assert_one_instance_for_each_node(launched)
+    assert len(launched) == sum(SIZES)
+    lifecycles = Counter(item.get("InstanceLifecycle", "on-demand") for item in launched)
     # slurmctld may ask for the jobs in several calls; a later one takes no spot that was refused.
-    assert 0 < bought["spot"] <= SPOT
-    assert bought["on-demand"] == sum(SIZES) - bought["spot"]
+    assert 0 < lifecycles["spot"] <= SPOT
+    assert lifecycles["on-demand"] == sum(SIZES) - lifecycles["spot"]
 
 
-def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, burst, gate):
-    spot = [item for item in machines(cluster, "running") if item.get("InstanceLifecycle")]
-    taken = spot[: sum(SIZES) // 4]
-    nodes = {str(ec2_messages.instance(item).node) for item in taken}
-    hit = [
+def test_every_job_completes_after_a_quarter_of_the_instances_is_interrupted(cluster, burst, gate):
+    spot = [item for item in burst_instances(cluster, "running") if item.get("InstanceLifecycle")]
+    interrupted = spot[: sum(SIZES) // 4]
+    nodes = {str(ec2_messages.instance(item).node) for item in interrupted}
+    affected_jobs = [
         number
         for number, job in jobs(cluster, burst).items()
         if nodes & {str(node) for node in hostlist.expand(job["nodes"])}
     ]
-    for item in taken:
+    for item in interrupted:
         toolkit("local", "interrupt", item["InstanceId"], "--notice", str(NOTICE))
 
-    def came_back() -> bool:
-        one_machine_each(machines(cluster, *LIVE))
-        now = jobs(cluster, burst)
+    def all_requeued_jobs_run() -> bool:
+        assert_one_instance_for_each_node(burst_instances(cluster, *LIVE))
+        records = jobs(cluster, burst)
         running = states(cluster, burst)["RUNNING"] == len(SIZES)
-        return running and all(now[number]["restart_cnt"] for number in hit)
+        return running and all(records[number]["restart_cnt"] for number in affected_jobs)
 
-    until("every job that lost a machine running again", came_back)
-    found = machines(cluster, "running")
-    assert not ids(taken) & ids(found)
-    assert len(found) == sum(SIZES)
+    until("every job that lost a machine running again", all_requeued_jobs_run)
+    running_instances = burst_instances(cluster, "running")
+    assert not ids(interrupted) & ids(running_instances)
+    assert len(running_instances) == sum(SIZES)
 
     gate()
     until("every job completed", lambda: states(cluster, burst)["COMPLETED"] == len(SIZES))
 
 
-def test_nothing_of_the_burst_is_left(cluster, burst):
-    until("no machine of the pool", lambda: not machines(cluster, *LIVE))
+def test_no_instance_of_the_burst_is_left_and_its_nodes_are_powered_down(cluster, burst):
+    until("no machine of the pool", lambda: not burst_instances(cluster, *LIVE))
 
-    def asleep() -> bool:
-        shown = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
-        farm = [node for node in shown if node["name"].startswith(f"{POOL}-")]
+    def all_powered_down() -> bool:
+        records = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
+        farm = [node for node in records if node["name"].startswith(f"{POOL}-")]
         return all(set(node["state"]) == {"IDLE", "CLOUD", "POWERED_DOWN"} for node in farm)
 
-    until("every node powered down", asleep)
+    until("every node powered down", all_powered_down)
     plan = json.loads(cluster.toolkit("reconcile", "--plan", "--json").stdout)
-    ours = [item for item in plan["actions"] if (item["node"] or "").startswith(f"{POOL}-")]
-    assert ours == []
+    actions = [item for item in plan["actions"] if (item["node"] or "").startswith(f"{POOL}-")]
+    assert actions == []

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.slurm.trained import DIGITS, HOME, ON_FARM, TORCHRUN, submit
+from tests.slurm.training_job import DIGITS, HOME, ON_FARM, TORCHRUN, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -41,26 +41,26 @@ runpy.run_path({DIGITS!r}, run_name="__main__")
 def pinned(cluster):
     """BUNDLE@DIGEST of an image that ada unpacked."""
     cluster.as_user("sh", "-c", MAKE, "sh", LAYOUT, BUNDLE)
-    said = json.loads(cluster.run("cat", f"{BUNDLE}/umoci.json"))
-    digests = [step["digest"] for step in said["from_descriptor_path"]["descriptor_walk"]]
+    bundle_facts = json.loads(cluster.run("cat", f"{BUNDLE}/umoci.json"))
+    digests = [step["digest"] for step in bundle_facts["from_descriptor_path"]["descriptor_walk"]]
     yield f"{BUNDLE}@{digests[-1]}"
     cluster.as_user("rm", "-rf", LAYOUT, BUNDLE)
 
 
-def test_ranks_train_inside_the_pinned_image_and_its_digest_is_recorded(cluster, pinned):
+def test_ranks_train_inside_the_pinned_image_and_mlflow_has_its_digest(cluster, pinned):
     cluster.write(f"{HOME}/inside.py", INSIDE)
-    wanted = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
+    container_option = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
     mounts = ("env", f"TOOLKIT_MOUNTS={MOUNTS}")
-    job = submit(cluster, wanted, *ON_FARM, TORCHRUN, f"{HOME}/inside.py", before=mounts)
+    job = submit(cluster, container_option, *ON_FARM, TORCHRUN, f"{HOME}/inside.py", before=mounts)
     assert job.ended() == {"COMPLETED"}, job.output()
     run = until("its run in MLflow", job.run)
     assert run["tags"]["toolkit.container"] == pinned.partition("@")[2]
     assert run["status"] == "FINISHED"
 
 
-def test_an_image_that_is_not_the_pinned_one_is_not_started(cluster, pinned):
+def test_an_image_with_another_digest_is_not_started(cluster, pinned):
     other = f"--export=ALL,TOOLKIT_CONTAINER={BUNDLE}@sha256:{'0' * 64}"
     job = submit(cluster, other, *ON_FARM, "--nodes=1", TORCHRUN, f"{HOME}/inside.py")
     assert job.ended() == {"FAILED"}
-    assert job.shown()["exit_code"]["return_code"]["number"] == 93
+    assert job.record()["exit_code"]["return_code"]["number"] == 93
     assert "not of the pinned image" in job.output()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, ON_FARM, PYTHON, submit
+from tests.slurm.training_job import HOME, ON_FARM, PYTHON, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -15,41 +15,43 @@ FSDP = (
     *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
     *("--sequences", "256", "--width", "64", "--layers", "2"),
 )
-WHY = "a new disk"
+REASON = "a new disk"
 ONLY_THREE = "--exclude=farm-[004-020]"
 ONLY_TWO = "farm-[003-020]"
 
 
 def are_free(cluster, nodes: str) -> bool:
     """Slurm gives a job with a range what is free just then: not what still powers down."""
-    shown = json.loads(cluster.run("scontrol", "show", "nodes", nodes, "--json"))["nodes"]
+    records = json.loads(cluster.run("scontrol", "show", "nodes", nodes, "--json"))["nodes"]
     other = {"POWERING_DOWN", "POWERING_UP", "COMPLETING", "DRAIN"}
-    return all("IDLE" in node["state"] and not other & set(node["state"]) for node in shown)
+    return all("IDLE" in node["state"] and not other & set(node["state"]) for node in records)
 
 
-def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster):
+def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster):
     """A person has drained the node that EC2 takes: the notice leaves their reason as it is."""
     until("three free nodes", lambda: are_free(cluster, "farm-[001-003]"))
     job = submit(cluster, *ON_FARM, "--nodes=2-4", ONLY_THREE, *FSDP)
-    reached = job.trained(5)
-    lost = job.nodes()[-1]
-    cluster.run("scontrol", "update", f"nodename={lost}", "state=drain", f"reason={WHY}")
-    toolkit("local", "interrupt", lost, "--notice", "120")
+    step_before = job.trained(5)
+    interrupted_node = job.nodes()[-1]
+    cluster.run(
+        "scontrol", "update", f"nodename={interrupted_node}", "state=drain", f"reason={REASON}"
+    )
+    toolkit("local", "interrupt", interrupted_node, "--notice", "120")
     until("the requeue", lambda: job.states() == {"PENDING"})
-    assert f"Reason={WHY}" in cluster.run("scontrol", "show", "node", lost)
+    assert f"Reason={REASON}" in cluster.run("scontrol", "show", "node", interrupted_node)
     cluster.as_user("scontrol", "update", f"jobid={job.number}", f"excnodelist={ONLY_TWO}")
 
-    assert job.attempt(1)["step_start"] >= reached
+    assert job.attempt(1)["step_start"] >= step_before
     assert job.ended() == {"COMPLETED"}, job.output()
     assert [attempt["world_size"] for attempt in job.attempts()] == [3, 2]
     audit = cluster.as_user(*PYTHON, "-m", "toolkit.training", "audit", f"{HOME}/runs/{job.number}")
     assert json.loads(audit)["ok"], audit
 
 
-def test_the_fewest_and_the_most_nodes_of_a_range_are_what_slurm_says_of_a_waiting_job(cluster):
+def test_slurmctld_shows_the_minimum_and_maximum_nodes_of_a_pending_job(cluster):
     """`toolkit why` rests on it."""
     job = submit(cluster, "--hold", "--nodes=2-4", *FSDP)
-    assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 4)
+    assert (job.record()["node_count"]["number"], job.record()["max_nodes"]["number"]) == (2, 4)
     cluster.as_user("scontrol", "update", f"jobid={job.number}", "numnodes=2")
-    assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 2)
+    assert (job.record()["node_count"]["number"], job.record()["max_nodes"]["number"]) == (2, 2)
     cluster.as_user("scancel", job.number)

@@ -13,8 +13,8 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import node
-from tests.slurm.trained import HOME, submit
+from tests.slurm.instances import node
+from tests.slurm.training_job import HOME, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -38,7 +38,7 @@ def flags(cluster, job) -> set[str]:
     return set(node(cluster, job.nodes()[0])["state"])
 
 
-def keep(cluster, of: str) -> None:
+def keep_node_state(cluster, of: str) -> None:
     """Keep the file as it is now; it is what slurmctld saves after something happens to a node."""
     before = cluster.run("stat", "--format=%y", SAVED)
     cluster.run("scontrol", "update", f"nodename={of}", "comment=saved")
@@ -47,7 +47,7 @@ def keep(cluster, of: str) -> None:
 
 
 @pytest.fixture
-def ec2_waits():
+def throttled_ec2():
     """No instance is had, and nodes are powering up, until this is called."""
 
     def clear() -> None:
@@ -66,9 +66,11 @@ def gate(cluster, request):
     cluster.as_user("touch", path)
 
 
-def begin(cluster, gate: str):
-    wrapped = WORK.format(gate=gate)
-    return submit(cluster, "--partition=batch", "--nodes=1", "--exclusive", "--requeue", wrapped)
+def submit_waiting_job(cluster, gate: str):
+    command_option = WORK.format(gate=gate)
+    return submit(
+        cluster, "--partition=batch", "--nodes=1", "--exclusive", "--requeue", command_option
+    )
 
 
 @contextlib.contextmanager
@@ -89,7 +91,7 @@ def no_reconcile(cluster):
         cluster.run("systemctl", "start", timer)
 
 
-def goes_on(cluster, job, gate: str) -> None:
+def check_job_goes_on(cluster, job, gate: str) -> None:
     """On the instance that it has, to its end."""
     name = job.nodes()[0]
     instance = node(cluster, name)["instance_id"]
@@ -103,12 +105,12 @@ def goes_on(cluster, job, gate: str) -> None:
     assert node(cluster, name)["instance_id"] == instance
     cluster.as_user("touch", gate)
     assert job.ended() == {"COMPLETED"}
-    assert job.shown()["restart_cnt"] == 0
+    assert job.record()["restart_cnt"] == 0
 
 
-def asleep(cluster) -> bool:
-    shown = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
-    farm = [item for item in shown if item["name"].startswith("farm-")]
+def all_powered_down(cluster) -> bool:
+    records = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
+    farm = [item for item in records if item["name"].startswith("farm-")]
     return all("POWERED_DOWN" in item["state"] for item in farm)
 
 
@@ -116,21 +118,23 @@ def steps(cluster, job) -> str:
     return cluster.run("sh", "-c", f"scontrol show step {job.number}.0 || true")
 
 
-def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, gate, ec2_waits):
-    job = begin(cluster, gate)
+def test_a_job_goes_on_when_slurmctld_forgets_that_its_powering_up_node_registered(
+    cluster, gate, throttled_ec2
+):
+    job = submit_waiting_job(cluster, gate)
     until("powering up", lambda: job.nodes() and "POWERING_UP" in flags(cluster, job))
-    keep(cluster, job.nodes()[0])
+    keep_node_state(cluster, job.nodes()[0])
     assert "POWERING_UP" in flags(cluster, job)
-    ec2_waits()
+    throttled_ec2()
     job.running()
     until("its registration", lambda: flags(cluster, job) <= UP)
-    goes_on(cluster, job, gate)
+    check_job_goes_on(cluster, job, gate)
 
 
-def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powered_down(cluster, gate):
-    until("a pool that sleeps", lambda: asleep(cluster))
-    keep(cluster, "farm-020")
-    job = begin(cluster, gate)
+def test_a_job_goes_on_when_slurmctld_forgets_that_its_node_was_powered_up(cluster, gate):
+    until("a pool that sleeps", lambda: all_powered_down(cluster))
+    keep_node_state(cluster, "farm-020")
+    job = submit_waiting_job(cluster, gate)
     job.running()
     until("its registration", lambda: flags(cluster, job) <= UP)
-    goes_on(cluster, job, gate)
+    check_job_goes_on(cluster, job, gate)

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, PYTHON, Trained, submit
+from tests.slurm.training_job import HOME, PYTHON, TrainingJob, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
-TRAINED = {
+ARGUMENTS = {
     "fsdp": ("--epochs", "20", "--sequences", "256", "--width", "64", "--layers", "2"),
     "pipeline": ("--epochs", "40", "--hidden", "64"),
     "deepspeed": ("--epochs", "40", "--hidden", "64", "--stage", "3", "--offload"),
 }
 STEPS = 5  # before the interruption
 # With the token and with another; nothing while nobody listens.
-ASK = """
+REQUEST_STATUS = """
 import sys, urllib.error, urllib.request
 place, file = sys.argv[1:]
 try:
@@ -37,55 +37,58 @@ except OSError:
 
 
 @dataclass(frozen=True)
-class Taken:
+class InterruptedJob:
     """A job of two machines that lost one of them after so many steps."""
 
-    job: Trained
+    job: TrainingJob
     reached: int
 
 
 # Of sbatch's command line alone; the job script has other words of its own.
-TYPED = ("--exclusive", "--nice=5", "--mem-per-cpu", "2G")
+COMMAND_LINE_OPTIONS = ("--exclusive", "--nice=5", "--mem-per-cpu", "2G")
 
 
 def script(name: str) -> tuple[str, str]:
     return f"{JOBSCRIPTS}/{name}.sbatch", f"{JOBSCRIPTS}/{name}/train.py"
 
 
-def answers(cluster, job: Trained, begun: int) -> str | None:
+def notebook_answer(cluster, job: TrainingJob, starts: int) -> str | None:
     """What the notebook that was begun as often says to its user; None: nothing yet."""
     places = re.findall(r"the notebook is at (\S+);", job.output())
-    if len(places) < begun:
+    if len(places) < starts:
         return None
     token = f"{HOME}/runs/{job.number}/token"
-    return cluster.as_user(*PYTHON, "-c", ASK, places[-1], token).strip() or None
+    return cluster.as_user(*PYTHON, "-c", REQUEST_STATUS, places[-1], token).strip() or None
 
 
 @pytest.fixture(scope="module")
-def taken(cluster):
+def interrupted_jobs(cluster):
     """All at the same time, and each loses a machine."""
-    jobs = {name: submit(cluster, *TYPED, *script(name), *words) for name, words in TRAINED.items()}
+    jobs = {
+        name: submit(cluster, *COMMAND_LINE_OPTIONS, *script(name), *words)
+        for name, words in ARGUMENTS.items()
+    }
     notebook = submit(cluster, f"{JOBSCRIPTS}/interactive.sbatch")
-    found: dict[str, Taken] = {}
+    interrupted: dict[str, InterruptedJob] = {}
 
     def all_interrupted() -> bool:
         """Interrupt each job soon after it trains: another's boot may last until its end."""
         for name, job in jobs.items():
-            if name not in found and (reached := job.steps()) >= STEPS:
-                found[name] = Taken(job, reached)
+            if name not in interrupted and (reached := job.steps()) >= STEPS:
+                interrupted[name] = InterruptedJob(job, reached)
                 toolkit("local", "interrupt", job.nodes()[-1], "--notice", "120")
-        return found.keys() == jobs.keys()
+        return interrupted.keys() == jobs.keys()
 
     until("all jobs training", all_interrupted)
-    assert until("the notebook", lambda: answers(cluster, notebook, 1)) == "200 403"
+    assert until("the notebook", lambda: notebook_answer(cluster, notebook, 1)) == "200 403"
     toolkit("local", "interrupt", notebook.nodes()[0], "--notice", "120")
-    return {**found, "interactive": Taken(notebook, 0)}
+    return {**interrupted, "interactive": InterruptedJob(notebook, 0)}
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_sharded_training_goes_on_where_it_was_when_a_machine_is_taken(cluster, taken, name):
-    job = taken[name].job
-    assert job.attempt(1)["step_start"] >= taken[name].reached
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_sharded_training_resumes_after_an_interruption(cluster, interrupted_jobs, name):
+    job = interrupted_jobs[name].job
+    assert job.attempt(1)["step_start"] >= interrupted_jobs[name].reached
     assert job.ended() == {"COMPLETED"}, job.output()
     assert job.causes() == ["spot-interruption", "finished"]
     assert {attempt["world_size"] for attempt in job.attempts()} == {2}
@@ -93,18 +96,22 @@ def test_sharded_training_goes_on_where_it_was_when_a_machine_is_taken(cluster, 
     assert json.loads(audit)["ok"], audit
 
 
-def test_a_replay_is_submitted_with_the_words_of_the_first_command_line(cluster, taken):
-    job = taken["pipeline"].job
+def test_a_replay_is_submitted_with_the_options_of_the_first_command_line(
+    cluster, interrupted_jobs
+):
+    job = interrupted_jobs["pipeline"].job
     assert job.ended() == {"COMPLETED"}, job.output()
     replay = json.loads(cluster.toolkit("runs", "replay", job.number, "--json").stdout)
-    again = Trained(cluster, replay["job_id"])
+    again = TrainingJob(cluster, replay["job_id"])
     for fact in ("nice", "shared", "memory_per_cpu", "node_count", "tres_per_node", "time_limit"):
-        assert again.shown()[fact] == job.shown()[fact], fact
+        assert again.record()[fact] == job.record()[fact], fact
     cluster.as_user("scancel", again.number)
 
 
-def test_a_notebook_answers_its_user_and_comes_back_when_its_machine_is_taken(cluster, taken):
-    job = taken["interactive"].job
-    assert until("the next notebook", lambda: answers(cluster, job, 2)) == "200 403"
-    assert job.shown()["restart_cnt"] == 1
+def test_a_notebook_is_requeued_after_an_interruption_and_answers_its_user(
+    cluster, interrupted_jobs
+):
+    job = interrupted_jobs["interactive"].job
+    assert until("the next notebook", lambda: notebook_answer(cluster, job, 2)) == "200 403"
+    assert job.record()["restart_cnt"] == 1
     cluster.as_user("scancel", job.number)

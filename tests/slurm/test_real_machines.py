@@ -37,7 +37,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def until(what, condition):
+def wait_until(what, condition):
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {PATIENCE:.0f} s"
@@ -48,12 +48,12 @@ def until(what, condition):
 def layout(state):
     del state  # it says which directory is this checkout's
     tier = Layout.from_environment()
-    mine = Layout(tier.state.with_name(f"{tier.state.name}-machines"))
-    mine.make()
-    problems = preflight.check(mine)
+    machine_layout = Layout(tier.state.with_name(f"{tier.state.name}-machines"))
+    machine_layout.make()
+    problems = preflight.check(machine_layout)
     assert not problems, problems
-    yield mine
-    shutil.rmtree(mine.state)
+    yield machine_layout
+    shutil.rmtree(machine_layout.state)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def base(layout):
 @pytest.fixture
 def driver(layout, base):
     cleanup.remove_everything(layout)
-    found = factory.nspawn_driver(layout)
-    yield found
+    machine_driver = factory.nspawn_driver(layout)
+    yield machine_driver
     cleanup.remove_everything(layout)
-    found.images.remove(SNAPSHOT)
+    machine_driver.images.remove(SNAPSHOT)
 
 
 @pytest.fixture
@@ -87,22 +87,27 @@ def make_spec(layout, base):
     return make
 
 
-def sh(driver, spec, script, code=0):
+def run_shell(driver, spec, script, code=0):
     done = driver.execute(spec.instance_id, ["sh", "-c", script], timeout=PATIENCE)
     assert done.returncode == code, (script, done)
     return done.stdout.decode().strip()
 
 
-def test_machines_reach_each_other_and_the_host_sees_nothing_afterwards(driver, make_spec, layout):
+def test_machines_reach_each_other_and_leave_no_trace_on_the_host(driver, make_spec, layout):
     before = host_traces(layout.state)
     first, second = make_spec(10), make_spec(11)
     for spec in (first, second):
         driver.start(spec)
         driver.start(spec)
-    assert sh(driver, first, "hostname") == "ip-10-42-1-10"
-    assert sh(driver, first, "hostname -I") == "10.42.0.10"
-    until("a ping", lambda: sh(driver, first, "ping -c1 -W1 10.42.1.11 >/dev/null; echo $?") == "0")
-    assert sh(driver, first, "cat /etc/machine-id") != sh(driver, second, "cat /etc/machine-id")
+    assert run_shell(driver, first, "hostname") == "ip-10-42-1-10"
+    assert run_shell(driver, first, "hostname -I") == "10.42.0.10"
+    wait_until(
+        "a ping",
+        lambda: run_shell(driver, first, "ping -c1 -W1 10.42.1.11 >/dev/null; echo $?") == "0",
+    )
+    assert run_shell(driver, first, "cat /etc/machine-id") != run_shell(
+        driver, second, "cat /etc/machine-id"
+    )
     for spec in (first, second):
         driver.delete(spec.instance_id)
         driver.delete(spec.instance_id)
@@ -117,25 +122,27 @@ def test_user_data_runs_on_a_builder_and_its_disk_becomes_an_image(driver, make_
     script = b"#!/bin/sh\necho made > /made\nrm /etc/issue\npoweroff\n"
     builder = make_spec(12, address=None, host_network=True, mac="", routes=(), user_data=script)
     driver.start(builder)
-    until("the builder's end", lambda: driver.state(builder.instance_id) is MachineState.EXITED)
+    wait_until(
+        "the builder's end", lambda: driver.state(builder.instance_id) is MachineState.EXITED
+    )
     driver.snapshot(builder.instance_id, SNAPSHOT)
     driver.start(builder)
-    assert sh(driver, builder, "cat /made; echo more >> /made") == "made"
+    assert run_shell(driver, builder, "cat /made; echo more >> /made") == "made"
     driver.delete(builder.instance_id)
     machine = make_spec(13, image_id=SNAPSHOT)
     driver.start(machine)
-    assert sh(driver, machine, "cat /made") == "made"
-    sh(driver, machine, "test ! -e /etc/issue")
-    sh(driver, machine, "test ! -e /etc/pip.conf && test ! -s /etc/resolv.conf")
+    assert run_shell(driver, machine, "cat /made") == "made"
+    run_shell(driver, machine, "test ! -e /etc/issue")
+    run_shell(driver, machine, "test ! -e /etc/pip.conf && test ! -s /etc/resolv.conf")
     assert driver.images_in_use() == {SNAPSHOT}
 
 
 def test_a_disk_survives_a_reboot_and_a_stop(driver, make_spec):
     spec = make_spec(14)
     driver.start(spec)
-    sh(driver, spec, "echo kept > /kept")
+    run_shell(driver, spec, "echo kept > /kept")
     init_started = "stat -c %Y /proc/1"
-    first = sh(driver, spec, init_started)
+    first = run_shell(driver, spec, init_started)
     time.sleep(1)
     os.kill(driver._init(spec.instance_id), signal.SIGRTMIN + 5)  # reboot.target
 
@@ -147,12 +154,12 @@ def test_a_disk_survives_a_reboot_and_a_stop(driver, make_spec):
         # Begun before the machine went down, it ends with it, or finds no first process to join.
         return done.returncode == 0 and done.stdout.decode().strip() != first
 
-    until("the reboot", rebooted)
-    assert sh(driver, spec, "cat /kept") == "kept"
+    wait_until("the reboot", rebooted)
+    assert run_shell(driver, spec, "cat /kept") == "kept"
     driver.stop(spec.instance_id, grace=10)
     assert driver.state(spec.instance_id) is MachineState.EXITED
     driver.start(spec)
-    assert sh(driver, spec, "cat /kept") == "kept"
+    assert run_shell(driver, spec, "cat /kept") == "kept"
 
 
 def test_lustre_is_mounted_as_on_aws_and_shared(driver, make_spec, layout):
@@ -161,30 +168,32 @@ def test_lustre_is_mounted_as_on_aws_and_shared(driver, make_spec, layout):
     specs = make_spec(15), make_spec(16)
     for spec in specs:
         driver.start(spec)
-        sh(driver, spec, mount)
-    sh(driver, specs[0], "echo hello > /mnt/file")
-    assert sh(driver, specs[1], "cat /mnt/file") == "hello"
+        run_shell(driver, spec, mount)
+    run_shell(driver, specs[0], "echo hello > /mnt/file")
+    assert run_shell(driver, specs[1], "cat /mnt/file") == "hello"
 
 
 def test_the_copied_python_makes_environments(driver, make_spec):
     spec = make_spec(17)
     driver.start(spec)
-    sh(driver, spec, "/opt/python/bin/python3 -m venv --without-pip /opt/v")
-    assert "pip" in sh(driver, spec, "/opt/python/bin/python3 -m pip --version")
-    assert sh(driver, spec, "/opt/v/bin/python -c 'import ssl, sqlite3; print(1)'") == "1"
+    run_shell(driver, spec, "/opt/python/bin/python3 -m venv --without-pip /opt/v")
+    assert "pip" in run_shell(driver, spec, "/opt/python/bin/python3 -m pip --version")
+    assert run_shell(driver, spec, "/opt/v/bin/python -c 'import ssl, sqlite3; print(1)'") == "1"
 
 
-def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
+def test_machines_are_listed_and_removed_after_a_kill_9_of_their_processes(
     driver, make_spec, layout
 ):
     before = host_traces(layout.state)
     spec = make_spec(18)
-    told = pickle.dumps((layout, spec))
+    start_input = pickle.dumps((layout, spec))
     # No fork: a worker of xdist has threads, and what they hold is held in the child for ever.
-    done = subprocess.run([sys.executable, "-c", START], input=told, check=False, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, "-c", START], input=start_input, check=False, timeout=PATIENCE
+    )
     assert done.returncode == -signal.SIGKILL
     assert driver.list() == (spec.instance_id,)
-    assert sh(driver, spec, "echo alive") == "alive"
+    assert run_shell(driver, spec, "echo alive") == "alive"
     group = driver._groups
     for pid in set(group.members(spec.instance_id)) - {driver._init(spec.instance_id)}:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
@@ -198,10 +207,10 @@ def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
     assert not cleanup.remove_everything(layout)
 
 
-def test_a_command_that_takes_too_long_is_ended_inside_the_machine_too(driver, make_spec):
+def test_a_command_that_times_out_is_killed_inside_the_machine(driver, make_spec):
     spec = make_spec(19)
     driver.start(spec)
     done = driver.execute(spec.instance_id, ["sleep", "8642"], timeout=0.5)
     assert done.returncode == 124
     # A zombie may wait a moment for the machine's init, which is still booting.
-    sh(driver, spec, "! pgrep --runstates D,R,S,T -x sleep")
+    run_shell(driver, spec, "! pgrep --runstates D,R,S,T -x sleep")

@@ -12,7 +12,7 @@ import pytest
 from slurmplugins.config import paths
 from slurmplugins.system.log_events import LogEvent
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import LIVE, machines
+from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -28,10 +28,10 @@ def submit(cluster, *argv):
 def _no_instances(cluster):
     """A job has to ask EC2. A test of a lane that failed may have left jobs."""
     cluster.run("sh", "-c", "scancel --user=ada || true")
-    until("no instance of the pool", lambda: not machines(cluster, "gpu", *LIVE))
+    until("no instance of the pool", lambda: not instances_of_pool(cluster, "gpu", *LIVE))
 
 
-def given_back(cluster, job: str) -> list[dict]:
+def given_back_entries(cluster, job: str) -> list[dict]:
     """What the head's decision log has of nodes that this job could not have."""
     log = cluster.run("sh", "-c", f"cat {DECISIONS} 2>/dev/null || true").splitlines()
     return [
@@ -41,7 +41,7 @@ def given_back(cluster, job: str) -> list[dict]:
     ]
 
 
-def test_nodes_without_capacity_come_back_within_a_minute_with_ec2s_own_word(cluster):
+def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cluster):
     """By the head's clock: from the moment of the submission, as Slurm has it."""
     toolkit("local", "exhaust", "g5.xlarge")
     try:
@@ -53,14 +53,14 @@ def test_nodes_without_capacity_come_back_within_a_minute_with_ec2s_own_word(clu
         )
     finally:
         toolkit("local", "exhaust", "g5.xlarge", "--restore")
-    first = given_back(cluster, job)[0]
+    first = given_back_entries(cluster, job)[0]
     cluster.run("scancel", job)
     assert "InsufficientInstanceCapacity" in comment
     assert first["code"] == "InsufficientInstanceCapacity"
     assert first["at"] - submitted <= 60
 
 
-def test_a_job_that_the_quota_forbids_is_held_and_runs_when_released(cluster):
+def test_a_job_over_the_quota_is_held_and_runs_when_released(cluster):
     """Asking EC2 again would not help: a person has to, and is told why."""
     toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
     try:

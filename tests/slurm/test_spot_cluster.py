@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 
 from tests.slurm.conftest import TOOLKIT
-from tests.slurm.machines import LIVE, machines
+from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -48,11 +48,11 @@ def test_second_playbook_run_changes_nothing(cluster):
     assert re.search(r"changed=0\s+unreachable=0\s+failed=0", recap), recap[-2000:]
 
 
-def test_live_cluster_is_what_verify_asserts(cluster):
+def test_the_cluster_passes_the_verify_playbook(cluster):
     assert "failed=0" in play(cluster, "verify.yml")
 
 
-def test_impossible_request_is_refused_with_a_reason(cluster):
+def test_sbatch_refuses_an_impossible_request_with_a_reason(cluster):
     done = subprocess.run(
         [
             *(str(TOOLKIT), "run", "--config", str(cluster.config), "--"),
@@ -73,18 +73,18 @@ def demo(cluster):
     return cluster.demo()
 
 
-def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster, demo):
+def test_training_survives_a_spot_interruption_and_the_pool_scales_to_zero(cluster, demo):
     demo.submit()
-    lost = demo.train_until_interrupted()
-    demo.check_requeue(lost)
+    interrupted_instance = demo.train_until_interrupted()
+    demo.check_requeue(interrupted_instance)
     demo.finish()
     demo.audit()
-    until("no instance of the pool", lambda: not machines(cluster, "gpu", *LIVE))
+    until("no instance of the pool", lambda: not instances_of_pool(cluster, "gpu", *LIVE))
 
 
 def test_both_attempts_are_one_mlflow_run(cluster, demo):
-    found = json.loads(cluster.toolkit("runs", "list", "--json").stdout)
-    (run,) = [run for run in found if run["tags"].get("toolkit.job_id") == demo.job]
+    runs = json.loads(cluster.toolkit("runs", "list", "--json").stdout)
+    (run,) = [run for run in runs if run["tags"].get("toolkit.job_id") == demo.job]
     assert run["status"] == "FINISHED"
     assert run["tags"]["toolkit.attempts"] == "2"
     assert Decimal(run["tags"]["toolkit.cost_usd_estimate"]) > 0
@@ -94,6 +94,6 @@ def test_both_attempts_are_one_mlflow_run(cluster, demo):
 def test_report_sums_to_the_instances_exactly(cluster):
     report = json.loads(cluster.toolkit("report", "--json").stdout)
     charges = sum((Decimal(charge["usd"]) for charge in report["charges"]), Decimal(0))
-    machines = sum((Decimal(machine["total"]) for machine in report["instances"]), Decimal(0))
-    assert charges == machines == Decimal(report["total"])
+    instance_totals = sum((Decimal(item["total"]) for item in report["instances"]), Decimal(0))
+    assert charges == instance_totals == Decimal(report["total"])
     assert {"ada"} <= {charge["user"] for charge in report["charges"]}

@@ -16,7 +16,7 @@ PATIENCE = 900.0
 def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T:
     """The first true answer of `condition`, asked every second; an error after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
         time.sleep(1)
-    return found
+    return value

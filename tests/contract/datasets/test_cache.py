@@ -19,7 +19,7 @@ ONE = described(OTHERS[0]).footprint
 
 
 @pytest.fixture
-def make(tmp_path, small_chunks, no_sleep):
+def make_cache(tmp_path, small_chunks, no_sleep):
     def cache(limit=1 << 20, disk=None, sleep=no_sleep):
         return Cache(tmp_path / "cache", limit=limit, disk=disk or QuickDisk(), sleep=sleep)
 
@@ -30,8 +30,8 @@ def hold(cache, content):
     return cache.hold(described(content).version, MemorySource(content).opened)
 
 
-def test_the_folder_has_the_files_and_nobody_writes_to_them_by_accident(make):
-    held = hold(make(), CONTENT)
+def test_hold_returns_a_folder_of_read_only_files(make_cache):
+    held = hold(make_cache(), CONTENT)
     assert tree(held.path) == CONTENT
     assert {path.stat().st_mode & 0o777 for path in held.path.rglob("*") if path.is_file()} == {
         0o444
@@ -39,31 +39,31 @@ def test_the_folder_has_the_files_and_nobody_writes_to_them_by_accident(make):
     assert held.manifest() == described(CONTENT)
 
 
-def test_the_second_asks_nothing_of_the_source(make):
-    hold(make(), CONTENT)
+def test_a_second_hold_needs_no_source(make_cache):
+    hold(make_cache(), CONTENT)
 
     def unreachable():
         pytest.fail("the source was asked")
 
-    held = make().hold(described(CONTENT).version, unreachable)
+    held = make_cache().hold(described(CONTENT).version, unreachable)
     assert not held.filled
-    counted = make().stats()
-    assert (counted.hits, counted.fills, counted.hit_ratio) == (1, 1, 0.5)
-    assert counted.fetched_bytes == 301
+    stats = make_cache().stats()
+    assert (stats.hits, stats.fills, stats.hit_ratio) == (1, 1, 0.5)
+    assert stats.fetched_bytes == 301
 
 
-def test_what_an_unfinished_fill_left_is_not_fetched_again(make):
+def test_a_fill_fetches_only_the_chunks_that_an_unfinished_fill_lacks(make_cache):
     source = MemorySource({"a": b"1" * 500, "b": b"2" * 500}, flipped=("b",))
     manifest = described({"a": b"1" * 500, "b": b"2" * 500})
     with pytest.raises(Exception, match="b is not what was added"):
-        make().hold(manifest.version, source.opened)
+        make_cache().hold(manifest.version, source.opened)
     again = MemorySource({"a": b"1" * 500, "b": b"2" * 500})
-    assert tree(make().hold(manifest.version, again.opened).path)["b"] == b"2" * 500
+    assert tree(make_cache().hold(manifest.version, again.opened).path)["b"] == b"2" * 500
     assert again.served == 500 - 3 * 128
 
 
-def test_the_least_recently_used_goes_first(make):
-    cache = make(limit=3 * ONE)
+def test_the_least_recently_used_dataset_is_evicted_first(make_cache):
+    cache = make_cache(limit=3 * ONE)
     for number, content in enumerate(OTHERS[:3]):
         held = hold(cache, content)
         held.release()
@@ -75,8 +75,8 @@ def test_the_least_recently_used_goes_first(make):
     assert cache.stats().evictions == 1
 
 
-def test_what_is_in_use_never_goes(make):
-    cache = make(limit=2 * ONE)
+def test_a_held_dataset_is_not_evicted(make_cache):
+    cache = make_cache(limit=2 * ONE)
     held = [hold(cache, OTHERS[0]), hold(cache, OTHERS[1])]
     with pytest.raises(CacheFull):
         hold(cache, OTHERS[2])
@@ -86,94 +86,94 @@ def test_what_is_in_use_never_goes(make):
     assert tree(held[1].path) == OTHERS[1]
 
 
-def test_a_fill_that_was_left_makes_room_for_others(make):
+def test_an_abandoned_fill_is_evicted_to_make_room(make_cache):
     with pytest.raises(DataStopped):
-        make(limit=ONE).hold(
+        make_cache(limit=ONE).hold(
             described(OTHERS[0]).version, MemorySource(OTHERS[0]).opened, should_stop=lambda: True
         )
-    assert make(limit=ONE).used_bytes == ONE
-    assert tree(hold(make(limit=ONE), OTHERS[1]).path) == OTHERS[1]
+    assert make_cache(limit=ONE).used_bytes == ONE
+    assert tree(hold(make_cache(limit=ONE), OTHERS[1]).path) == OTHERS[1]
 
 
-def test_what_can_never_fit_is_refused_before_anything_is_evicted(make):
-    cache = make(limit=2 * ONE)
+def test_a_dataset_larger_than_the_cache_is_refused_before_anything_is_evicted(make_cache):
+    cache = make_cache(limit=2 * ONE)
     hold(cache, OTHERS[0]).release()
     with pytest.raises(CacheTooSmall):
         hold(cache, {"big": bytes(8 * BLOCK)})
     assert len(cache.entries()) == 1
 
 
-def test_a_full_disk_gets_its_space_back(make):
+def test_a_fill_on_a_full_disk_fails_and_frees_its_space(make_cache):
     with pytest.raises(CacheFull):
-        hold(make(disk=FullDisk(200)), CONTENT)
-    assert (make().used_bytes, make().entries()) == (0, [])
+        hold(make_cache(disk=FullDisk(200)), CONTENT)
+    assert (make_cache().used_bytes, make_cache().entries()) == (0, [])
 
 
-def test_a_damaged_copy_is_found_and_taken_out(make):
-    held = hold(make(), CONTENT)
-    assert make().verify(held.version) == []
+def test_verify_finds_a_damaged_copy_and_removes_it_once_no_job_holds_it(make_cache):
+    held = hold(make_cache(), CONTENT)
+    assert make_cache().verify(held.version) == []
     path = held.path / "c"
     path.chmod(0o644)
     path.write_bytes(b"3")
-    assert make().verify(held.version) == ["c"]
+    assert make_cache().verify(held.version) == ["c"]
     assert held.path.exists(), "a job holds it"
     held.release()
-    assert make().verify(held.version) == ["c"]
-    assert make().verify(held.version) is None
+    assert make_cache().verify(held.version) == ["c"]
+    assert make_cache().verify(held.version) is None
 
 
-def test_one_who_waits_for_a_filler_hears_a_stop_request(make):
+def test_a_stop_request_ends_the_wait_for_another_processs_fill(make_cache):
     version = described(CONTENT).version
-    filling, ended = threading.Event(), threading.Event()
+    filling, release = threading.Event(), threading.Event()
 
     class Slow(MemorySource):
         def open(self, file):
             filling.set()
-            assert ended.wait(10)
+            assert release.wait(10)
             return super().open(file)
 
-    filler = threading.Thread(target=lambda: make().hold(version, Slow(CONTENT).opened))
+    filler = threading.Thread(target=lambda: make_cache().hold(version, Slow(CONTENT).opened))
     filler.start()
     assert filling.wait(10)
     try:
         with pytest.raises(DataStopped):
-            make(sleep=lambda _: None).hold(
+            make_cache(sleep=lambda _: None).hold(
                 version, MemorySource(CONTENT).opened, should_stop=lambda: True
             )
     finally:
-        ended.set()
+        release.set()
         filler.join()
 
 
-def test_who_waited_for_a_fill_joined_it(make):
+def test_a_hold_that_waited_for_a_fill_is_counted_as_joined(make_cache):
     version = described(CONTENT).version
-    filling, asked = threading.Event(), threading.Event()
+    filling, waiting = threading.Event(), threading.Event()
 
     class Slow(MemorySource):
         def open(self, file):
             filling.set()
-            assert asked.wait(10)
+            assert waiting.wait(10)
             return super().open(file)
 
     # Who waits may have the lock for a moment when the filler makes its own a shared one.
-    patient = make(sleep=time.sleep)
+    patient = make_cache(sleep=time.sleep)
     filler = threading.Thread(target=lambda: patient.hold(version, Slow(CONTENT).opened).release())
     filler.start()
     assert filling.wait(10)
     source = MemorySource(CONTENT)
-    held = make(sleep=lambda _: asked.set()).hold(version, source.opened)
+    held = make_cache(sleep=lambda _: waiting.set()).hold(version, source.opened)
     filler.join()
     assert (source.served, held.filled) == (0, False)
-    assert (make().stats().joined, make().stats().fills) == (1, 1)
+    assert (make_cache().stats().joined, make_cache().stats().fills) == (1, 1)
 
 
-def test_a_cache_where_nothing_can_be_written_says_so(tmp_path):
+def test_a_cache_folder_that_can_not_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CacheUnusable):
         Cache(tmp_path / "file" / "cache", limit=1)
 
 
-def test_a_training_environment_needs_nothing_but_the_standard_library():
+def test_datasets_are_imported_without_any_third_party_package():
     """No click, no boto3, no torch: a warm-up runs under the node's own Python."""
     import subprocess
 

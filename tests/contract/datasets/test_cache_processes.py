@@ -23,18 +23,18 @@ from toolkit.datasets.store.folder_store import FolderStore
 
 pytestmark = pytest.mark.timeout(240)
 
-FILLER = Path(__file__).with_name("filler.py")
+FILLER = Path(__file__).with_name("fill_process.py")
 REPO = Path(__file__).resolve().parents[3]
 CONTENTS = {
     "one": {"a": b"1", "b/c": os.urandom(9000)},
     "two": {"x": os.urandom(20_000), "y": b""},
 }
 PLENTY = 1 << 24
-SECONDS = 60
+TIMEOUT = 60
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def root(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 4096)
     catalog = Catalog(FolderStore(tmp_path / "store"))
     for name, content in CONTENTS.items():
@@ -43,72 +43,74 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def start(place):
-    begun = []
+def start_process(root):
+    processes = []
 
-    def begin(reference, *options, limit=PLENTY):
-        argv = [str(FILLER), str(place / "store"), str(place / "cache"), reference, str(limit)]
+    def start_process(reference, *options, limit=PLENTY):
+        argv = [str(FILLER), str(root / "store"), str(root / "cache"), reference, str(limit)]
         process = subprocess.Popen(
             [sys.executable, *argv, *map(str, options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        begun.append(process)
+        processes.append(process)
         return process
 
-    yield begin
-    for process in begun:
+    yield start_process
+    for process in processes:
         process.kill()
         process.wait()
         process.stdin.close()
         process.stdout.close()
 
 
-def came_to(process):
-    return process.communicate(timeout=SECONDS)[0].split()
+def output_words(process):
+    return process.communicate(timeout=TIMEOUT)[0].split()
 
 
-def until(path):
-    deadline = time.monotonic() + SECONDS
+def wait_for_file(path):
+    deadline = time.monotonic() + TIMEOUT
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not come"
         time.sleep(0.01)
 
 
-def visible(place):
+def checked_entries(root):
     """Every entry that a reader could see, checked."""
     by_size = {sum(map(len, content.values())): content for content in CONTENTS.values()}
-    found = []
-    for folder in (place / "cache" / "entries").glob("*"):
-        there = tree(folder / "data")
-        assert there == by_size[sum(map(len, there.values()))]
-        found.append(folder)
-    return found
+    entries = []
+    for folder in (root / "cache" / "entries").glob("*"):
+        content = tree(folder / "data")
+        assert content == by_size[sum(map(len, content.values()))]
+        entries.append(folder)
+    return entries
 
 
-def test_of_many_at_once_one_fills_and_all_read_the_same(place, start):
-    begun = [start("one") for _ in range(5)]
-    ended = [came_to(process) for process in begun]
-    assert sorted(word for word, _ in ended) == ["filled", *["found"] * 4]
-    assert {path for _, path in ended} == {str(visible(place)[0] / "data")}
-    counted = Cache(place / "cache", limit=PLENTY).stats()
-    assert (counted.requests, counted.fills, counted.fetched_bytes) == (5, 1, 9001)
+def test_one_of_five_processes_fills_the_cache_and_all_hold_the_same_folder(root, start_process):
+    processes = [start_process("one") for _ in range(5)]
+    outputs = [output_words(process) for process in processes]
+    assert sorted(word for word, _ in outputs) == ["filled", *["found"] * 4]
+    assert {path for _, path in outputs} == {str(checked_entries(root)[0] / "data")}
+    stats = Cache(root / "cache", limit=PLENTY).stats()
+    assert (stats.requests, stats.fills, stats.fetched_bytes) == (5, 1, 9001)
 
 
 @pytest.mark.parametrize("when", ["before", "halfway", "after"])
-def test_killed_at_any_operation_nothing_wrong_is_seen_and_the_next_one_fills(place, when):
+def test_a_fill_killed_at_any_file_operation_shows_no_wrong_data_and_the_next_one_succeeds(
+    root, when
+):
     """Each in a process of its own, forked here: SIGKILL, no clean-up, no exception."""
-    from tests.contract.datasets.filler import die
+    from tests.contract.datasets.fill_process import die
     from tests.fakes.disk import MortalDisk
 
-    catalog = Catalog(FolderStore(place / "store"))
+    catalog = Catalog(FolderStore(root / "store"))
     version = catalog.resolve("one")
     manifest = catalog.manifest(version)
     import contextlib
 
     def hold(disk=None):
-        cache = Cache(place / "cache", limit=PLENTY, disk=disk)
+        cache = Cache(root / "cache", limit=PLENTY, disk=disk)
         return cache.hold(version, lambda: contextlib.nullcontext((manifest, catalog.store)))
 
     for fatal in itertools.count():
@@ -119,49 +121,49 @@ def test_killed_at_any_operation_nothing_wrong_is_seen_and_the_next_one_fills(pl
             finally:
                 os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        visible(place)
+        checked_entries(root)
         if status == 0:
             break
         assert status == -signal.SIGKILL
         held = hold()
         assert tree(held.path) == CONTENTS["one"]
         held.release()
-        assert Cache(place / "cache", limit=PLENTY).evict(version)
+        assert Cache(root / "cache", limit=PLENTY).evict(version)
     assert fatal > 15, "fewer operations than there are means that nothing was watched"
 
 
-def test_who_waits_takes_over_what_a_killed_filler_had_done(place, start):
-    first = start("two", "--halt", 11, place / "halted")
-    until(place / "halted")
-    second = start("two")
+def test_a_waiting_process_goes_on_with_the_fill_of_a_killed_one(root, start_process):
+    first = start_process("two", "--halt", 11, root / "halted")
+    wait_for_file(root / "halted")
+    second = start_process("two")
     time.sleep(0.3)
     assert second.poll() is None, "it waits for the first"
     first.send_signal(signal.SIGKILL)
-    assert came_to(second)[0] == "filled"
-    visible(place)
-    fetched = Cache(place / "cache", limit=PLENTY).stats().fetched_bytes
+    assert output_words(second)[0] == "filled"
+    checked_entries(root)
+    fetched = Cache(root / "cache", limit=PLENTY).stats().fetched_bytes
     assert 0 < fetched < 20_000
 
 
-def test_what_a_process_holds_stays_until_it_ends_however_it_ends(place, start):
-    tight = 9 * 4096 + 4096
-    reader = start("one", "--keep", limit=tight)
+def test_a_dataset_stays_in_the_cache_until_the_process_that_holds_it_ends(root, start_process):
+    small_limit = 9 * 4096 + 4096
+    reader = start_process("one", "--keep", limit=small_limit)
     assert reader.stdout.readline().startswith("filled")
-    assert came_to(start("two", limit=tight)) == ["full"]
-    visible(place)
+    assert output_words(start_process("two", limit=small_limit)) == ["full"]
+    checked_entries(root)
     reader.send_signal(signal.SIGKILL)
     reader.wait()
-    assert came_to(start("two", limit=tight))[0] == "filled"
-    assert len(visible(place)) == 1
+    assert output_words(start_process("two", limit=small_limit))[0] == "filled"
+    assert len(checked_entries(root)) == 1
 
 
-def test_a_loaders_process_keeps_what_its_parent_held(place):
+def test_a_forked_loader_keeps_the_dataset_that_its_parent_held(root):
     """A data loader's worker is a fork: while it reads, the dataset stays."""
     import contextlib
 
-    catalog = Catalog(FolderStore(place / "store"))
+    catalog = Catalog(FolderStore(root / "store"))
     version = catalog.resolve("one")
-    cache = Cache(place / "cache", limit=PLENTY)
+    cache = Cache(root / "cache", limit=PLENTY)
     held = cache.hold(
         version, lambda: contextlib.nullcontext((catalog.manifest(version), catalog.store))
     )
@@ -181,29 +183,29 @@ def test_a_loaders_process_keeps_what_its_parent_held(place):
         os.close(end)
 
 
-def test_a_warm_up_under_the_bare_interpreter_is_stopped_and_goes_on(place):
+def test_a_warm_up_under_the_bare_interpreter_stops_with_85_and_then_completes(root):
     """As jobscripts run it: no package of the toolkit's own, a stop request, exit 85, then 0."""
-    (place / "run").mkdir()
+    (root / "run").mkdir()
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(REPO),
-        "TOOLKIT_DATA_STORE": str(place / "store"),
-        "TOOLKIT_DATA_CACHE": str(place / "cache"),
+        "TOOLKIT_DATA_STORE": str(root / "store"),
+        "TOOLKIT_DATA_CACHE": str(root / "cache"),
         "TOOLKIT_DATA_CACHE_GIB": "1",
-        "TOOLKIT_RUN_DIR": str(place / "run"),
+        "TOOLKIT_RUN_DIR": str(root / "run"),
         "SLURM_JOB_ID": "5",
     }
     # -S: no site-packages, so nothing but the standard library can be imported.
     argv = [sys.executable, "-S", "-m", "toolkit.datasets", "warm", "small", "--json"]
     add(
-        Catalog(FolderStore(place / "store")),
-        write_tree(place / "small", {"a": b"1", "b": b"22"}),
+        Catalog(FolderStore(root / "store")),
+        write_tree(root / "small", {"a": b"1", "b": b"22"}),
         name="small",
     )
-    (place / "run" / "stop.5.0.json").write_text('{"cause": "time-limit"}')
-    run = {"env": environment, "cwd": place, "capture_output": True, "text": True, "timeout": 60}
+    (root / "run" / "stop.5.0.json").write_text('{"cause": "time-limit"}')
+    run = {"env": environment, "cwd": root, "capture_output": True, "text": True, "timeout": 60}
     assert subprocess.run(argv, check=False, **run).returncode == 85
-    verdict = json.loads((place / "run" / "verdict.5.0.json").read_text())
+    verdict = json.loads((root / "run" / "verdict.5.0.json").read_text())
     assert (verdict["verdict"], verdict["cause"]) == ("resume", "time-limit")
     again = subprocess.run(
         argv, check=True, **(run | {"env": environment | {"SLURM_RESTART_COUNT": "1"}})
@@ -211,15 +213,15 @@ def test_a_warm_up_under_the_bare_interpreter_is_stopped_and_goes_on(place):
     assert json.loads(again.stdout)["fills"] == 1
 
 
-def test_a_full_cache_is_told_and_not_waited_for(place):
+def test_hold_raises_on_a_full_cache_instead_of_waiting(root):
     with pytest.raises(CacheFull):
-        Cache(place / "cache", limit=1).hold(
-            Catalog(FolderStore(place / "store")).resolve("one"), lambda: _opened(place)
+        Cache(root / "cache", limit=1).hold(
+            Catalog(FolderStore(root / "store")).resolve("one"), lambda: _opened(root)
         )
 
 
-def _opened(place):
+def _opened(root):
     import contextlib
 
-    catalog = Catalog(FolderStore(place / "store"))
+    catalog = Catalog(FolderStore(root / "store"))
     return contextlib.nullcontext((catalog.manifest(catalog.resolve("one")), catalog.store))

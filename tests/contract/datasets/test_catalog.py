@@ -8,7 +8,7 @@ from toolkit.datasets.errors import DatasetUnknown, ManifestInvalid, NameRefused
 ONE, TWO = described({"a": b"1"}), described({"a": b"2"})
 
 
-def test_a_name_is_its_newest_version_and_a_number_is_the_same_for_ever(catalog):
+def test_a_name_is_its_newest_version_and_a_number_keeps_its_version(catalog):
     catalog.set_name("digits", ONE.version)
     assert catalog.set_name("digits", ONE.version).reference == "digits@1"
     assert catalog.set_name("digits", TWO.version).reference == "digits@2"
@@ -17,7 +17,7 @@ def test_a_name_is_its_newest_version_and_a_number_is_the_same_for_ever(catalog)
     assert catalog.resolve(ONE.version) == ONE.version
 
 
-def test_a_forgotten_number_is_not_used_again(catalog):
+def test_the_number_of_a_forgotten_version_is_not_used_again(catalog):
     catalog.set_name("digits", ONE.version)
     catalog.set_name("digits", TWO.version)
     catalog.forget("digits@2")
@@ -27,7 +27,7 @@ def test_a_forgotten_number_is_not_used_again(catalog):
     assert catalog.set_name("digits", TWO.version).number == 3
 
 
-def test_two_who_name_at_once_get_two_numbers(catalog, store, monkeypatch):
+def test_two_set_names_at_once_get_two_numbers(catalog, store, monkeypatch):
     """The number is taken by whoever writes first; the other one looks again."""
     real, rivals = store.write_new, [ONE.version]
 
@@ -45,20 +45,20 @@ def test_two_who_name_at_once_get_two_numbers(catalog, store, monkeypatch):
     "reference",
     ["", "UPPER", "../x", "a/b", "a@0", "a@", "sha256:12", "a\n", "-a", "a b", "a@1@2", "é"],
 )
-def test_what_is_no_reference_is_refused(catalog, reference):
+def test_an_invalid_reference_is_refused(catalog, reference):
     with pytest.raises(NameRefused):
         catalog.resolve(reference)
 
 
 @pytest.mark.parametrize("reference", ["absent", "absent@3"])
-def test_what_is_not_there_is_unknown(catalog, reference):
+def test_an_absent_name_or_manifest_is_unknown(catalog, reference):
     with pytest.raises(DatasetUnknown):
         catalog.resolve(reference)
     with pytest.raises(DatasetUnknown):
         catalog.manifest(ONE.version)
 
 
-def test_a_manifest_that_was_changed_in_the_store_is_not_believed(catalog, store):
+def test_a_manifest_that_was_changed_in_the_store_is_refused(catalog, store):
     catalog.put_manifest(ONE)
     key = next(store.list("manifests/")).key
     store.write(key, TWO.encoded)

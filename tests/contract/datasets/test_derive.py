@@ -28,28 +28,28 @@ def no_syncing(monkeypatch):
 
 
 @pytest.fixture
-def where(tmp_path):
+def settings(tmp_path):
     return DatasetSettings(
         store=str(tmp_path / "store"), cache_folder=tmp_path / "cache", cache_limit=1 << 20
     )
 
 
 @pytest.fixture
-def shelf(where):
-    return catalog_of(where)
+def catalog(settings):
+    return open_catalog(settings)
 
 
-def catalog_of(where):
-    return Catalog(FolderStore(Path(where.store)))
-
-
-@pytest.fixture
-def raw(shelf, tmp_path):
-    return add(shelf, write_tree(tmp_path / "raw", {"x": b"abc", "y": b"de"}), name="raw").version
+def open_catalog(settings):
+    return Catalog(FolderStore(Path(settings.store)))
 
 
 @pytest.fixture
-def built():
+def raw(catalog, tmp_path):
+    return add(catalog, write_tree(tmp_path / "raw", {"x": b"abc", "y": b"de"}), name="raw").version
+
+
+@pytest.fixture
+def build():
     """A build that turns letters up, and how often it ran."""
 
     class Build:
@@ -72,104 +72,110 @@ def code(tmp_path):
     return path
 
 
-def test_the_result_is_the_builds_and_the_second_time_it_is_there(where, raw, built, code):
-    first = derived(["raw"], built, code=[code], where=where)
-    second = derived([raw], built, code=[code], where=where)
-    assert (first.reused, second.reused, len(built.runs)) == (False, True, 1)
+def test_a_second_derivation_of_the_same_key_reuses_the_first_result(settings, raw, build, code):
+    first = derived(["raw"], build, code=[code], where=settings)
+    second = derived([raw], build, code=[code], where=settings)
+    assert (first.reused, second.reused, len(build.runs)) == (False, True, 1)
     assert first.version == second.version
-    held = hold_dataset(first.version, where)
+    held = hold_dataset(first.version, settings)
     assert tree(held.path) == {"x": b"ABC", "y": b"DE"}
     held.release()
 
 
-def test_another_input_code_or_parameter_makes_another(where, raw, built, code, tmp_path):
-    made = {derived([raw], built, code=[code], where=where).derivation.key}
-    made.add(derived([raw], built, code=[code], params={"times": 2}, where=where).derivation.key)
-    other = add(catalog_of(where), write_tree(tmp_path / "other", {"x": b"abc"})).version
-    made.add(derived([other], built, code=[code], where=where).derivation.key)
+def test_another_input_code_or_parameter_makes_another_key(settings, raw, build, code, tmp_path):
+    keys = {derived([raw], build, code=[code], where=settings).derivation.key}
+    keys.add(derived([raw], build, code=[code], params={"times": 2}, where=settings).derivation.key)
+    other = add(open_catalog(settings), write_tree(tmp_path / "other", {"x": b"abc"})).version
+    keys.add(derived([other], build, code=[code], where=settings).derivation.key)
     code.write_text("upper()  # faster")
-    made.add(derived([raw], built, code=[code], where=where).derivation.key)
-    assert len(made) == len(built.runs) == 4
+    keys.add(derived([raw], build, code=[code], where=settings).derivation.key)
+    assert len(keys) == len(build.runs) == 4
 
 
-def test_a_failed_build_leaves_nothing_and_the_next_one_may_succeed(where, raw, built, code):
+def test_a_failed_build_stores_nothing_and_the_next_one_may_succeed(settings, raw, build, code):
     def broken(inputs, output, params):
         (output / "half").write_text("done")
         raise ZeroDivisionError
 
     with pytest.raises(BuildFailed, match="ZeroDivisionError"):
-        derived([raw], broken, code=[code], where=where)
-    catalog = Catalog(FolderStore(Path(where.store)))
+        derived([raw], broken, code=[code], where=settings)
+    catalog = Catalog(FolderStore(Path(settings.store)))
     assert catalog.derivations() == []
     assert len(list(catalog.store.list("manifests/"))) == 1
-    assert not list(Path(where.store).glob("building/*.work"))
-    assert not derived([raw], built, code=[code], where=where).reused
+    assert not list(Path(settings.store).glob("building/*.work"))
+    assert not derived([raw], build, code=[code], where=settings).reused
 
 
-def test_a_build_that_writes_nothing_has_failed(where, raw, code):
+def test_a_build_that_writes_nothing_has_failed(settings, raw, code):
     with pytest.raises(BuildFailed):
-        derived([raw], lambda *_: None, code=[code], where=where)
+        derived([raw], lambda *_: None, code=[code], where=settings)
 
 
-def test_what_a_killed_builder_left_is_not_part_of_the_result(where, raw, built, code):
+def test_files_of_a_killed_build_are_not_part_of_the_result(settings, raw, build, code):
     key = key_of([raw], code_hash([code]), {})
     write_tree(
-        Path(where.store) / "building" / f"{key}.{os.getuid()}.work" / "dead", {"half": b"x"}
+        Path(settings.store) / "building" / f"{key}.{os.getuid()}.work" / "dead", {"half": b"x"}
     )
-    made = derived([raw], built, code=[code], where=where)
-    assert set(tree(hold_dataset(made.version, where).path)) == {"x", "y"}
+    result = derived([raw], build, code=[code], where=settings)
+    assert set(tree(hold_dataset(result.version, settings).path)) == {"x", "y"}
 
 
-def test_two_who_ask_at_once_build_once(where, raw, built, code):
-    found = []
+def test_concurrent_derivations_of_one_key_build_once(settings, raw, build, code):
+    results = []
 
-    def ask():
-        found.append(derived([raw], built, code=[code], where=where))
+    def derive_again():
+        results.append(derived([raw], build, code=[code], where=settings))
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads = [threading.Thread(target=derive_again) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(built.runs) == 1
-    assert sorted(one.reused for one in found) == [False, True, True]
+    assert len(build.runs) == 1
+    assert sorted(one.reused for one in results) == [False, True, True]
 
 
-def test_tiers_follow_from_what_things_are_made_of(where, shelf, raw, built, code):
-    silver = derived([raw], built, code=[code], where=where)
-    gold = derived([silver.version], built, code=[code], where=where, name="gold")
-    stated = derived([raw, silver.version], built, code=[code], where=where, tier="silver")
+def test_the_tier_of_a_derived_dataset_follows_from_its_inputs(settings, catalog, raw, build, code):
+    silver = derived([raw], build, code=[code], where=settings)
+    gold = derived([silver.version], build, code=[code], where=settings, name="gold")
+    stated = derived([raw, silver.version], build, code=[code], where=settings, tier="silver")
     tiers = [one.derivation.tier for one in (silver, gold, stated)]
     assert tiers == ["silver", "gold", "silver"]
 
 
-def test_the_lineage_of_a_dataset_is_shown_both_ways(where, shelf, raw, built, code):
-    silver = derived([raw], built, code=[code], where=where, params={"times": 2})
-    gold = derived([silver.version], built, code=[code], where=where, name="gold")
-    found = lineage.describe(shelf, "gold")
-    assert (found.version, found.tier, found.names) == (gold.version, "gold", ("gold@1",))
-    assert [one.output for one in found.made] == [gold.version, silver.version]
-    text = "\n".join(lineage.description_lines(found))
+def test_lineage_shows_the_inputs_and_the_uses_of_a_dataset(settings, catalog, raw, build, code):
+    silver = derived([raw], build, code=[code], where=settings, params={"times": 2})
+    gold = derived([silver.version], build, code=[code], where=settings, name="gold")
+    lineage_of_gold = lineage.describe(catalog, "gold")
+    assert (lineage_of_gold.version, lineage_of_gold.tier, lineage_of_gold.names) == (
+        gold.version,
+        "gold",
+        ("gold@1",),
+    )
+    assert [one.output for one in lineage_of_gold.made] == [gold.version, silver.version]
+    text = "\n".join(lineage.description_lines(lineage_of_gold))
     assert raw in text
     assert '{"times": 2}' in text
-    assert [one.output for one in lineage.describe(shelf, raw).used_by] == [silver.version]
+    assert [one.output for one in lineage.describe(catalog, raw).used_by] == [silver.version]
 
 
-def test_a_result_that_was_collected_is_made_again(where, shelf, raw, built, code):
-    made = derived([raw], built, code=[code], where=where)
-    shelf.store.delete([f"manifests/{made.version[7:]}.json"])
-    assert derived([raw], built, code=[code], where=where).version == made.version
-    assert len(built.runs) == 2
+def test_a_derived_dataset_that_was_garbage_collected_is_built_again(
+    settings, catalog, raw, build, code
+):
+    result = derived([raw], build, code=[code], where=settings)
+    catalog.store.delete([f"manifests/{result.version[7:]}.json"])
+    assert derived([raw], build, code=[code], where=settings).version == result.version
+    assert len(build.runs) == 2
 
 
-def test_the_code_is_by_default_the_file_of_the_build(where, raw):
+def test_the_code_of_a_derivation_is_by_default_the_file_of_the_build_function(settings, raw):
     def copy(inputs, output, params):
         (output / "x").write_bytes(b"1")
 
-    assert derived([raw], copy, where=where).derivation.code == code_hash([Path(__file__)])
+    assert derived([raw], copy, where=settings).derivation.code == code_hash([Path(__file__)])
 
 
-def test_code_in_a_folder_counts_by_name_and_content_but_not_what_python_leaves(tmp_path):
+def test_code_hash_covers_names_and_content_of_a_folder_without_bytecode(tmp_path):
     write_tree(tmp_path / "code", {"a.py": b"1", "sub/b.py": b"2"})
     before = code_hash([tmp_path / "code"])
     write_tree(tmp_path / "code", {"__pycache__/a.pyc": b"3"})
@@ -178,11 +184,13 @@ def test_code_in_a_folder_counts_by_name_and_content_but_not_what_python_leaves(
     assert code_hash([tmp_path / "code"]) != before
 
 
-def test_what_can_not_be_a_key_is_refused(where, raw, built, code, tmp_path):
+def test_derived_refuses_parameters_inputs_and_code_that_make_no_key(
+    settings, raw, build, code, tmp_path
+):
     for params in ({"x": float("nan")}, {"x": object()}):
         with pytest.raises(DataError):
-            derived([raw], built, code=[code], params=params, where=where)
+            derived([raw], build, code=[code], params=params, where=settings)
     with pytest.raises(DatasetUnknown):
-        derived(["sha256:" + "0" * 64], built, code=[code], where=where)
+        derived(["sha256:" + "0" * 64], build, code=[code], where=settings)
     with pytest.raises(DataError):
-        derived([raw], built, code=[tmp_path / "absent"], where=where)
+        derived([raw], build, code=[tmp_path / "absent"], where=settings)

@@ -19,14 +19,14 @@ DAY = 86_400
 
 
 @pytest.fixture
-def put(catalog, tmp_path):
+def add_dataset(catalog, tmp_path):
     """Add a small dataset of one shared and one own file."""
 
-    def make(word, name=None, into=None):
+    def add_small(word, name=None, into=None):
         folder = write_tree(tmp_path / "src" / word, {"own": word.encode(), "shared": b"s"})
         return add(into or catalog, folder, name=name).version
 
-    return make
+    return add_small
 
 
 def derive(catalog, clock, output, *inputs):
@@ -42,19 +42,23 @@ def versions(catalog):
     }
 
 
-def test_what_has_a_name_stays_and_the_rest_goes_with_its_content(catalog, clock, put):
-    kept, lost = put("kept", "kept"), put("lost")
+def test_garbage_collection_deletes_unnamed_versions_with_their_content(
+    catalog, clock, add_dataset
+):
+    kept_version, unnamed_version = add_dataset("kept", "kept"), add_dataset("lost")
     clock.now += 2 * DAY
-    doomed = collect_garbage(catalog)
-    assert doomed.versions == (lost,)
-    assert doomed.size == len("lost")
-    assert versions(catalog) == {kept}
-    assert find_damaged_content(catalog, kept) == []
+    garbage = collect_garbage(catalog)
+    assert garbage.versions == (unnamed_version,)
+    assert garbage.size == len("lost")
+    assert versions(catalog) == {kept_version}
+    assert find_damaged_content(catalog, kept_version) == []
     assert len(list(catalog.store.list("objects/"))) == 2
 
 
-def test_a_plan_changes_nothing_and_is_what_is_done(catalog, clock, put):
-    put("lost")
+def test_find_garbage_deletes_nothing_and_names_what_collect_garbage_deletes(
+    catalog, clock, add_dataset
+):
+    add_dataset("lost")
     clock.now += 2 * DAY
     before = list(catalog.store.list(""))
     planned = find_garbage(catalog)
@@ -62,16 +66,16 @@ def test_a_plan_changes_nothing_and_is_what_is_done(catalog, clock, put):
     assert collect_garbage(catalog) == planned
 
 
-def test_what_is_young_stays(catalog, clock, put):
-    lost = put("lost")
+def test_a_version_younger_than_a_day_is_kept(catalog, clock, add_dataset):
+    unnamed_version = add_dataset("lost")
     clock.now += DAY / 2
     assert collect_garbage(catalog).versions == ()
-    assert versions(catalog) == {lost}
+    assert versions(catalog) == {unnamed_version}
 
 
-def test_what_something_kept_was_made_from_stays(catalog, clock, put):
-    bronze, silver, gold = put("bronze"), put("silver"), put("gold", "gold")
-    other, aside = put("other"), put("aside")
+def test_inputs_of_a_named_dataset_are_kept(catalog, clock, add_dataset):
+    bronze, silver, gold = add_dataset("bronze"), add_dataset("silver"), add_dataset("gold", "gold")
+    other, aside = add_dataset("other"), add_dataset("aside")
     derive(catalog, clock, silver, bronze)
     derive(catalog, clock, gold, silver)
     derive(catalog, clock, aside, other)
@@ -81,8 +85,8 @@ def test_what_something_kept_was_made_from_stays(catalog, clock, put):
     assert {one.output for one in catalog.derivations()} == {silver, gold}
 
 
-def test_what_something_young_was_made_from_stays(catalog, clock, put):
-    old, young = put("old"), put("young")
+def test_inputs_of_a_young_dataset_are_kept(catalog, clock, add_dataset):
+    old, young = add_dataset("old"), add_dataset("young")
     derive(catalog, clock, young, old)
     clock.now += 2 * DAY
     for item in catalog.store.list("manifests/"):
@@ -91,27 +95,27 @@ def test_what_something_young_was_made_from_stays(catalog, clock, put):
     assert collect_garbage(catalog).versions == ()
 
 
-def test_a_forgotten_name_keeps_nothing(catalog, clock, put):
-    lost = put("lost", "lost")
+def test_a_forgotten_name_keeps_no_version(catalog, clock, add_dataset):
+    unnamed_version = add_dataset("lost", "lost")
     catalog.forget("lost")
     clock.now += 2 * DAY
-    assert collect_garbage(catalog).versions == (lost,)
+    assert collect_garbage(catalog).versions == (unnamed_version,)
 
 
-def test_nothing_goes_while_somebody_adds(catalog, clock, put):
-    lost = put("lost")
+def test_garbage_collection_is_refused_while_a_dataset_is_added(catalog, clock, add_dataset):
+    unnamed_version = add_dataset("lost")
     clock.now += 2 * DAY
     with gc_markers.adding(catalog):
         for item in catalog.store.list("adding/"):
             os.utime(catalog.store.root / item.key, (clock.now, clock.now))
         with pytest.raises(StoreBusy):
             collect_garbage(catalog)
-    assert versions(catalog) == {lost}
-    assert collect_garbage(catalog).versions == (lost,)
+    assert versions(catalog) == {unnamed_version}
+    assert collect_garbage(catalog).versions == (unnamed_version,)
 
 
-def test_who_was_killed_while_adding_does_not_block_for_ever(catalog, clock, put):
-    put("lost")
+def test_the_marker_of_a_killed_add_expires(catalog, clock, add_dataset):
+    add_dataset("lost")
     catalog.store.write("adding/dead.json", b"{}")
     with pytest.raises(StoreBusy):
         collect_garbage(catalog)
@@ -120,11 +124,13 @@ def test_who_was_killed_while_adding_does_not_block_for_ever(catalog, clock, put
     assert not list(catalog.store.list("adding/"))
 
 
-def test_a_manifest_that_can_not_be_read_stops_it_before_anything_goes(catalog, clock, put):
+def test_garbage_collection_deletes_nothing_if_a_manifest_can_not_be_read(
+    catalog, clock, add_dataset
+):
     """What it mentions can't be known, so nothing can be known to be garbage."""
-    kept = put("kept", "kept")
-    put("lost")
-    catalog.store.write(f"manifests/{kept[7:]}.json", b"{}")
+    kept_version = add_dataset("kept", "kept")
+    add_dataset("lost")
+    catalog.store.write(f"manifests/{kept_version[7:]}.json", b"{}")
     clock.now += 2 * DAY
     before = {item.key for item in catalog.store.list("objects/")}
     with pytest.raises(DataError, match="nothing was deleted"):
@@ -133,33 +139,41 @@ def test_a_manifest_that_can_not_be_read_stops_it_before_anything_goes(catalog, 
 
 
 @pytest.mark.parametrize("when", WHEN)
-def test_killed_at_any_operation_it_leaves_what_is_kept_whole(tmp_path, clock, put, when):
+def test_garbage_collection_killed_at_any_file_operation_keeps_named_versions_whole(
+    tmp_path, clock, add_dataset, when
+):
     for fatal in itertools.count():
-        place = tmp_path / f"store-{fatal}"
-        quick = Catalog(FolderStore(place, disk=QuickDisk()), clock=clock)
-        began = clock.now
-        kept = put("kept", "kept", quick)
-        lost = put("lost", None, quick)
+        store_root = tmp_path / f"store-{fatal}"
+        catalog = Catalog(FolderStore(store_root, disk=QuickDisk()), clock=clock)
+        start_time = clock.now
+        kept_version = add_dataset("kept", "kept", catalog)
+        unnamed_version = add_dataset("lost", None, catalog)
         clock.now += 2 * DAY
-        mortal = Catalog(FolderStore(place, disk=MortalDisk(fatal, when)), clock=clock)
+        failing_catalog = Catalog(
+            FolderStore(store_root, disk=MortalDisk(fatal, when)), clock=clock
+        )
         try:
-            collect_garbage(mortal)
+            collect_garbage(failing_catalog)
             break
         except Killed:
             pass
         clock.now += 2 * DAY
-        collect_garbage(quick)
-        assert versions(quick) == {kept}
-        assert find_damaged_content(quick, kept) == []
-        assert put("lost", "lost", quick) == lost
-        assert find_damaged_content(quick, lost) == []
-        clock.now = began
+        collect_garbage(catalog)
+        assert versions(catalog) == {kept_version}
+        assert find_damaged_content(catalog, kept_version) == []
+        assert add_dataset("lost", "lost", catalog) == unnamed_version
+        assert find_damaged_content(catalog, unnamed_version) == []
+        clock.now = start_time
     assert fatal >= 5
 
 
-def test_what_was_collected_can_be_added_again(catalog, clock, put):
-    lost = put("lost")
+def test_a_collected_dataset_can_be_added_again(catalog, clock, add_dataset):
+    unnamed_version = add_dataset("lost")
     clock.now += 2 * DAY
     collect_garbage(catalog)
-    assert put("lost") == lost == described({"own": b"lost", "shared": b"s"}).version
-    assert find_damaged_content(catalog, lost) == []
+    assert (
+        add_dataset("lost")
+        == unnamed_version
+        == described({"own": b"lost", "shared": b"s"}).version
+    )
+    assert find_damaged_content(catalog, unnamed_version) == []

@@ -18,10 +18,10 @@ def root(tmp_path):
     return write_tree(tmp_path / "data", CONTENT)
 
 
-def test_a_folder_is_the_files_below_it(root, small_chunks):
-    found = scan(root)
-    assert found.manifest == described(CONTENT)
-    assert found.hashed_files == len(CONTENT)
+def test_the_manifest_of_a_folder_lists_the_files_below_it(root, small_chunks):
+    scanned = scan(root)
+    assert scanned.manifest == described(CONTENT)
+    assert scanned.hashed_files == len(CONTENT)
 
 
 def test_the_version_depends_on_content_and_paths_alone(root, tmp_path):
@@ -32,7 +32,7 @@ def test_the_version_depends_on_content_and_paths_alone(root, tmp_path):
     assert scan(other).manifest.version == scan(root).manifest.version
 
 
-def test_a_link_inside_is_the_file_it_leads_to(root, tmp_path):
+def test_a_symbolic_link_to_a_file_inside_is_scanned_as_that_file(root, tmp_path):
     (root / "same").symlink_to("sub/b")
     assert scan(root).manifest == described({**CONTENT, "same": b"22"})
 
@@ -40,7 +40,7 @@ def test_a_link_inside_is_the_file_it_leads_to(root, tmp_path):
 @pytest.mark.parametrize(
     "target", ["/etc/passwd", "../outside", "nowhere", "sub", "sub/../../outside", "loop"]
 )
-def test_a_link_that_leads_to_no_file_inside_is_refused(root, tmp_path, target):
+def test_a_symbolic_link_that_leads_to_no_file_inside_is_refused(root, tmp_path, target):
     (tmp_path / "outside").write_text("secret")
     (root / "loop").symlink_to(target)
     with pytest.raises((NameRefused, OSError, RuntimeError)):
@@ -48,14 +48,14 @@ def test_a_link_that_leads_to_no_file_inside_is_refused(root, tmp_path, target):
 
 
 @pytest.mark.parametrize("name", [b"new\nline", b"bell\x07", b"\xff\xfe", b"del\x7f", b"\xc2\x85"])
-def test_a_name_that_can_not_be_printed_is_refused_in_words_that_can(root, name):
+def test_an_unprintable_file_name_is_refused_with_a_printable_message(root, name):
     (root / os.fsdecode(name)).write_text("x")
     with pytest.raises(NameRefused) as refusal:
         scan(root)
     assert refusal.value.message.isprintable()
 
 
-def test_what_is_neither_a_file_nor_a_folder_is_refused(root):
+def test_a_pipe_or_socket_is_refused(root):
     os.mkfifo(root / "pipe")
     with pytest.raises(NameRefused):
         scan(root)
@@ -66,7 +66,7 @@ def test_what_is_neither_a_file_nor_a_folder_is_refused(root):
             scan(root)
 
 
-def test_what_is_not_a_folder_can_not_be_added(tmp_path):
+def test_a_path_that_is_no_folder_is_unknown(tmp_path):
     with pytest.raises(DatasetUnknown):
         scan(tmp_path / "nothing")
 
@@ -79,7 +79,7 @@ def age(root, seconds=3600):
             os.utime(path, (before, before))
 
 
-def test_files_that_did_not_change_are_not_read_again(root, tmp_path):
+def test_unchanged_files_are_not_hashed_again(root, tmp_path):
     age(root)
     memory = ScanMemory(tmp_path / "memory", root)
     first = scan(root, memory=memory)
@@ -91,7 +91,7 @@ def test_files_that_did_not_change_are_not_read_again(root, tmp_path):
     assert again.manifest == described({**CONTENT, "a": b"2", "new": b"3"})
 
 
-def test_a_file_that_just_changed_is_not_remembered(root, tmp_path):
+def test_a_file_that_just_changed_is_hashed_again(root, tmp_path):
     """The same size, the same tick of the clock, other content: only reading it tells."""
     memory = ScanMemory(tmp_path / "memory", root)
     scan(root, memory=memory)
@@ -99,7 +99,7 @@ def test_a_file_that_just_changed_is_not_remembered(root, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 3}', b'{"a": [1, 2, 3, [4]]}'])
-def test_a_memory_that_can_not_be_read_only_costs_time(root, tmp_path, content):
+def test_a_damaged_scan_memory_is_ignored(root, tmp_path, content):
     age(root)
     memory = ScanMemory(tmp_path / "memory", root)
     scan(root, memory=memory)
@@ -108,26 +108,26 @@ def test_a_memory_that_can_not_be_read_only_costs_time(root, tmp_path, content):
     assert scan(root, memory=memory).manifest == described(CONTENT)
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_added(root, monkeypatch):
-    def touched(pieces):
+def test_a_file_that_changes_during_the_scan_is_refused(root, monkeypatch):
+    def change_file(pieces):
         (root / "z").write_bytes(b"y" * 501)
         return "0" * 64
 
-    monkeypatch.setattr(scanning.chunks, "digest", touched)
+    monkeypatch.setattr(scanning.chunks, "digest", change_file)
     with pytest.raises(SourceChanged):
         scan(root)
 
 
 def test_a_stop_request_ends_a_scan(root, monkeypatch):
     monkeypatch.setattr(scanning.parallel, "TICK_SECONDS", 0.0)
-    slow = scanning.chunks.digest
-    asked = []
+    real_digest = scanning.chunks.digest
+    stop_checks = []
 
     def digest(pieces):
-        while not asked:
+        while not stop_checks:
             pass
-        return slow(pieces)
+        return real_digest(pieces)
 
     monkeypatch.setattr(scanning.chunks, "digest", digest)
     with pytest.raises(DataStopped):
-        scan(root, should_stop=lambda: bool(asked.append(1) or True))
+        scan(root, should_stop=lambda: bool(stop_checks.append(1) or True))

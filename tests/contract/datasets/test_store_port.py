@@ -95,7 +95,7 @@ def overwrite(store, key, content):
     store.write(key, content)
 
 
-def test_records_are_as_they_were_written(store):
+def test_a_store_record_is_read_as_it_was_written(store):
     assert store.read("names/x/1.json") is None
     store.write("names/x/1.json", b"one")
     store.write("names/x/1.json", b"two")
@@ -107,13 +107,13 @@ def test_records_are_as_they_were_written(store):
     assert list(store.list("")) == []
 
 
-def test_one_of_many_who_write_a_new_record_is_first(store):
+def test_write_new_succeeds_for_the_first_writer_only(store):
     assert store.write_new("names/x/1.json", b"one")
     assert not store.write_new("names/x/1.json", b"two")
     assert store.read("names/x/1.json") == b"one"
 
 
-def test_what_is_added_comes_out_as_it_was(store, root, tmp_path):
+def test_a_dataset_that_was_added_is_cached_unchanged(store, root, tmp_path):
     catalog = Catalog(store)
     added = add(catalog, root, name="all")
     assert added.version == described(CONTENT).version
@@ -130,10 +130,10 @@ def _opened(catalog, version):
     return contextlib.nullcontext((catalog.manifest(version), catalog.store))
 
 
-def test_an_upload_that_was_cut_short_is_gone_on_with(store, root, monkeypatch):
+def test_an_interrupted_upload_sends_only_the_missing_parts(store, root, monkeypatch):
     """The parts that arrived are not sent again."""
-    found = scan(root)
-    big = next(file for file in found.manifest.files if file.path == "big")
+    scanned = scan(root)
+    big = next(file for file in scanned.manifest.files if file.path == "big")
     source, buffer = LocalFile(root / "big"), memoryview(bytearray(BUFFER))
     upload = store.upload(big)
     spans = upload.missing()
@@ -146,7 +146,9 @@ def test_an_upload_that_was_cut_short_is_gone_on_with(store, root, monkeypatch):
         client = store._bucket.client
         real = client.upload_part
         monkeypatch.setattr(
-            client, "upload_part", lambda **asked: sent.append(asked["PartNumber"]) or real(**asked)
+            client,
+            "upload_part",
+            lambda **arguments: sent.append(arguments["PartNumber"]) or real(**arguments),
         )
         add(Catalog(store), root)
         assert sent == [2]
@@ -155,11 +157,11 @@ def test_an_upload_that_was_cut_short_is_gone_on_with(store, root, monkeypatch):
         assert again.missing() == (spans[1],)
         again.abandon()
         add(Catalog(store), root)
-    assert find_damaged_content(Catalog(store), found.manifest.version) == []
+    assert find_damaged_content(Catalog(store), scanned.manifest.version) == []
 
 
 @pytest.mark.parametrize("path", ["small", "big"])
-def test_what_is_not_what_was_hashed_does_not_get_in(store, root, path):
+def test_upload_refuses_content_with_another_hash_than_the_manifests(store, root, path):
     file = next(one for one in scan(root).manifest.files if one.path == path)
     data = bytearray(CONTENT[path])
     data[-1] ^= 1
@@ -172,15 +174,15 @@ def test_what_is_not_what_was_hashed_does_not_get_in(store, root, path):
     assert not list(store.list("objects/"))
 
 
-@pytest.mark.parametrize("harm", ["gone", "flipped", "short"])
-def test_damage_in_the_store_is_found_and_never_reaches_a_job(store, root, tmp_path, harm):
+@pytest.mark.parametrize("damage", ["gone", "flipped", "short"])
+def test_damaged_content_is_found_by_verify_and_refused_by_a_fill(store, root, tmp_path, damage):
     catalog = Catalog(store)
     version = add(catalog, root).version
     big = next(file for file in catalog.manifest(version).files if file.path == "big")
     key, data = object_key(big), bytearray(CONTENT["big"])
-    if harm == "gone":
+    if damage == "gone":
         store.delete([key])
-    elif harm == "short":
+    elif damage == "short":
         overwrite(store, key, bytes(data[:-1]))
     else:
         data[CHUNK + 5] ^= 1
@@ -192,18 +194,18 @@ def test_damage_in_the_store_is_found_and_never_reaches_a_job(store, root, tmp_p
     assert cache.entries() == []
 
 
-def test_a_collection_leaves_what_has_a_name(store, root, tmp_path):
+def test_garbage_collection_keeps_a_named_version_and_its_content(store, root, tmp_path):
     clock = [time.time()]
     catalog = Catalog(store, clock=lambda: clock[0])
-    kept = add(catalog, root, name="kept").version
+    kept_version = add(catalog, root, name="kept").version
     add(catalog, write_tree(tmp_path / "lost", {"own": b"lost", "small": b"1"}))
     clock[0] += 2 * DAY
-    doomed = collect_garbage(catalog)
-    assert (len(doomed.versions), doomed.size) == (1, 4)
-    assert find_damaged_content(catalog, kept) == []
+    garbage = collect_garbage(catalog)
+    assert (len(garbage.versions), garbage.size) == (1, 4)
+    assert find_damaged_content(catalog, kept_version) == []
 
 
-def test_adding_and_collecting_see_each_other(store):
+def test_add_and_garbage_collection_exclude_each_other(store):
     catalog = Catalog(store)
     with gc_markers.adding(catalog), pytest.raises(StoreBusy), gc_markers.collecting(catalog):
         pytest.fail("both are at it")
@@ -216,7 +218,7 @@ def test_adding_and_collecting_see_each_other(store):
     assert list(store.list("")) == []
 
 
-def test_what_was_begun_and_left_is_tidied_in_the_end(store, root):
+def test_stale_uploads_are_deleted(store, root):
     file = next(one for one in scan(root).manifest.files if one.path == "big")
     upload = store.upload(file)
     upload.abandon()
@@ -232,7 +234,7 @@ def _begun(store):
     return len(list(store.list("incoming/")))
 
 
-def test_trouble_with_s3_is_told_in_our_words(aws, monkeypatch):
+def test_s3_errors_become_store_errors(aws, monkeypatch):
     with pytest.raises(StoreFailed, match="NoSuchBucket"):
         S3Store("never-made", "", client=aws).read("names/x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -240,10 +242,10 @@ def test_trouble_with_s3_is_told_in_our_words(aws, monkeypatch):
     import boto3
     from botocore.config import Config
 
-    nobody = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
+    unreachable_client = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
     with pytest.raises(StoreUnreachable):
-        S3Store("any", "", client=nobody).read("names/x")
-    nobody.close()
+        S3Store("any", "", client=unreachable_client).read("names/x")
+    unreachable_client.close()
 
 
 @pytest.mark.parametrize(
@@ -255,30 +257,32 @@ def test_trouble_with_s3_is_told_in_our_words(aws, monkeypatch):
         ("AccessDenied", 403, StoreFailed),
     ],
 )
-def test_s3_that_can_not_now_is_told_apart_from_s3_that_refuses(aws, code, status, kind):
-    with Stubber(aws) as asked:
-        asked.add_client_error("get_object", code, http_status_code=status)
-        with pytest.raises(StoreFailed, match=code) as told:
+def test_an_s3_error_that_may_pass_is_unreachable_and_a_refusal_is_a_failure(
+    aws, code, status, kind
+):
+    with Stubber(aws) as stubber:
+        stubber.add_client_error("get_object", code, http_status_code=status)
+        with pytest.raises(StoreFailed, match=code) as error:
             S3Store("any", "", client=aws).read("names/x")
-    assert type(told.value) is kind
+    assert type(error.value) is kind
 
 
 @pytest.mark.parametrize(
     ("number", "kind"), [(errno.EIO, StoreUnreachable), (errno.EACCES, StoreFailed)]
 )
-def test_a_folder_that_can_not_now_is_told_apart_from_one_that_refuses(
+def test_a_folder_error_that_may_pass_is_unreachable_and_a_refusal_is_a_failure(
     tmp_path, monkeypatch, number, kind
 ):
     def fails(*_, **__):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Path, "read_bytes", fails)
-    with pytest.raises(StoreFailed) as told:
+    with pytest.raises(StoreFailed) as error:
         FolderStore(tmp_path).read("names/x")
-    assert type(told.value) is kind
+    assert type(error.value) is kind
 
 
-def test_a_url_says_which_store(aws, tmp_path):
+def test_the_url_of_a_store_decides_between_s3_and_a_folder(aws, tmp_path):
     assert open_store("s3://a-bucket/pre/fix/").url == "s3://a-bucket/pre/fix"
     assert open_store(str(tmp_path)).url == str(tmp_path)
 
@@ -286,7 +290,7 @@ def test_a_url_says_which_store(aws, tmp_path):
 @pytest.mark.parametrize(
     "client", [lambda: S3Store("b", "")._bucket.client, lambda: S3Tier("b", "p")._bucket.client]
 )
-def test_datasets_and_checkpoints_ask_the_clusters_s3_unless_the_environment_says_another(
+def test_the_environment_wins_over_the_clusters_region_and_endpoint_for_s3(
     tmp_path, monkeypatch, client
 ):
     """Nodes have credentials by their role, and no region."""
@@ -296,9 +300,15 @@ def test_datasets_and_checkpoints_ask_the_clusters_s3_unless_the_environment_say
     site = tmp_path / "training.json"
     site.write_text('{"aws_region": "eu-north-1", "aws_endpoint_url": "http://127.0.0.1:9"}')
     monkeypatch.setenv("TOOLKIT_SITE_FILE", str(site))
-    told = client().meta
-    assert (told.region_name, told.endpoint_url) == ("eu-north-1", "http://127.0.0.1:9")
+    client_meta = client().meta
+    assert (client_meta.region_name, client_meta.endpoint_url) == (
+        "eu-north-1",
+        "http://127.0.0.1:9",
+    )
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:10")
-    told = client().meta
-    assert (told.region_name, told.endpoint_url) == ("us-west-2", "http://127.0.0.1:10")
+    client_meta = client().meta
+    assert (client_meta.region_name, client_meta.endpoint_url) == (
+        "us-west-2",
+        "http://127.0.0.1:10",
+    )

@@ -24,7 +24,7 @@ def s3(monkeypatch):
         yield client
 
 
-def test_of_every_version_and_delete_marker_over_several_pages(s3):
+def test_empty_deletes_every_version_and_delete_marker_over_several_pages(s3):
     for number in range(7):
         for content in (b"old", b"new"):
             s3.put_object(Bucket=NAME, Key=f"runs/{number}", Body=content)
@@ -34,7 +34,7 @@ def test_of_every_version_and_delete_marker_over_several_pages(s3):
     assert not Bucket(s3, NAME).exists()
 
 
-def test_what_can_not_be_deleted_is_named_and_not_tried_for_ever(s3, monkeypatch):
+def test_an_object_that_can_not_be_deleted_is_named_and_not_retried(s3, monkeypatch):
     s3.put_object(Bucket=NAME, Key="locked", Body=b"")
     refused = {"Key": "locked", "Code": "AccessDenied", "Message": "Object Lock"}
     monkeypatch.setattr(s3, "delete_objects", lambda **_: {"Errors": [refused]})

@@ -31,7 +31,7 @@ def lost_account(slurmdbd):
     del slurmdbd.members["vision", "ada"], slurmdbd.defaults["ada"]
 
 
-def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys):
+def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
     """deploy, status, plan, deploy again, a change, apply, destroy: each says what it did."""
     assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     assert "cluster demo is healthy" in capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
     assert "nothing to destroy" in capsys.readouterr().out
 
 
-def test_a_preview_of_a_first_deploy_leaves_nothing(config, capsys):
+def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):
     """--dry-run makes a change set to show it, and takes it away again."""
     assert toolkit(config, "deploy", "--dry-run") == 0
     output = capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_a_preview_of_a_first_deploy_leaves_nothing(config, capsys):
     assert toolkit(config, "status") == 1
 
 
-def test_a_failed_image_build_ends_the_deploy_and_its_builders(config, capsys):
+def test_a_failed_image_build_ends_the_deploy_and_terminates_its_builders(config, capsys):
     """Nothing that costs money is left, the failed task is named, and destroy takes the rest."""
     config.actor.failing_task = "Install slurmd"
     assert toolkit(config, "deploy") == 1
@@ -107,7 +107,7 @@ def test_a_failed_image_build_ends_the_deploy_and_its_builders(config, capsys):
     assert cloudformation.describe_stacks()["Stacks"] == []
 
 
-def test_without_an_endpoint_the_next_step_is_told(config, capsys):
+def test_a_status_without_an_endpoint_names_toolkit_local_up(config, capsys):
     """Exit code 4, and how to start the local one."""
     config.edit(config.config.aws.endpoint_url, "http://127.0.0.1:1")
     assert toolkit(config, "status") == 4

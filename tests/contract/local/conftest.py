@@ -21,8 +21,8 @@ def local_options() -> dict[str, Any]:
 
 @pytest.fixture
 def local(tmp_path, local_options) -> Iterator[Local]:
-    with started(tmp_path, **local_options) as found:
-        yield found
+    with started(tmp_path, **local_options) as local_cloud:
+        yield local_cloud
 
 
 @pytest.fixture
@@ -34,22 +34,22 @@ def ec2(local) -> Any:
 def subnet(ec2) -> str:
     """A private subnet in us-east-1a."""
     vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
-    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.1.0/24", AvailabilityZone="us-east-1a")
-    return made["Subnet"]["SubnetId"]
+    created = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.1.0/24", AvailabilityZone="us-east-1a")
+    return created["Subnet"]["SubnetId"]
 
 
 @pytest.fixture
 def launch(local, ec2, subnet) -> Callable[..., list[dict[str, Any]]]:
     """Run instances of one type in the subnet; a None takes a parameter away."""
 
-    def run(count: int = 1, **more: Any) -> list[dict[str, Any]]:
+    def run(count: int = 1, **changes: Any) -> list[dict[str, Any]]:
         request = {
             "ImageId": local.image,
             "InstanceType": "g5.xlarge",
             "MinCount": count,
             "MaxCount": count,
             "SubnetId": subnet,
-            **more,
+            **changes,
         }
         return ec2.run_instances(**{k: v for k, v in request.items() if v is not None})["Instances"]
 
@@ -66,8 +66,8 @@ def show(ec2) -> Callable[[str], dict[str, Any]]:
     """Describe one instance."""
 
     def describe(instance_id: str) -> dict[str, Any]:
-        found = ec2.describe_instances(InstanceIds=[instance_id])
-        return found["Reservations"][0]["Instances"][0]
+        described = ec2.describe_instances(InstanceIds=[instance_id])
+        return described["Reservations"][0]["Instances"][0]
 
     return describe
 
@@ -89,12 +89,12 @@ def fleet(local, ec2, subnet) -> Callable[..., dict[str, Any]]:
     )
 
     def create(
-        count, *, market="spot", types=("g5.xlarge", "g5.2xlarge"), options=None, **more: Any
+        count, *, market="spot", types=("g5.xlarge", "g5.2xlarge"), options=None, **changes: Any
     ):
         overrides = [{"InstanceType": kind, "SubnetId": one} for kind in types for one in subnets]
         specification = {"LaunchTemplateName": "template", "Version": "$Latest"}
         if options:
-            more["SpotOptions" if market == "spot" else "OnDemandOptions"] = options
+            changes["SpotOptions" if market == "spot" else "OnDemandOptions"] = options
         return ec2.create_fleet(
             Type="instant",
             LaunchTemplateConfigs=[
@@ -104,7 +104,7 @@ def fleet(local, ec2, subnet) -> Callable[..., dict[str, Any]]:
                 "TotalTargetCapacity": count,
                 "DefaultTargetCapacityType": market,
             },
-            **more,
+            **changes,
         )
 
     return create

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SETTLED = ("running", "stopped", "terminated")
+FINAL_STATES = ("running", "stopped", "terminated")
 
 
 class Clock:
@@ -84,7 +84,7 @@ class Local:
 
     def settle(self) -> None:
         """Let every instance reach the state it is on its way to."""
-        self.until(lambda: all(instance.state in SETTLED for instance in self.instances()))
+        self.until(lambda: all(instance.state in FINAL_STATES for instance in self.instances()))
 
     def instances(self) -> list[Any]:
         return list(self.cloud.tables.instances.values())
@@ -113,7 +113,7 @@ def started(state: Path, **options: Any) -> Iterator[Local]:
     """Run a local cloud; its request rates are off unless asked for."""
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    chosen = Options(
+    merged_options = Options(
         **{"throttle": False, "shutdown_grace": 0.0, **options},
         state=state,
         port=port,
@@ -124,7 +124,7 @@ def started(state: Path, **options: Any) -> Iterator[Local]:
     listeners = Listeners()
     workers = ThreadPoolExecutor(2)
     with Cloud(
-        chosen, driver, MemoryImageRegistry(), clock=clock, wall=wall, workers=workers
+        merged_options, driver, MemoryImageRegistry(), clock=clock, wall=wall, workers=workers
     ) as cloud:
         listeners.add("host", bound, cloud.router)
         thread = threading.Thread(target=listeners.run, daemon=True)

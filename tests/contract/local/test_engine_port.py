@@ -32,8 +32,8 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
         subnet = client.describe_subnets()["Subnets"][0]
         suite.launch_template(client, local.image)
 
-        def tell(what: str, **wish: object) -> None:
-            Client(local.cloud.options.port).post(what, wish)
+        def post_control(command: str, **parameters: object) -> None:
+            Client(local.cloud.options.port).post(command, parameters)
 
         def offer_one(cluster: str) -> suite.Offered:
             return suite.Offered(
@@ -43,15 +43,15 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
                 subnet["SubnetId"],
                 subnet["AvailabilityZone"],
                 settle=local.settle,
-                limit=lambda offering, left: local.cloud.faults.limit(
-                    Pattern(offering.type, offering.zone, offering.lifecycle.value), left
+                limit=lambda offering, free: local.cloud.faults.limit(
+                    Pattern(offering.type, offering.zone, offering.lifecycle.value), free
                 ),
                 gaps=GAPS,
-                impair=lambda id_: tell("impair", target=id_),
-                schedule=lambda id_, code, wait: tell(
+                impair=lambda id_: post_control("impair", target=id_),
+                schedule=lambda id_, code, wait: post_control(
                     "schedule", target=id_, event=code, seconds=wait
                 ),
-                give_notice=lambda id_: tell("interrupt", target=id_),
+                give_notice=lambda id_: post_control("interrupt", target=id_),
             )
 
         yield offer_one

@@ -50,7 +50,7 @@ def up(toolkit_local, port):
     return start
 
 
-def test_up_status_drills_and_down(toolkit_local, up, port, tmp_path):
+def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, tmp_path):
     first = up()
     assert first["started"]
     again = up()
@@ -93,7 +93,7 @@ def test_up_status_drills_and_down(toolkit_local, up, port, tmp_path):
     assert "no local cloud runs" in toolkit_local("status", fails=True)
 
 
-def test_up_after_a_kill_9(up, tmp_path):
+def test_up_starts_a_new_daemon_after_a_kill_9(up, tmp_path):
     first = up()
     os.kill(first["pid"], signal.SIGKILL)
     deadline = time.monotonic() + 10
@@ -105,8 +105,8 @@ def test_up_after_a_kill_9(up, tmp_path):
     assert second["pid"] != first["pid"]
 
 
-def test_a_port_that_is_taken_is_said_in_the_error(toolkit_local, port):
-    with bind("127.0.0.1", port) as taken:
-        taken.listen()
+def test_up_names_a_port_that_is_in_use(toolkit_local, port):
+    with bind("127.0.0.1", port) as listening_socket:
+        listening_socket.listen()
         words = ("up", "--driver", "none", "--port", str(port))
         assert "Address already in use" in toolkit_local(*words, fails=True)

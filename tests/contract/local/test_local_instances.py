@@ -14,72 +14,74 @@ def code(caught):
     return caught.value.response["Error"]["Code"]
 
 
-def test_instances_are_pending_until_their_machine_runs(local, launch, show):
-    made = launch()[0]
-    assert made["State"]["Name"] == "pending"
-    assert show(made["InstanceId"])["State"]["Name"] == "pending"
+def test_an_instance_is_pending_until_its_machine_runs(local, launch, show):
+    instance = launch()[0]
+    assert instance["State"]["Name"] == "pending"
+    assert show(instance["InstanceId"])["State"]["Name"] == "pending"
     local.settle()
-    assert show(made["InstanceId"])["State"]["Name"] == "running"
+    assert show(instance["InstanceId"])["State"]["Name"] == "running"
 
 
 @pytest.mark.parametrize("local_options", [{"boot_delay": 30.0}])
-def test_a_boot_delay_is_waited_for(local, launch, show):
-    made = launch()[0]
+def test_an_instance_is_pending_for_the_boot_delay(local, launch, show):
+    instance = launch()[0]
     for _ in range(5):
         local.cloud.machine_controller.tick()
-    assert show(made["InstanceId"])["State"]["Name"] == "pending"
+    assert show(instance["InstanceId"])["State"]["Name"] == "pending"
     local.pass_time(31)
-    assert show(made["InstanceId"])["State"]["Name"] == "running"
+    assert show(instance["InstanceId"])["State"]["Name"] == "running"
 
 
-def test_the_launch_index_counts_within_one_call(launch):
+def test_the_launch_index_counts_within_one_launch(launch):
     assert [one["AmiLaunchIndex"] for one in launch(3)] == [0, 1, 2]
 
 
-def test_ending_passes_through_shutting_down_and_frees_the_address(local, ec2, launch, show):
-    made = launch()[0]
+def test_terminate_passes_through_shutting_down_and_frees_the_address(local, ec2, launch, show):
+    instance = launch()[0]
     local.settle()
-    answer = ec2.terminate_instances(InstanceIds=[made["InstanceId"]])["TerminatingInstances"][0]
+    answer = ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])["TerminatingInstances"][
+        0
+    ]
     assert answer["PreviousState"]["Name"] == "running"
     assert answer["CurrentState"]["Name"] == "shutting-down"
     local.settle()
-    gone = show(made["InstanceId"])
-    assert gone["State"]["Name"] == "terminated"
-    assert "PrivateIpAddress" not in gone
-    assert gone["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
-    assert gone["StateTransitionReason"].startswith("User initiated (")
-    assert gone["StateTransitionReason"].endswith(" GMT)")
-    assert launch(PrivateIpAddress=made["PrivateIpAddress"])
+    terminated = show(instance["InstanceId"])
+    assert terminated["State"]["Name"] == "terminated"
+    assert "PrivateIpAddress" not in terminated
+    assert terminated["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
+    assert terminated["StateTransitionReason"].startswith("User initiated (")
+    assert terminated["StateTransitionReason"].endswith(" GMT)")
+    assert launch(PrivateIpAddress=instance["PrivateIpAddress"])
 
 
-def test_ending_twice_is_answered_as_ec2_does(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
-    ec2.terminate_instances(InstanceIds=[made])
+def test_terminate_may_be_repeated(local, ec2, launch):
+    instance_id = launch()[0]["InstanceId"]
+    ec2.terminate_instances(InstanceIds=[instance_id])
     local.settle()
-    again = ec2.terminate_instances(InstanceIds=[made])["TerminatingInstances"][0]
+    again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
     assert again["CurrentState"]["Name"] == again["PreviousState"]["Name"] == "terminated"
 
 
 def test_a_terminated_instance_is_forgotten_after_an_hour(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
-    ec2.terminate_instances(InstanceIds=[made])
+    instance_id = launch()[0]["InstanceId"]
+    ec2.terminate_instances(InstanceIds=[instance_id])
     local.settle()
     local.pass_time(3601)
     local.cloud.machine_controller.tick()
     with pytest.raises(ClientError) as caught:
-        ec2.describe_instances(InstanceIds=[made])
+        ec2.describe_instances(InstanceIds=[instance_id])
     assert code(caught) == "InvalidInstanceID.NotFound"
     assert not ec2.describe_instances()["Reservations"]
 
 
-def test_an_address_is_given_once(launch):
+def test_a_private_address_is_used_once(launch):
     launch(PrivateIpAddress="10.42.1.77")
     with pytest.raises(ClientError) as caught:
         launch(PrivateIpAddress="10.42.1.77")
     assert code(caught) == "InvalidIPAddress.InUse"
 
 
-def test_a_full_subnet_says_so(local, ec2, subnet, launch):
+def test_a_launch_into_a_full_subnet_is_refused_whole(local, ec2, subnet, launch):
     vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
     small = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.9.0/28", AvailabilityZone="us-east-1a")
     with pytest.raises(ClientError) as caught:
@@ -89,40 +91,42 @@ def test_a_full_subnet_says_so(local, ec2, subnet, launch):
 
 
 def test_stopping_and_starting_keep_the_address(local, ec2, launch, show):
-    made = launch()[0]
+    instance = launch()[0]
     local.settle()
-    ec2.stop_instances(InstanceIds=[made["InstanceId"]])
+    ec2.stop_instances(InstanceIds=[instance["InstanceId"]])
     local.settle()
-    assert show(made["InstanceId"])["State"]["Name"] == "stopped"
-    ec2.start_instances(InstanceIds=[made["InstanceId"]])
+    assert show(instance["InstanceId"])["State"]["Name"] == "stopped"
+    ec2.start_instances(InstanceIds=[instance["InstanceId"]])
     local.settle()
-    found = show(made["InstanceId"])
-    assert (found["State"]["Name"], found["PrivateIpAddress"]) == (
+    restarted = show(instance["InstanceId"])
+    assert (restarted["State"]["Name"], restarted["PrivateIpAddress"]) == (
         "running",
-        made["PrivateIpAddress"],
+        instance["PrivateIpAddress"],
     )
 
 
 @pytest.mark.parametrize(("behaviour", "end"), [("stop", "stopped"), ("terminate", "terminated")])
-def test_a_guest_that_powers_off_gets_what_it_asked_for(local, launch, show, behaviour, end):
-    made = launch(InstanceInitiatedShutdownBehavior=behaviour)[0]["InstanceId"]
+def test_a_poweroff_inside_the_machine_stops_or_terminates_the_instance_as_launched(
+    local, launch, show, behaviour, end
+):
+    instance_id = launch(InstanceInitiatedShutdownBehavior=behaviour)[0]["InstanceId"]
     local.settle()
-    local.driver.stop(made, grace=0)
-    local.until(lambda: show(made)["State"]["Name"] == end)
-    assert show(made)["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
+    local.driver.stop(instance_id, grace=0)
+    local.until(lambda: show(instance_id)["State"]["Name"] == end)
+    assert show(instance_id)["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
 
 
-def test_a_machine_that_does_not_start_ends_the_instance_with_the_reason(local, launch, show):
+def test_a_machine_that_does_not_start_terminates_the_instance_with_the_reason(local, launch, show):
     def refuse(spec, *, on_network=None):
         raise RuntimeError("no room")
 
     local.driver.start = refuse
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     local.settle()
-    found = show(made)
-    assert found["State"]["Name"] == "terminated"
-    assert found["StateReason"]["Code"] == "Server.InternalError"
-    assert "no room" in found["StateReason"]["Message"]
+    instance = show(instance_id)
+    assert instance["State"]["Name"] == "terminated"
+    assert instance["StateReason"]["Code"] == "Server.InternalError"
+    assert "no room" in instance["StateReason"]["Message"]
 
 
 @pytest.mark.parametrize(
@@ -155,34 +159,34 @@ def test_a_machine_that_does_not_start_ends_the_instance_with_the_reason(local, 
         ),
     ],
 )
-def test_what_ec2_refuses_is_refused_and_leaves_nothing(local, launch, changes, expected):
+def test_an_invalid_launch_is_refused_with_ec2s_code_and_starts_nothing(
+    local, launch, changes, expected
+):
     with pytest.raises(ClientError) as caught:
         launch(**changes)
     assert code(caught) == expected
     assert not local.instances()
 
 
-def test_an_interface_with_a_public_address_makes_a_machine_of_the_hosts_network(
-    local, launch, subnet
-):
+def test_a_public_address_puts_the_machine_into_the_hosts_network(local, launch, subnet):
     nic = {"DeviceIndex": 0, "SubnetId": subnet, "AssociatePublicIpAddress": True}
-    made = launch(SubnetId=None, NetworkInterfaces=[nic])[0]
-    instance = local.cloud.tables.instances[made["InstanceId"]]
+    launched = launch(SubnetId=None, NetworkInterfaces=[nic])[0]
+    instance = local.cloud.tables.instances[launched["InstanceId"]]
     spec = local.cloud._spec(instance)
     assert spec.host_network
     assert spec.address is None
-    assert made["InstanceId"] in spec.environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
+    assert launched["InstanceId"] in spec.environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
 
 
-def test_an_instance_without_public_address_has_its_own_network(local, launch):
-    made = launch()[0]
-    spec = local.cloud._spec(local.cloud.tables.instances[made["InstanceId"]])
+def test_a_machine_without_public_address_has_its_own_network(local, launch):
+    instance = launch()[0]
+    spec = local.cloud._spec(local.cloud.tables.instances[instance["InstanceId"]])
     assert not spec.host_network
-    assert str(spec.address) == f"{made['PrivateIpAddress']}/24"
+    assert str(spec.address) == f"{instance['PrivateIpAddress']}/24"
     assert [str(one) for one in spec.routes] == ["10.42.0.0/16"]
 
 
-def test_template_and_call_are_merged(local, ec2, launch):
+def test_a_launch_overrides_its_launch_template_key_by_key(local, ec2, launch):
     def tag(key, value):
         return {"Key": key, "Value": value}
 
@@ -200,24 +204,24 @@ def test_template_and_call_are_merged(local, ec2, launch):
             ],
         },
     )
-    made = launch(
+    instance = launch(
         ImageId=None,
         LaunchTemplate={"LaunchTemplateName": "t"},
         MetadataOptions={"InstanceMetadataTags": "enabled"},
         TagSpecifications=[{"ResourceType": "instance", "Tags": [tag("b", "call")]}],
     )[0]
-    assert made["InstanceType"] == "g5.xlarge"
-    options = made["MetadataOptions"]
+    assert instance["InstanceType"] == "g5.xlarge"
+    options = instance["MetadataOptions"]
     assert (options["HttpTokens"], options["InstanceMetadataTags"]) == ("required", "enabled")
-    tags = {one["Key"]: one["Value"] for one in made["Tags"]}
+    tags = {one["Key"]: one["Value"] for one in instance["Tags"]}
     assert (tags["a"], tags["b"]) == ("template", "call")
     assert tags["aws:ec2launchtemplate:version"] == "1"
-    volume = made["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
-    found = ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
-    assert {"Key": "v", "Value": "template"} in found["Tags"]
+    volume = instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    created_volume = ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
+    assert {"Key": "v", "Value": "template"} in created_volume["Tags"]
 
 
-def test_a_client_token_is_good_for_one_launch(local, launch):
+def test_a_client_token_launches_once(local, launch):
     first = launch(2, ClientToken="t1")
     again = launch(2, ClientToken="t1")
     assert [one["InstanceId"] for one in first] == [one["InstanceId"] for one in again]
@@ -227,7 +231,7 @@ def test_a_client_token_is_good_for_one_launch(local, launch):
     assert code(caught) == "IdempotentParameterMismatch"
 
 
-def test_a_refused_launch_does_not_use_its_token_up(local, launch):
+def test_a_refused_launch_does_not_use_up_its_client_token(local, launch):
     with pytest.raises(ClientError):
         launch(ImageId="ami-00000000", ClientToken="t2")
     assert launch(ClientToken="t2")
@@ -235,13 +239,13 @@ def test_a_refused_launch_does_not_use_its_token_up(local, launch):
 
 @pytest.mark.parametrize("local_options", [{"visible_after": 5.0}])
 def test_a_new_instance_is_not_listed_at_once(local, ec2, launch, show):
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     assert not ec2.describe_instances()["Reservations"]
     with pytest.raises(ClientError) as caught:
-        show(made)
+        show(instance_id)
     assert code(caught) == "InvalidInstanceID.NotFound"
     local.pass_time(6)
-    assert show(made)["InstanceId"] == made
+    assert show(instance_id)["InstanceId"] == instance_id
 
 
 def exhaust(ec2):
@@ -261,134 +265,137 @@ def test_requests_over_the_published_rate_are_refused(tmp_path):
         assert ec2.describe_instances()
 
 
-def test_the_console_is_the_machines(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
-    assert ec2.get_console_output(InstanceId=made)["Output"] == f"console of {made}\n"
+def test_the_console_output_is_the_machines(local, ec2, launch):
+    instance_id = launch()[0]["InstanceId"]
+    assert ec2.get_console_output(InstanceId=instance_id)["Output"] == f"console of {instance_id}\n"
 
 
 def test_instances_are_found_by_tag(ec2, launch):
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "toolkit:cluster", "Value": "one"}]}]
-    mine = launch(2, TagSpecifications=tags)
+    tagged_instances = launch(2, TagSpecifications=tags)
     launch(1)
-    found = ec2.describe_instances(Filters=[{"Name": "tag:toolkit:cluster", "Values": ["one"]}])
-    ids = {one["InstanceId"] for group in found["Reservations"] for one in group["Instances"]}
-    assert ids == {one["InstanceId"] for one in mine}
+    described = ec2.describe_instances(Filters=[{"Name": "tag:toolkit:cluster", "Values": ["one"]}])
+    ids = {one["InstanceId"] for group in described["Reservations"] for one in group["Instances"]}
+    assert ids == {one["InstanceId"] for one in tagged_instances}
 
 
-def test_spot_prices_are_the_same_whoever_asks_and_differ_by_zone(ec2, local):
-    asked = {"InstanceTypes": ["g5.xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
-    now = ec2.describe_spot_price_history(**asked, StartTime=local.wall())["SpotPriceHistory"]
-    assert now == ec2.describe_spot_price_history(**asked)["SpotPriceHistory"]
+def test_spot_prices_are_the_same_in_each_call_and_differ_by_zone(ec2, local):
+    parameters = {"InstanceTypes": ["g5.xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
+    now = ec2.describe_spot_price_history(**parameters, StartTime=local.wall())["SpotPriceHistory"]
+    assert now == ec2.describe_spot_price_history(**parameters)["SpotPriceHistory"]
     prices = {one["AvailabilityZone"]: float(one["SpotPrice"]) for one in now}
     assert len(prices) == len(now)
     assert all(0.2 < price < 0.6 for price in prices.values())
     assert len(set(prices.values())) > 1
     past = ec2.describe_spot_price_history(
-        **asked, AvailabilityZone="us-east-1a", StartTime=local.wall() - 86400
+        **parameters, AvailabilityZone="us-east-1a", StartTime=local.wall() - 86400
     )["SpotPriceHistory"]
     assert len(past) == 5
 
 
-def test_a_spot_price_below_the_market_is_refused(launch):
+def test_a_maximum_price_below_the_spot_price_is_refused(launch):
     options = {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.01"}}
     with pytest.raises(ClientError) as caught:
         launch(InstanceMarketOptions=options)
     assert code(caught) == "SpotMaxPriceTooLow"
 
 
-def test_an_image_of_an_instance_is_there_when_its_disk_is_kept(local, ec2, launch):
-    made = launch()[0]["InstanceId"]
+def test_an_image_becomes_available_once_the_disk_is_kept(local, ec2, launch):
+    instance_id = launch()[0]["InstanceId"]
     local.settle()
-    ec2.stop_instances(InstanceIds=[made])
+    ec2.stop_instances(InstanceIds=[instance_id])
     local.settle()
     tags = [{"ResourceType": "image", "Tags": [{"Key": "toolkit:image", "Value": "compute"}]}]
-    image = ec2.create_image(InstanceId=made, Name="mine", TagSpecifications=tags)["ImageId"]
+    image = ec2.create_image(InstanceId=instance_id, Name="mine", TagSpecifications=tags)["ImageId"]
 
     def available():
-        found = ec2.describe_images(ImageIds=[image])["Images"][0]
-        return found if found["State"] == "available" else None
+        described = ec2.describe_images(ImageIds=[image])["Images"][0]
+        return described if described["State"] == "available" else None
 
-    found = local.until(available)
-    assert found["Name"] == "mine"
-    assert found["OwnerId"] == "123456789012"
+    described = local.until(available)
+    assert described["Name"] == "mine"
+    assert described["OwnerId"] == "123456789012"
     assert local.cloud._registry.images()[-1].tags == {"toolkit:image": "compute"}
     assert launch(ImageId=image)
     with pytest.raises(ClientError) as caught:
-        ec2.create_image(InstanceId=made, Name="mine")
+        ec2.create_image(InstanceId=instance_id, Name="mine")
     assert code(caught) == "InvalidAMIName.Duplicate"
     ec2.deregister_image(ImageId=image)
     assert len(local.cloud._registry.images()) == 1
 
 
-def test_an_image_of_a_running_instance_stops_it_for_a_moment(local, ec2, launch, show):
-    made = launch()[0]["InstanceId"]
+def test_create_image_stops_a_running_instance_for_a_moment(local, ec2, launch, show):
+    instance_id = launch()[0]["InstanceId"]
     local.settle()
-    image = ec2.create_image(InstanceId=made, Name="mine")["ImageId"]
+    image = ec2.create_image(InstanceId=instance_id, Name="mine")["ImageId"]
     local.until(lambda: ec2.describe_images(ImageIds=[image])["Images"][0]["State"] == "available")
     assert local.cloud._registry.images()[-1].id == image
-    assert show(made)["State"]["Name"] == "running"
+    assert show(instance_id)["State"]["Name"] == "running"
 
 
 def test_debians_image_is_found_by_owner_and_name(local, ec2):
-    found = ec2.describe_images(
+    images = ec2.describe_images(
         Owners=["136693071363"], Filters=[{"Name": "name", "Values": ["debian-13-amd64-*"]}]
     )["Images"]
-    assert [one["ImageId"] for one in found] == [local.image]
-    assert found[0]["Architecture"] == "x86_64"
+    assert [one["ImageId"] for one in images] == [local.image]
+    assert images[0]["Architecture"] == "x86_64"
     with pytest.raises(ClientError) as caught:
         ec2.deregister_image(ImageId=local.image)
     assert code(caught) == "AuthFailure"
 
 
-def test_commands_run_in_the_machine_and_their_output_lies_in_s3(local, launch):
+def test_ssm_runs_commands_in_the_machine_and_writes_their_output_to_s3(local, launch):
     s3, ssm = local.client("s3"), local.client("ssm")
     s3.create_bucket(Bucket="bucket")
-    made = launch()[0]["InstanceId"]
+    instance_id = launch()[0]["InstanceId"]
     with pytest.raises(ClientError) as caught:
-        ssm.send_command(InstanceIds=[made], DocumentName="AWS-RunShellScript")
+        ssm.send_command(InstanceIds=[instance_id], DocumentName="AWS-RunShellScript")
     assert code(caught) == "InvalidInstanceId"
     local.settle()
-    assert ssm.describe_instance_information()["InstanceInformationList"][0]["InstanceId"] == made
+    assert (
+        ssm.describe_instance_information()["InstanceInformationList"][0]["InstanceId"]
+        == instance_id
+    )
 
     def run(line):
-        sent = ssm.send_command(
-            InstanceIds=[made],
+        command_id = ssm.send_command(
+            InstanceIds=[instance_id],
             DocumentName="AWS-RunShellScript",
             Parameters={"commands": [line]},
             OutputS3BucketName="bucket",
             OutputS3KeyPrefix="ssm",
         )["Command"]["CommandId"]
 
-        def over():
-            got = ssm.get_command_invocation(CommandId=sent, InstanceId=made)
-            return got if got["Status"] not in ("Pending", "InProgress") else None
+        def finished_invocation():
+            invocation = ssm.get_command_invocation(CommandId=command_id, InstanceId=instance_id)
+            return invocation if invocation["Status"] not in ("Pending", "InProgress") else None
 
-        return local.until(over)
+        return local.until(finished_invocation)
 
     good = run("true")
     assert (good["Status"], good["ResponseCode"]) == ("Success", 0)
     assert good["StandardOutputContent"] == "out\n"
-    key = f"ssm/{good['CommandId']}/{made}/awsrunShellScript/0.awsrunShellScript/stdout"
+    key = f"ssm/{good['CommandId']}/{instance_id}/awsrunShellScript/0.awsrunShellScript/stdout"
     assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == b"out\n"
     bad = run("fail")
     assert (bad["Status"], bad["ResponseCode"]) == ("Failed", 3)
     assert bad["StandardErrorContent"] == "err\n"
-    assert local.driver.ran[0] == (made, b"true\n")
+    assert local.driver.ran[0] == (instance_id, b"true\n")
 
 
-def test_file_systems_made_by_the_api_have_a_directory(local):
+def test_a_file_system_has_a_directory_until_it_is_deleted(local):
     fsx = local.client("fsx")
-    made = fsx.create_file_system(
+    file_system = fsx.create_file_system(
         FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0123456789"]
     )["FileSystem"]
-    directory = local.cloud.options.state / "fsx" / made["FileSystemId"]
+    directory = local.cloud.options.state / "fsx" / file_system["FileSystemId"]
     assert directory.is_dir()
-    assert made["LustreConfiguration"]["MountName"] == "shared"
-    fsx.delete_file_system(FileSystemId=made["FileSystemId"])
+    assert file_system["LustreConfiguration"]["MountName"] == "shared"
+    fsx.delete_file_system(FileSystemId=file_system["FileSystemId"])
     assert not directory.exists()
 
 
-def test_objects_survive_the_way_through_the_gates(local):
+def test_s3_objects_are_read_as_they_were_written(local):
     s3 = local.client("s3")
     s3.create_bucket(Bucket="bucket")
     body = bytes(range(256)) * 4096
@@ -398,5 +405,5 @@ def test_objects_survive_the_way_through_the_gates(local):
     assert s3.get_object(Bucket="bucket", Key="empty")["Body"].read() == b""
 
 
-def test_identity_is_the_one_account(local):
+def test_the_caller_identity_is_the_one_aws_account(local):
     assert local.client("sts").get_caller_identity()["Account"] == "123456789012"

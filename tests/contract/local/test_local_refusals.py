@@ -11,7 +11,7 @@ ONE_ZONE = {"SingleAvailabilityZone": True}
 
 
 @pytest.fixture
-def refused():
+def refusal_code():
     """Tell the code with which a call is refused; an answer fails the test."""
 
     def call(function, *args, **options):
@@ -22,59 +22,63 @@ def refused():
     return call
 
 
-def codes(answer):
+def error_counts(answer):
     return Counter(one["ErrorCode"] for one in answer["Errors"])
 
 
-def got(answer):
+def instance_count(answer):
     return sum(len(one["InstanceIds"]) for one in answer["Instances"])
 
 
-def market(**options):
+def spot_market(**options):
     return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
 
 
 @pytest.mark.parametrize("behavior", ["stop", "hibernate"])
 @pytest.mark.parametrize("kind", [{}, {"SpotInstanceType": "one-time"}])
-def test_a_one_time_spot_instance_is_never_kept_when_it_is_interrupted(
-    launch, refused, local, behavior, kind
+def test_a_one_time_spot_instance_must_terminate_when_interrupted(
+    launch, refusal_code, local, behavior, kind
 ):
-    asked = market(InstanceInterruptionBehavior=behavior, **kind)
-    assert refused(launch, **asked) == "InvalidParameterCombination"
+    parameters = spot_market(InstanceInterruptionBehavior=behavior, **kind)
+    assert refusal_code(launch, **parameters) == "InvalidParameterCombination"
     assert local.instances() == []
-    assert launch(**market(InstanceInterruptionBehavior="terminate", **kind))
+    assert launch(**spot_market(InstanceInterruptionBehavior="terminate", **kind))
 
 
-def test_neither_is_one_whose_launch_template_says_so(ec2, local, launch, refused):
+def test_a_spot_launch_template_must_terminate_when_interrupted(ec2, local, launch, refusal_code):
     ec2.create_launch_template(
         LaunchTemplateName="keeps",
         LaunchTemplateData={
-            "ImageId": local.image, **market(InstanceInterruptionBehavior="stop")
+            "ImageId": local.image, **spot_market(InstanceInterruptionBehavior="stop")
         },
     )  # fmt: skip
-    named = {"LaunchTemplate": {"LaunchTemplateName": "keeps"}}
-    assert refused(launch, ImageId=None, **named) == "InvalidParameterCombination"
+    template_reference = {"LaunchTemplate": {"LaunchTemplateName": "keeps"}}
+    assert refusal_code(launch, ImageId=None, **template_reference) == "InvalidParameterCombination"
 
 
-def test_a_spot_fleet_of_type_instant_keeps_no_interrupted_instance(fleet, refused, local):
-    asked = {"InstanceInterruptionBehavior": "stop"}
-    assert refused(fleet, 1, options=asked) == "InvalidParameterCombination"
+def test_an_instant_spot_fleet_must_terminate_when_interrupted(fleet, refusal_code, local):
+    options = {"InstanceInterruptionBehavior": "stop"}
+    assert refusal_code(fleet, 1, options=options) == "InvalidParameterCombination"
     assert local.instances() == []
 
 
 @pytest.mark.parametrize("market_type", ["spot", "on-demand"])
-def test_a_fleet_has_a_minimum_only_in_one_zone_or_of_one_type(fleet, refused, local, market_type):
+def test_a_minimum_fleet_capacity_requires_a_single_zone_or_a_single_type(
+    fleet, refusal_code, local, market_type
+):
     for options in ({}, {"SingleAvailabilityZone": False, "SingleInstanceType": False}):
-        asked = {"MinTargetCapacity": 1, **options}
-        code = refused(fleet, 1, market=market_type, options=asked)
+        fleet_options = {"MinTargetCapacity": 1, **options}
+        code = refusal_code(fleet, 1, market=market_type, options=fleet_options)
         assert code == "InvalidParameterCombination"
     assert local.instances() == []
     for option in ("SingleAvailabilityZone", "SingleInstanceType"):
-        assert got(fleet(1, market=market_type, options={"MinTargetCapacity": 1, option: True}))
+        assert instance_count(
+            fleet(1, market=market_type, options={"MinTargetCapacity": 1, option: True})
+        )
 
 
 @pytest.mark.parametrize(
-    ("market_type", "taken", "not_taken"),
+    ("market_type", "accepted", "rejected"),
     [
         (
             "spot",
@@ -84,18 +88,23 @@ def test_a_fleet_has_a_minimum_only_in_one_zone_or_of_one_type(fleet, refused, l
         ("on-demand", ("prioritized", "lowest-price"), ("price-capacity-optimized", "diversified")),
     ],
 )
-def test_each_market_has_allocation_strategies_of_its_own(
-    fleet, refused, local, *, market_type, taken, not_taken
+def test_spot_and_on_demand_fleets_have_allocation_strategies_of_their_own(
+    fleet, refusal_code, local, *, market_type, accepted, rejected
 ):
-    for strategy in not_taken:
+    for strategy in rejected:
         options = {"AllocationStrategy": strategy}
-        assert refused(fleet, 1, market=market_type, options=options) == "InvalidParameterValue"
+        assert (
+            refusal_code(fleet, 1, market=market_type, options=options) == "InvalidParameterValue"
+        )
     assert local.instances() == []
-    for strategy in taken:
-        assert got(fleet(1, market=market_type, options={"AllocationStrategy": strategy})) == 1
+    for strategy in accepted:
+        assert (
+            instance_count(fleet(1, market=market_type, options={"AllocationStrategy": strategy}))
+            == 1
+        )
 
 
-def test_of_price_and_capacity_the_price_alone_decides_here(fleet):
+def test_price_capacity_optimized_takes_the_cheapest_offering(fleet):
     """The local cloud knows no depth of a pool: docs/local.md says so."""
     answer = fleet(
         2,
@@ -105,13 +114,17 @@ def test_of_price_and_capacity_the_price_alone_decides_here(fleet):
     assert [one["InstanceType"] for one in answer["Instances"]] == ["g5.xlarge"]
 
 
-def test_a_describe_call_takes_200_filter_values_and_no_more(ec2, refused):
+def test_a_describe_call_accepts_200_filter_values_at_most(ec2, refusal_code):
     """Of all its filters together; DescribeInstances takes more ids than that."""
 
     def filters(first, second=0):
         values = [f"i-{number:017x}" for number in range(first + second)]
-        asked = [{"Name": "tag:a", "Values": values[:first]}]
-        return [*asked, {"Name": "instance-type", "Values": values[first:]}] if second else asked
+        filter_list = [{"Name": "tag:a", "Values": values[:first]}]
+        return (
+            [*filter_list, {"Name": "instance-type", "Values": values[first:]}]
+            if second
+            else filter_list
+        )
 
     for call in (
         ec2.describe_instances,
@@ -119,23 +132,23 @@ def test_a_describe_call_takes_200_filter_values_and_no_more(ec2, refused):
         ec2.describe_spot_instance_requests,
         ec2.describe_volumes,
     ):
-        assert refused(call, Filters=filters(201)) == "FilterLimitExceeded"
-        assert refused(call, Filters=filters(150, 51)) == "FilterLimitExceeded"
+        assert refusal_code(call, Filters=filters(201)) == "FilterLimitExceeded"
+        assert refusal_code(call, Filters=filters(150, 51)) == "FilterLimitExceeded"
     assert ec2.describe_instances(Filters=filters(200))["Reservations"] == []
     assert ec2.describe_instances(Filters=filters(150, 50))["Reservations"] == []
 
 
 @pytest.fixture
-def elsewhere(ec2, subnet):
+def other_subnet(ec2, subnet):
     """A subnet in another zone."""
     vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
-    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.7.0/24", AvailabilityZone="us-east-1b")
-    return made["Subnet"]["SubnetId"]
+    created = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.7.0/24", AvailabilityZone="us-east-1b")
+    return created["Subnet"]["SubnetId"]
 
 
 @pytest.mark.parametrize("when", ["at its launch", "later"])
-def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
-    ec2, launch, local, refused, elsewhere, *, when
+def test_a_protected_instance_keeps_all_of_its_zone_from_termination(
+    ec2, launch, local, refusal_code, other_subnet, *, when
 ):
     """As EC2's reference has it: the instances of other zones end all the same."""
     (protected,) = launch(DisableApiTermination=when == "at its launch")
@@ -143,11 +156,11 @@ def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
         ec2.modify_instance_attribute(
             InstanceId=protected["InstanceId"], DisableApiTermination={"Value": True}
         )
-    (beside,) = launch()
-    (far,) = launch(SubnetId=elsewhere)
+    (same_zone,) = launch()
+    (other_zone,) = launch(SubnetId=other_subnet)
     local.settle()
-    ids = [one["InstanceId"] for one in (beside, protected, far)]
-    assert refused(ec2.terminate_instances, InstanceIds=ids) == "OperationNotPermitted"
+    ids = [one["InstanceId"] for one in (same_zone, protected, other_zone)]
+    assert refusal_code(ec2.terminate_instances, InstanceIds=ids) == "OperationNotPermitted"
     local.settle()
     states = {instance.id: instance.state for instance in local.instances()}
     assert [states[one] for one in ids] == ["running", "running", "terminated"]
@@ -158,52 +171,54 @@ def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
     assert len(ec2.terminate_instances(InstanceIds=ids)["TerminatingInstances"]) == 3
 
 
-def test_an_unknown_instance_keeps_all_others_from_ending(ec2, launch, local, refused):
-    made = [one["InstanceId"] for one in launch(2)]
+def test_an_unknown_instance_id_fails_the_whole_terminate_call(ec2, launch, local, refusal_code):
+    instance_ids = [one["InstanceId"] for one in launch(2)]
     local.settle()
-    asked = [*made, "i-00000000000000000"]
-    assert refused(ec2.terminate_instances, InstanceIds=asked) == "InvalidInstanceID.NotFound"
+    all_ids = [*instance_ids, "i-00000000000000000"]
+    assert (
+        refusal_code(ec2.terminate_instances, InstanceIds=all_ids) == "InvalidInstanceID.NotFound"
+    )
     assert {instance.state for instance in local.instances()} == {"running"}
 
 
-def test_a_token_whose_instances_have_ended_is_spent(ec2, local, launch, refused):
-    made = [one["InstanceId"] for one in launch(2, ClientToken="t")]
-    ec2.terminate_instances(InstanceIds=made[:1])
+def test_a_client_token_whose_instances_are_terminated_is_refused(ec2, local, launch, refusal_code):
+    instance_ids = [one["InstanceId"] for one in launch(2, ClientToken="t")]
+    ec2.terminate_instances(InstanceIds=instance_ids[:1])
     local.settle()
     assert len(launch(2, ClientToken="t")) == 2, "one of them runs"
-    ec2.terminate_instances(InstanceIds=made)
+    ec2.terminate_instances(InstanceIds=instance_ids)
     local.settle()
-    assert refused(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated"
+    assert refusal_code(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated"
     local.pass_time(3601)
-    assert refused(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated", "forgotten"
+    assert refusal_code(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated", "forgotten"
 
 
-def test_a_token_has_64_characters_at_most(launch, fleet, refused, local):
-    assert refused(launch, ClientToken="t" * 65) == "InvalidParameterValue"
-    assert refused(fleet, 1, ClientToken="t" * 65) == "InvalidParameterValue"
+def test_a_client_token_has_64_characters_at_most(launch, fleet, refusal_code, local):
+    assert refusal_code(launch, ClientToken="t" * 65) == "InvalidParameterValue"
+    assert refusal_code(fleet, 1, ClientToken="t" * 65) == "InvalidParameterValue"
     assert local.instances() == []
     assert launch(ClientToken="t" * 64)
 
 
-def test_a_throttle_may_be_inside_a_fleets_answer(fleet, control, local):
+def test_a_throttle_may_be_inside_the_answer_of_a_fleet(fleet, control, local):
     """The call succeeds, as it does on EC2; so many offerings carry the error."""
     control.post("throttle", {"action": "CreateFleet", "inside": True, "count": 2})
     answer = fleet(3)
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
-    assert codes(answer) == {"RequestLimitExceeded": 2}
-    assert got(answer) == 3, "the other two offerings give them"
-    assert codes(fleet(1)) == {}
+    assert error_counts(answer) == {"RequestLimitExceeded": 2}
+    assert instance_count(answer) == 3, "the other two offerings give them"
+    assert error_counts(fleet(1)) == {}
 
 
-def test_a_fleet_that_is_throttled_inside_below_its_minimum_launches_nothing(fleet, control, local):
+def test_a_fleet_throttled_below_its_minimum_launches_nothing(fleet, control, local):
     control.post("throttle", {"action": "CreateFleet", "inside": True})
     answer = fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})
-    assert (got(answer), codes(answer)) == (0, {"RequestLimitExceeded": 4})
+    assert (instance_count(answer), error_counts(answer)) == (0, {"RequestLimitExceeded": 4})
     control.post("throttle", {"clear": True})
-    assert got(fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})) == 2
+    assert instance_count(fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})) == 2
 
 
-def test_a_throttle_inside_fleets_touches_no_other_call(control, launch, ec2):
+def test_a_throttle_inside_fleets_does_not_affect_other_calls(control, launch, ec2):
     control.post("throttle", {"inside": True})
     assert launch()
     assert ec2.describe_instances()["Reservations"]

@@ -13,7 +13,7 @@ from toolkit.deploy.stack import TemplateFacts, stack_template
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 NODES = {"Key": "toolkit:nodes", "Value": "gpu-[001-002]"}
-DONE = (
+FINAL_STATES = (
     "CREATE_COMPLETE",
     "ROLLBACK_COMPLETE",
     "ROLLBACK_FAILED",
@@ -29,20 +29,20 @@ def cfn(local):
     return local.client("cloudformation")
 
 
-def finished(local, cfn, stack):
-    def look():
-        found = cfn.describe_stacks(StackName=stack)["Stacks"][0]
-        return found if found["StackStatus"] in DONE else None
+def wait_for_stack(local, cfn, stack):
+    def finished_stack():
+        described = cfn.describe_stacks(StackName=stack)["Stacks"][0]
+        return described if described["StackStatus"] in FINAL_STATES else None
 
-    return local.until(look, 60)
+    return local.until(finished_stack, 60)
 
 
 def create(local, cfn, body, name="demo"):
-    made = cfn.create_change_set(
+    change_set = cfn.create_change_set(
         StackName=name, ChangeSetName="first", ChangeSetType="CREATE", TemplateBody=body
     )
-    cfn.execute_change_set(ChangeSetName=made["Id"])
-    return finished(local, cfn, made["StackId"])
+    cfn.execute_change_set(ChangeSetName=change_set["Id"])
+    return wait_for_stack(local, cfn, change_set["StackId"])
 
 
 @pytest.fixture
@@ -53,9 +53,7 @@ def cluster_template(local):
     )
 
 
-def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
-    local, cfn, ec2, cluster_template
-):
+def test_the_clusters_template_becomes_a_stack_and_is_deleted(local, cfn, ec2, cluster_template):
     stack = create(local, cfn, cluster_template)
     events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
     failures = [e for e in events if "FAILED" in e["ResourceStatus"]]
@@ -80,19 +78,21 @@ def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
         SecretId=by_id["SlurmKey"]["PhysicalResourceId"]
     )
     assert len(secret["SecretString"]) == 64
-    system = by_id["SharedFilesystem"]["PhysicalResourceId"]
-    shown = local.client("fsx").describe_file_systems(FileSystemIds=[system])["FileSystems"][0]
-    assert shown["Lifecycle"] == "AVAILABLE"
-    assert shown["DNSName"] == f"{system}.fsx.us-east-1.amazonaws.com"
-    assert shown["LustreConfiguration"]["MountName"] == "shared"
-    directory = local.cloud.options.state / "fsx" / system
+    file_system_id = by_id["SharedFilesystem"]["PhysicalResourceId"]
+    file_system = local.client("fsx").describe_file_systems(FileSystemIds=[file_system_id])[
+        "FileSystems"
+    ][0]
+    assert file_system["Lifecycle"] == "AVAILABLE"
+    assert file_system["DNSName"] == f"{file_system_id}.fsx.us-east-1.amazonaws.com"
+    assert file_system["LustreConfiguration"]["MountName"] == "shared"
+    directory = local.cloud.options.state / "fsx" / file_system_id
     assert directory.is_dir()
 
     cfn.delete_stack(StackName="demo")
-    gone = finished(local, cfn, stack["StackId"])
+    deleted_stack = wait_for_stack(local, cfn, stack["StackId"])
     events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
     failures = [e for e in events if "FAILED" in e["ResourceStatus"]]
-    assert gone["StackStatus"] == "DELETE_COMPLETE", failures
+    assert deleted_stack["StackStatus"] == "DELETE_COMPLETE", failures
     assert not directory.exists()
     states = [instance.state for instance in local.cloud.tables.instances.values()]
     assert states == ["terminated"]
@@ -100,13 +100,13 @@ def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
     assert not local.client("s3").list_buckets()["Buckets"]
 
 
-def test_a_launch_from_the_pools_template_has_everything_the_template_says(
+def test_a_launch_from_the_pools_launch_template_has_all_of_its_settings(
     local, cfn, ec2, cluster_template
 ):
     stack = create(local, cfn, cluster_template)
     resources = cfn.describe_stack_resources(StackName=stack["StackId"])["StackResources"]
     subnets = [r for r in resources if r["ResourceType"] == "AWS::EC2::Subnet"]
-    made = ec2.run_instances(
+    instances = ec2.run_instances(
         LaunchTemplate={"LaunchTemplateName": "demo-gpu"},
         InstanceType="g5.xlarge",
         MinCount=2,
@@ -120,8 +120,8 @@ def test_a_launch_from_the_pools_template_has_everything_the_template_says(
             }
         ],
     )["Instances"]
-    assert [one["AmiLaunchIndex"] for one in made] == [0, 1]
-    for one in made:
+    assert [one["AmiLaunchIndex"] for one in instances] == [0, 1]
+    for one in instances:
         tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
         assert tags["toolkit:cluster"] == "demo"
         assert tags["toolkit:nodes"] == "gpu-[001-002]"
@@ -141,16 +141,16 @@ def body(resources, **more):
 VPC = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}
 
 
-def test_a_launch_template_that_somebody_deleted_does_not_keep_the_stack(
+def test_a_stack_is_deleted_although_its_launch_template_is_absent(
     local, cfn, ec2, cluster_template
 ):
     stack = create(local, cfn, cluster_template)
     ec2.delete_launch_template(LaunchTemplateName="demo-gpu")
     cfn.delete_stack(StackName=stack["StackId"])
-    assert finished(local, cfn, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
+    assert wait_for_stack(local, cfn, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
 
 
-def test_a_resource_that_fails_rolls_the_stack_back(local, cfn, ec2):
+def test_a_resource_that_fails_rolls_back_the_stack(local, cfn, ec2):
     subnet = {
         "Type": "AWS::EC2::Subnet",
         "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "172.16.0.0/24"},
@@ -164,7 +164,7 @@ def test_a_resource_that_fails_rolls_the_stack_back(local, cfn, ec2):
     assert not ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.9.0.0/16"]}])["Vpcs"]
 
 
-def test_a_type_the_local_cloud_lacks_is_refused_by_name(local, cfn):
+def test_an_unsupported_resource_type_rolls_back_the_stack_and_is_named(local, cfn):
     stack = create(local, cfn, body({"Vpc": VPC, "X": {"Type": "AWS::Nope::Thing"}}))
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     events = cfn.describe_stack_events(StackName="demo")["StackEvents"]
@@ -178,7 +178,7 @@ def test_a_type_the_local_cloud_lacks_is_refused_by_name(local, cfn):
         ({"A": {**VPC, "DependsOn": "B"}, "B": {**VPC, "DependsOn": "A"}}, "Circular dependency"),
     ],
 )
-def test_a_template_that_cannot_be_made_is_refused_before_anything_is(cfn, resources, words):
+def test_a_template_with_unresolved_dependencies_is_refused(cfn, resources, words):
     with pytest.raises(ClientError, match=words):
         cfn.create_change_set(
             StackName="demo",
@@ -188,23 +188,23 @@ def test_a_template_that_cannot_be_made_is_refused_before_anything_is(cfn, resou
         )
 
 
-def test_an_update_adds_changes_and_removes(local, cfn, ec2):
+def test_an_update_adds_and_removes_resources(local, cfn, ec2):
     group = {
         "Type": "AWS::EC2::SecurityGroup",
         "Properties": {"GroupDescription": "one", "VpcId": {"Ref": "Vpc"}},
     }
     first = create(local, cfn, body({"Vpc": VPC, "Old": group}))
     new = body({"Vpc": VPC, "New": group}, Outputs={"Group": {"Value": {"Ref": "New"}}})
-    made = cfn.create_change_set(
+    change_set = cfn.create_change_set(
         StackName="demo", ChangeSetName="second", ChangeSetType="UPDATE", TemplateBody=new
     )
-    shown = cfn.describe_change_set(ChangeSetName=made["Id"])["Changes"]
+    changes = cfn.describe_change_set(ChangeSetName=change_set["Id"])["Changes"]
     actions = {
-        c["ResourceChange"]["LogicalResourceId"]: c["ResourceChange"]["Action"] for c in shown
+        c["ResourceChange"]["LogicalResourceId"]: c["ResourceChange"]["Action"] for c in changes
     }
     assert actions == {"New": "Add", "Old": "Remove"}
-    cfn.execute_change_set(ChangeSetName=made["Id"])
-    stack = finished(local, cfn, first["StackId"])
+    cfn.execute_change_set(ChangeSetName=change_set["Id"])
+    stack = wait_for_stack(local, cfn, first["StackId"])
     assert stack["StackStatus"] == "UPDATE_COMPLETE"
     assert stack["Outputs"][0]["OutputValue"].startswith("sg-")
     resources = cfn.describe_stack_resources(StackName="demo")["StackResources"]
@@ -220,7 +220,7 @@ def test_a_bucket_with_objects_is_not_deleted(local, cfn):
     s3 = local.client("s3")
     s3.put_object(Bucket="kept", Key="a", Body=b"1")
     cfn.delete_stack(StackName="demo")
-    stack = finished(local, cfn, "demo")
+    stack = wait_for_stack(local, cfn, "demo")
     assert stack["StackStatus"] == "DELETE_FAILED"
     s3.delete_object(Bucket="kept", Key="a")
     cfn.delete_stack(StackName="demo")

@@ -9,21 +9,21 @@ from moto.ec2.responses.instances import InstanceResponse
 WRONG = ("Association.IpOwnerId", "Association.PublicDnsName")
 
 
-def facts(value, path=""):
+def leaves(value, path=""):
     """Return every leaf by its path."""
     if isinstance(value, dict):
         return {
-            k: v for name, one in value.items() for k, v in facts(one, f"{path}.{name}").items()
+            k: v for name, one in value.items() for k, v in leaves(one, f"{path}.{name}").items()
         }
     if isinstance(value, list):
-        found = {}
+        values = {}
         for index, one in enumerate(value):
-            found.update(facts(one, f"{path}[{index}]"))
-        return found
+            values.update(leaves(one, f"{path}[{index}]"))
+        return values
     return {path: value}
 
 
-def test_every_fact_of_motos_answer_is_in_ours(local, ec2, launch, spot, monkeypatch):
+def test_the_own_xml_of_instances_has_every_value_of_motos(local, ec2, launch, spot, monkeypatch):
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "<&>", "Value": '"'}]}]
     iam = local.client("iam")
     iam.create_instance_profile(InstanceProfileName="p")
@@ -31,27 +31,29 @@ def test_every_fact_of_motos_answer_is_in_ours(local, ec2, launch, spot, monkeyp
     nic = {"DeviceIndex": 0, "AssociatePublicIpAddress": True}
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     launch(SubnetId=None, NetworkInterfaces=[{**nic, "SubnetId": subnet}])
-    gone = launch()[0]["InstanceId"]
+    terminated_id = launch()[0]["InstanceId"]
     local.settle()
-    ec2.terminate_instances(InstanceIds=[gone])
+    ec2.terminate_instances(InstanceIds=[terminated_id])
     local.settle()
-    ours = facts(ec2.describe_instances()["Reservations"])
+    own_values = leaves(ec2.describe_instances()["Reservations"])
     monkeypatch.setattr(EC2Response, "describe_instances", InstanceResponse.describe_instances)
-    motos = facts(ec2.describe_instances()["Reservations"])
+    moto_values = leaves(ec2.describe_instances()["Reservations"])
     differences = {
-        path: (value, ours.get(path))
-        for path, value in motos.items()
-        if ours.get(path) != value and not path.endswith(WRONG)
+        path: (value, own_values.get(path))
+        for path, value in moto_values.items()
+        if own_values.get(path) != value and not path.endswith(WRONG)
     }
     assert differences == {}
 
 
-def test_pages_are_of_whole_reservations_and_complete(ec2, launch):
+def test_pages_have_whole_reservations_and_every_instance(ec2, launch):
     for _ in range(4):
         launch(3)
-    seen, pages = [], 0
+    instance_ids, pages = [], 0
     for page in ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 7}):
         pages += 1
-        seen += [one["InstanceId"] for group in page["Reservations"] for one in group["Instances"]]
-    assert len(seen) == len(set(seen)) == 12
+        instance_ids += [
+            one["InstanceId"] for group in page["Reservations"] for one in group["Instances"]
+        ]
+    assert len(instance_ids) == len(set(instance_ids)) == 12
     assert pages == 2

@@ -79,7 +79,7 @@ def terminal_text(width):
         ("report.html", lambda: html.render(the_demo(), KEYS)),
     ],
 )
-def test_the_report_is_as_it_was_when_someone_last_read_it(name, make):
+def test_the_report_is_as_reviewed(name, make):
     path = GOLDEN / name
     text = make()
     if os.environ.get("TOOLKIT_GOLDEN") == "write":

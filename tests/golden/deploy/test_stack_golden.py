@@ -33,7 +33,7 @@ def rendered(example: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("example", ["local", "aws"])
-def test_templates_are_as_they_were_when_someone_last_read_them(example):
+def test_templates_are_as_reviewed(example):
     """A change of what is deployed shows in review as a change of a file."""
     for name, text in rendered(example).items():
         path = GOLDEN / name

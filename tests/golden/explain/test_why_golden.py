@@ -82,15 +82,15 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def asked(bench: Bench, *question: str) -> HeadReport:
+def read_report(bench: Bench, *question: str) -> HeadReport:
     """The facts as they arrive at the person's end, through the real decision log and JSON."""
     path = bench.engine.state / "decisions.jsonl"
-    keep = decision_log.copying_writer(path, lambda _line: None)
+    record = decision_log.copying_writer(path, lambda _line: None)
     for line in bench.lines:
-        keep(line)
+        record(line)
     jobs: job_history.JobReader = Jobs(bench)  # type: ignore[assignment]
-    sheet = collect.gather(bench.engine, jobs, head_report.parse(list(question)), path)
-    return report.from_json(json.loads(json.dumps(report.to_json(sheet))))
+    facts = collect.gather(bench.engine, jobs, head_report.parse(list(question)), path)
+    return report.from_json(json.loads(json.dumps(report.to_json(facts))))
 
 
 def compare(name: str, text: str) -> None:
@@ -147,35 +147,35 @@ def interrupted(bench: Bench) -> None:
     run_pass(bench.engine)
 
 
-@pytest.mark.parametrize("happens", [no_capacity, no_quota, five_never_registered, interrupted])
-def test_why_a_job_waits_is_told_as_reviewed(
-    bench: Bench, capsys: pytest.CaptureFixture[str], happens: Callable[[Bench], None]
+@pytest.mark.parametrize("fail", [no_capacity, no_quota, five_never_registered, interrupted])
+def test_why_of_a_job_prints_as_reviewed(
+    bench: Bench, capsys: pytest.CaptureFixture[str], fail: Callable[[Bench], None]
 ):
-    happens(bench)
+    fail(bench)
     number = max(bench.slurm.queue)
-    why._print(job.explain(asked(bench, "job", str(number)), number), log=False)
-    compare(f"job-{happens.__name__}".replace("_", "-"), capsys.readouterr().out)
+    why._print(job.explain(read_report(bench, "job", str(number)), number), log=False)
+    compare(f"job-{fail.__name__}".replace("_", "-"), capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
-    "happens", [no_capacity, no_quota, never_registered, five_never_registered, interrupted]
+    "fail", [no_capacity, no_quota, never_registered, five_never_registered, interrupted]
 )
-def test_why_a_node_is_down_is_told_as_reviewed(
-    bench: Bench, capsys: pytest.CaptureFixture[str], happens: Callable[[Bench], None]
+def test_why_of_a_node_prints_as_reviewed(
+    bench: Bench, capsys: pytest.CaptureFixture[str], fail: Callable[[Bench], None]
 ):
-    happens(bench)
-    why._print(node.explain(asked(bench, "node", G[0]), G[0]), log=False)
-    compare(f"node-{happens.__name__}".replace("_", "-"), capsys.readouterr().out)
+    fail(bench)
+    why._print(node.explain(read_report(bench, "node", G[0]), G[0]), log=False)
+    compare(f"node-{fail.__name__}".replace("_", "-"), capsys.readouterr().out)
 
 
-def test_nodes_and_jobs_are_tables_as_reviewed(bench: Bench, capsys: pytest.CaptureFixture[str]):
+def test_nodes_and_jobs_print_as_reviewed(bench: Bench, capsys: pytest.CaptureFixture[str]):
     bench.cloud.capacity = {SPOT_A: 3}
-    ask = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:4])]
-    resume(bench.engine, ask)
+    job_requests = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:4])]
+    resume(bench.engine, job_requests)
     bench.clock.advance(3700)
     bench.boot()
     bench.cloud.impair(bench.cloud.live()[0].id)
-    sheet = asked(bench)
-    click.echo(table(tables.NODE_HEADERS, tables.node_cells(tables.node_rows(sheet))))
-    click.echo(table(tables.JOB_HEADERS, tables.job_cells(tables.job_rows(sheet))))
+    facts = read_report(bench)
+    click.echo(table(tables.NODE_HEADERS, tables.node_cells(tables.node_rows(facts))))
+    click.echo(table(tables.JOB_HEADERS, tables.job_cells(tables.job_rows(facts))))
     compare("tables", capsys.readouterr().out)

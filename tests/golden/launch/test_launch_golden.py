@@ -169,7 +169,7 @@ def readable(call: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def test_launches_are_as_they_were_when_someone_last_read_them(sent, templates):
+def test_launch_calls_are_as_reviewed(sent, templates):
     """A change of what EC2 is asked shows in review as a change of a file."""
     calls = {name: [readable(call) for call in case_calls] for name, case_calls in sent.items()}
     merged_launches = {
@@ -192,7 +192,7 @@ def test_launches_are_as_they_were_when_someone_last_read_them(sent, templates):
         assert text == path.read_text(), f"{name} differs; TOOLKIT_GOLDEN=write accepts it"
 
 
-def test_every_kind_of_launch_is_among_them(sent):
+def test_the_cases_cover_every_kind_of_launch(sent):
     calls = [call for case_calls in sent.values() for call in case_calls]
     markets = {call.get("InstanceMarketOptions", {}).get("MarketType", "") for call in calls}
     fleets = {
@@ -232,9 +232,7 @@ def problems(value: Any, shape: Shape) -> str:
     return report or "; ".join(wrong_values(value, shape))
 
 
-def test_every_call_and_every_template_is_in_the_words_of_ec2s_service_model(
-    sent, templates, service
-):
+def test_every_launch_call_and_template_fits_ec2s_service_model(sent, templates, service):
     for call in (call for case_calls in sent.values() for call in case_calls):
         shape = service.operation_model(OPERATIONS[is_fleet(call)]).input_shape
         assert problems(call, shape) == ""
@@ -259,7 +257,7 @@ def interface_problems(launch: Mapping[str, Any]) -> Iterator[str]:
         yield "the primary interface has no address"
 
 
-def test_no_launch_is_one_that_ec2_refuses_for_its_network_or_its_place(sent, templates):
+def test_no_launch_call_has_an_invalid_network_or_placement(sent, templates):
     for name, case_calls in sent.items():
         for launch in (launch for call in case_calls for launch in launches(call, templates)):
             assert list(interface_problems(launch)) == [], name
@@ -268,7 +266,7 @@ def test_no_launch_is_one_that_ec2_refuses_for_its_network_or_its_place(sent, te
             assert not (market == "capacity-block" and "Placement" in launch), name
 
 
-def test_no_template_of_the_stack_says_a_market_or_a_reservation_of_its_own(templates):
+def test_no_launch_template_names_a_market_or_a_reservation(templates):
     """A fleet refuses a template with market options; and every call says its own."""
     for name, item in templates.items():
         own = {"InstanceMarketOptions", "CapacityReservationSpecification", "InstanceType"}

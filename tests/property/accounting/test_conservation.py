@@ -130,7 +130,7 @@ def by_hand(instance, book, window, policy):
 
 @given(instances(), attempts(), books(), windows())
 @settings(max_examples=150, deadline=None)
-def test_lines_and_rows_sum_to_the_instances_cost_exactly(all_instances, tries, book, window):
+def test_charges_and_rows_sum_to_the_instances_cost_exactly(all_instances, tries, book, window):
     policy = Policy()
     result = report(all_instances, tries, book, window, policy)
     assert result.gross == sum(
@@ -149,7 +149,9 @@ def test_lines_and_rows_sum_to_the_instances_cost_exactly(all_instances, tries, 
 
 @given(instances(), attempts(), books(), windows())
 @settings(max_examples=60, deadline=None)
-def test_the_order_in_which_facts_arrive_does_not_matter(all_instances, tries, book, window):
+def test_the_order_of_instances_and_attempts_does_not_change_the_report(
+    all_instances, tries, book, window
+):
     first = report(all_instances, tries, book, window)
     again = report(all_instances[::-1], tries[::-1], book, window)
     assert first.components() == again.components()
@@ -158,7 +160,9 @@ def test_the_order_in_which_facts_arrive_does_not_matter(all_instances, tries, b
 
 @given(instances(), attempts(), books(), windows(), st.integers(1, END))
 @settings(max_examples=60, deadline=None)
-def test_two_windows_cost_what_the_one_over_both_costs(all_instances, tries, book, window, cut):
+def test_two_adjacent_windows_cost_as_much_as_the_one_over_both(
+    all_instances, tries, book, window, cut
+):
     """To the micro-dollar an instance and window: each rounds once."""
     if not window.since < cut < window.until:
         return
@@ -170,7 +174,7 @@ def test_two_windows_cost_what_the_one_over_both_costs(all_instances, tries, boo
 
 
 @given(st.integers(0, 10**12), st.lists(st.fractions(0, 1000), min_size=1, max_size=20))
-def test_apportioned_parts_sum_up_and_are_within_one_of_their_share(total, weights):
+def test_apportioned_parts_sum_to_the_total_and_are_within_one_of_their_share(total, weights):
     parts = apportion(total, weights)
     assert sum(parts) == total
     if sum(weights):

@@ -14,7 +14,7 @@ texts = st.tuples(hostile, hostile, hostile)
 
 
 @given(st.lists(texts, max_size=6), st.booleans())
-def test_what_was_written_is_what_is_read(rows, stripped):
+def test_free_text_of_a_job_is_parsed_as_it_was_written(rows, stripped):
     lines = []
     for key, free in enumerate(rows):
         values = dict.fromkeys(NAMES, "") | {"DBIndex": str(key), "ExitCode": "0:0"}

@@ -84,13 +84,13 @@ class CacheMachine(RuleBasedStateMachine):
         with suppress(Killed):
             self.cache(MortalDisk(fatal, when)).evict(self.manifests[number].version)
 
-    @rule(number=DATASETS, asked=st.integers(0, 4))
-    def stopped_while_it_fills(self, number: int, asked: int) -> None:
-        left = [asked]
+    @rule(number=DATASETS, checks_before_stop=st.integers(0, 4))
+    def stopped_while_it_fills(self, number: int, checks_before_stop: int) -> None:
+        remaining_checks = [checks_before_stop]
 
         def stop() -> bool:
-            left[0] -= 1
-            return left[0] < 0
+            remaining_checks[0] -= 1
+            return remaining_checks[0] < 0
 
         try:
             source = MemorySource(CONTENTS[number])
@@ -126,8 +126,8 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(number=DATASETS)
     def evict(self, number: int) -> None:
         """What is in use does not go."""
-        gone = self.cache().evict(self.manifests[number].version)
-        assert gone == (number not in {one for one, _ in self.held})
+        evicted = self.cache().evict(self.manifests[number].version)
+        assert evicted == (number not in {one for one, _ in self.held})
 
     @invariant()
     def all_that_is_seen_is_right(self) -> None:
@@ -145,8 +145,8 @@ class CacheMachine(RuleBasedStateMachine):
     def it_stays_within_its_limit(self) -> None:
         cache = self.cache()
         assert cache.used_bytes <= LIMIT
-        there = [*tree(self.root / "entries").values(), *tree(self.root / "filling").values()]
-        assert sum(len(content) for content in there) <= cache.used_bytes
+        contents = [*tree(self.root / "entries").values(), *tree(self.root / "filling").values()]
+        assert sum(len(content) for content in contents) <= cache.used_bytes
 
     def release_all(self) -> None:
         while self.held:

@@ -33,8 +33,8 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def loss_of(model: torch.nn.Module, mine: torch.Tensor = INPUTS) -> torch.Tensor:
-    return (model(mine) - 3 * mine).square().sum()
+def loss_of(model: torch.nn.Module, inputs: torch.Tensor = INPUTS) -> torch.Tensor:
+    return (model(inputs) - 3 * inputs).square().sum()
 
 
 def epochs(
@@ -61,10 +61,10 @@ def is_open(gate: Path | None, ranks: int) -> bool:
     """Return whether every rank sees the gate's file, so that all of them end together."""
     if gate is None:
         return False
-    seen = torch.tensor(float(gate.exists()))
+    gate_exists = torch.tensor(float(gate.exists()))
     if ranks > 1:
-        distributed.all_reduce(seen, op=distributed.ReduceOp.MIN)
-    return bool(seen)
+        distributed.all_reduce(gate_exists, op=distributed.ReduceOp.MIN)
+    return bool(gate_exists)
 
 
 def main() -> None:

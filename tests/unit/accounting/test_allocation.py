@@ -30,7 +30,7 @@ def lines(instance, *usages, window=EVER, policy=None, book=None):
     return {(charge.component, charge.attempt): charge.micro for charge in cost.charges}
 
 
-def test_boot_gap_and_tail_are_charged_to_the_job_next_to_them():
+def test_boot_idle_gap_and_idle_tail_are_charged_to_the_adjacent_job():
     assert lines(an_instance(ended=T0 + 1000), use(100, 300, 1), use(400, 900, 2)) == {
         (Component.BOOT, 1): 100 * RATE,
         (Component.WORK, 1): 200 * RATE,
@@ -40,21 +40,21 @@ def test_boot_gap_and_tail_are_charged_to_the_job_next_to_them():
     }
 
 
-def test_work_after_the_last_checkpoint_of_a_broken_attempt_is_lost():
+def test_work_after_the_last_checkpoint_of_a_failed_attempt_is_lost_work():
     assert lines(an_instance(ended=T0 + 1000), use(0, 1000, lost_from=700)) == {
         (Component.WORK, 1): 700 * RATE,
         (Component.LOST, 1): 300 * RATE,
     }
 
 
-def test_the_part_of_a_busy_instance_that_nobody_has_is_unallocated():
+def test_the_unused_share_of_a_busy_instance_is_unallocated():
     assert lines(an_instance(ended=T0 + 100), use(0, 100, share=Fraction(1, 4))) == {
         (Component.WORK, 1): 25 * RATE,
         (Component.UNALLOCATED, None): 75 * RATE,
     }
 
 
-def test_shares_that_exceed_the_instance_are_scaled_down_to_it():
+def test_shares_that_exceed_the_instance_are_scaled_down():
     two = [use(0, 100, 1, Fraction(3, 4)), use(0, 100, 2, Fraction(3, 4))]
     assert lines(an_instance(ended=T0 + 100), *two) == {
         (Component.WORK, 1): 50 * RATE,
@@ -62,27 +62,27 @@ def test_shares_that_exceed_the_instance_are_scaled_down_to_it():
     }
 
 
-def test_two_that_each_have_the_whole_instance_pay_half_of_it_each():
+def test_two_attempts_with_the_whole_instance_each_pay_half():
     assert lines(an_instance(ended=T0 + 100), use(0, 100, 1), use(0, 100, 2)) == {
         (Component.WORK, 1): 50 * RATE,
         (Component.WORK, 2): 50 * RATE,
     }
 
 
-def test_of_an_instance_that_is_wholly_had_no_part_is_unallocated():
+def test_a_fully_shared_instance_has_no_unallocated_charge():
     half = Fraction(1, 2)
     shared = lines(an_instance(ended=T0 + 100), use(0, 100, 1, half), use(0, 100, 2, half))
     assert shared == {(Component.WORK, 1): 50 * RATE, (Component.WORK, 2): 50 * RATE}
 
 
-def test_after_two_that_end_together_the_idle_tail_is_the_later_ones():
+def test_the_idle_tail_after_two_attempts_is_charged_to_the_later_one():
     half = Fraction(1, 2)
     result = lines(an_instance(ended=T0 + 150), use(0, 100, 1, half), use(0, 100, 2, half))
     assert result[Component.IDLE_TAIL, 2] == 50 * RATE
     assert (Component.IDLE_TAIL, 1) not in result
 
 
-def test_each_charge_says_the_seconds_that_it_had_of_the_instance():
+def test_each_charge_has_the_seconds_of_its_share():
     """A refund has none: the time was used."""
     interrupted_instance = an_instance(ended=T0 + 1000, end_cause="interruption")
     part = Fraction(1, 4)
@@ -100,32 +100,32 @@ def test_each_charge_says_the_seconds_that_it_had_of_the_instance():
     }
 
 
-def test_an_instance_that_ended_without_a_job_is_a_failed_launch():
+def test_an_instance_that_terminated_without_a_job_is_a_failed_launch():
     assert lines(an_instance(ended=T0 + 100)) == {(Component.FAILED_LAUNCH, None): 100 * RATE}
 
 
-def test_an_instance_that_has_no_job_yet_is_booting():
+def test_an_instance_without_a_job_so_far_is_booting():
     result = lines(an_instance(ended=None), window=Window(T0, T0 + 100))
     assert result == {(Component.BOOT, None): 100 * RATE}
 
 
-def test_what_still_runs_is_counted_up_to_the_end_of_the_window():
+def test_a_running_instance_is_charged_up_to_the_end_of_the_window():
     result = lines(an_instance(ended=None), use(100, 200), window=Window(T0, T0 + 250))
     assert result[Component.IDLE_TAIL, 1] == 50 * RATE
 
 
-def test_the_head_node_is_a_line_of_its_own():
+def test_the_head_node_has_a_component_of_its_own():
     head = an_instance(pool="head", node="demo-head", spot=False, instance_type="m7i.large")
     assert lines(head) == {(Component.HEAD, None): 2 * 100_800}
 
 
-def test_an_instance_that_is_no_node_is_other():
+def test_an_instance_without_a_node_is_charged_as_other():
     assert lines(an_instance(node="", pool="", ended=T0 + 100)) == {
         (Component.OTHER, None): 100 * RATE
     }
 
 
-def test_less_than_a_minute_is_billed_as_one_minute():
+def test_less_than_a_minute_is_billed_as_a_minute():
     assert lines(an_instance(ended=T0 + 20), use(5, 20)) == {
         (Component.BOOT, 1): 5 * RATE,
         (Component.WORK, 1): 15 * RATE,
@@ -136,7 +136,7 @@ def test_less_than_a_minute_is_billed_as_one_minute():
     }
 
 
-def test_spot_that_ec2_took_back_in_its_first_hour_costs_nothing_and_shows_it():
+def test_spot_instances_interrupted_in_their_first_hour_are_refunded():
     instance = an_instance(ended=T0 + 3599, end_cause="interruption")
     assert lines(instance, use(99, 3599, share=Fraction(1, 2))) == {
         (Component.BOOT, 1): 99 * RATE,
@@ -156,18 +156,18 @@ def test_spot_that_ec2_took_back_in_its_first_hour_costs_nothing_and_shows_it():
         {"ended": T0 + 100, "end_cause": "interruption", "end_seen": False},
     ],
 )
-def test_there_is_no_refund_otherwise(changes):
+def test_other_instances_are_not_refunded(changes):
     assert not any(component is Component.REFUND for component, _ in lines(an_instance(**changes)))
 
 
-def test_the_refund_is_a_policy():
+def test_the_refund_can_be_disabled():
     instance = an_instance(ended=T0 + 100, end_cause="interruption")
     assert lines(instance, policy=Policy(refund_within=0)) == {
         (Component.FAILED_LAUNCH, None): 100 * RATE
     }
 
 
-def test_every_second_has_the_price_of_that_second():
+def test_every_second_is_charged_at_its_own_price():
     book = a_book(
         ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
         ("g5.xlarge", "us-east-1a", T0 + 50, "0.72"),
@@ -177,7 +177,7 @@ def test_every_second_has_the_price_of_that_second():
     assert result == {(Component.WORK, 1): 50 * 100 + 10 * 200, (Component.IDLE_TAIL, 1): 40 * 200}
 
 
-def test_the_rest_of_the_first_minute_has_the_prices_of_its_own_seconds():
+def test_the_minimum_minute_is_charged_at_the_price_of_each_second():
     book = a_book(
         ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
         ("g5.xlarge", "us-east-1a", T0 + 40, "0.72"),
@@ -186,19 +186,19 @@ def test_the_rest_of_the_first_minute_has_the_prices_of_its_own_seconds():
     assert result == {(Component.WORK, 1): 20 * 100, (Component.MINIMUM, 1): 20 * 100 + 20 * 200}
 
 
-def test_a_window_takes_its_part_and_says_what_the_whole_life_says():
+def test_a_window_charges_its_part_of_the_instances_life():
     instance = an_instance(ended=T0 + 1000)
     tail = lines(instance, use(100, 300), window=Window(T0 + 800, T0 + 900))
     assert tail == {(Component.IDLE_TAIL, 1): 100 * RATE}
 
 
-def test_an_instance_outside_the_window_costs_nothing_there():
+def test_an_instance_outside_the_window_is_not_charged():
     earlier_instance = an_instance(ended=T0 + 1000)
     for window in (Window(T0 + 1000, T0 + 2000), Window(0, T0)):
         assert allocate(earlier_instance, [], a_book(), window, Policy()) is None
 
 
-def test_an_unknown_price_is_zero_and_tagged():
+def test_an_unknown_price_is_zero_and_has_the_source_unknown():
     unknown = an_instance(instance_type="x9.huge", tag_price=None)
     cost = allocate(unknown, [], a_book(), EVER, Policy())
     assert cost is not None

@@ -17,14 +17,14 @@ def match_all(attempts, instances):
     return match_instances(attempts, instances, shapes, NOW)
 
 
-def test_an_attempt_is_on_the_instance_that_was_its_node_when_it_started():
+def test_an_attempt_is_charged_to_the_instance_that_was_its_node_at_its_start():
     first = an_instance("i-1", ended=T0 + 1000)
     second = an_instance("i-2", launched=T0 + 1100)
     attempt = an_attempt(started=T0 + 1200, ended=T0 + 1300)
     assert list(match_all([attempt], [first, second]).usages) == ["i-2"]
 
 
-def test_a_dead_nodes_late_end_does_not_reach_into_the_next_instance_of_that_name():
+def test_an_attempt_that_ended_late_is_not_charged_to_the_next_instance_of_its_node():
     first = an_instance("i-1", ended=T0 + 700)
     second = an_instance("i-2", launched=T0 + 750)
     attempt = an_attempt(started=T0 + 600, ended=T0 + 5000, state="NODE_FAIL")
@@ -33,29 +33,29 @@ def test_a_dead_nodes_late_end_does_not_reach_into_the_next_instance_of_that_nam
     assert (usages["i-1"][0].start, usages["i-1"][0].end) == (T0 + 600, T0 + 700)
 
 
-def test_a_runaway_attempt_ends_with_its_instance():
+def test_an_attempt_without_an_end_ends_with_its_instance():
     usages = match_all([an_attempt(ended=None)], [an_instance(ended=T0 + 900)]).usages
     assert usages["i-1"][0].end == T0 + 900
 
 
-def test_a_running_attempt_counts_up_to_now():
+def test_a_running_attempt_is_charged_up_to_now():
     usages = match_all([an_attempt(ended=None)], [an_instance(ended=None)]).usages
     assert usages["i-1"][0].end == NOW
 
 
-def test_an_attempt_that_still_waits_for_its_instance_does_not_use_it():
+def test_an_attempt_that_waits_for_its_instance_does_not_use_it():
     waiting_attempt = an_attempt(started=T0 - 5, ended=None, state="RUNNING")
     assert match_all([waiting_attempt], [an_instance(ended=None)]).usages == {}
     cancelled_attempt = an_attempt(started=T0 - 5, ended=T0 + 50, state="CANCELLED")
     assert match_all([cancelled_attempt], [an_instance()]) == match_all([], [])
 
 
-def test_an_attempt_that_got_no_instance_is_no_news():
+def test_an_attempt_that_never_got_an_instance_is_not_reported():
     for state in ("NODE_FAIL", "REQUEUED", "BOOT_FAIL", "CANCELLED"):
         assert match_all([an_attempt(state=state)], []).without_instance == ()
 
 
-def test_an_instance_that_failed_to_resume_ran_nothing():
+def test_an_instance_that_did_not_boot_has_no_usage():
     result = match_all([an_attempt()], [an_instance(end_cause="resume-failed")])
     assert result.usages == {}
     assert result.without_instance == (1,)
@@ -65,12 +65,12 @@ def test_an_attempt_without_an_instance_is_reported():
     assert match_all([an_attempt(nodes=("gpu-009",))], [an_instance()]).without_instance == (1,)
 
 
-def test_the_head_runs_no_jobs_even_if_a_node_has_its_name():
+def test_the_head_node_has_no_usage_even_if_a_node_has_its_name():
     assert match_all([an_attempt()], [an_instance(pool="head")]).usages == {}
 
 
 @pytest.mark.parametrize(
-    ("given", "nodes", "expected"),
+    ("tres", "nodes", "expected"),
     [
         (Tres(1, 2000, 1), 1, Fraction(1)),  # the only GPU is the whole instance
         (Tres(1, 8000, 0), 1, Fraction(1, 2)),  # memory dominates
@@ -80,11 +80,11 @@ def test_the_head_runs_no_jobs_even_if_a_node_has_its_name():
         (Tres(), 1, Fraction(1)),  # nothing known: all of it
     ],
 )
-def test_a_share_is_the_largest_of_gpu_core_and_memory_share(given, nodes, expected):
+def test_a_share_is_the_largest_of_the_gpu_cpu_and_memory_shares(tres, nodes, expected):
     names = tuple(f"gpu-{number:03}" for number in range(1, nodes + 1))
-    assert node_share(an_attempt(tres=given, nodes=names), G5) == expected
+    assert node_share(an_attempt(tres=tres, nodes=names), G5) == expected
 
 
-def test_an_instance_of_unknown_size_belongs_to_its_job_as_a_whole():
+def test_an_instance_of_unknown_shape_is_charged_whole_to_its_job():
     assert node_share(an_attempt(tres=Tres(1, 1, 0)), None) == 1
     assert node_share(an_attempt(tres=Tres(1, 1, 0)), Shape(0, 0, 0)) == 1

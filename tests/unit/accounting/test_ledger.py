@@ -95,7 +95,7 @@ def read(records, *items, written=T0 + 500):
     return ledger.read(FakeS3(objects), "bucket", FakeEc2(*items), "demo")
 
 
-def test_a_record_becomes_an_instance_whose_life_is_rounded_outwards():
+def test_the_life_of_a_ledger_record_is_rounded_outwards_to_seconds():
     (instance,) = read([RECORD])
     assert (instance.launched, instance.ended) == (T0, T0 + 100)
     assert instance.spot
@@ -103,32 +103,32 @@ def test_a_record_becomes_an_instance_whose_life_is_rounded_outwards():
     assert instance.end_cause == "suspend"
 
 
-def test_an_instance_that_reconcile_has_not_seen_yet_counts_too():
+def test_an_instance_without_a_ledger_record_is_read_from_ec2():
     (instance,) = read([], describe_instance())
     assert (instance.node, instance.pool, instance.ended) == ("gpu-002", "gpu", None)
 
 
-def test_a_tag_with_the_node_beats_the_launch_index():
+def test_the_node_tag_wins_over_the_launch_index():
     item = describe_instance()
     item["Tags"].append({"Key": "toolkit:node", "Value": "gpu-009"})
     assert read([], item)[0].node == "gpu-009"
 
 
-def test_the_head_is_known_by_its_role():
+def test_the_head_node_is_recognised_by_its_role_tag():
     item = describe_instance(Tags=[{"Key": "toolkit:role", "Value": "head"}])
     assert read([], item)[0].is_head
 
 
-def test_every_instance_is_there_once():
+def test_an_instance_of_ledger_and_ec2_is_read_once():
     assert len(read([RECORD], describe_instance("i-1"), describe_instance("i-2"))) == 2
 
 
-def test_ec2_names_the_node_of_an_instance_recorded_before_it_was_one():
+def test_ec2_supplies_a_node_that_the_record_lacks():
     assert read([RECORD | {"node": ""}], describe_instance())[0].node == "gpu-002"
     assert read([RECORD], describe_instance())[0].node == "gpu-001"
 
 
-def test_ec2_knows_the_end_that_the_record_lacks():
+def test_ec2_supplies_an_end_that_the_record_lacks():
     open_record = RECORD | {"ended_at": None, "end_cause": None}
     ended_instance = describe_instance(
         state="terminated",
@@ -138,7 +138,7 @@ def test_ec2_knows_the_end_that_the_record_lacks():
     assert (instance.ended, instance.end_seen) == (T0 + 300, True)
 
 
-def test_a_reclaim_is_ec2s_own_word():
+def test_ec2s_state_reason_marks_an_interruption():
     reclaimed = describe_instance(
         state="terminated", StateReason={"Code": "Server.SpotInstanceTermination"}
     )
@@ -146,7 +146,7 @@ def test_a_reclaim_is_ec2s_own_word():
     assert instance.interrupted
 
 
-def test_an_instance_that_is_gone_without_a_trace_ends_with_its_last_sign_of_life():
+def test_an_instance_without_a_known_end_ends_when_its_record_was_written():
     (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}])
     assert (instance.ended, instance.end_seen) == (T0 + 500, False)
     (instance,) = read(
@@ -163,17 +163,17 @@ def test_a_running_instance_has_no_end():
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"instance_id": "i-1"}', json.dumps(RECORD | {"launched_at": "x"})]
 )
-def test_a_record_that_can_not_be_read_is_an_error_that_names_it(text):
+def test_an_unreadable_ledger_record_is_an_error_that_names_it(text):
     with pytest.raises(LedgerError, match=r"ledger/instances/i-1\.json"):
         ledger.parse(text, "ledger/instances/i-1.json")
 
 
-def test_a_price_that_is_no_number_is_no_price():
+def test_a_price_tag_without_a_number_is_ignored():
     assert ledger.parse(json.dumps(RECORD | {"price": ""}), "k").tag_price is None
     assert ledger.parse(json.dumps(RECORD | {"price": "cheap"}), "k").tag_price is None
 
 
-def test_what_the_engine_writes_is_what_is_read_here():
+def test_the_ledger_entry_of_reconcile_is_parsed_unchanged():
     from slurmplugins.reconciler.instance_ledger import LedgerEntry, to_json
 
     entry = LedgerEntry(**RECORD)

@@ -12,7 +12,7 @@ def test_an_hour_costs_the_hourly_price():
     assert round_to_micro(exact_amount(Decimal("1.006"), 3600)) == 1_006_000
 
 
-def test_a_second_is_not_rounded_before_it_is_added_up():
+def test_the_cost_of_a_second_is_not_rounded():
     second = exact_amount(Decimal("0.1008"), 1)
     assert second == 28
     assert exact_amount(Decimal("0.1"), 1) == Fraction(250, 9)
@@ -23,7 +23,7 @@ def test_parts_sum_to_the_total_and_the_largest_remainder_gets_the_residue():
     assert apportion(1, [Fraction(1), Fraction(2)]) == [0, 1]
 
 
-def test_an_amount_without_weights_stays_whole():
+def test_an_amount_without_weights_is_not_divided():
     assert apportion(7, [Fraction(0), Fraction(0)]) == [7, 0]
     assert apportion(0, []) == []
     with pytest.raises(ValueError, match="nothing to divide"):

@@ -51,13 +51,13 @@ def printed(report, keys=KEYS, width=80):
 
 
 @pytest.mark.parametrize("keys", [KEYS, [Key.JOB], [Key.ACCOUNT, Key.USER, Key.JOB]])
-def test_rows_and_lines_both_sum_to_the_instance_cost(keys):
+def test_rows_and_components_both_sum_to_the_instance_cost(keys):
     report = two_people()
     assert sum(group.total for group in report.groups(keys)) == report.net
     assert sum(report.components().values()) == report.net
 
 
-def test_who_caused_it_is_charged_and_nobody_comes_last():
+def test_attempts_are_grouped_by_account_and_user_and_the_rest_comes_last():
     groups = two_people().groups(KEYS)
     assert [group.key_values for group in groups] == [
         ("vision", "ada"),
@@ -67,7 +67,7 @@ def test_who_caused_it_is_charged_and_nobody_comes_last():
     assert [len(group.attempts) for group in groups] == [2, 1, 0]
 
 
-def test_a_job_without_a_user_is_not_taken_for_the_cluster():
+def test_a_job_without_a_user_has_a_row_of_its_own():
     groups = a_report([an_attempt(user="", account="")], [an_instance()]).groups(KEYS)
     assert groups[0].key_values == ("(no account)", "(no user)")
 
@@ -78,7 +78,7 @@ def test_csv_sums_to_the_total_exactly():
     assert str(sum(Decimal(row["usd"]) for row in rows)) == export.money(report.net)
 
 
-def test_json_has_the_same_sums_as_text():
+def test_the_groups_and_charges_of_json_sum_to_its_total():
     report = two_people()
     data = export.as_json(report, KEYS)
     for part in ("groups", "instances"):
@@ -92,27 +92,27 @@ def test_json_has_the_same_sums_as_text():
     }
 
 
-def test_an_attempts_key_is_text_because_it_has_more_bits_than_a_float():
+def test_the_key_of_an_attempt_is_text_in_json():
     key = 5820489064499176448
     data = export.as_json(a_report([an_attempt(key)], [an_instance()]), KEYS)
     assert data["attempts"][0]["attempt"] == str(key)
 
 
-def test_a_name_can_not_become_a_formula_in_a_spreadsheet():
+def test_a_name_does_not_become_a_formula_in_csv():
     report = a_report([an_attempt(account="=cmd()", user="@x")], [an_instance()])
     rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
     assert {row["account"] for row in rows} <= {"'=cmd()", ""}
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_the_terminal_report_fits_and_shows_every_line(width):
+def test_the_terminal_report_fits_its_width_and_shows_every_component(width):
     text = printed(two_people(), width=width)
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
     for words in ("vision/ada", "boot", "lost work", "head node", "exact sum"):
         assert words in text
 
 
-def test_the_printed_total_is_the_sum_of_the_printed_lines():
+def test_the_printed_total_is_the_sum_of_the_printed_components():
     text = printed(two_people())
     table = text.split(" component ")[1].split(" instance  ")[0]
     amounts = [
@@ -124,7 +124,7 @@ def test_the_printed_total_is_the_sum_of_the_printed_lines():
     assert sum(amounts[:-1]) == amounts[-1]
 
 
-def test_names_can_not_draw_on_the_terminal_or_write_html():
+def test_names_are_escaped_on_the_terminal_and_in_html():
     report = a_report(
         [an_attempt(account="<script>x</script>", user="\x1b[31mred")], [an_instance()]
     )
@@ -135,7 +135,7 @@ def test_names_can_not_draw_on_the_terminal_or_write_html():
     assert "&lt;script&gt;" in page
 
 
-def test_the_page_loads_nothing():
+def test_the_html_page_loads_nothing():
     page = html.render(two_people(), KEYS)
     for word in ("http://", "https://", "<link", "<script", "@import", "url("):
         assert word not in page
@@ -146,7 +146,7 @@ def test_a_cluster_without_instances_says_so():
     assert "$0.000000" in html.render(a_report([], []), KEYS)
 
 
-def test_many_rows_are_summed_up_and_nothing_is_lost():
+def test_rows_over_forty_are_summed_up():
     attempts = [an_attempt(n, user=f"u{n:03}", tres=Tres(1, 100, 0)) for n in range(1, 61)]
     report = a_report(attempts, [an_instance()])
     text = printed(report)
@@ -168,7 +168,7 @@ def test_large_sums_are_printed_in_cents():
         ([an_attempt(1, restarts=0), an_attempt(2, restarts=2)], [an_instance()], "lacks"),
     ],
 )
-def test_what_makes_a_report_doubtful_is_said(attempts, instances, words):
+def test_the_report_notes_what_makes_it_doubtful(attempts, instances, words):
     (note,) = a_report(attempts, instances).notes
     assert words in note
     assert words.split()[0] in printed(a_report(attempts, instances))

@@ -155,25 +155,25 @@ def test_json_is_one_document_on_standard_output(cluster):
     )
 
 
-def test_csv_adds_up(cluster):
+def test_csv_sums_to_the_total(cluster):
     rows = csv.DictReader(io.StringIO(report("--csv").stdout))
     assert sum(Decimal(row["usd"]) for row in rows) == Decimal("0.1")
 
 
-def test_html_is_written_beside_what_is_printed(cluster, tmp_path):
+def test_html_is_written_beside_the_printed_report(cluster, tmp_path):
     page = tmp_path / "report.html"
     result = report("--html", str(page))
     assert "vision/ada" in result.stdout
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_costs_are_recorded_in_mlflow_when_asked(cluster):
+def test_costs_are_recorded_in_mlflow_on_request(cluster):
     messages = report("--record-mlflow").stderr
     assert "cost recorded on 1 run\n" in messages
     assert "ended as their jobs did: 1\n" in messages
 
 
-def test_a_page_that_can_not_be_written_does_not_cost_the_report(cluster, tmp_path):
+def test_the_report_is_printed_even_if_its_html_page_can_not_be_written(cluster, tmp_path):
     day = ["--since", "2026-11-21", "--html", str(tmp_path / "nowhere" / "report.html")]
     result = CliRunner().invoke(report_command.command, ["--config", CONFIG, *day])
     assert "vision/ada" in result.stdout
@@ -190,18 +190,18 @@ def test_a_page_that_can_not_be_written_does_not_cost_the_report(cluster, tmp_pa
         (["--json", "--csv"], "exclude each other"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_and_says_what_is_right(cluster, args, words):
+def test_wrong_usage_exits_with_2_and_names_the_valid_values(cluster, args, words):
     result = report(*args)
     assert result.exit_code == 2
     assert words in result.stderr
 
 
 @pytest.mark.parametrize("since", ["7d", "90m", "36h", "99999w", "2026-11-01T12:30"])
-def test_times_are_dates_or_so_long_ago(cluster, since):
+def test_times_are_dates_or_ages(cluster, since):
     assert report("--since", since).exit_code == 0
 
 
-def test_a_plan_changes_nothing_and_applying_it_does(slurmdbd):
+def test_accounts_plan_changes_nothing_and_apply_does(slurmdbd):
     planned = accounts("plan")
     assert "+ account vision under root, fairshare 60" in planned.stdout
     assert slurmdbd.changes == []
@@ -210,12 +210,12 @@ def test_a_plan_changes_nothing_and_applying_it_does(slurmdbd):
     assert json.loads(accounts("plan", "--json").stdout) == {"changes": [], "left_alone": []}
 
 
-def test_a_dry_run_changes_nothing(slurmdbd):
+def test_accounts_apply_dry_run_changes_nothing(slurmdbd):
     assert "+ account vision" in accounts("apply", "--dry-run").stdout
     assert slurmdbd.changes == []
 
 
-def test_removing_needs_a_yes(slurmdbd):
+def test_accounts_prune_requires_yes(slurmdbd):
     accounts("apply")
     slurmdbd.accounts["old"] = {"parent": "root", "fairshare": "1", "organization": "toolkit"}
     change_count = len(slurmdbd.changes)

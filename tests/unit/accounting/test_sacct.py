@@ -65,7 +65,7 @@ def test_a_row_becomes_an_attempt():
     ["a|b", "a\nb", "a\n42\x1f7\x1fb", "", "\n", "a\n\n43", "\x1f", "é\u2028x"],
 )
 @pytest.mark.parametrize("field", ["JobName", "Comment", "AdminComment"])
-def test_hostile_free_text_moves_no_other_row(field, name):
+def test_hostile_free_text_does_not_change_other_rows(field, name):
     rows = [row(DBIndex="1"), row(DBIndex="2", **{field: name}), row(DBIndex="3")]
     attempts = sacct.parse(text(*rows), NAMES, TOKEN)
     assert [attempt.key for attempt in attempts] == [1, 2, 3]
@@ -74,18 +74,18 @@ def test_hostile_free_text_moves_no_other_row(field, name):
     assert {attempt.user for attempt in attempts} == {"ada"}
 
 
-def test_a_name_that_looks_like_a_row_can_not_forge_one_without_the_token():
+def test_a_job_name_can_not_forge_a_row_without_the_token():
     forged = "x\n" + row(DBIndex="9", Account="victim").replace(TOKEN, "guess")
     (attempt,) = sacct.parse(text(row(JobName=forged)), NAMES, TOKEN)
     assert (attempt.account, attempt.name) == ("vision", forged)
 
 
-def test_output_whose_last_line_break_was_stripped_is_read_too():
+def test_output_without_its_last_line_break_is_parsed():
     attempts = sacct.parse(text(row(DBIndex="1"), row(DBIndex="2")).strip(), NAMES, TOKEN)
     assert [attempt.name for attempt in attempts] == ["digits", "digits"]
 
 
-def test_every_attempt_of_a_requeued_job_counts_and_the_same_row_twice_counts_once():
+def test_each_attempt_of_a_requeued_job_is_read_once():
     rows = [
         row(DBIndex="1", State="REQUEUED", ExitCode="85:0"),
         row(DBIndex="2", Restarts="1"),
@@ -98,7 +98,7 @@ def test_every_attempt_of_a_requeued_job_counts_and_the_same_row_twice_counts_on
     ]
 
 
-def test_times_that_are_not_there_are_none():
+def test_unknown_times_are_none():
     (attempt,) = sacct.parse(
         text(row(Start="Unknown", End="None", NodeList="None assigned", AllocTRES="")),
         NAMES,
@@ -112,32 +112,32 @@ def test_the_state_is_one_word():
     assert attempt.state == "CANCELLED"
 
 
-def test_nodes_that_can_not_be_instances_are_passed_over():
+def test_nodes_with_invalid_names_are_left_out():
     (attempt,) = sacct.parse(text(row(NodeList="rack[1-4],gpu-[001,003],Z9")), NAMES, TOKEN)
     assert attempt.nodes == ("gpu-001", "gpu-003")
 
 
-def test_no_jobs_is_no_error():
+def test_output_without_jobs_is_no_error():
     assert sacct.parse("", NAMES, TOKEN) == []
 
 
-def test_cut_off_output_is_an_error():
+def test_truncated_output_is_an_error():
     with pytest.raises(SacctError):
         sacct.parse(text(row(), row())[:-200], NAMES, TOKEN)
     with pytest.raises(SacctError):
         sacct.parse("slurm_persist_conn_open: failed\n", NAMES, TOKEN)
 
 
-def test_a_field_that_this_sacct_lacks_is_named():
+def test_a_missing_field_is_named():
     with pytest.raises(SacctError, match="DBIndex"):
         sacct.fields(HELP.replace("DBIndex", ""))
 
 
-def test_an_older_sacct_without_restarts_is_good_enough():
+def test_a_sacct_without_restarts_is_accepted():
     assert "Restarts" not in sacct.fields(HELP.replace("Restarts", ""))
 
 
-def test_the_call_asks_for_every_attempt_in_utc_and_probes_the_fields_first():
+def test_read_requests_every_attempt_in_utc_and_reads_the_fields_first():
     head = FakeHead(text(row()))
     sacct.read(head, 1795255200, 1795258800, TOKEN)
     probe, call = head.calls

@@ -19,5 +19,5 @@ from toolkit.accounting.tres import Tres
         ("cpu=2,mem=4G,gres/gpumem=3", Tres(2, 4096, 0)),
     ],
 )
-def test_what_an_attempt_was_given_is_read(text, expected):
+def test_alloc_tres_text_is_parsed(text, expected):
     assert Tres.parse(text) == expected

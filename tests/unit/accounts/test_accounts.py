@@ -35,7 +35,7 @@ def whats(changes):
     return [f"{change.verb} {change.description}" for change in changes]
 
 
-def test_a_new_cluster_gets_everything_and_a_second_run_changes_nothing():
+def test_apply_creates_all_declared_accounts_and_a_second_apply_changes_nothing():
     slurm = FakeSacctmgr()
     assert whats(make(slurm, SMALL).changes) == [
         "add account speech under root, fairshare 40",
@@ -48,14 +48,14 @@ def test_a_new_cluster_gets_everything_and_a_second_run_changes_nothing():
     assert make(slurm, SMALL).changes == ()
 
 
-def test_parents_are_made_before_their_children_whatever_their_names():
+def test_parent_accounts_are_created_before_their_children():
     target = book([("a", "b", 1), ("b", "c", 1), ("c", "root", 1)], [], {})
     assert [
         change.description.split()[1] for change in make(FakeSacctmgr(), target).changes
     ] == list("cba")
 
 
-def test_a_changed_share_is_one_change_that_touches_nothing_else():
+def test_a_changed_fairshare_parent_or_default_is_one_change_each():
     slurm = FakeSacctmgr()
     make(slurm, SMALL)
     target = book(
@@ -69,7 +69,7 @@ def test_a_changed_share_is_one_change_that_touches_nothing_else():
     assert default.argv[-1] == "defaultaccount=vision"
 
 
-def test_what_an_admin_made_is_left_alone_even_when_pruning():
+def test_accounts_of_an_admin_are_kept_even_when_pruning():
     slurm = FakeSacctmgr()
     make(slurm, SMALL)
     slurm.accounts["handmade"] = {"parent": "root", "fairshare": "9", "organization": "x"}
@@ -80,20 +80,20 @@ def test_what_an_admin_made_is_left_alone_even_when_pruning():
     assert account_plan.left_alone == ("account handmade", "user carl in account handmade")
 
 
-def test_root_is_never_touched():
+def test_the_root_account_is_never_changed():
     slurm = FakeSacctmgr()
     make(slurm, book([], [], {}), prune=True)
     assert slurm.changes == []
 
 
-def test_an_admins_account_that_is_declared_gets_its_share_but_not_another_owner():
+def test_a_declared_account_of_an_admin_gets_its_fairshare_but_keeps_its_organization():
     slurm = FakeSacctmgr()
     slurm.accounts["vision"] = {"parent": "root", "fairshare": "9", "organization": "x"}
     make(slurm, SMALL)
     assert slurm.accounts["vision"] == {"parent": "root", "fairshare": "60", "organization": "x"}
 
 
-def test_what_is_no_longer_declared_goes_only_when_pruning():
+def test_undeclared_accounts_are_removed_only_when_pruning():
     slurm = FakeSacctmgr()
     make(slurm, SMALL)
     smaller = book([("speech", "root", 40)], [("speech", "bob")], {"bob": "speech"})
@@ -105,7 +105,7 @@ def test_what_is_no_longer_declared_goes_only_when_pruning():
     ]
 
 
-def test_a_refusal_stops_and_the_next_run_goes_on_from_there():
+def test_apply_stops_at_a_refusal_and_the_next_run_completes_it():
     slurm = FakeSacctmgr()
     refuse = plan(SMALL, read(slurm, "demo"), "demo")
     slurm.accounts["vision"] = {"parent": "root", "fairshare": "60", "organization": "toolkit"}
@@ -117,12 +117,12 @@ def test_a_refusal_stops_and_the_next_run_goes_on_from_there():
     assert make(slurm, SMALL).changes == ()
 
 
-def test_accounts_in_a_circle_do_not_hang_the_plan():
+def test_a_circle_of_accounts_does_not_hang_the_plan():
     circle = book([("a", "b", 1), ("b", "a", 1)], [], {})
     assert len(plan(circle, AccountTree(), "demo").changes) == 2
 
 
-def test_partition_associations_and_the_share_called_parent_are_understood():
+def test_partition_associations_are_ignored_and_the_fairshare_parent_is_parsed():
     current = parse(
         "vision|toolkit\n",
         "root||||1\nroot|root|||1\nvision|||root|parent\nvision|ada|spot||5\n",
@@ -132,6 +132,6 @@ def test_partition_associations_and_the_share_called_parent_are_understood():
     assert current.accounts["vision"].fairshare == 2**31 - 1
 
 
-def test_an_answer_of_another_shape_is_an_error():
+def test_malformed_sacctmgr_output_is_an_error():
     with pytest.raises(SlurmAnswerError):
         parse("vision\n", "", "")

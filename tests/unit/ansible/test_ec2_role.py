@@ -40,29 +40,29 @@ def kernels_of(*releases):
     return [name.format(kernel=release) for release in releases for name in LUSTRE]
 
 
-def test_the_kernel_that_runs_stays_where_it_has_a_client(chooser):
+def test_the_running_kernel_comes_first_if_it_has_a_lustre_client(chooser):
     names = [CLIENT + release for release in ("6.8.0-1063-aws", "6.8.0-1057-aws")]
     assert chooser.candidates(names, "6.8.0-1057-aws")[0] == "6.8.0-1057-aws"
 
 
-def test_else_the_newest_comes_first_by_number_not_by_letters(chooser):
+def test_otherwise_the_newest_kernel_by_number_comes_first(chooser):
     releases = ["6.8.0-1009-aws", "6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-999-aws"]
     kernels = chooser.candidates([CLIENT + release for release in releases], "7.0.0-1018-aws")
     assert kernels == ["6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-1009-aws", "6.8.0-999-aws"]
 
 
-def test_packages_that_are_for_no_kernel_of_aws_are_no_candidates(chooser):
+def test_packages_of_other_kernels_are_no_candidates(chooser):
     names = [CLIENT + "aws", CLIENT + "6.8.0-31-generic", CLIENT + "6.8.0-1063-aws-64k", "lustre"]
     assert chooser.candidates(names, "6.8.0-31-generic") == []
 
 
-def test_a_kernel_whose_image_ubuntu_no_longer_has_is_passed_over(chooser):
+def test_a_kernel_without_an_image_package_is_skipped(chooser):
     archive = Archive(*kernels_of("6.8.0-1057-aws"), CLIENT + "6.8.0-1060-aws")
     chosen = chooser.choose([LUSTRE], ["6.8.0-1060-aws", "6.8.0-1057-aws"], archive.can)
     assert chosen == ("6.8.0-1057-aws", kernels_of("6.8.0-1057-aws"))
 
 
-def test_an_older_kernel_with_prebuilt_modules_is_better_than_compiling(chooser):
+def test_an_older_kernel_with_prebuilt_modules_is_preferred_to_compiling(chooser):
     releases = ["6.8.0-1063-aws", "6.8.0-1057-aws"]
     prebuilt = "linux-modules-nvidia-580-server-open-6.8.0-1057-aws"
     headers = [f"linux-headers-{kernel}" for kernel in releases]
@@ -81,7 +81,7 @@ def test_an_older_kernel_with_prebuilt_modules_is_better_than_compiling(chooser)
         (CLIENT + "6.8.0-1057-aws", "set images.base to an older image"),
     ],
 )
-def test_where_there_is_no_kernel_the_build_ends_and_says_what_to_do(
+def test_a_build_without_a_suitable_kernel_fails_and_says_what_to_do(
     chooser, monkeypatch, capsys, clients, says
 ):
     def apt(*arguments):
@@ -114,13 +114,13 @@ def defaults(**options):
     return read(values["ec2_driver_choices"])
 
 
-def test_images_without_gpus_need_a_lustre_client_alone():
+def test_images_without_gpus_need_only_a_lustre_client():
     (packages,) = defaults()
     assert [name for name in packages if "{kernel}" not in name] == []
     assert any(name.startswith(CLIENT) for name in packages)
 
 
-def test_one_branch_number_names_every_package_of_the_nvidia_driver():
+def test_all_packages_of_the_nvidia_driver_have_one_branch():
     """Modules, libraries and fabric manager of different versions don't work together."""
     for packages in defaults(toolkit_gpus=True):
         branches = {
@@ -157,7 +157,7 @@ def runs(service, tmp_path, *devices):
     [((), False, False), ((A10G,), True, False), ((A10G, NVSWITCH), True, True)],
     ids=["cpu", "g5", "p5"],
 )
-def test_services_of_gpus_run_on_instances_that_have_them(tmp_path, devices, gpus, fabric):
+def test_gpu_services_run_only_on_instances_with_their_devices(tmp_path, devices, gpus, fabric):
     """Pools share one image: elsewhere they would fail at every boot."""
     assert runs("nvidia-persistenced", tmp_path / "a", *devices) is gpus
     assert runs("nvidia-fabricmanager", tmp_path / "b", *devices) is fabric

@@ -27,7 +27,7 @@ def tasks(items):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ANSIBLE)))
-def test_only_builtin_modules_and_no_shell(path):
+def test_playbooks_use_builtin_modules_and_no_shell(path):
     """No collection has to be there, and nothing passes through a shell."""
     if path.name in {"inventory.yml", "all.yml"} or "defaults" in path.parts:
         return
@@ -39,13 +39,13 @@ def test_only_builtin_modules_and_no_shell(path):
         assert command is None or set(command) <= {"argv", "stdin"}, "argv, not a command line"
 
 
-def test_every_role_of_an_image_has_an_install_half():
+def test_every_role_of_an_image_has_an_install_file():
     for kind, roles in load_yaml(ANSIBLE / "group_vars/all.yml")["toolkit_roles"].items():
         for role in roles:
             assert (ANSIBLE / f"roles/{role}/tasks/install.yml").exists(), f"{kind}: {role}"
 
 
-def test_accounting_is_configured_before_the_controller_and_both_after_the_database():
+def test_mariadb_slurmdbd_and_slurmctld_are_configured_in_this_order():
     """A slurmctld that starts without slurmdbd takes a cluster id that slurmdbd then refuses."""
     plays = load_yaml(ANSIBLE / "site.yml")
     roles = [role["role"] for role in plays[1]["roles"]]
@@ -53,7 +53,7 @@ def test_accounting_is_configured_before_the_controller_and_both_after_the_datab
     assert [role for role in roles if role in services] == services
 
 
-def test_the_identity_of_slurms_state_is_kept_with_it_and_told_before_a_job_can_run():
+def test_the_identity_file_is_in_the_state_folder_and_copied_before_slurmctld_starts():
     """It must be lost when the numbers of the jobs are, and never made again while they are not."""
     steps = load_yaml(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
     copies = [step.get("ansible.builtin.copy", {}) for step in steps]
@@ -71,13 +71,13 @@ def test_the_identity_of_slurms_state_is_kept_with_it_and_told_before_a_job_can_
     assert "/shared/.toolkit/slurm-id" in (ROOT / "jobscripts/lib/preflight.sh").read_text()
 
 
-def test_nothing_adds_the_cluster_to_the_database():
+def test_no_playbook_adds_the_cluster_to_slurmdbd():
     """slurmctld registers itself; adding it beforehand is CLUSTER ID MISMATCH."""
     for path in FILES:
         assert not re.search(r"add,?\s+cluster", path.read_text(encoding="utf-8"))
 
 
-def test_every_program_the_configuration_names_has_a_wrapper_of_an_existing_module():
+def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
     """slurm.conf and the units name programs; each must lead to a main in slurmplugins."""
     files = ANSIBLE / "roles/burst/files"
     wrappers = {path.name: path.read_text() for path in (files / "bin").iterdir()}
@@ -95,14 +95,14 @@ def test_every_program_the_configuration_names_has_a_wrapper_of_an_existing_modu
         assert any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
 
 
-def test_no_configuration_file_holds_a_password():
+def test_no_configuration_file_contains_a_password():
     """MariaDB knows its clients by the socket; nothing is there to leak."""
     text = (ROOT / "templates/slurm/slurmdbd.conf.j2").read_text()
     assert "StoragePass" not in text
     assert "unix_socket" in (ANSIBLE / "roles/mariadb/templates/databases.sql.j2").read_text()
 
 
-def test_every_side_has_the_same_port_for_sweeps():
+def test_the_sweep_service_its_clients_and_the_security_group_use_one_port():
     """The service, what jobs are told, and the security group."""
     service = load_yaml(ANSIBLE / "roles/optuna/defaults/main.yml")["optuna_port"]
     sweep_port = load_yaml(ANSIBLE / "roles/mlflow/defaults/main.yml")["mlflow_sweep_port"]
@@ -110,7 +110,7 @@ def test_every_side_has_the_same_port_for_sweeps():
     assert f"port: {service}\n" in (ANSIBLE / "verify.yml").read_text()
 
 
-def test_every_service_with_a_database_has_one():
+def test_every_service_with_a_database_has_one_in_mariadb():
     """MariaDB lets a system user into the database that is its own."""
     databases = load_yaml(ANSIBLE / "roles/mariadb/defaults/main.yml")["mariadb_databases"]
     for role in ("mlflow", "optuna"):

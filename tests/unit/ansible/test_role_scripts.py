@@ -47,16 +47,14 @@ def published(publisher, capsys, *arguments):
     return status, capsys.readouterr().out.strip()
 
 
-def test_the_first_publication_changes_and_the_second_does_not(publisher, capsys, source, tmp_path):
+def test_publish_reports_changed_once_and_then_unchanged(publisher, capsys, source, tmp_path):
     dest = tmp_path / "deep" / "dest"
     assert published(publisher, capsys, source, dest) == (0, "changed")
     assert (dest / "sub" / "b").read_text() == "b"
     assert published(publisher, capsys, source, dest) == (0, "unchanged")
 
 
-def test_what_is_published_can_be_read_by_all_however_private_the_source(
-    publisher, capsys, source, tmp_path
-):
+def test_published_folders_are_readable_by_all(publisher, capsys, source, tmp_path):
     """Else a bundle that was unpacked under a strict umask locks slurm out of its own hooks."""
     for directory in (source, source / "sub"):
         directory.chmod(0o700)
@@ -66,7 +64,7 @@ def test_what_is_published_can_be_read_by_all_however_private_the_source(
 
 
 @pytest.mark.parametrize("change", ["content", "mode", "extra", "missing", "link"])
-def test_any_difference_in_the_destination_is_put_right(
+def test_publish_repairs_any_difference_in_the_destination(
     publisher, capsys, source, tmp_path, change
 ):
     dest = tmp_path / "dest"
@@ -86,14 +84,14 @@ def test_any_difference_in_the_destination_is_put_right(
     assert publisher.fingerprint(source, None) == publisher.fingerprint(dest, None)
 
 
-def test_bytecode_is_left_for_others_and_never_counts(publisher, capsys, source, tmp_path):
+def test_bytecode_in_the_destination_is_ignored(publisher, capsys, source, tmp_path):
     dest = tmp_path / "dest"
     assert published(publisher, capsys, "--compile", source, dest) == (0, "changed")
     assert list(dest.rglob("*.pyc"))
     assert published(publisher, capsys, "--compile", source, dest) == (0, "unchanged")
 
 
-def test_a_stamp_stands_for_the_whole_tree(publisher, capsys, source, tmp_path):
+def test_publish_with_a_stamp_compares_only_the_stamp(publisher, capsys, source, tmp_path):
     """A training environment is too big to be read file by file at each boot."""
     dest = tmp_path / "dest"
     (source / ".stamp").write_text("1")
@@ -104,7 +102,7 @@ def test_a_stamp_stands_for_the_whole_tree(publisher, capsys, source, tmp_path):
     assert published(publisher, capsys, "--stamp", ".stamp", source, dest) == (0, "changed")
 
 
-def test_what_an_interrupted_copy_left_is_no_obstacle(publisher, capsys, source, tmp_path):
+def test_publish_removes_the_rest_of_an_interrupted_copy(publisher, capsys, source, tmp_path):
     dest = tmp_path / "dest"
     (tmp_path / ".dest.new").mkdir()
     (tmp_path / ".dest.new" / "half").write_text("")
@@ -113,14 +111,14 @@ def test_what_an_interrupted_copy_left_is_no_obstacle(publisher, capsys, source,
     assert not list(tmp_path.glob(".dest.*"))
 
 
-def test_a_missing_source_leaves_the_destination_alone(publisher, capsys, source, tmp_path):
+def test_a_missing_source_leaves_the_destination_unchanged(publisher, capsys, source, tmp_path):
     dest = tmp_path / "dest"
     published(publisher, capsys, source, dest)
     assert published(publisher, capsys, tmp_path / "none", dest)[0] == 1
     assert (dest / "a.py").exists()
 
 
-def test_a_secret_is_closed_from_its_first_byte(fetcher, tmp_path):
+def test_a_secret_file_is_created_with_mode_600(fetcher, tmp_path):
     """Whatever the umask, and whatever was there before."""
     me = pwd.getpwuid(os.getuid()).pw_name
     dest = tmp_path / "slurm.key"
@@ -134,7 +132,7 @@ def test_a_secret_is_closed_from_its_first_byte(fetcher, tmp_path):
     assert not fetcher.replace(dest, b"k" * 40, me)
 
 
-def test_a_secret_that_others_could_read_is_written_again(fetcher, tmp_path):
+def test_a_secret_file_with_another_mode_is_written_again(fetcher, tmp_path):
     me = pwd.getpwuid(os.getuid()).pw_name
     dest = tmp_path / "slurm.key"
     fetcher.replace(dest, b"k" * 40, me)
@@ -190,13 +188,13 @@ def test_the_environment_is_built_once_and_kept_as_the_seed(builder, capsys, tmp
     assert log.count("numpy") == 1
 
 
-def test_other_requirements_build_another_environment(builder, capsys, tmp_path):
+def test_other_requirements_build_a_new_environment(builder, capsys, tmp_path):
     python = fake_python(tmp_path, pip=True)
     build(builder, capsys, tmp_path, python, "numpy")
     assert build(builder, capsys, tmp_path, python, "numpy", "scipy") == (0, "changed")
 
 
-def test_a_python_that_is_not_there_is_said_to_be(builder, capsys, tmp_path):
+def test_a_missing_python_is_named(builder, capsys, tmp_path):
     assert builder.main(
         ["--python", "/no/python", "--path", str(tmp_path / "e"), "--seed", str(tmp_path / "s")]
     )
@@ -213,7 +211,7 @@ global.no-index='false'
 """
 
 
-def test_uv_is_told_what_pip_is_configured_with(builder):
+def test_uv_gets_the_settings_of_pip(builder):
     settings = builder.uv_settings(builder.pip_settings(LISTED))
     assert settings == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
@@ -224,10 +222,10 @@ def test_uv_is_told_what_pip_is_configured_with(builder):
     }
 
 
-def test_an_index_that_is_off_for_pip_is_off_for_uv(builder):
+def test_no_index_of_pip_disables_the_index_of_uv(builder):
     assert builder.uv_settings({"no-index": "True"})["UV_NO_INDEX"] == "1"
 
 
-def test_pip_installs_where_uv_can_not(builder, tmp_path):
+def test_uv_that_fails_leaves_nothing_behind(builder, tmp_path):
     assert not builder.install_with_uv(["/usr/bin/false"], tmp_path / "env", ["torch"])
     assert list(tmp_path.iterdir()) == []

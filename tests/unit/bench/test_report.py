@@ -28,20 +28,23 @@ def printed() -> str:
     return text.partition(report.BEGIN)[2].partition(report.END)[0]
 
 
-def test_what_was_printed_takes_the_place_of_what_was_there():
+def test_new_results_replace_the_old_ones_in_the_document():
     old = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
     new = f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n"
     assert report.replaced(old, "\nnew\n") == new
 
 
-def test_a_document_without_the_marks_is_left_alone():
+def test_a_document_without_the_marks_is_refused():
     with pytest.raises(ValueError, match="printed by the benchmark"):
         report.replaced("text", "new")
 
 
 def test_a_load_prints_medians_the_floor_and_each_ratio():
-    ours = {"toolkit": [figures(18.0), figures(16.5), figures(30.0)], "defaults": [figures(21.0)]}
-    text = bench.launched(ask.Load(1, 4000), ours, {"peer": [figures(36.0)]})
+    own_results = {
+        "toolkit": [figures(18.0), figures(16.5), figures(30.0)],
+        "defaults": [figures(21.0)],
+    }
+    text = bench.launched(ask.Load(1, 4000), own_results, {"peer": [figures(36.0)]})
     assert "Floor: 15.0 s." in text
     assert "| toolkit (3 runs) | 18.0   | 1.20 " in text
     assert "| defaults (1 run) | 21.0   | 1.40 " in text
@@ -55,7 +58,7 @@ def test_a_run_that_was_cut_off_has_no_ratio():
     assert "| toolkit        | ?    |" in text
 
 
-def test_a_peer_that_gives_up_is_no_match_in_time():
+def test_a_peer_that_gave_up_has_no_ratio():
     """It was done sooner for having done less."""
     text = bench.launched(
         ask.Load(1, 4000), {"toolkit": [figures(18.0)]}, {"peer": [figures(9.0, wanted=4001)]}
@@ -64,30 +67,30 @@ def test_a_peer_that_gives_up_is_no_match_in_time():
     assert "| toolkit        | ?    |" in text
 
 
-def test_an_account_at_the_published_rate_is_a_load_of_its_own():
+def test_the_published_rate_of_ec2_is_a_load_of_its_own():
     """Ours is told nothing there: it has to find out, as on any account."""
     load = bench.LOADS["140x8-published"]
     assert launching.floor(load) == 60
-    ours, peers = bench.contestants(load)
-    assert [label for label, _ in ours] == ["toolkit, defaults"]
+    own_contestants, peers = bench.contestants(load)
+    assert [label for label, _ in own_contestants] == ["toolkit, defaults"]
     assert [label for label, _ in peers] == ["parallelcluster", "parallelcluster, DNS off"]
     assert arena.rate(raised=load.raised) == (1000, 2) == request_rates.RESOURCES["RunInstances"]
 
 
-def test_fleets_have_no_floor_and_the_peer_asks_for_fleets_too():
+def test_fleets_have_no_floor_and_the_peer_uses_create_fleet():
     load = bench.LOADS["500x8-fleet"]
     assert launching.floor(load) == 0
     assert load.market.resource("subnet-a")["Api"] == "create-fleet"
 
 
-def test_a_run_at_its_defaults_is_told_nothing(tmp_path: Path):
+def test_a_run_at_its_defaults_gets_no_settings(tmp_path: Path):
     ask.write_ours(tmp_path, ask.Load(1, 2), "subnet-a", tmp_path, told=False)
     text = (tmp_path / "burst.json").read_text()
     assert "instance_rate" not in text
     assert f'"resume_timeout": {ask.DEFAULT_TIMEOUT}' in text
 
 
-def test_the_documents_tables_have_the_columns_that_are_printed():
+def test_the_documents_tables_have_the_printed_columns():
     heads = [line for line in printed().splitlines() if "wall s" in line and line.startswith("|")]
     assert len(heads) == printed().count("### ")
     for head in heads:
@@ -95,7 +98,7 @@ def test_the_documents_tables_have_the_columns_that_are_printed():
     assert " ".join(bench.TOLD.split()) in " ".join(printed().split())
 
 
-def test_the_documents_tables_are_of_the_command_that_they_name():
+def test_the_documents_tables_match_the_command_that_they_name():
     """Its loads, and its runs of each of ours; a peer that takes long runs once."""
     (arguments,) = re.findall(rf"Printed by `{bench.COMMAND} (.+)`\.", printed())
     options = bench.parsed(shlex.split(arguments))

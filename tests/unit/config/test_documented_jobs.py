@@ -13,17 +13,17 @@ CALLS = re.compile(r"\bsbatch((?: --[a-z-]+=[^\s`]+)+)")
 OPTIONS = re.compile(r"--([a-z-]+)=([^\s`]+)")
 
 
-OF_MACHINES = {"partition", "constraint", "gpus-per-node"}
-ASKING = [
+RESOURCE_OPTIONS = {"partition", "constraint", "gpus-per-node"}
+CALLS_WITH_RESOURCES = [
     pytest.param(options, id=f"{path.name}{call}")
     for path in TEXTS
     for call in CALLS.findall(path.read_text(encoding="utf-8"))
-    if OF_MACHINES & (options := dict(OPTIONS.findall(call))).keys()
+    if RESOURCE_OPTIONS & (options := dict(OPTIONS.findall(call))).keys()
 ]
 
 
-@pytest.mark.parametrize("options", ASKING)
-def test_a_documented_call_gets_its_instances_on_the_example_of_aws(options):
+@pytest.mark.parametrize("options", CALLS_WITH_RESOURCES)
+def test_a_documented_sbatch_call_fits_the_example_for_aws(options):
     """Slurm looks in one partition: the one that is named, else the default."""
     config = load(ROOT / "examples" / "aws.yaml")
     default = next(name for name, part in config.partitions.items() if part.default)
@@ -38,5 +38,5 @@ def test_a_documented_call_gets_its_instances_on_the_example_of_aws(options):
     )
 
 
-def test_the_calls_are_found():
-    assert len(ASKING) > 5
+def test_the_documents_contain_sbatch_calls():
+    assert len(CALLS_WITH_RESOURCES) > 5

@@ -40,7 +40,7 @@ def problems(text: str) -> dict[str, tuple[int, str]]:
     return {problem.path: (problem.line, problem.message) for problem in caught.value.problems}
 
 
-def changed(old: str, new: str) -> str:
+def edited(old: str, new: str) -> str:
     """The good file with one mistake in it."""
     assert old in GOOD
     return GOOD.replace(old, new)
@@ -52,7 +52,7 @@ def test_examples_are_valid(path):
     assert load(path).cluster
 
 
-def test_defaults_make_a_whole_configuration():
+def test_defaults_complete_a_minimal_configuration():
     """A file that says only what it must gets sound values for the rest."""
     config = parse(GOOD)
     assert config.profile == "aws"
@@ -61,7 +61,7 @@ def test_defaults_make_a_whole_configuration():
     assert config.access.login[0] == "aws"
 
 
-def test_the_head_node_is_at_ten_of_the_first_zone():
+def test_the_head_node_has_address_ten_of_the_first_zone():
     """Compute nodes are told the head's address before it exists."""
     config = parse(GOOD)
     assert str(config.network.head_address) == "10.42.1.10"
@@ -71,7 +71,7 @@ def test_the_head_node_is_at_ten_of_the_first_zone():
 def test_a_pool_is_in_every_zone_unless_it_names_its_own():
     """An empty list of zones means all of them, in the file's order."""
     assert parse(GOOD).pool_zones("gpu") == ("us-east-1a", "us-east-1b")
-    own = parse(changed("count: 4", "count: 4\n    zones: [us-east-1b]"))
+    own = parse(edited("count: 4", "count: 4\n    zones: [us-east-1b]"))
     assert own.pool_zones("gpu") == ("us-east-1b",)
 
 
@@ -79,12 +79,12 @@ def test_a_pool_is_in_every_zone_unless_it_names_its_own():
     ("count", "nodes"),
     [(1, "gpu-001"), (4, "gpu-[001-004]"), (999, "gpu-[001-999]"), (1000, "gpu-[0001-1000]")],
 )
-def test_node_names_are_as_wide_as_the_last_of_them(count, nodes):
+def test_the_node_names_of_a_pool_have_one_width(count, nodes):
     """Slurm sorts by text, so all names of a pool have the same width."""
-    assert parse(changed("count: 4", f"count: {count}")).nodes("gpu") == nodes
+    assert parse(edited("count: 4", f"count: {count}")).nodes("gpu") == nodes
 
 
-def test_every_error_is_reported_at_once_with_its_line():
+def test_every_problem_is_reported_at_once_with_its_line():
     """One run finds mistakes of shape and contradictions between sections alike."""
     text = (
         GOOD.replace("count: 4", "count: 0")
@@ -111,7 +111,7 @@ def test_problems_are_in_line_order():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "path", "said"),
+    ("old", "new", "path", "expected"),
     [
         ("cluster: demo", "cluster: Demo", "cluster", 'found "Demo"'),
         ("cluster: demo", "cluster: demo\nprofle: local", "profle", "did you mean 'profile'?"),
@@ -145,11 +145,11 @@ def test_problems_are_in_line_order():
         ("region: us-east-1", "region: useast", "aws.region", "a region such as us-east-1"),
     ],
 )
-def test_a_mistake_is_told_where_it_is_and_what_was_expected(old, new, path, said):
+def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path, expected):
     """The message names the key and what would be right there."""
-    messages = problems(changed(old, new))
+    messages = problems(edited(old, new))
     assert path in messages, messages
-    assert said in messages[path][1]
+    assert expected in messages[path][1]
 
 
 @pytest.mark.parametrize(
@@ -167,27 +167,27 @@ def test_a_mistake_is_told_where_it_is_and_what_was_expected(old, new, path, sai
         "ResumeProgram: /bin/evil",
     ],
 )
-def test_settings_cannot_smuggle_lines_into_slurm_conf(setting):
+def test_settings_can_not_add_lines_to_slurm_conf(setting):
     """slurm.conf has no quoting, so what could end a line or own another key is refused."""
-    text = changed("cluster: demo", f"cluster: demo\nslurm: {{settings: {{{setting}}}}}")
+    text = edited("cluster: demo", f"cluster: demo\nslurm: {{settings: {{{setting}}}}}")
     assert any(path.startswith("slurm.settings") for path in problems(text))
 
 
 @pytest.mark.parametrize(
     "name", ["a b", "x;id", "$(id)", "../x", "Ünder", "a" * 33, "-x", "a\\nb", "", "x'", '\\"']
 )
-def test_hostile_names_are_refused_everywhere(name):
+def test_hostile_names_are_refused(name):
     """A name goes to tags, files, slurm.conf and command lines, so only plain words pass."""
     for old in ("cluster: demo", "name: ada", "{name: vision}", "  gpu:\n", "  spot:"):
         new = re.sub("demo|ada|vision|gpu|spot", lambda _: f'"{name}"', old)
-        assert problems(changed(old, new))
+        assert problems(edited(old, new))
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [("a: [1, 2", 2), ("a: 1\n b: 2", 2), ("cluster: x\ncluster: y", 2), ("", 1), ("[1]", 1)],
 )
-def test_what_is_not_yaml_has_a_line_too(text, line):
+def test_a_yaml_syntax_error_is_a_problem_with_a_line(text, line):
     """A parser's complaint is one problem like any other."""
     with pytest.raises(ConfigInvalid) as caught:
         parse(text + "\n")
@@ -196,14 +196,14 @@ def test_what_is_not_yaml_has_a_line_too(text, line):
     assert "\n" not in problem.message
 
 
-def test_a_missing_file_says_where_to_start(tmp_path):
+def test_a_missing_file_names_config_init(tmp_path):
     """The next step is in the error."""
     with pytest.raises(ConfigNotFound) as caught:
         load(tmp_path / "none.yaml")
     assert "toolkit config init" in caught.value.next_step
 
 
-def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):
+def test_a_binary_file_is_a_problem(tmp_path):
     """Whatever is given as a file, the answer is a list of problems."""
     path = tmp_path / "cluster.yaml"
     path.write_bytes(b"\xff\xfe\x00")
@@ -261,24 +261,24 @@ def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):
         ("count: 4", "count: 4\n    efa: 99", "pools.gpu.efa", "less than or equal to 32"),
     ],
 )
-def test_what_pools_and_partitions_say_about_capacity_fits_together(old, new, where, expected):
-    assert expected in problems(changed(old, new))[where][1]
+def test_contradictory_capacity_settings_are_refused(old, new, where, expected):
+    assert expected in problems(edited(old, new))[where][1]
 
 
-def test_more_static_nodes_than_the_pool_has_are_refused_at_their_line():
-    line, message = problems(changed("count: 4", "count: 4\n    static: 5"))["pools.gpu.static"]
+def test_more_static_nodes_than_the_pool_has_are_refused():
+    line, message = problems(edited("count: 4", "count: 4\n    static: 5"))["pools.gpu.static"]
     assert line == GOOD.partition("count: 4")[0].count("\n") + 2
     assert message == "expected at most 4, which is the pool's count, found 5"
-    assert parse(changed("count: 4", "count: 4\n    static: 4")).pools["gpu"].static == 4
+    assert parse(edited("count: 4", "count: 4\n    static: 4")).pools["gpu"].static == 4
 
 
-def test_a_zone_of_its_own_keeps_an_offering_to_it():
-    config = parse(changed("capacity: spot}", "capacity: spot, zone: us-east-1b}"))
+def test_an_offering_with_a_zone_is_in_this_zone_only():
+    config = parse(edited("capacity: spot}", "capacity: spot, zone: us-east-1b}"))
     assert config.offering_zones("gpu", config.pools["gpu"].offerings[0]) == ("us-east-1b",)
 
 
 @pytest.mark.parametrize("store", ["shared", "bucket", "s3://lab-data", "s3://lab-data/sets/v1"])
-def test_datasets_are_kept_on_the_filesystem_or_in_a_bucket(store):
+def test_datasets_are_stored_on_the_filesystem_or_in_a_bucket(store):
     assert (
         parse(GOOD + f"data: {{store: {store}, cache: /scratch, cache_gib: 200}}\n").data.store
         == store
@@ -287,7 +287,7 @@ def test_datasets_are_kept_on_the_filesystem_or_in_a_bucket(store):
 
 
 @pytest.mark.parametrize(
-    ("said", "path"),
+    ("setting", "path"),
     [
         ("{store: /home/x}", "data.store"),
         ("{store: 's3://UPPER'}", "data.store"),
@@ -296,11 +296,11 @@ def test_datasets_are_kept_on_the_filesystem_or_in_a_bucket(store):
         ("{cache_gib: 0}", "data.cache_gib"),
     ],
 )
-def test_a_place_for_datasets_that_can_not_be_is_refused(said, path):
-    assert path in problems(GOOD + f"data: {said}\n")
+def test_an_invalid_store_or_cache_of_datasets_is_refused(setting, path):
+    assert path in problems(GOOD + f"data: {setting}\n")
 
 
-def test_checkpoints_have_a_place_in_s3_where_one_is_named_and_nowhere_else():
+def test_checkpoints_are_copied_to_s3_only_if_configured():
     assert parse(GOOD).training.checkpoints is None
     for setting in ("bucket", "s3://lab-runs/ours"):
         assert (

@@ -32,8 +32,8 @@ class Head:
             case ["scontrol", "show", "hostnames", nodes]:
                 return nodes.replace(",", "\n")
             case ["scontrol", "show", "node", nodes, "--json"]:
-                shown = [{"instance_id": self.instances[node]} for node in nodes.split(",")]
-                return json.dumps({"nodes": shown})
+                records = [{"instance_id": self.instances[node]} for node in nodes.split(",")]
+                return json.dumps({"nodes": records})
         raise AssertionError(argv)
 
 
@@ -47,22 +47,22 @@ def demo_of(instances, outage=0):
     return demo
 
 
-def test_one_old_instance_beside_a_new_one_is_no_failure():
+def test_check_requeue_accepts_an_old_instance_beside_a_new_one():
     """The instance that EC2 did not take stays, and the job takes it again."""
     demo_of({"gpu-001": "i-kept", "gpu-003": "i-new"}).check_requeue("i-lost")
 
 
-def test_the_interrupted_instance_among_the_jobs_instances_is_a_failure():
+def test_check_requeue_fails_if_the_job_runs_on_the_interrupted_instance():
     """Also where the other one is new."""
     with pytest.raises(PhaseFailed, match="i-lost"):
         demo_of({"gpu-002": "i-lost", "gpu-003": "i-new"}).check_requeue("i-lost")
 
 
-def test_a_slurmctld_that_restarts_is_asked_again():
+def test_a_restarting_slurmctld_is_asked_again():
     demo_of({"gpu-001": "i-kept", "gpu-003": "i-new"}, outage=3).check_requeue("i-lost")
 
 
-def test_a_slurmctld_that_stays_away_ends_the_phase_and_says_so():
+def test_a_slurmctld_that_stays_unreachable_fails_the_phase():
     demo = demo_of({"gpu-001": "i-kept"}, outage=10**6)
     demo.head.run = lambda argv, run=demo.head.run: "" if argv[0] == "sh" else run(argv)
     with pytest.raises(PhaseFailed, match="job 1"):

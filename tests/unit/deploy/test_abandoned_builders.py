@@ -37,16 +37,16 @@ class Ec2:
 
     def paginate(self, *, Filters, Owners=None):  # noqa: N803  # boto3's names
         del Owners
-        wishes = {wish["Name"]: wish["Values"] for wish in Filters}
+        filters = {item["Name"]: item["Values"] for item in Filters}
         if self.operation == "describe_images":
             images = [
                 {"ImageId": f"ami-{name}", "Name": name, "State": state, "CreationDate": ""}
                 for name, state in self.images.items()
-                if name in wishes["name"]
+                if name in filters["name"]
             ]
             return [{"Images": images}]
-        assert wishes["tag:toolkit:role"] == ["builder"]
-        states = wishes["instance-state-name"]
+        assert filters["tag:toolkit:role"] == ["builder"]
+        states = filters["instance-state-name"]
         items = [
             instance for instance in self.instances.values() if instance["State"]["Name"] in states
         ]
@@ -62,7 +62,7 @@ def ec2():
     return Ec2()
 
 
-def test_a_builder_whose_image_is_there_is_forgotten_and_one_at_work_is_not(ec2):
+def test_a_builder_is_abandoned_once_its_image_is_available(ec2):
     """A deploy was killed after it had taken the image; another one builds right now."""
     ec2.images = {"done": "available", "copied": "pending"}
     ec2.builder("i-left", "done", state="stopped")
@@ -71,7 +71,7 @@ def test_a_builder_whose_image_is_there_is_forgotten_and_one_at_work_is_not(ec2)
     assert abandoned_builders.find_abandoned(ec2, NOW) == ("i-left",)
 
 
-def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
+def test_a_builder_older_than_the_longest_build_is_abandoned(ec2):
     """Its build failed after its deploy was killed; the mended image has another name."""
     ec2.builder("i-old", "never", minutes=91)
     ec2.builder("i-nameless", "", minutes=91, state="stopped")
@@ -80,7 +80,7 @@ def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
     assert abandoned_builders.find_abandoned(ec2, NOW) == ("i-old", "i-nameless")
 
 
-def test_the_next_deploy_ends_the_builder_that_a_killed_one_left(ec2, monkeypatch):
+def test_the_next_deploy_terminates_the_builder_of_a_killed_one(ec2, monkeypatch):
     """Also when it finds every image and has nothing to build."""
     monkeypatch.setattr(abandoned_builders, "now", lambda: NOW)
     specs = required_images(example(), BASE)
@@ -91,7 +91,7 @@ def test_the_next_deploy_ends_the_builder_that_a_killed_one_left(ec2, monkeypatc
     assert ec2.instances["i-left"]["State"] == {"Name": "terminated"}
 
 
-def test_a_builder_turns_itself_off_whatever_its_first_boot_comes_to():
+def test_a_builder_powers_off_however_its_first_boot_ends():
     """Before the first command that can fail; a deploy that still waits finds it stopped."""
     lines = builder_script(example(), bucket="b", image="i", sha="s").splitlines()
     commands = [line for line in lines if line and not line.startswith("#")]

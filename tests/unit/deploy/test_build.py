@@ -72,7 +72,7 @@ class FakeEc2:
         return {"Output": "E: Unable to locate package"}
 
 
-class World:
+class FakeBuild:
     def __init__(self) -> None:
         self.ec2, self.s3, self.clock, self.phase = FakeEc2(), FakeS3(), Clock(), Report()
         resources = BuildResources(Bucket(self.s3, "images"), "builder-profile", "subnet-1")
@@ -99,89 +99,89 @@ class World:
         return self.builder.build(SPEC, self.phase)
 
 
-def test_a_builder_that_turns_itself_off_becomes_the_image():
+def test_a_builder_that_powers_off_becomes_the_image():
     """Launch, wait, copy, wait, end: the image is available when its id is returned."""
-    world = World()
-    world.write_status_later(3, "running", task="Install slurmd", done=2, total=9)
-    world.write_status_later(9, "ok", "stopped")
-    assert world.build() == "ami-1"
-    assert world.ec2.images["ami-1"] == "available"
-    assert "Install slurmd" in world.phase.updates
-    assert world.ec2.actions == [f"image {SPEC.name}", "terminated i-new"]
+    fake = FakeBuild()
+    fake.write_status_later(3, "running", task="Install slurmd", done=2, total=9)
+    fake.write_status_later(9, "ok", "stopped")
+    assert fake.build() == "ami-1"
+    assert fake.ec2.images["ami-1"] == "available"
+    assert "Install slurmd" in fake.phase.updates
+    assert fake.ec2.actions == [f"image {SPEC.name}", "terminated i-new"]
 
 
-def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
+def test_a_builder_is_stopped_and_not_terminated_by_its_poweroff():
     """A terminated instance has no disk to copy; and it has a public address for packages."""
-    world = World()
-    world.write_status_later(3, "ok", "stopped")
-    world.build()
-    (request,) = world.ec2.requests
+    fake = FakeBuild()
+    fake.write_status_later(3, "ok", "stopped")
+    fake.build()
+    (request,) = fake.ec2.requests
     assert request["InstanceInitiatedShutdownBehavior"] == "stop"
     assert request["NetworkInterfaces"][0]["AssociatePublicIpAddress"] is True
     assert request["MetadataOptions"]["HttpTokens"] == "required"
 
 
 @pytest.mark.parametrize(
-    ("state", "instance_state", "said"),
+    ("state", "instance_state", "expected"),
     [
         ("failed", "running", "no such package"),
         ("running", "stopped", "Unable to locate package"),
         ("running", "terminated", "Unable to locate package"),
     ],
 )
-def test_a_failed_build_says_why_and_ends_its_builder(state, instance_state, said):
+def test_a_failed_build_names_the_cause_and_terminates_its_builder(state, instance_state, expected):
     """From the status object, or from the console when the instance couldn't write it."""
-    world = World()
-    world.write_status_later(3, state, instance_state, error="no such package", task="Install")
-    with pytest.raises(ImageBuildFailed, match=said):
-        world.build()
-    assert world.ec2.instances["i-new"] == "terminated"
-    assert not world.ec2.images
+    fake = FakeBuild()
+    fake.write_status_later(3, state, instance_state, error="no such package", task="Install")
+    with pytest.raises(ImageBuildFailed, match=expected):
+        fake.build()
+    assert fake.ec2.instances["i-new"] == "terminated"
+    assert not fake.ec2.images
 
 
-def test_a_build_that_never_ends_is_given_up_and_its_builder_ended():
+def test_a_build_over_an_hour_is_cancelled_and_its_builder_terminated():
     """It costs money while it runs."""
-    world = World()
+    fake = FakeBuild()
     with pytest.raises(ImageBuildFailed, match="after an hour"):
-        world.build()
-    assert world.clock.now >= 1000 + BUILD_SECONDS
-    assert world.ec2.instances["i-new"] == "terminated"
+        fake.build()
+    assert fake.clock.now >= 1000 + BUILD_SECONDS
+    assert fake.ec2.instances["i-new"] == "terminated"
 
 
-def test_a_builder_of_a_killed_run_is_used_again():
+def test_the_builder_of_a_killed_deploy_is_reused():
     """What it has done so far isn't lost, and there are not two."""
-    world = World()
-    world.ec2.instances["i-old"] = "running"
-    world.write_status("running")
+    fake = FakeBuild()
+    fake.ec2.instances["i-old"] = "running"
+    fake.write_status("running")
 
     def off():
-        world.write_status("ok")
-        world.ec2.instances["i-old"] = "stopped"
+        fake.write_status("ok")
+        fake.ec2.instances["i-old"] = "stopped"
 
-    world.clock.at(3, off)
-    assert world.build() == "ami-1"
-    assert world.ec2.requests == []
+    fake.clock.at(3, off)
+    assert fake.build() == "ami-1"
+    assert fake.ec2.requests == []
 
 
-def test_a_builder_that_failed_is_replaced():
+def test_a_failed_builder_is_replaced():
     """The same cause would make it fail again, on a disk in an unknown state."""
-    world = World()
-    world.ec2.instances["i-old"] = "running"
-    world.write_status("failed")
-    world.write_status_later(3, "ok", "stopped")
-    world.build()
-    assert world.ec2.instances["i-old"] == "terminated"
+    fake = FakeBuild()
+    fake.ec2.instances["i-old"] = "running"
+    fake.write_status("failed")
+    fake.write_status_later(3, "ok", "stopped")
+    fake.build()
+    assert fake.ec2.instances["i-old"] == "terminated"
 
 
-def test_a_profile_that_ec2_does_not_know_yet_is_waited_for():
+def test_build_waits_for_an_instance_profile_that_ec2_does_not_know_so_far():
     """IAM takes some seconds to tell EC2."""
-    world = World()
-    world.ec2.profile_unknown = 2
-    world.write_status_later(8, "ok", "stopped")
-    assert world.build() == "ami-1"
+    fake = FakeBuild()
+    fake.ec2.profile_unknown = 2
+    fake.write_status_later(8, "ok", "stopped")
+    assert fake.build() == "ami-1"
 
 
-def test_builds_side_by_side_share_one_line():
+def test_concurrent_builds_share_one_line():
     """Two builders report, one phase shows both."""
     report = Report()
     shared = SharedPhase(report)
@@ -191,15 +191,15 @@ def test_builds_side_by_side_share_one_line():
 
 
 @pytest.mark.parametrize("instance_state", ["shutting-down", "terminated", "stopped"])
-def test_an_image_that_another_deploy_took_of_the_same_builder_is_the_image(instance_state):
+def test_an_image_that_another_deploy_made_of_the_builder_is_used(instance_state):
     """Two deploys wait for one builder; the second finds it ended, or the name taken."""
-    world = World()
+    fake = FakeBuild()
 
     def create_image():
-        world.write_status("ok")
-        world.ec2.instances["i-new"] = instance_state
-        world.ec2.images["ami-theirs"] = "pending"
+        fake.write_status("ok")
+        fake.ec2.instances["i-new"] = instance_state
+        fake.ec2.images["ami-theirs"] = "pending"
 
-    world.clock.at(3, create_image)
-    assert world.build() == "ami-theirs"
-    assert world.ec2.images == {"ami-theirs": "available"}
+    fake.clock.at(3, create_image)
+    assert fake.build() == "ami-theirs"
+    assert fake.ec2.images == {"ami-theirs": "available"}

@@ -17,12 +17,12 @@ def archive(bundle):
     return zipfile.ZipFile(io.BytesIO(bundle.data))
 
 
-def test_the_order_files_come_in_does_not_matter():
+def test_the_order_of_files_does_not_change_a_bundle():
     """A file system's order must not make a new version of the cluster."""
     assert pack(FILES) == pack(dict(reversed(FILES.items())))
 
 
-def test_content_mode_and_name_each_make_another_bundle():
+def test_content_mode_and_name_of_files_change_the_bundle():
     """Whatever an instance could notice changes the hash."""
     shas = {
         pack(files).sha
@@ -37,13 +37,13 @@ def test_content_mode_and_name_each_make_another_bundle():
     assert len(shas) == 5
 
 
-def test_programs_stay_programs():
+def test_executable_files_stay_executable():
     """The mode of a file travels in the zip."""
     entry = archive(pack(FILES)).getinfo("a")
     assert entry.external_attr >> 16 == 0o755
 
 
-def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
+def test_the_cluster_bundle_has_all_files_of_a_head_node_and_no_caches():
     """Playbooks, runtime, training package, job scripts, rendered files; no caches."""
     paths = archive(cluster_bundle({"vars.json": "{}"})).namelist()
     for path in (
@@ -62,13 +62,13 @@ def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
     assert not [path for path in paths if path.startswith(("toolkit/deploy", "toolkit/cli"))]
 
 
-def test_the_bundle_says_which_commit_the_jobs_code_is_of():
+def test_the_bundle_contains_the_git_commit_of_the_job_code():
     """A run's record names it; the copy on the shared filesystem is no checkout."""
     sha = archive(cluster_bundle({})).read("jobscripts/GIT_SHA").decode()
     assert re.fullmatch(r"[0-9a-f]{40}(\+dirty)?\n", sha)
 
 
-def test_without_git_the_bundle_is_whole_all_the_same(monkeypatch):
+def test_the_bundle_is_complete_without_git(monkeypatch):
     """An installed wheel has no history."""
     monkeypatch.setattr(bundle_module, "_git", lambda *_: "")
     paths = archive(cluster_bundle({})).namelist()
@@ -76,13 +76,13 @@ def test_without_git_the_bundle_is_whole_all_the_same(monkeypatch):
     assert "ansible/site.yml" in paths
 
 
-def test_a_change_of_a_job_script_needs_no_new_image():
+def test_the_image_bundle_contains_no_job_code():
     """What isn't baked isn't hashed."""
     paths = archive(image_bundle({})).namelist()
     assert not [path for path in paths if path.startswith(("jobscripts", "toolkit"))]
 
 
-def test_an_image_is_named_by_what_goes_into_it():
+def test_the_name_of_an_image_changes_with_its_content():
     """Base image, requirements, Slurm version: each change is another image, by itself."""
     config = example()
     training = config.training.model_copy(update={"requirements": ("numpy",)})
@@ -98,7 +98,7 @@ def test_an_image_is_named_by_what_goes_into_it():
         assert image_names[0] != changed_config[0].name
 
 
-def test_clusters_that_need_the_same_share_their_images():
+def test_clusters_with_equal_requirements_share_their_images():
     """The cluster's name and sizes are not in the image."""
     config = example()
     other_config = config.model_copy(update={"cluster": "other"})
@@ -107,7 +107,7 @@ def test_clusters_that_need_the_same_share_their_images():
     ]
 
 
-def test_logical_ids_are_letters_and_digits():
+def test_logical_ids_have_only_letters_and_digits():
     """CloudFormation takes nothing else."""
     assert names.logical_id("us-east-1a") == "UsEast1a"
     assert names.logical_id("a10g") == "A10g"

@@ -92,7 +92,7 @@ def changes(cloud):
     )
 
 
-def test_a_first_plan_creates_and_a_second_updates(cloud):
+def test_the_first_plan_creates_a_stack_and_the_second_updates_it(cloud):
     """The kind of change set follows from what there is."""
     cloud.changes = [{"Action": "Add", "LogicalResourceId": "A", "ResourceType": "T"}]
     stack = changes(cloud)
@@ -105,7 +105,7 @@ def test_a_first_plan_creates_and_a_second_updates(cloud):
     assert cloud.change_sets["arn"]["ChangeSetType"] == "UPDATE"
 
 
-def test_the_same_template_is_no_change_and_leaves_no_change_set(cloud):
+def test_an_unchanged_template_has_no_changes_and_leaves_no_change_set(cloud):
     """A second deploy is quick, and nothing piles up."""
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     plan = changes(cloud).plan(ONE)
@@ -113,7 +113,7 @@ def test_the_same_template_is_no_change_and_leaves_no_change_set(cloud):
     assert cloud.change_sets == {}
 
 
-def test_a_modified_resource_shows_which_property_changes_and_how(cloud):
+def test_a_modified_resource_shows_the_changed_properties(cloud):
     """Short forms such as !Ref are compared as what they are written as."""
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     cloud.changes = [{"Action": "Modify", "LogicalResourceId": "A", "ResourceType": "T"}]
@@ -121,7 +121,7 @@ def test_a_modified_resource_shows_which_property_changes_and_how(cloud):
     assert str(change) == "~ A  T\n    Size: 1 → 2"
 
 
-def test_replacing_and_removing_lose_something(cloud):
+def test_replacements_and_removals_are_destructive(cloud):
     """These are what `--yes` is asked for."""
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     cloud.changes = [
@@ -133,7 +133,7 @@ def test_replacing_and_removing_lose_something(cloud):
     assert [change.logical_id for change in plan.destructive_changes] == ["A", "B"]
 
 
-def test_what_may_be_replaced_counts_as_lost_where_it_holds_data(cloud):
+def test_a_conditional_replacement_of_an_instance_is_destructive(cloud):
     """CloudFormation often says Conditional of an instance or a filesystem; then it may happen."""
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     modified = {"Action": "Modify", "Replacement": "Conditional", "Details": [{}]}
@@ -146,7 +146,7 @@ def test_what_may_be_replaced_counts_as_lost_where_it_holds_data(cloud):
     assert str(plan.changes[0]) == "~ Head  AWS::EC2::Instance  (may be replaced)"
 
 
-def test_a_plan_that_is_thrown_away_leaves_nothing(cloud):
+def test_a_discarded_first_plan_leaves_no_stack(cloud):
     """Not even the empty stack that a first change set makes."""
     stack = changes(cloud)
     stack.discard(stack.plan(ONE))
@@ -154,13 +154,13 @@ def test_a_plan_that_is_thrown_away_leaves_nothing(cloud):
     assert len(cloud.discarded) == 1
 
 
-def test_a_stack_that_failed_to_be_made_is_made_anew(cloud):
+def test_a_stack_whose_creation_failed_is_created_again(cloud):
     """CloudFormation can't update it, so it is deleted first."""
     cloud.status = "ROLLBACK_COMPLETE"
     assert changes(cloud).plan(ONE).creates_stack
 
 
-def test_a_failure_names_the_resource_and_the_cause(cloud):
+def test_a_failure_names_the_resource_and_its_cause(cloud):
     """Not only that the stack is rolled back; and old failures are not told again."""
     cloud.event("Old", "CREATE_FAILED", "long ago")
     cloud.outcome = "ROLLBACK_COMPLETE"
@@ -170,7 +170,7 @@ def test_a_failure_names_the_resource_and_the_cause(cloud):
     assert "long ago" not in caught.value.message
 
 
-def test_an_operation_under_way_is_waited_for(cloud):
+def test_plan_waits_for_an_operation_in_progress(cloud):
     """A killed deploy left the stack updating; the next one comes after it."""
     cloud.status, cloud.template = "UPDATE_IN_PROGRESS", ONE
     cloud.clock.at(5, lambda: cloud.finish("UPDATE"))
@@ -187,6 +187,6 @@ def test_an_operation_under_way_is_waited_for(cloud):
         ({"Properties": {"a": {"b": "x" * 99}}}, {}, (f"a.b: {'x' * 70}… → (none)",)),
     ],
 )
-def test_differences_are_one_line_a_property(before, after, lines):
+def test_differences_have_one_line_for_each_property(before, after, lines):
     """Long values are cut, user data is counted in lines."""
     assert differences(before, after) == lines

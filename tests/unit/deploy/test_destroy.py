@@ -88,7 +88,7 @@ class Cloud:
 
 
 @pytest.fixture
-def world(monkeypatch):
+def cloud(monkeypatch):
     clock = Clock()
     cloud = Cloud(clock)
     cloud.resources = []
@@ -101,82 +101,82 @@ def world(monkeypatch):
     return cloud
 
 
-def test_the_head_ends_first_and_its_last_launch_is_found(world):
+def test_the_head_node_is_terminated_first_and_instances_are_listed_again(cloud):
     """While the head lives it replaces what is ended; so it goes first, and we look again."""
-    world.destroyer.destroy(with_images=False)
-    assert world.actions == ["i-head", "i-node", "i-late", "stack"]
+    cloud.destroyer.destroy(with_images=False)
+    assert cloud.actions == ["i-head", "i-node", "i-late", "stack"]
 
 
-def test_destroying_again_does_nothing(world):
+def test_destroy_may_be_repeated(cloud):
     """Each step may be repeated; one that is done is done."""
-    world.instances, world.status, world.late = {}, "", []
-    assert world.destroyer.inventory(with_images=False).is_empty
-    world.destroyer.destroy(with_images=False)
-    assert world.actions == []
+    cloud.instances, cloud.status, cloud.late = {}, "", []
+    assert cloud.destroyer.inventory(with_images=False).is_empty
+    cloud.destroyer.destroy(with_images=False)
+    assert cloud.actions == []
 
 
-def test_a_stack_that_does_not_go_is_an_error(world):
+def test_a_stack_that_is_not_deleted_is_an_error(cloud):
     """Exit code 1, and the failed resource."""
-    world.deletes = False
+    cloud.deletes = False
     with pytest.raises(DestroyIncomplete, match="DELETE_FAILED"):
-        world.destroyer.destroy(with_images=False)
+        cloud.destroyer.destroy(with_images=False)
 
 
-def test_what_is_left_is_removed_or_named(world):
+def test_leftover_resources_are_deleted_or_named(cloud):
     """Disks that lost their instance are deleted; what stays is listed for a person."""
-    world.resources = [TaggedResource("volume", "vol-1")]
+    cloud.resources = [TaggedResource("volume", "vol-1")]
     with pytest.raises(DestroyIncomplete, match="volume vol-1"):
-        world.destroyer.destroy(with_images=False)
-    assert "removed vol-1" in world.actions
+        cloud.destroyer.destroy(with_images=False)
+    assert "removed vol-1" in cloud.actions
 
 
-def test_the_inventory_tells_what_would_be_lost(world):
+def test_the_inventory_names_stack_and_instances(cloud):
     """Shown by --dry-run, and when --yes is missing."""
-    text = world.destroyer.inventory(with_images=False).text()
+    text = cloud.destroyer.inventory(with_images=False).text()
     assert "stack (CREATE_COMPLETE)" in text
     assert "2 instances" in text
 
 
-def test_destroying_ends_the_builders_that_nobody_waits_for(world):
+def test_destroy_terminates_abandoned_builders_only(cloud):
     """They carry no cluster's tag; one of another cluster's deploy goes on."""
-    world.instances, world.status, world.late = {}, "", []
-    world.take_image("toolkit-head-1", "i-left")
-    world.build("toolkit-head-2", "i-work")
-    inventory = world.destroyer.inventory(with_images=False)
+    cloud.instances, cloud.status, cloud.late = {}, "", []
+    cloud.take_image("toolkit-head-1", "i-left")
+    cloud.build("toolkit-head-2", "i-work")
+    inventory = cloud.destroyer.inventory(with_images=False)
     assert "image builder i-left" in inventory.text()
     assert not inventory.is_empty
-    world.destroyer.destroy(with_images=False)
-    assert (world.actions, list(world.builders)) == (["i-left"], ["i-work"])
+    cloud.destroyer.destroy(with_images=False)
+    assert (cloud.actions, list(cloud.builders)) == (["i-left"], ["i-work"])
 
 
-def test_destroying_with_images_ends_every_builder(world):
+def test_destroy_with_images_terminates_every_builder(cloud):
     """What they build is not wanted any more."""
-    world.instances, world.status, world.late = {}, "", []
-    world.build("toolkit-head-2", "i-work")
-    world.destroyer.destroy(with_images=True)
-    assert world.builders == {}
+    cloud.instances, cloud.status, cloud.late = {}, "", []
+    cloud.build("toolkit-head-2", "i-work")
+    cloud.destroyer.destroy(with_images=True)
+    assert cloud.builders == {}
 
 
-def test_the_images_stack_goes_with_the_images_also_when_it_is_all_there_is(world):
+def test_the_images_stack_is_deleted_with_the_images(cloud):
     """A build that failed leaves it, and so does a destroy that was cut off."""
-    world.instances, world.status, world.late = {}, "", []
-    world.images_stack = "DELETE_FAILED"
-    assert world.destroyer.inventory(with_images=False).is_empty
-    inventory = world.destroyer.inventory(with_images=True)
+    cloud.instances, cloud.status, cloud.late = {}, "", []
+    cloud.images_stack = "DELETE_FAILED"
+    assert cloud.destroyer.inventory(with_images=False).is_empty
+    inventory = cloud.destroyer.inventory(with_images=True)
     assert inventory.text() == "- stack toolkit-images (DELETE_FAILED)"
     assert not inventory.is_empty
-    world.destroyer.destroy(with_images=True)
-    assert world.actions == ["images stack"]
-    assert world.destroyer.inventory(with_images=True).is_empty
+    cloud.destroyer.destroy(with_images=True)
+    assert cloud.actions == ["images stack"]
+    assert cloud.destroyer.inventory(with_images=True).is_empty
 
 
-def test_images_that_stay_are_named_with_how_to_delete_them(world):
+def test_kept_images_are_named_with_the_command_that_deletes_them(cloud):
     """They cost a little each month, and are no part of the cluster."""
-    world.instances, world.status, world.late = {}, "", []
-    world.take_image("toolkit-head-1", "i-left")
-    world.builders = {}
-    inventory = world.destroyer.inventory(with_images=False)
+    cloud.instances, cloud.status, cloud.late = {}, "", []
+    cloud.take_image("toolkit-head-1", "i-left")
+    cloud.builders = {}
+    inventory = cloud.destroyer.inventory(with_images=False)
     assert inventory.is_empty
     assert "toolkit-head-1" in inventory.kept_images_text
     assert "destroy --images" in inventory.kept_images_text
-    assert world.destroyer.inventory(with_images=True).kept_images_text == ""
+    assert cloud.destroyer.inventory(with_images=True).kept_images_text == ""

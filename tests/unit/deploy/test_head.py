@@ -72,13 +72,13 @@ def head(program=lambda argv: (0, "\0".join(argv), ""), state="running"):
 @pytest.mark.parametrize(
     "word", ["a b", "'", '"', "$(id)", "`id`", "a;b", "a\nb", "*", "~", "", "-n", "é", "\\"]
 )
-def test_words_reach_the_head_as_they_are(word):
+def test_arguments_reach_the_head_node_unchanged(word):
     """SSM takes a shell line, so each word is quoted; nothing is expanded or split."""
     runner, _ = head()
     assert runner.run(["echo", word, "x"]).split("\0") == ["echo", word, "x"]
 
 
-def test_output_that_ssm_cuts_is_read_from_the_bucket():
+def test_output_that_ssm_truncates_is_read_from_the_bucket():
     """SSM returns 24,000 characters of one stream and 8,000 of the other; the whole is in S3."""
     out, err = "x" * 100_000, "y" * 20_000
     runner, _ = head(lambda _: (0, out, err))
@@ -104,13 +104,13 @@ def run_on_head(monkeypatch):
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_toolkit_run_passes_on_both_streams_and_the_exit_code(run_on_head, capsys, code):
+def test_toolkit_run_prints_both_streams_and_returns_the_exit_code(run_on_head, capsys, code):
     """What a command complains of on its way to success is for a person to see as well."""
     assert run_on_head(code, "out\n", "sacct: warning: x\n") == code
     assert capsys.readouterr() == ("out\n", "sacct: warning: x\n")
 
 
-def test_another_exit_code_than_zero_is_an_error_with_its_output():
+def test_a_nonzero_exit_code_is_an_error_with_its_output():
     """The caller sees code, standard output and standard error apart."""
     runner, _ = head(lambda _: (3, "out", "slurm: no"))
     with pytest.raises(HeadCommandFailed, match="exit code 3: slurm: no") as caught:
@@ -118,14 +118,14 @@ def test_another_exit_code_than_zero_is_an_error_with_its_output():
     assert (caught.value.returncode, caught.value.stdout) == (3, "out")
 
 
-def test_a_command_has_the_time_it_was_given():
+def test_a_command_has_the_execution_timeout_of_its_caller():
     """The agent ends it then, so nothing runs on unseen."""
     runner, ssm = head()
     runner.run(["sleep", "1"], timeout=17)
     assert ssm.sent[0]["Parameters"]["executionTimeout"] == ["17"]
 
 
-def test_a_command_that_never_ends_is_given_up():
+def test_a_command_over_its_timeout_is_an_error():
     """Whatever SSM says, the caller gets an answer."""
     runner, ssm = head()
     ssm.get_command_invocation = lambda **_: {"Status": "InProgress"}
@@ -133,7 +133,7 @@ def test_a_command_that_never_ends_is_given_up():
         runner.run(["sleep", "9"], timeout=5)
 
 
-def test_a_head_that_is_not_there_is_another_error_than_one_that_is_not_ready():
+def test_a_missing_head_node_and_one_that_is_not_ready_are_different_errors():
     """Missing: deploy. Not ready: wait."""
     with pytest.raises(StackMissing, match="no head node"):
         head(state="")[0].run(["true"])

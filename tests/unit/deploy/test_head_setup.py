@@ -14,7 +14,7 @@ LAUNCHED = 900.0
 KEY = ("demo-123456789012-us-east-1", "status/head.json")
 
 
-class World:
+class FakeHead:
     """A head node that says what it is told to say, when it is told to."""
 
     def __init__(self) -> None:
@@ -49,89 +49,89 @@ class World:
         return {"Output": "kernel panic"}
 
 
-def test_a_head_that_boots_is_waited_for_and_not_told():
+def test_set_up_waits_for_a_booting_head_node_without_a_command():
     """Its user data fetches the bundle; a second run beside it would only be in the way."""
-    world = World()
-    world.clock.at(5, lambda: world.write_status("running", task="Install", done=3))
-    world.clock.at(9, lambda: world.write_status("ok"))
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == []
-    assert "Install" in world.phase.updates
+    fake = FakeHead()
+    fake.clock.at(5, lambda: fake.write_status("running", task="Install", done=3))
+    fake.clock.at(9, lambda: fake.write_status("ok"))
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == []
+    assert "Install" in fake.phase.updates
 
 
-def test_a_head_that_is_up_is_told():
+def test_set_up_commands_a_running_head_node_to_take_the_new_bundle():
     """A new bundle on a running head is one command through SSM."""
-    world = World()
-    world.write_status("ok", bundle="old")
-    world.on_command = lambda: world.write_status("ok")
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == [BOOT_PROGRAM]
+    fake = FakeHead()
+    fake.write_status("ok", bundle="old")
+    fake.on_command = lambda: fake.write_status("ok")
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == [BOOT_PROGRAM]
 
 
-def test_a_head_that_is_there_is_left_alone():
+def test_set_up_leaves_an_up_to_date_head_node_alone():
     """Nothing differs, so nothing is done."""
-    world = World()
-    world.write_status("ok")
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == []
+    fake = FakeHead()
+    fake.write_status("ok")
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == []
 
 
-def test_what_an_earlier_head_said_does_not_count():
+def test_the_status_of_an_earlier_head_node_is_ignored():
     """The bucket outlives the instance; a status older than the instance is of another."""
-    world = World()
-    world.write_status("ok", at=LAUNCHED - 1)
-    assert not world.boot.is_set_up_from("new")
-    assert world.boot.status() is None
+    fake = FakeHead()
+    fake.write_status("ok", at=LAUNCHED - 1)
+    assert not fake.boot.is_set_up_from("new")
+    assert fake.boot.status() is None
 
 
-def test_a_failed_set_up_is_tried_again_by_the_next_deploy():
+def test_a_failed_set_up_is_repeated_by_the_next_deploy():
     """The cause was mended; the same command goes on."""
-    world = World()
-    world.write_status("failed", error="disk full")
-    world.on_command = lambda: world.write_status("ok")
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == [BOOT_PROGRAM]
+    fake = FakeHead()
+    fake.write_status("failed", error="disk full")
+    fake.on_command = lambda: fake.write_status("ok")
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == [BOOT_PROGRAM]
 
 
-def test_a_run_that_stopped_half_way_is_started_again():
+def test_a_set_up_with_a_stale_status_is_started_again():
     """A status that says running and never changes is of a run that was killed."""
-    world = World()
-    world.clock.now += STALE_SECONDS * 2
-    world.write_status("running", at=world.clock.now - STALE_SECONDS - 1)
-    world.on_command = lambda: world.write_status("ok")
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == [BOOT_PROGRAM]
+    fake = FakeHead()
+    fake.clock.now += STALE_SECONDS * 2
+    fake.write_status("running", at=fake.clock.now - STALE_SECONDS - 1)
+    fake.on_command = lambda: fake.write_status("ok")
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == [BOOT_PROGRAM]
 
 
-def test_a_run_that_is_under_way_is_joined():
+def test_a_set_up_in_progress_is_waited_for():
     """Two people may deploy; one playbook runs."""
-    world = World()
-    world.write_status("running")
-    world.clock.at(3, lambda: world.write_status("ok"))
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == []
+    fake = FakeHead()
+    fake.write_status("running")
+    fake.clock.at(3, lambda: fake.write_status("ok"))
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == []
 
 
-def test_a_head_that_says_nothing_is_told_once():
+def test_a_head_node_without_a_status_is_commanded_once():
     """Its first boot gave up waiting for the bundle; SSM reaches it all the same."""
-    world = World()
-    world.on_command = lambda: world.write_status("ok")
-    world.boot.set_up_from("new", world.phase)
-    assert world.commands == [BOOT_PROGRAM]
-    assert world.clock.now > 1000 + SILENT_SECONDS
+    fake = FakeHead()
+    fake.on_command = lambda: fake.write_status("ok")
+    fake.boot.set_up_from("new", fake.phase)
+    assert fake.commands == [BOOT_PROGRAM]
+    assert fake.clock.now > 1000 + SILENT_SECONDS
 
 
-def test_a_failed_playbook_is_told_with_its_task_and_the_end_of_its_log():
+def test_a_failed_playbook_is_reported_with_its_task_and_the_end_of_its_log():
     """What failed, where, and where the rest of the log is."""
-    world = World()
-    world.clock.at(
+    fake = FakeHead()
+    fake.clock.at(
         2,
-        lambda: world.write_status(
+        lambda: fake.write_status(
             "failed", task="Install", error="no space", log_tail="a\nb\nlast"
         ),
     )
     with pytest.raises(HeadNotReady, match="Install") as caught:
-        world.boot.set_up_from("new", world.phase)
+        fake.boot.set_up_from("new", fake.phase)
     assert "no space" in caught.value.message
     assert "last" in caught.value.message
     assert "status/head.log" in caught.value.next_step

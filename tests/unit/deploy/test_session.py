@@ -38,14 +38,14 @@ def bare(**aws):
         (EndpointConnectionError(endpoint_url="http://x"), EndpointUnreachable, "us-east-1"),
     ],
 )
-def test_each_failure_of_aws_has_one_meaning_and_a_next_step(error, expected, step):
+def test_each_aws_error_becomes_one_toolkit_error_with_a_next_step(error, expected, step):
     """Commands see the toolkit's errors only."""
     with pytest.raises(expected) as caught, connected(bare()):
         raise error
     assert step in caught.value.next_step
 
 
-def test_an_endpoint_that_does_not_answer_points_to_the_local_cloud():
+def test_an_unreachable_endpoint_names_toolkit_local_up():
     """With an endpoint_url the likeliest cause is that nothing listens there."""
     config = bare(endpoint_url="http://127.0.0.1:1")
     with pytest.raises(EndpointUnreachable) as caught, connected(config):
@@ -53,7 +53,7 @@ def test_an_endpoint_that_does_not_answer_points_to_the_local_cloud():
     assert "toolkit local up" in caught.value.next_step
 
 
-def test_credentials_come_from_the_named_file_and_profile(tmp_path):
+def test_credentials_are_read_from_the_configured_file_and_profile(tmp_path):
     """cluster.yaml names the file; nobody has to export anything."""
     path = tmp_path / "credentials"
     path.write_text("[local]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
@@ -61,13 +61,13 @@ def test_credentials_come_from_the_named_file_and_profile(tmp_path):
     assert clients.client("s3")._request_signer._credentials.access_key == "AK"
 
 
-def test_a_credentials_file_that_is_not_there_is_told_at_once(tmp_path):
+def test_a_missing_credentials_file_is_an_error_at_once(tmp_path):
     """Before any request, and with the way to get it."""
     with pytest.raises(CredentialsMissing, match="doesn't exist"):
         Clients(bare(credentials_file=str(tmp_path / "none"), profile="local"))
 
 
-def test_a_client_is_made_once():
+def test_a_client_is_created_once():
     """Clients are costly to make and safe to share."""
     clients = Clients(bare())
     assert clients.client("ec2") is clients.client("ec2")

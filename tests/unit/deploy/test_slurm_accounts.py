@@ -16,7 +16,7 @@ class Slurmdbd:
         return ""
 
 
-def test_a_deploy_adds_what_is_declared():
+def test_deploy_adds_declared_accounts_before_their_users():
     """Accounts before the users in them; the phase says how much it was."""
     runner, report = Slurmdbd(), Report()
     assert apply_accounts(example(), runner, report) >= 4
@@ -25,7 +25,7 @@ def test_a_deploy_adds_what_is_declared():
     assert report.lines[0] == "Setting up accounts and users"
 
 
-def test_a_deploy_removes_nobody():
+def test_deploy_removes_no_account_or_user():
     """Taking a line out of cluster.yaml must not delete a person's history by the way."""
     runner = Slurmdbd()
     config = example().model_copy(update={"accounts": (), "users": ()})

@@ -52,7 +52,7 @@ def stack(request):
     return resources(example(request.param))
 
 
-def test_nothing_accepts_connections_from_the_world(stack):
+def test_no_security_group_accepts_connections_from_everywhere(stack):
     """No rule of any group names 0.0.0.0/0 or ::/0 as a source."""
     rules = [*of_type(stack, "AWS::EC2::SecurityGroupIngress").values()]
     for group in of_type(stack, "AWS::EC2::SecurityGroup").values():
@@ -70,13 +70,13 @@ def test_no_instance_has_a_public_address(stack):
     assert "AssociatePublicIpAddress" not in str(stack)
 
 
-def test_compute_nodes_talk_to_each_other_without_limit():
+def test_compute_nodes_may_connect_to_each_other_with_every_protocol():
     """MPI and EFA need every protocol within the group."""
     rule = next(rule for rule in ingress_rules() if rule.id == "ComputeFromCompute")
     assert (rule.protocol, rule.to, rule.source) == ("-1", "ComputeGroup", "ComputeGroup")
 
 
-def test_instance_metadata_takes_sessions_only(stack):
+def test_instance_metadata_requires_a_token(stack):
     """IMDSv2, one hop, tags served: in every launch template and on the head."""
     launch_data = [item["LaunchTemplateData"] for item in _templates(stack).values()]
     for properties in [*launch_data, stack["Head"]["Properties"]]:
@@ -90,7 +90,7 @@ def _templates(stack):
     return of_type(stack, "AWS::EC2::LaunchTemplate")
 
 
-def test_every_pool_has_a_launch_template_of_a_known_name():
+def test_every_pool_has_a_launch_template_with_the_expected_name():
     """slurm-resume finds it by name: cluster, dash, pool, and the zone where place matters."""
     launch_templates = _templates(resources(example("aws")))
     assert {item["LaunchTemplateName"] for item in launch_templates.values()} == {
@@ -100,7 +100,7 @@ def test_every_pool_has_a_launch_template_of_a_known_name():
     }
 
 
-def test_a_pool_with_fabric_has_its_interfaces_and_place_in_its_template():
+def test_a_pool_with_efa_has_its_interfaces_and_placement_group_in_its_template():
     """EFA and placement groups are of one zone, so the template says the subnet."""
     stack = resources(example("aws"))
     (data,) = [
@@ -117,7 +117,7 @@ def test_a_pool_with_fabric_has_its_interfaces_and_place_in_its_template():
     assert of_type(stack, "AWS::EC2::SecurityGroupEgress")
 
 
-def test_the_head_may_launch_into_the_reservations_and_groups_that_pools_name():
+def test_the_head_node_may_launch_into_the_reservations_and_placement_groups_of_pools():
     """A reservation that is not in cluster.yaml is nobody's to use."""
     allowed = [
         resource
@@ -129,7 +129,7 @@ def test_the_head_may_launch_into_the_reservations_and_groups_that_pools_name():
     assert any("placement-group/" in str(item) for item in allowed)
 
 
-def test_a_compute_node_that_turns_itself_off_is_gone(stack):
+def test_a_compute_node_that_powers_off_is_terminated(stack):
     """A stopped spot instance would cost its disk for ever."""
     for item in _templates(stack).values():
         data = item["LaunchTemplateData"]
@@ -145,7 +145,7 @@ def test_every_disk_and_bucket_is_encrypted(stack):
     assert all(stack["Bucket"]["Properties"]["PublicAccessBlockConfiguration"].values())
 
 
-def test_buckets_refuse_plain_http_unless_that_is_all_there_is():
+def test_buckets_refuse_plain_http_unless_the_endpoint_is_http():
     """The TLS-only policy is left out only where the endpoint itself is http."""
     assert "BucketPolicy" in resources(example("aws"))
     assert "BucketPolicy" not in resources(example("local"))
@@ -161,10 +161,10 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
-def test_a_launch_is_allowed_in_three_statements_none_of_them_on_everything(stack):
+def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
     """RunInstances is split as Karpenter splits it; no statement allows it on everything.
 
-    Whose network, templates and tags those are is in test_rights.
+    Whose network, templates and tags those are is in test_role_policies.
     """
     statements_by_sid = {
         item["Sid"]: item
@@ -188,7 +188,7 @@ def test_a_launch_is_allowed_in_three_statements_none_of_them_on_everything(stac
     assert (len(requests), tagged) == (1, []), "a fleet can't tag the spot requests it makes"
 
 
-def test_wildcard_resources_are_for_describing_only(stack):
+def test_wildcard_resources_are_used_for_describe_calls_only(stack):
     """Describe calls know no resources; every other action names what it is for."""
     for role in ("HeadRole", "ComputeRole"):
         for item in statements(stack, role):
@@ -197,13 +197,13 @@ def test_wildcard_resources_are_for_describing_only(stack):
                 assert all(action.startswith("ec2:Describe") for action in as_list(item["Action"]))
 
 
-def test_a_compute_node_may_read_one_secret_and_nothing_of_ec2(stack):
+def test_a_compute_node_may_read_one_secret_and_nothing_in_ec2(stack):
     """A user who gets root on a node gets no more than that."""
     actions = [a for item in statements(stack, "ComputeRole") for a in as_list(item["Action"])]
     assert actions == ["secretsmanager:GetSecretValue"]
 
 
-def test_user_data_has_no_secret_and_fits():
+def test_user_data_has_no_secret_and_fits_into_16_kib():
     """Anyone on the instance can read it, and EC2 takes 16 KiB."""
     config = example("aws")
     scripts = [
@@ -217,7 +217,7 @@ def test_user_data_has_no_secret_and_fits():
         assert not re.search(r"(?i)password|aws_secret|access_key|BEGIN .*KEY", script)
 
 
-def test_cloudformation_fills_in_only_what_it_alone_knows():
+def test_user_data_has_no_shell_variables_that_cloudformation_would_replace():
     """Fn::Sub would take a shell's ${x} for its own, so the scripts have none."""
     config = example()
     assert "${" not in head_script(config, BUCKET)
@@ -227,7 +227,7 @@ def test_cloudformation_fills_in_only_what_it_alone_knows():
     }
 
 
-def test_node_json_says_where_the_cluster_is():
+def test_node_json_has_the_addresses_of_the_cluster():
     """What slurm-node-boot reads, as one JSON object."""
     script = compute_script(example(), BUCKET)
     node = json.loads(script.split("<<'JSON'\n")[1].split("\nJSON")[0])
@@ -237,19 +237,19 @@ def test_node_json_says_where_the_cluster_is():
     assert node["shared"]["path"] == "/shared"
 
 
-def test_first_boot_is_python_that_compiles():
+def test_the_first_boot_script_is_valid_python():
     """A template's mistake is found here, not on an instance."""
     script = head_script(example("aws"), BUCKET)
     source = script.split("<<'PYTHON'\n")[1].split("\nPYTHON")[0]
     compile(source, "first_boot", "exec")
 
 
-def test_the_stack_is_the_same_whatever_is_deployed_into_it():
+def test_user_data_does_not_depend_on_the_deployed_bundle():
     """A new bundle must not touch the head's user data: that would restart it."""
     assert "bundle/current" in head_script(example(), BUCKET)
 
 
-def test_user_data_that_is_too_large_is_refused_here():
+def test_user_data_over_the_limit_is_refused():
     """EC2's own message names neither the instance nor the limit."""
     config = example()
     url = "http://" + "a" * MAX_USER_DATA
@@ -258,7 +258,7 @@ def test_user_data_that_is_too_large_is_refused_here():
         stack_template(large, FACTS)
 
 
-def test_a_pool_keeps_its_logical_id_when_others_come_and_go():
+def test_the_logical_id_of_a_pool_does_not_depend_on_other_pools():
     """Else CloudFormation would make a second launch template of the same name."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     before = _templates(resources(parse(text)))
@@ -274,14 +274,14 @@ def test_a_pool_keeps_its_logical_id_when_others_come_and_go():
     assert _templates(resources(parse(swapped))) == before
 
 
-def test_pools_that_look_alike_get_logical_ids_of_their_own():
+def test_pools_with_similar_names_have_different_logical_ids():
     """`a-10g` and `a10g` both become the same letters; a hash keeps them apart."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     text = text.replace("  cpu:\n    count", "  a-10g:\n    count").replace("[cpu]", "[a-10g]")
     assert len(_templates(resources(parse(text)))) == 3
 
 
-def test_instances_without_a_way_out_have_endpoints():
+def test_instances_without_a_nat_gateway_have_endpoints():
     """Either a NAT gateway, or one endpoint for each service the instances call."""
     closed, opened = resources(example("local")), resources(example("aws"))
     services = {item["ServiceName"] for item in of_type(closed, "AWS::EC2::VPCEndpoint").values()}
@@ -292,13 +292,13 @@ def test_instances_without_a_way_out_have_endpoints():
     assert "Nat" in opened
 
 
-def test_names_of_resources_are_computed_alike():
+def test_the_bucket_name_of_the_template_is_the_one_that_the_cli_uses():
     """The bucket in the template is the bucket the CLI writes to."""
     config = example()
     assert resources(config)["Bucket"]["Properties"]["BucketName"] == names.bucket(config, ACCOUNT)
 
 
-def test_everything_that_can_carry_the_cluster_tag_does(stack):
+def test_every_taggable_resource_has_the_cluster_tag(stack):
     """destroy looks for leftovers by this tag."""
     untagged = {
         "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::SecurityGroupIngress",
@@ -327,7 +327,7 @@ def test_everything_that_can_carry_the_cluster_tag_does(stack):
         ("s3://lab", "arn:${AWS::Partition}:s3:::lab", "arn:${AWS::Partition}:s3:::lab/*"),
     ],
 )
-def test_instances_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, objects):
+def test_nodes_have_access_to_the_datasets_prefix_only(store, bucket, objects):
     """With a store on the filesystem nodes have no S3 at all."""
     config = example("aws").model_copy(update={"data": Data(store=store)})
     for role in ("HeadRole", "ComputeRole"):
@@ -344,9 +344,7 @@ def test_instances_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, 
         ("s3://lab/runs", "arn:${AWS::Partition}:s3:::lab/runs/*"),
     ],
 )
-def test_nodes_may_do_with_checkpoints_in_s3_what_a_tier_asks_for_and_only_where_one_is(
-    place, objects
-):
+def test_compute_nodes_have_access_to_checkpoints_in_s3_only_if_configured(place, objects):
     config = example("aws")
     changed = config.training.model_copy(update={"checkpoints": place})
     stack = resources(config.model_copy(update={"training": changed}))

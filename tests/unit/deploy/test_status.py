@@ -23,7 +23,7 @@ GOOD = Status(
 )
 
 
-def test_a_cluster_without_trouble_is_healthy():
+def test_a_cluster_without_problems_is_healthy():
     """Powered-down nodes are as they should be."""
     assert GOOD.healthy
 
@@ -54,14 +54,14 @@ def test_a_cluster_without_trouble_is_healthy():
         ({"down": (Down("gpu-001", "Not responding"),)}, "node gpu-001 is down: Not responding"),
     ],
 )
-def test_each_trouble_is_a_reason(change, reason):
+def test_each_problem_is_a_reason(change, reason):
     """One thing wrong is enough, and it is named."""
     status = replace(GOOD, **change)
     assert status.reasons == (reason,)
     assert not status.healthy
 
 
-def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
+def test_problems_of_the_engine_are_reported():
     """What the engine says of itself reaches the person who asks for the status."""
     assert engine_problems(HeadReport(at=100, last_pass=PassReport(90))) == []
     holding_report = HeadReport(
@@ -90,7 +90,7 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     ]
 
 
-def test_accounts_and_users_that_slurmdbd_lacks_are_told_until_they_are_applied():
+def test_missing_accounts_and_users_are_reported_until_applied():
     """Nobody can submit without one. An admin's own accounts and shares are as they should be."""
     slurm, config = FakeSacctmgr(), example("local")
     names = missing_accounts(config, slurm)
@@ -107,6 +107,6 @@ def test_accounts_and_users_that_slurmdbd_lacks_are_told_until_they_are_applied(
     assert missing_accounts(config, slurm) == ("user ada to account vision",)
 
 
-def test_a_cluster_that_declares_no_accounts_does_not_ask_for_them():
+def test_a_cluster_without_declared_accounts_does_not_read_slurmdbd():
     config = example("local").model_copy(update={"accounts": (), "users": ()})
     assert missing_accounts(config, None) == ()

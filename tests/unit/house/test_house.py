@@ -12,35 +12,35 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = Path("here.py")
 
 
-def of(text: str) -> docstrings.Docstring:
-    (found,) = docstrings.docstrings(HERE, f'def f():\n    """{text}"""\n')
-    return found
+def docstring_of(text: str) -> docstrings.Docstring:
+    (docstring,) = docstrings.docstrings(HERE, f'def f():\n    """{text}"""\n')
+    return docstring
 
 
 @pytest.mark.parametrize("text", ["What it was.", "Of two nodes, the first.", "`which` is it?"])
-def test_a_docstring_that_makes_the_reader_guess_its_subject_is_found(text: str):
-    assert of(text).opens_badly
+def test_a_docstring_that_opens_with_a_question_word_or_preposition_opens_badly(text: str):
+    assert docstring_of(text).opens_badly
 
 
 @pytest.mark.parametrize("text", ["Return what it was.", "A node.", "Whence"])
-def test_a_docstring_that_opens_with_a_verb_or_a_noun_is_none_of_them(text: str):
-    assert not of(text).opens_badly
+def test_a_docstring_that_opens_with_a_verb_or_a_noun_opens_well(text: str):
+    assert not docstring_of(text).opens_badly
 
 
-def test_words_are_counted_in_first_lines_of_functions_and_in_sentences():
-    assert not of("word " * 11 + "word").opens_long
-    assert of("word " * 13).opens_long
-    assert of("Short one. " + "word " * 26 + "end.").long_sentences == 1
-    assert of("Short one. " + "word\n" * 24 + "end.").long_sentences == 0
+def test_long_first_lines_and_long_sentences_are_counted():
+    assert not docstring_of("word " * 11 + "word").opens_long
+    assert docstring_of("word " * 13).opens_long
+    assert docstring_of("Short one. " + "word " * 26 + "end.").long_sentences == 1
+    assert docstring_of("Short one. " + "word\n" * 24 + "end.").long_sentences == 0
     (module,) = docstrings.docstrings(HERE, '"""' + "word " * 13 + '"""')
     assert not module.opens_long
 
 
-def test_modules_that_import_each_other_are_one_circle():
+def test_modules_that_import_each_other_form_a_circle():
     graph = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": [], "e": ["a"]}
     assert imports.circles(graph) == [frozenset({"b", "c"})]
 
 
-def test_no_module_of_ours_is_in_a_circle():
+def test_the_product_has_no_import_circles():
     read = imports.graph_of("slurmplugins", "toolkit")
     assert imports.circles(imports.imports_of(read)) == []

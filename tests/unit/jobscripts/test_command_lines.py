@@ -17,7 +17,7 @@ CALL = re.compile(
 )
 
 
-def calls(script):
+def documented_calls(script):
     """Where it is called, and with what words: those of one line, before what explains them."""
     for path in TEXTS:
         for name, words in CALL.findall(path.read_text()):
@@ -25,20 +25,22 @@ def calls(script):
                 yield path.name, words.strip().partition("\n")[0].split()
 
 
-def test_every_dataset_of_a_warm_up_is_a_reference(tmp_path):
+def test_every_documented_dataset_of_a_warm_up_is_a_valid_reference(tmp_path):
     catalog = Catalog(FolderStore(tmp_path))
-    found = [(path, word) for path, words in calls("data-warmup.sbatch") for word in words]
-    named = [(path, word) for path, word in found if word.islower()]
-    assert len(named) == 4
-    for _, word in named:
+    calls_with_words = [
+        (path, word) for path, words in documented_calls("data-warmup.sbatch") for word in words
+    ]
+    references = [(path, word) for path, word in calls_with_words if word.islower()]
+    assert len(references) == 4
+    for _, word in references:
         with pytest.raises(DatasetUnknown):  # and not NameRefused
             catalog.matching_versions(word)
 
 
 @pytest.mark.parametrize("script", ["torchrun", "fsdp", "deepspeed", "pipeline", "sweep"])
-def test_every_training_script_of_an_example_is_the_readers_own_or_is_there(script):
-    found = [(path, words[0]) for path, words in calls(f"{script}.sbatch") if words]
-    assert found
-    for path, word in found:
+def test_every_documented_training_script_is_shipped_or_the_users_own(script):
+    scripts = [(path, words[0]) for path, words in documented_calls(f"{script}.sbatch") if words]
+    assert scripts
+    for path, word in scripts:
         shipped = REPO / "jobscripts" / word.removeprefix(SHARED)
         assert "/" not in word or (word.startswith(SHARED) and shipped.is_file()), (path, word)

@@ -10,14 +10,18 @@ import pytest
 REPO = Path(__file__).resolve().parents[3]
 
 
-def said(folder, lines, *, may_fail=False, **environment):
+def output_of(folder, lines, *, may_fail=False, **environment):
     """What a batch script with these lines prints."""
     batch = folder / "slurm_script"
     batch.write_text(f'{lines[0]}\nsource "{REPO}/jobscripts/lib/signals.sh"\n{lines[1]}\n')
-    given = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", "TOOLKIT_RUN_DIR": str(folder)}
+    base_environment = {
+        "PATH": os.environ["PATH"],
+        "SLURM_JOB_ID": "12",
+        "TOOLKIT_RUN_DIR": str(folder),
+    }
     done = subprocess.run(
         ["bash", str(batch)],
-        env=given | environment,
+        env=base_environment | environment,
         stdout=subprocess.PIPE,
         text=True,
         check=not may_fail,
@@ -37,14 +41,14 @@ echo "$step_code"
 
 
 @pytest.mark.parametrize("code", [0, 85])
-def test_a_step_that_ends_while_the_signal_is_answered_keeps_its_own_code(tmp_path, code):
+def test_a_step_that_ends_during_the_signal_handler_keeps_its_exit_code(tmp_path, code):
     lines = ("cd $TOOLKIT_RUN_DIR", ENDS_IN_THE_TRAP.replace("CODE", str(code)))
-    assert said(tmp_path, lines) == str(code)
+    assert output_of(tmp_path, lines) == str(code)
 
 
-def test_a_step_that_a_signal_kills_keeps_that_code(tmp_path):
+def test_a_step_that_a_signal_killed_has_the_exit_code_of_the_signal(tmp_path):
     lines = ("", 'sleep 60 & kill -TERM "$!"; wait_for_step "$!"; echo "$step_code"')
-    assert said(tmp_path, lines) == "143"
+    assert output_of(tmp_path, lines) == "143"
 
 
 AWAY_AS_THE_SIGNAL_COMES = """
@@ -57,21 +61,26 @@ echo "$step_code"
 """
 
 
-def test_the_one_signal_is_passed_on_as_soon_as_the_run_folder_is_back(tmp_path):
+def test_a_stop_request_is_written_once_the_run_folder_is_back(tmp_path):
     (tmp_path / "run").mkdir()
-    given = {"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_END_TIME": str(int(time.time()))}
-    told = said(tmp_path, (f"cd {tmp_path}", AWAY_AS_THE_SIGNAL_COMES), **given).splitlines()
-    assert ["can't be written to" in told[0], told[1:]] == [
+    environment = {
+        "TOOLKIT_RUN_DIR": str(tmp_path / "run"),
+        "SLURM_JOB_END_TIME": str(int(time.time())),
+    }
+    lines = output_of(
+        tmp_path, (f"cd {tmp_path}", AWAY_AS_THE_SIGNAL_COMES), **environment
+    ).splitlines()
+    assert ["can't be written to" in lines[0], lines[1:]] == [
         True,
         ["[toolkit] time-limit: the workers are asked to save and stop", "7"],
     ]
 
 
-def test_a_step_that_ends_while_the_run_folder_is_away_keeps_its_code(tmp_path):
+def test_a_step_that_ends_while_the_run_folder_is_absent_keeps_its_exit_code(tmp_path):
     quick = "sleep() { command sleep 0.1; }"
-    ends = "{ command sleep 0.5; exit 7; }"
-    line = f'{quick}; request_stop time-limit; {ends} & wait_for_step "$!"; echo "$step_code"'
-    assert said(tmp_path, ("", line), TOOLKIT_RUN_DIR="/nowhere").splitlines()[-1] == "7"
+    step = "{ command sleep 0.5; exit 7; }"
+    line = f'{quick}; request_stop time-limit; {step} & wait_for_step "$!"; echo "$step_code"'
+    assert output_of(tmp_path, ("", line), TOOLKIT_RUN_DIR="/nowhere").splitlines()[-1] == "7"
 
 
 TRAINS = sorted(
@@ -80,30 +89,38 @@ TRAINS = sorted(
 
 
 @pytest.mark.parametrize("script", TRAINS, ids=lambda path: path.stem)
-def test_no_batch_script_asks_anybody_anything_before_it_holds_the_signal(script):
+def test_every_batch_script_holds_the_stop_signal_first(script):
     lines = script.read_text().splitlines()
     calls = [line.split()[0] for line in lines if line and line[0] not in "#[ "]
-    mine = calls[len(calls) - calls[::-1].index("source") :]
-    assert mine[0] == "hold_stop_signal"
+    own_calls = calls[len(calls) - calls[::-1].index("source") :]
+    assert own_calls[0] == "hold_stop_signal"
 
 
-def why(folder, left, *, script="#SBATCH --signal=B:USR1@90", typed=None, job="12", **environment):
+def signal_cause(
+    folder,
+    seconds_left,
+    *,
+    script="#SBATCH --signal=B:USR1@90",
+    typed=None,
+    job="12",
+    **environment,
+):
     """What a signal is taken for, `left` seconds before the time limit."""
     parts = folder / "submission"
     parts.mkdir(exist_ok=True)
     (parts / "environment").write_text(f"SLURM_JOB_NAME=digits\0SLURM_JOB_ID={job}\0")
     if typed is not None:
         (parts / "submit-line").write_text(f"sbatch {typed}\n")
-    ends = {"SLURM_JOB_END_TIME": str(int(time.time()) + left)}
+    end_time = {"SLURM_JOB_END_TIME": str(int(time.time()) + seconds_left)}
     lines = (f"#!/bin/bash\n{script}", "SUBMITTED=(train.py --signal=A@9999); why_signalled")
-    return said(folder, lines, **ends | environment)
+    return output_of(folder, lines, **end_time | environment)
 
 
 TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
 
 
 @pytest.mark.parametrize(
-    ("lead", "given"),
+    ("lead", "submission"),
     [
         (90, {}),
         (90, {"script": ""}),
@@ -117,9 +134,11 @@ TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
         (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # of another job
     ],
 )
-def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_path, lead, given):
-    assert why(tmp_path, lead + 100, **given) == "time-limit"
-    assert why(tmp_path, lead + 300, **given) == "preemption"
+def test_a_signal_at_the_requested_lead_is_the_time_limit_and_earlier_a_preemption(
+    tmp_path, lead, submission
+):
+    assert signal_cause(tmp_path, lead + 100, **submission) == "time-limit"
+    assert signal_cause(tmp_path, lead + 300, **submission) == "preemption"
 
 
 @pytest.mark.parametrize(
@@ -134,20 +153,18 @@ def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_pa
         ("echo Traceback", "1", "goes on"),
     ],
 )
-def test_a_restart_goes_on_unless_its_budgets_are_known_to_be_used_up(
-    tmp_path, answers, restart, says
-):
+def test_a_restart_goes_on_unless_its_retry_budget_is_used_up(tmp_path, answers, restart, says):
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text(f"#!/bin/bash\n{answers}\n")
     python.chmod(0o755)
-    ends = """trap 'case $? in 85) echo superseded ;; 93) echo held ;; esac' EXIT"""
-    lines = (ends, "look_back; echo goes on")
-    told = {"TOOLKIT_ENV": str(tmp_path), "SLURM_RESTART_COUNT": restart}
-    assert said(tmp_path, lines, may_fail=True, **told) == says
+    exit_trap = """trap 'case $? in 85) echo superseded ;; 93) echo held ;; esac' EXIT"""
+    lines = (exit_trap, "look_back; echo goes on")
+    environment = {"TOOLKIT_ENV": str(tmp_path), "SLURM_RESTART_COUNT": restart}
+    assert output_of(tmp_path, lines, may_fail=True, **environment) == says
 
 
-def ends(folder, answers, *, step_code=1, verdict=None, last="", **environment):
+def batch_exit_code(folder, answers, *, step_code=1, verdict=None, last="", **environment):
     """The batch script's exit code; `answers`: what the ending's interpreter does."""
     folder.joinpath("bin").mkdir()
     python = folder / "bin" / "python"
@@ -158,21 +175,21 @@ def ends(folder, answers, *, step_code=1, verdict=None, last="", **environment):
     code = "trap 'echo $?' EXIT"
     lines = (f"{code}\nsleep() {{ echo $1 >>$TOOLKIT_RUN_DIR/slept; command sleep 0.01; }}",)
     lines += (f"{last}\nstep_code={step_code}; exit_with_verdict",)
-    given = {"TOOLKIT_ENV": str(folder)} | environment
-    return int(said(folder, lines, may_fail=True, **given).splitlines()[-1])
+    script_environment = {"TOOLKIT_ENV": str(folder)} | environment
+    return int(output_of(folder, lines, may_fail=True, **script_environment).splitlines()[-1])
 
 
-def slept(folder):
+def retry_pauses(folder):
     file = folder / "slept"
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
-TOLD_AT_LAST = """n=$(cat n 2>/dev/null); echo $((n + 1)) >n; ((n < 3)) || echo 42"""
+READABLE_AT_LAST = """n=$(cat n 2>/dev/null); echo $((n + 1)) >n; ((n < 3)) || echo 42"""
 
 
-def test_an_attempt_whose_end_the_shared_folder_hides_for_a_moment_ends_as_is_told_then(tmp_path):
-    assert ends(tmp_path, f"cd {tmp_path}; {TOLD_AT_LAST}") == 42
-    assert slept(tmp_path) == [1, 1, 3]
+def test_the_batch_script_retries_while_the_run_folder_is_unreadable(tmp_path):
+    assert batch_exit_code(tmp_path, f"cd {tmp_path}; {READABLE_AT_LAST}") == 42
+    assert retry_pauses(tmp_path) == [1, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -185,11 +202,11 @@ def test_an_attempt_whose_end_the_shared_folder_hides_for_a_moment_ends_as_is_to
         (1, 93, 93),
     ],
 )
-def test_an_attempt_whose_end_no_minute_can_tell_comes_back_unless_its_workers_said_otherwise(
+def test_a_verdict_that_stays_unreadable_requeues_the_job_unless_it_is_done_or_held(
     tmp_path, step_code, verdict, code
 ):
-    assert ends(tmp_path, "exit 1", step_code=step_code, verdict=verdict) == code
-    assert slept(tmp_path) == [1, 1, 3, 5, 10, 20, 20, 0]
+    assert batch_exit_code(tmp_path, "exit 1", step_code=step_code, verdict=verdict) == code
+    assert retry_pauses(tmp_path) == [1, 1, 3, 5, 10, 20, 20, 0]
 
 
 HIDDEN = "mv $TOOLKIT_RUN_DIR $TOOLKIT_ENV/away; sleep() { :; }"
@@ -197,26 +214,28 @@ HELD = 'hold_attempt() { echo "$1" >$TOOLKIT_ENV/held; }'
 
 
 @pytest.mark.parametrize(("restart", "code"), [("0", 85), ("1", 93)])
-def test_workers_that_left_with_0_are_not_done_while_the_shared_folder_hides_their_verdict(
+def test_ranks_that_exit_with_0_are_not_done_while_their_verdict_is_unreadable(
     tmp_path, restart, code
 ):
     """The last such attempt, whose beginning could not look back either, is held."""
-    away = {"last": f"{HELD}; look_back; {HIDDEN}"}
+    hiding = {"last": f"{HELD}; look_back; {HIDDEN}"}
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / f"verdict.12.{restart}.json").write_text('{"verdict": "resume", "exit_code": 85}\n')
-    told = away | {"TOOLKIT_RUN_DIR": str(folder), "SLURM_RESTART_COUNT": restart}
-    assert ends(tmp_path, "exit 1", step_code=0, **told) == code
+    environment = hiding | {"TOOLKIT_RUN_DIR": str(folder), "SLURM_RESTART_COUNT": restart}
+    assert batch_exit_code(tmp_path, "exit 1", step_code=0, **environment) == code
     assert (tmp_path / "held").exists() == (code == 93)
 
 
-def test_it_comes_back_once_where_the_next_beginning_can_not_tell_it_either(tmp_path):
+def test_a_restart_with_an_unreadable_verdict_is_not_requeued_again(tmp_path):
     restart = {"SLURM_RESTART_COUNT": "1", "last": "look_back"}
-    assert ends(tmp_path, "exit 1", step_code=7, **restart) == 7
+    assert batch_exit_code(tmp_path, "exit 1", step_code=7, **restart) == 7
 
 
-@pytest.mark.parametrize(("verdict", "left"), [(85, 9999), (None, 15)])
-def test_what_brings_a_job_back_is_not_waited_for_until_slurm_ends_it(tmp_path, verdict, left):
-    limit = str(int(time.time()) + left)
-    assert ends(tmp_path, "exit 1", verdict=verdict, SLURM_JOB_END_TIME=limit) == 85
-    assert slept(tmp_path) == []
+@pytest.mark.parametrize(("verdict", "seconds_left"), [(85, 9999), (None, 15)])
+def test_the_batch_script_does_not_retry_before_the_time_limit_or_after_exit_85(
+    tmp_path, verdict, seconds_left
+):
+    limit = str(int(time.time()) + seconds_left)
+    assert batch_exit_code(tmp_path, "exit 1", verdict=verdict, SLURM_JOB_END_TIME=limit) == 85
+    assert retry_pauses(tmp_path) == []

@@ -11,17 +11,17 @@ from toolkit.local.daemon_files import AlreadyRunning, StateFiles
 from toolkit.local.options import Options, state_dir
 
 
-def test_options_survive_the_way_to_the_daemon():
+def test_options_are_passed_to_the_daemon_unchanged():
     options = Options(state=Path("/x"), port=1, driver="none", throttle=False, boot_delay=2.5)
     assert Options.from_json(options.to_json()) == options
 
 
-def test_options_of_a_newer_toolkit_are_read_without_what_is_new():
+def test_unknown_options_of_a_newer_toolkit_are_ignored():
     text = '{"state": "/x", "port": 7, "hyperdrive": true}'
     assert Options.from_json(text) == Options(state=Path("/x"), port=7)
 
 
-def test_the_state_directory_is_as_given_else_from_the_environment(monkeypatch, tmp_path):
+def test_the_state_directory_is_the_given_one_or_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("TOOLKIT_LOCAL_DIR", "/from/environment")
     assert state_dir(tmp_path) == tmp_path
     assert state_dir() == Path("/from/environment")
@@ -29,7 +29,7 @@ def test_the_state_directory_is_as_given_else_from_the_environment(monkeypatch, 
     assert state_dir() == Path("/var/lib/toolkit-local")
 
 
-def test_a_directory_has_one_daemon_and_tells_who_it_is(tmp_path):
+def test_a_state_directory_has_one_daemon(tmp_path):
     files, options = StateFiles(tmp_path), Options(state=tmp_path, port=4999)
     assert files.running() is None
     with files.hold(options):
@@ -41,29 +41,29 @@ def test_a_directory_has_one_daemon_and_tells_who_it_is(tmp_path):
     assert files.running() is None
 
 
-def test_a_record_without_its_lock_is_of_a_daemon_that_is_gone(tmp_path):
+def test_a_record_without_a_lock_is_of_a_terminated_daemon(tmp_path):
     files = StateFiles(tmp_path)
     with files.hold(Options(state=tmp_path)):
-        left = files.record.read_text()
-    files.record.write_text(left)
+        record = files.record.read_text()
+    files.record.write_text(record)
     assert files.running() is None
 
 
 def test_patches_are_undone_in_full():
     class Owner:
-        def kept(self):
+        def method(self):
             return "original"
 
         @classmethod
-        def made(cls) -> str:
+        def class_method(cls) -> str:
             return "original"
 
     patches = Patches()
-    patches.replace(Owner, "kept", lambda _self: "first")
-    patches.replace(Owner, "kept", lambda _self: "second")
-    patches.replace(Owner, "made", classmethod(lambda _cls: "ours"))
+    patches.replace(Owner, "method", lambda _self: "first")
+    patches.replace(Owner, "method", lambda _self: "second")
+    patches.replace(Owner, "class_method", classmethod(lambda _cls: "ours"))
     patches.replace(Owner, "added", 1)
-    assert (Owner().kept(), Owner.made(), Owner.added) == ("second", "ours", 1)
+    assert (Owner().method(), Owner.class_method(), Owner.added) == ("second", "ours", 1)
     patches.undo()
-    assert (Owner().kept(), Owner.made()) == ("original", "original")
+    assert (Owner().method(), Owner.class_method()) == ("original", "original")
     assert not hasattr(Owner, "added")

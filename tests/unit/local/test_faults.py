@@ -39,23 +39,23 @@ def faults(clock):
         ("*//spot", True, False),
     ],
 )
-def test_a_pattern_covers_what_it_names(text, covers_spot, covers_demand):
+def test_a_pattern_covers_the_pools_that_it_names(text, covers_spot, covers_demand):
     pattern = Pattern.parse(text)
     assert pattern.covers(SPOT) is covers_spot
     assert pattern.covers(DEMAND) is covers_demand
 
 
 @pytest.mark.parametrize("text", ["a/b/c/d", "a/b/cheap"])
-def test_a_pattern_of_another_form_is_refused(text):
+def test_a_malformed_pattern_is_refused(text):
     with pytest.raises(ValueError, match="is not"):
         Pattern.parse(text)
 
 
-def test_a_pool_without_rule_has_no_end(faults):
+def test_a_pool_without_a_limit_has_unlimited_capacity(faults):
     assert faults.take_capacity(SPOT, at_least=10_000, at_most=10_000) == 10_000
 
 
-def test_a_pool_gives_between_the_two_counts_or_nothing(faults):
+def test_a_limited_pool_supplies_between_the_two_counts_or_nothing(faults):
     faults.limit(Pattern.parse("spot"), 3)
     assert faults.take_capacity(SPOT, at_least=4, at_most=9) == 0
     assert faults.take_capacity(SPOT, at_least=2, at_most=9) == 3
@@ -63,21 +63,21 @@ def test_a_pool_gives_between_the_two_counts_or_nothing(faults):
     assert faults.take_capacity(DEMAND, at_least=5, at_most=5) == 5
 
 
-def test_every_rule_that_covers_a_pool_counts(faults):
+def test_every_limit_that_covers_a_pool_applies(faults):
     faults.limit(Pattern.parse("spot"), 5)
     faults.limit(Pattern.parse("g5.xlarge"), 2)
     assert faults.take_capacity(SPOT, at_least=1, at_most=9) == 2
     assert faults.rules[Pattern.parse("spot")].free == 3
 
 
-def test_pools_under_one_rule_share_it(faults):
+def test_pools_under_one_limit_share_it(faults):
     faults.limit(Pattern.parse("spot"), 3)
     other = Pool("g5.2xlarge", "us-east-1a", "spot")
     assert faults.available([SPOT, other, DEMAND], 2) == [2, 1, 2]
     assert faults.rules[Pattern.parse("spot")].free == 3, "asking takes nothing"
 
 
-def test_an_ended_instance_gives_its_place_back_only_where_that_was_asked_for(faults):
+def test_a_terminated_instance_returns_its_capacity_only_if_configured(faults):
     faults.limit(Pattern.parse("spot"), 0)
     faults.limit(Pattern.parse("on-demand"), 0, returns=True)
     for pool in (SPOT, DEMAND):
@@ -86,7 +86,7 @@ def test_an_ended_instance_gives_its_place_back_only_where_that_was_asked_for(fa
     assert faults.take_capacity(DEMAND, at_least=1, at_most=1) == 1
 
 
-def test_a_limit_ends_with_its_time(faults, clock):
+def test_a_limit_expires(faults, clock):
     faults.limit(Pattern.parse("spot"), 0, seconds=10)
     clock.now = 9.9
     assert faults.take_capacity(SPOT, at_least=1, at_most=1) == 0
@@ -95,7 +95,7 @@ def test_a_limit_ends_with_its_time(faults, clock):
     assert not faults.rules
 
 
-def test_restoring_lifts_one_limit_or_all(faults):
+def test_restore_removes_one_limit_or_all(faults):
     faults.limit(Pattern.parse("spot"), 0)
     faults.limit(Pattern.parse("on-demand"), 0)
     faults.restore(Pattern.parse("spot"))

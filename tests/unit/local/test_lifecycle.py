@@ -18,14 +18,14 @@ def layout(tmp_path, monkeypatch):
     return layout
 
 
-def test_machines_that_only_root_can_end_are_an_error(layout):
+def test_down_fails_if_only_root_can_stop_the_machines(layout):
     """They run on; a person who read `down` would never look for them."""
     (layout.instances / "i-0123456789abcdef0").mkdir()
     with pytest.raises(LocalError, match="only root"):
         lifecycle.down(layout.state, lambda *_: None)
 
 
-def test_a_state_that_only_root_can_read_counts_as_machines(layout, monkeypatch):
+def test_down_fails_if_only_root_can_read_the_state(layout, monkeypatch):
     """Root's local cloud keeps its directories from others."""
 
     def refused(_path):
@@ -36,6 +36,6 @@ def test_a_state_that_only_root_can_read_counts_as_machines(layout, monkeypatch)
         lifecycle.down(layout.state, lambda *_: None)
 
 
-def test_without_machines_anybody_can_bring_it_down(layout):
+def test_down_needs_no_root_without_machines(layout):
     """A local cloud without machines needs no root."""
     assert not lifecycle.down(layout.state, lambda *_: None)

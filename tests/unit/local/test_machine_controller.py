@@ -93,7 +93,7 @@ class Driver(NoneDriver):
 
 
 @pytest.fixture
-def world():
+def fakes():
     rows = Rows()
     states, driver, network = States(rows), Driver(), Network()
     options = Options(boot_delay=0.0, shutdown_grace=0.0, forget_after=60.0)
@@ -107,87 +107,87 @@ def world():
     )
 
 
-def add(world, name="i-1", state="pending", market="spot", behaviour="stop"):
+def add_instance(fakes, name="i-1", state="pending", market="spot", behaviour="stop"):
     row = SimpleNamespace(id=name, state=state, instance_initiated_shutdown_behavior=behaviour)
-    instance = LocalInstance(row, "r", Pool("t", "z", market), launched_at=world.rows.now)
-    world.rows.instances[name] = instance
+    instance = LocalInstance(row, "r", Pool("t", "z", market), launched_at=fakes.rows.now)
+    fakes.rows.instances[name] = instance
     return instance
 
 
-def look(world, times=3, step=1.1):
+def tick(fakes, times=3, step=1.1):
     for _ in range(times):
-        world.controller.tick()
-        world.rows.now += step
+        fakes.controller.tick()
+        fakes.rows.now += step
 
 
-def test_an_instance_that_appears_gets_a_machine_and_its_sockets(world):
-    instance = add(world)
-    look(world)
+def test_a_new_instance_gets_a_machine_and_its_sockets(fakes):
+    instance = add_instance(fakes)
+    tick(fakes)
     assert instance.state == "running"
-    assert world.driver.state("i-1") is MachineState.RUNNING
-    assert world.network.open_in == {"i-1": "netns of i-1"}
+    assert fakes.driver.state("i-1") is MachineState.RUNNING
+    assert fakes.network.open_in == {"i-1": "netns of i-1"}
 
 
-def test_a_machine_that_does_not_start_ends_its_instance(world):
-    world.driver.refusals = [RuntimeError("no room")]
-    instance = add(world)
-    look(world)
+def test_a_machine_that_does_not_start_terminates_its_instance(fakes):
+    fakes.driver.refusals = [RuntimeError("no room")]
+    instance = add_instance(fakes)
+    tick(fakes)
     assert instance.state == "terminated"
     assert isinstance(instance.reason, Reason)
     assert "no room" in instance.reason.message
 
 
-def test_an_instance_that_is_ended_loses_its_machine_then_its_sockets_then_its_row(world):
-    instance = add(world)
-    look(world)
-    world.rows.set_state(instance, "shutting-down")
-    look(world)
-    assert world.driver.state("i-1") is MachineState.ABSENT
-    assert world.network.closed
+def test_a_terminated_instance_loses_its_machine_its_sockets_and_then_its_row(fakes):
+    instance = add_instance(fakes)
+    tick(fakes)
+    fakes.rows.set_state(instance, "shutting-down")
+    tick(fakes)
+    assert fakes.driver.state("i-1") is MachineState.ABSENT
+    assert fakes.network.closed
     assert instance.state == "terminated"
-    world.rows.now += 61
-    look(world, 1)
-    assert world.states.forgotten == ["i-1"]
+    fakes.rows.now += 61
+    tick(fakes, 1)
+    assert fakes.states.forgotten == ["i-1"]
 
 
-def test_an_end_that_fails_is_tried_again(world):
-    instance = add(world)
-    look(world)
-    world.driver.refusals = [RuntimeError("busy")]
-    world.rows.set_state(instance, "shutting-down")
-    look(world, 1, step=0.1)
+def test_a_failed_termination_is_repeated(fakes):
+    instance = add_instance(fakes)
+    tick(fakes)
+    fakes.driver.refusals = [RuntimeError("busy")]
+    fakes.rows.set_state(instance, "shutting-down")
+    tick(fakes, 1, step=0.1)
     assert instance.state == "shutting-down"
-    look(world, 4)
+    tick(fakes, 4)
     assert instance.state == "terminated"
 
 
-def test_an_instance_ended_before_it_started_leaves_no_machine(world):
-    instance = add(world, state="shutting-down")
-    look(world)
+def test_an_instance_terminated_before_its_start_has_no_machine(fakes):
+    instance = add_instance(fakes, state="shutting-down")
+    tick(fakes)
     assert instance.state == "terminated"
-    assert world.driver.list() == ()
+    assert fakes.driver.list() == ()
 
 
-def test_stopping_keeps_the_disk_and_starting_brings_it_back(world):
-    instance = add(world)
-    look(world)
-    world.rows.set_state(instance, "stopping")
-    look(world)
+def test_a_stopped_instance_keeps_its_disk_and_starts_again(fakes):
+    instance = add_instance(fakes)
+    tick(fakes)
+    fakes.rows.set_state(instance, "stopping")
+    tick(fakes)
     assert instance.state == "stopped"
-    assert world.driver.state("i-1") is MachineState.EXITED
-    world.rows.set_state(instance, "pending")
-    look(world)
+    assert fakes.driver.state("i-1") is MachineState.EXITED
+    fakes.rows.set_state(instance, "pending")
+    tick(fakes)
     assert instance.state == "running"
 
 
-def test_a_reboot_starts_the_machine_again(world):
-    instance = add(world)
-    look(world)
+def test_a_reboot_starts_the_machine_again(fakes):
+    instance = add_instance(fakes)
+    tick(fakes)
     instance.reboot_requested = True
-    look(world)
+    tick(fakes)
     assert instance.state == "running"
     assert not instance.reboot_requested
-    assert world.driver.state("i-1") is MachineState.RUNNING
+    assert fakes.driver.state("i-1") is MachineState.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -198,28 +198,30 @@ def test_a_reboot_starts_the_machine_again(world):
         ("spot", "stop", "terminated"),
     ],
 )
-def test_a_guest_that_went_off_is_noticed(world, market, behaviour, end):
-    instance = add(world, market=market, behaviour=behaviour)
-    look(world)
-    world.driver.stop("i-1", grace=0)
-    look(world, 4)
+def test_a_poweroff_inside_the_machine_stops_or_terminates_the_instance(
+    fakes, market, behaviour, end
+):
+    instance = add_instance(fakes, market=market, behaviour=behaviour)
+    tick(fakes)
+    fakes.driver.stop("i-1", grace=0)
+    tick(fakes, 4)
     assert instance.state == end
 
 
-def test_a_notice_is_carried_out_at_its_deadline_and_not_before(world):
-    instance = add(world)
-    look(world)
-    instance.notice = Notice(time=0.0, deadline=world.rows.now + 10)
-    look(world, 5, step=1.0)
+def test_an_interruption_notice_terminates_the_instance_at_its_deadline(fakes):
+    instance = add_instance(fakes)
+    tick(fakes)
+    instance.notice = Notice(time=0.0, deadline=fakes.rows.now + 10)
+    tick(fakes, 5, step=1.0)
     assert instance.state == "running"
-    look(world, 10, step=1.0)
+    tick(fakes, 10, step=1.0)
     assert instance.state == "terminated"
     assert instance.reason is SPOT_TERMINATION
 
 
-def test_one_instances_trouble_does_not_keep_others_waiting(world):
-    world.driver.refusals = [RuntimeError("no room")]
-    add(world, "i-1")
-    good = add(world, "i-2")
-    look(world)
+def test_the_failure_of_one_instance_does_not_delay_others(fakes):
+    fakes.driver.refusals = [RuntimeError("no room")]
+    add_instance(fakes, "i-1")
+    good = add_instance(fakes, "i-2")
+    tick(fakes)
     assert good.state == "running"

@@ -18,8 +18,8 @@ from tests.mutants.reviewed import REVIEWED
 ROOT = Path(__file__).parents[3]
 
 
-def ended(code: int, said: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess((), code, said)
+def completed(code: int, output: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess((), code, output)
 
 
 @pytest.fixture
@@ -32,38 +32,38 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("ran", "why"),
+    ("result", "why"),
     [
         (
-            ended(1, "FAILED tests/unit/slurmplugins/launch/test_fallback.py::test_x"),
+            completed(1, "FAILED tests/unit/slurmplugins/launch/test_fallback.py::test_x"),
             "test_fallback.py::test_x` fails",
         ),
-        (ended(4), "pytest ended with 4"),
-        (ended(5), "pytest ended with 5"),
+        (completed(4), "pytest ended with 4"),
+        (completed(5), "pytest ended with 5"),
     ],
 )
-def test_no_mutant_is_tried_while_its_tests_fail_without_it(
-    printed: list[str], monkeypatch: pytest.MonkeyPatch, ran, why
+def test_no_mutant_is_tried_if_its_tests_fail_without_it(
+    printed: list[str], monkeypatch: pytest.MonkeyPatch, result, why
 ):
     """A test that is red anyway would notice every mutant."""
-    monkeypatch.setattr(by_hand, "run", lambda _tree, _tests: ran)
+    monkeypatch.setattr(by_hand, "run", lambda _tree, _tests: result)
     with pytest.raises(SystemExit, match=why):
         by_hand.main([])
     assert printed == []
 
 
-def test_the_same_tests_are_run_once_without_a_mutant(
+def test_each_test_selection_is_run_once_without_a_mutant(
     printed: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     runs = []
-    monkeypatch.setattr(by_hand, "run", lambda _tree, tests: runs.append(tests) or ended(0))
+    monkeypatch.setattr(by_hand, "run", lambda _tree, tests: runs.append(tests) or completed(0))
     monkeypatch.setattr(by_hand, "tried", lambda _tree, _mutant: ("noticed", True))
     assert by_hand.main([]) == 0
     assert sorted(runs) == sorted({item.tests for item in REVIEWED})
     assert len(printed) == len(REVIEWED) + 1
 
 
-def test_each_module_of_the_core_is_there_and_so_are_its_tests():
+def test_each_module_of_the_core_exists_with_its_tests():
     for module, tests in CORE.items():
         assert (ROOT / module).is_file()
         assert all((ROOT / path).exists() for path in tests), module
@@ -79,17 +79,17 @@ def test_each_module_of_the_core_is_there_and_so_are_its_tests():
         "state/persistent_clock",
     ],
 )
-def test_what_decides_over_launches_belongs_to_the_core(name: str):
+def test_modules_that_decide_on_launches_belong_to_the_core(name: str):
     assert f"slurmplugins/{name}.py" in CORE
 
 
-def test_the_core_is_listed_in_one_place():
+def test_the_coverage_script_reads_the_list_of_the_core():
     script = (ROOT / "scripts" / "coverage").read_text()
     assert "tests.mutants.core" in script
     assert "slurmplugins/" not in script
 
 
-def test_the_document_counts_the_mutants_that_were_made_by_hand():
+def test_the_document_counts_the_reviewed_mutants():
     text = " ".join((ROOT / "docs" / "testing.md").read_text().split())
     equivalent = sum(bool(item.equivalent) for item in REVIEWED)
     assert f"{len(REVIEWED)} changes of one line" in text
@@ -107,7 +107,7 @@ def test_the_document_counts_the_mutants_that_were_made_by_hand():
         ("end(a + b, 'it stopped')", "end(a - b, 'it stopped')", False),
     ],
 )
-def test_only_the_letters_of_a_sentence_are_wording(old: str, new: str, wording: bool):
+def test_only_a_change_of_letters_in_a_sentence_is_wording(old: str, new: str, wording: bool):
     """One word may be a key, a state or a tag; a sentence is read by a person alone."""
     assert Survivor("a.py", "f", old, new).wording is wording
 
@@ -116,7 +116,7 @@ def test_only_the_letters_of_a_sentence_are_wording(old: str, new: str, wording:
     ("survives", "listed", "code"),
     [("x", "x", 0), ("x", "", 1), ("", "x", 1), ("", "", 0)],
 )
-def test_a_survivor_that_is_not_listed_fails_and_so_does_one_that_is_listed_and_gone(
+def test_an_unlisted_survivor_and_a_listed_one_that_does_not_survive_both_fail(
     monkeypatch: pytest.MonkeyPatch, survives: str, listed: str, code: int
 ):
     def items(text: str) -> frozenset[Survivor]:
@@ -129,27 +129,27 @@ def test_a_survivor_that_is_not_listed_fails_and_so_does_one_that_is_listed_and_
 
 
 @pytest.mark.parametrize("code", [0, 5, 33, 35, -9, -11])
-def test_a_mutant_that_no_test_failed_is_not_noticed(monkeypatch: pytest.MonkeyPatch, code: int):
+def test_a_mutant_is_noticed_only_by_a_failed_test(monkeypatch: pytest.MonkeyPatch, code: int):
     """No test reaches it, or its tests ended in a way that says nothing."""
     change = Survivor("a.py", "f", "old", "new")
     monkeypatch.setattr(by_tool, "shown", lambda *_: change)
     codes = {"passed": code, "failed": 1, "endless": -24, "mypy": 37}
-    found = by_tool.judged(Path(), "a.py", codes)
-    assert (found.mutants, found.by_tests, found.by_types) == (4, 2, 1)
-    assert found.survivors == {change}
+    judgement = by_tool.judged(Path(), "a.py", codes)
+    assert (judgement.mutants, judgement.by_tests, judgement.by_types) == (4, 2, 1)
+    assert judgement.survivors == {change}
 
 
-def test_each_survivor_that_is_listed_is_of_the_core_and_has_its_reason():
+def test_each_listed_survivor_is_of_the_core_and_has_a_reason():
     for change, why in by_tool.known().items():
         assert change.module in CORE
         assert len(why) > 20, change
 
 
-def test_what_mutmut_judges_by_itself_belongs_to_the_core():
+def test_modules_that_mutmut_judges_belong_to_the_core():
     assert set(MUTATED) <= CORE.keys()
 
 
-def test_the_document_has_what_became_of_the_mutants_of_each_module_that_decides():
+def test_the_document_has_the_results_of_each_mutated_module():
     text = (ROOT / "docs" / "testing.md").read_text()
     rows = {
         module: [int(number) for number in numbers.split("|")]

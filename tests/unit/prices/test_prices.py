@@ -24,7 +24,7 @@ def sources(spans):
     return [(span.start - T0, span.end - T0, span.price.source.value) for span in spans]
 
 
-def test_the_catalogue_has_a_day_a_region_and_exact_prices():
+def test_the_catalogue_has_a_date_a_region_and_exact_prices():
     catalogue = Catalogue.bundled()
     assert datetime.fromtimestamp(catalogue.as_of, UTC).year == 2026
     assert catalogue.prices["g5.xlarge"] == Decimal("1.006")
@@ -35,17 +35,17 @@ def test_the_catalogue_has_a_day_a_region_and_exact_prices():
         assert catalogue.price(name, "us-east-1") is not None
 
 
-def test_every_type_of_the_catalogue_has_a_size():
+def test_every_instance_type_of_the_catalogue_has_a_shape():
     for name, shape in Catalogue.bundled().shapes.items():
         assert shape.cpus > 0, name
         assert shape.memory_mib > 0, name
 
 
-def test_the_catalogue_does_not_speak_for_another_region():
+def test_the_catalogue_has_no_prices_for_another_region():
     assert Catalogue.bundled().price("g5.xlarge", "eu-west-1") is None
 
 
-def test_a_spot_price_holds_until_the_next_change():
+def test_a_spot_price_is_valid_until_the_next_change():
     history = a_book(
         ("g5.xlarge", "us-east-1a", T0 + 50, "0.5"),
         ("g5.xlarge", "us-east-1a", T0 - 50, "0.4"),
@@ -58,7 +58,7 @@ def test_a_spot_price_holds_until_the_next_change():
     ]
 
 
-def test_time_before_the_first_known_change_is_priced_as_believed_and_tagged():
+def test_time_before_the_first_known_spot_price_has_the_price_tag():
     book = a_book(("g5.xlarge", "us-east-1a", T0 + 60, "0.5"))
     assert sources(book.spans(a_query(), T0, T0 + 100)) == [
         (0, 60, "believed"),
@@ -66,7 +66,7 @@ def test_time_before_the_first_known_change_is_priced_as_believed_and_tagged():
     ]
 
 
-def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
+def test_a_spot_instance_at_the_on_demand_price_is_a_guess():
     book = PriceBook("us-east-1", Catalogue.bundled(), SpotHistory())
     (span,) = book.spans(a_query(tag_price=None), T0, T0 + 100)
     assert span.price.source is PriceSource.CATALOGUE_FOR_SPOT
@@ -83,12 +83,12 @@ def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
         ({"instance_type": "x9.huge", "tag_price": Decimal(0)}, PriceSource.UNKNOWN),
     ],
 )
-def test_the_best_source_there_is_is_used(changes, source):
+def test_the_best_available_price_source_is_used(changes, source):
     (span,) = a_book().spans(a_query(**changes), T0, T0 + 100)
     assert span.price.source is source
 
 
-def test_no_time_needs_no_price():
+def test_an_empty_span_has_no_price():
     assert a_book().spans(a_query(), T0, T0) == []
 
 
@@ -109,7 +109,7 @@ class FakeEc2:
             yield {"SpotPriceHistory": [point]}
 
 
-def test_history_is_read_by_page_for_linux_only():
+def test_spot_price_history_is_read_in_pages_for_linux():
     def point(at, usd):
         return {
             "InstanceType": "g5.xlarge",
@@ -127,5 +127,5 @@ def test_history_is_read_by_page_for_linux_only():
     }
 
 
-def test_without_spot_instances_ec2_is_not_asked():
+def test_no_spot_price_history_is_requested_without_spot_instances():
     assert read_history(FakeEc2([]), set(), T0, T0 + 1) == SpotHistory()

@@ -14,7 +14,7 @@ from toolkit.render.burst import burst_json
 from toolkit.render.prices import PriceTable
 
 
-def test_the_head_reads_what_was_written():
+def test_burst_json_is_parsed_by_the_engine():
     read = burst.parse(json.loads(burst_json(a_config(), FACTS, PRICES)))
     assert (read.cluster, read.bucket) == ("demo", FACTS.bucket)
     assert sorted(read.pools) == ["cpu", "gpu"]
@@ -23,7 +23,7 @@ def test_the_head_reads_what_was_written():
     assert read.resume_timeout == 180
 
 
-def test_offerings_are_tried_in_their_order_each_in_every_zone():
+def test_offerings_are_ordered_by_preference_and_then_by_zone():
     """Spot everywhere comes before on-demand anywhere."""
     pool = burst.parse(json.loads(burst_json(a_config(), FACTS, PRICES))).pools["gpu"]
     assert [(o.lifecycle.value, o.zone, o.price) for o in pool.offerings] == [
@@ -34,18 +34,18 @@ def test_offerings_are_tried_in_their_order_each_in_every_zone():
     ]
 
 
-def test_a_pool_knows_the_subnets_of_its_own_zones_only():
+def test_a_pool_has_the_subnets_of_its_own_zones_only():
     pools = json.loads(burst_json(a_config(), FACTS, PRICES))["pools"]
     assert pools["cpu"]["subnets"] == {"us-east-1b": "subnet-0bb"}
 
 
-def test_a_zone_without_a_subnet_is_an_error_not_a_hole():
+def test_a_zone_without_a_subnet_is_an_error():
     facts = replace(FACTS, subnets={"us-east-1a": "subnet-0aa"})
     with pytest.raises(RenderError, match=r"pools\.gpu: the stack has no subnet in us-east-1b"):
         burst_json(a_config(), facts, PRICES)
 
 
-def test_on_aws_there_is_no_endpoint():
+def test_the_endpoint_url_is_empty_on_aws():
     config = a_config(aws={"region": "us-east-1"})
     assert json.loads(burst_json(config, FACTS, PRICES))["endpoint_url"] is None
 
@@ -58,13 +58,13 @@ def test_a_tiny_price_is_written_without_an_exponent():
     assert pools["cpu"]["offerings"][0]["price"] == "10"
 
 
-def test_spot_without_a_known_price_counts_as_on_demand():
+def test_a_spot_offering_without_a_known_price_has_the_on_demand_price():
     prices = PriceTable({"g5.xlarge": Decimal("1.006")})
     assert prices.usd_per_hour("g5.xlarge", "spot", "us-east-1a") == Decimal("1.006")
     assert prices.usd_per_hour("p5.48xlarge", "spot", "us-east-1a") == 0
 
 
-def test_policies_and_reservations_are_read_back_as_they_were_written():
+def test_policies_and_reservations_are_parsed_as_rendered():
     pool = {
         **GPU_POOL,
         "offerings": [

@@ -16,7 +16,7 @@ def test_a_version_is_its_series(text, series):
 @pytest.mark.parametrize(
     "text", ["", "24", "24.1", "24.11 x", "v24.11", "\N{ARABIC-INDIC DIGIT TWO}4.11"]
 )
-def test_what_is_not_a_version_is_refused(text):
+def test_a_malformed_version_is_refused(text):
     with pytest.raises(ValueError, match="not a Slurm version"):
         SlurmVersion.parse(text)
 
@@ -25,12 +25,12 @@ def test_versions_are_ordered_by_year_then_month():
     assert SlurmVersion(23, 11) < SlurmVersion(24, 5) < SlurmVersion(24, 11)
 
 
-def test_no_option_is_in_the_table_twice():
+def test_no_option_is_listed_twice():
     names = [option.name.lower() for option in options.TABLE]
     assert len(names) == len(set(names))
 
 
-def test_what_was_gone_before_the_oldest_version_is_never_supported():
+def test_an_option_removed_before_the_oldest_version_is_never_supported():
     removed_options = [option for option in options.TABLE if option.removed == OLDEST]
     assert removed_options
     assert not any(
@@ -38,7 +38,7 @@ def test_what_was_gone_before_the_oldest_version_is_never_supported():
     )
 
 
-def test_an_option_of_no_row_is_supported_everywhere():
+def test_an_unlisted_option_is_supported_in_every_version():
     assert options.unsupported_reason("KillWait", "30", OLDEST) is None
 
 
@@ -49,6 +49,6 @@ def test_a_parameter_is_found_without_its_value():
 
 
 @pytest.mark.parametrize("version", ["23.02", "26.11"])
-def test_a_version_out_of_range_is_refused(version):
+def test_an_unsupported_version_is_refused(version):
     with pytest.raises(ValueError, match="not supported"):
         options.check_range(SlurmVersion.parse(version))

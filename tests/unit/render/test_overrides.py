@@ -16,18 +16,18 @@ def applied(*overrides, version=NOW):
     return apply_overrides(OURS, overrides, version)
 
 
-def test_an_override_takes_the_place_of_ours_whatever_its_case():
+def test_an_override_replaces_our_setting_in_any_case():
     """Slurm reads the last of two; a file with both would say one thing and mean another."""
     assert applied(("killwait", "90")) == (
         SettingsSection("Ours", (("KillWait", "90"), ("JobRequeue", "1"))),
     )
 
 
-def test_omit_leaves_ours_out():
+def test_omit_removes_our_setting():
     assert applied(("KillWait", "omit"))[0].rows == (("JobRequeue", "1"),)
 
 
-def test_what_we_do_not_state_goes_to_a_section_of_its_own():
+def test_other_settings_are_in_a_section_of_their_own():
     assert applied(("MaxArraySize", "5000"))[1].rows == (("MaxArraySize", "5000"),)
 
 
@@ -46,24 +46,24 @@ def test_what_we_do_not_state_goes_to_a_section_of_its_own():
         "",
     ],
 )
-def test_a_value_that_says_more_than_one_thing_is_refused(value):
+def test_a_value_with_more_than_one_word_or_line_is_refused(value):
     with pytest.raises(RenderError, match="one value on one line"):
         applied(("MaxArraySize", value))
 
 
 @pytest.mark.parametrize("name", ["Include", "NodeName", "partitionname", "Max Size", "A=B", ""])
-def test_a_name_that_starts_another_kind_of_line_is_refused(name):
+def test_a_name_that_is_no_global_setting_is_refused(name):
     with pytest.raises(RenderError, match="not a global setting"):
         applied((name, "1"))
 
 
-def test_the_same_setting_twice_is_refused():
+def test_a_repeated_setting_is_refused():
     with pytest.raises(RenderError, match="twice"):
         applied(("MaxArraySize", "1"), ("maxarraysize", "2"))
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "reason"),
     [
         ("SlurmctldParameters", "idle_on_node_suspend,cloud_reg_addrs", "default since 23.11"),
         ("SchedulerParameters", "requeue_delay=5", "needs Slurm 25.11"),
@@ -71,17 +71,17 @@ def test_the_same_setting_twice_is_refused():
         ("FastSchedule", "2", "config_overrides"),
     ],
 )
-def test_an_option_the_version_lacks_is_refused_with_the_reason(name, value, said):
-    with pytest.raises(RenderError, match=said):
+def test_an_option_that_the_version_lacks_is_refused_with_the_reason(name, value, reason):
+    with pytest.raises(RenderError, match=reason):
         applied((name, value))
 
 
-def test_the_same_option_is_taken_by_a_version_that_has_it():
+def test_an_option_is_accepted_by_a_version_that_has_it():
     assert applied(("MetricsType", "metrics/openmetrics"), version=SlurmVersion(25, 11))[1].rows
 
 
 @given(st.text(max_size=60))
-def test_no_accepted_value_ever_makes_a_second_line_or_setting(value):
+def test_an_accepted_value_adds_exactly_one_line(value):
     """The law behind the cases above, for any text at all."""
     try:
         sections = applied(("MaxArraySize", value))

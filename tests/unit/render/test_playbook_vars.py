@@ -16,14 +16,14 @@ from toolkit.render import image_vars
 from toolkit.render.playbook_vars import TRAINING_REQUIREMENTS, site_vars
 
 
-def test_training_changes_rebuild_the_head_image_only():
+def test_training_requirements_change_only_the_head_image():
     """Image names hash their variables; compute images hold no training environment."""
     other_config = a_config(training={"python": "/usr/bin/python3", "requirements": ["numpy"]})
     assert image_vars(a_config(), "compute") == image_vars(other_config, "compute")
     assert image_vars(a_config(), "head") != image_vars(other_config, "head")
 
 
-def test_clusters_with_the_same_needs_share_their_images():
+def test_clusters_with_equal_requirements_have_equal_image_variables():
     other_config = a_config(cluster="other", users=[], aws={"region": "us-east-1"})
     for kind in ("head", "compute"):
         assert image_vars(a_config(), kind) == image_vars(other_config, kind)
@@ -35,7 +35,7 @@ def aws_vars(kind, **pool):
     return json.loads(image_vars(a_config(profile="aws", pools=pools, partitions=parts), kind))
 
 
-def test_only_images_of_aws_are_told_of_drivers():
+def test_only_images_for_aws_have_driver_variables():
     for kind in ("head", "compute"):
         assert not {"toolkit_ec2", "toolkit_gpus", "toolkit_efa"} & set(
             json.loads(image_vars(a_config(), kind))
@@ -43,7 +43,7 @@ def test_only_images_of_aws_are_told_of_drivers():
         assert aws_vars(kind)["toolkit_ec2"] is True
 
 
-def test_the_compute_image_has_drivers_for_what_some_pool_has_and_the_head_never():
+def test_the_compute_image_has_the_drivers_of_its_pools_and_the_head_image_none():
     assert aws_vars("compute")["toolkit_gpus"] is True
     assert "toolkit_efa" not in aws_vars("compute")
     assert aws_vars("compute", efa=4)["toolkit_efa"] is True
@@ -51,31 +51,31 @@ def test_the_compute_image_has_drivers_for_what_some_pool_has_and_the_head_never
     assert not {"toolkit_gpus", "toolkit_efa"} & set(aws_vars("head"))
 
 
-def test_more_of_the_same_instances_need_no_other_image():
+def test_the_number_of_instances_does_not_change_an_image():
     assert aws_vars("compute", count=2) == aws_vars("compute", count=200)
     assert aws_vars("compute", efa=1) == aws_vars("compute", efa=32)
 
 
-def test_every_variable_is_ours_by_its_name():
+def test_every_variable_has_the_prefix_toolkit():
     names = set(json.loads(site_vars(a_config(), FACTS))) | set(
         json.loads(image_vars(a_config(), "head"))
     )
     assert all(name.startswith("toolkit_") or name == "image_kind" for name in names)
 
 
-def test_the_mount_source_is_what_the_lustre_client_takes():
+def test_the_mount_source_has_the_form_of_the_lustre_client():
     source = json.loads(site_vars(a_config(), FACTS))["toolkit_shared_source"]
     assert source == "fs-01.fsx.us-east-1.amazonaws.com@tcp:/shared"
 
 
-def test_compute_nodes_take_the_users_as_they_are_written():
+def test_the_users_variable_is_parsed_by_the_node_program():
     """The role writes toolkit_users to users.json, which slurmplugins.node.users reads."""
     user_vars = json.loads(site_vars(a_config(), FACTS))["toolkit_users"]
     (ada,) = users.parse(json.dumps(user_vars))
     assert (ada.name, ada.uid, ada.gid, ada.home) == ("ada", 2001, 2001, "/shared/home/ada")
 
 
-def test_prices_and_templates_do_not_reach_the_playbooks():
+def test_vars_json_contains_no_price():
     """Nothing in vars.json changes with the spot market, so a second deploy changes nothing."""
     assert "price" not in site_vars(a_config(), FACTS)
     assert PRICES.spot
@@ -89,7 +89,7 @@ def test_prices_and_templates_do_not_reach_the_playbooks():
         ("s3://lab-data/sets", "s3://lab-data/sets"),
     ],
 )
-def test_jobs_are_told_where_datasets_are(store, url):
+def test_the_site_facts_have_the_dataset_store_and_cache(store, url):
     config = a_config(data={"store": store, "cache_gib": 500})
     site_facts = json.loads(site_vars(config, FACTS))["toolkit_site_facts"]
     assert (site_facts["data_store"], site_facts["data_cache"], site_facts["data_cache_gib"]) == (
@@ -100,15 +100,15 @@ def test_jobs_are_told_where_datasets_are(store, url):
 
 
 @pytest.mark.parametrize(
-    "said", [{"data": {"store": "bucket"}}, {"training": {"checkpoints": "s3://lab/runs"}}]
+    "changes", [{"data": {"store": "bucket"}}, {"training": {"checkpoints": "s3://lab/runs"}}]
 )
-def test_a_place_in_s3_brings_what_reads_it_into_the_training_environment(said):
-    needed = json.loads(image_vars(a_config(**said), "head"))
+def test_a_store_or_tier_in_s3_adds_boto3_to_the_training_environment(changes):
+    needed = json.loads(image_vars(a_config(**changes), "head"))
     assert "boto3" in needed["toolkit_training_requirements"]
     assert "boto3" not in image_vars(a_config(), "head")
 
 
-def test_environments_of_real_gpus_have_what_tells_how_much_of_them_is_used():
+def test_real_gpus_add_nvidia_ml_py_to_the_training_environment():
     assert "nvidia-ml-py" in aws_vars("head")["toolkit_training_requirements"]
     assert "nvidia-ml-py" not in image_vars(a_config(), "head")  # profile local pretends its GPUs
     assert "nvidia-ml-py" not in aws_vars("head", count=1)["toolkit_training_requirements"]
@@ -120,7 +120,7 @@ def library():
         yield from Path(package.__file__).parent.rglob("*.py")
 
 
-def test_what_the_training_library_imports_is_in_every_environment_or_asked_for():
+def test_every_import_of_the_training_library_is_a_requirement_or_optional():
     """A package that only this repository's own environment has fails on the first real node."""
     asked_for = {  # by a cluster's requirements, or by who uses what needs them
         *("torch", "numpy", "mlflow", "optuna", "boto3", "botocore", "pynvml"),
@@ -146,7 +146,7 @@ SERVICES = {"mlflow_tracking_uri", "sweep_storage"}  # the head's, by ansible/ro
 READS = re.compile(r'\bsite(?:_facts\(\w*\))?\.get\("(\w+)"|\breader\.\w+\("\w*", "(\w+)"\)')
 
 
-def test_whatever_the_training_library_reads_of_the_site_cluster_yaml_can_say():
+def test_cluster_yaml_sets_every_site_fact_that_the_training_library_reads():
     """Each deploy writes training.json whole: what stands there by hand is gone with the next."""
     read = {
         name
@@ -163,7 +163,7 @@ def test_whatever_the_training_library_reads_of_the_site_cluster_yaml_can_say():
     assert read == site_facts.keys() | SERVICES
 
 
-def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeypatch):
+def test_the_training_library_reads_the_rendered_site_facts(tmp_path, monkeypatch):
     """training.json is toolkit_site_facts and the services, as it stands."""
     site = tmp_path / "training.json"
     config = a_config(data={"store": "bucket", "cache": str(tmp_path), "cache_gib": 2})

@@ -20,13 +20,13 @@ def rendered(**partitions):
     return parse(text)
 
 
-def test_partitions_of_one_priority_leave_preemption_to_qos():
+def test_partitions_of_equal_priority_use_preemption_by_qos():
     conf = rendered(spot={}, urgent={})
     assert conf.get("PreemptType").value == "preempt/qos"
     assert [part.get("GraceTime") for part in conf.partitions] == ["", ""]
 
 
-def test_a_higher_partition_takes_nodes_from_a_lower_which_has_its_grace():
+def test_a_partition_of_higher_priority_preempts_lower_ones_after_their_grace_time():
     conf = rendered(spot={}, team={"grace_seconds": 60, "priority": 5}, urgent={"priority": 10})
     assert conf.get("PreemptType").value == "preempt/partition_prio"
     assert conf.get("PreemptMode").value == "REQUEUE"
@@ -36,7 +36,7 @@ def test_a_higher_partition_takes_nodes_from_a_lower_which_has_its_grace():
     assert check.check_slurm_conf(conf, SlurmVersion.parse("24.11")) == ()
 
 
-def test_a_grace_of_nothing_is_a_trap():
+def test_a_grace_time_of_zero_is_a_finding():
     conf = rendered(spot={"grace_seconds": 0}, urgent={"priority": 10})
     assert {item.slug for item in check.check_slurm_conf(conf, SlurmVersion.parse("24.11"))} == {
         "preempt-grace"

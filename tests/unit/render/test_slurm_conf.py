@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 VERSIONS = ["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"]
 
 
-def test_static_nodes_are_kept_up_by_name_in_both_files():
+def test_static_nodes_are_in_slurm_conf_and_burst_json():
     """Slurm never suspends them, and reconcile wakes them."""
     config = a_config(pools={"gpu": {**GPU_POOL, "static": 2}, "cpu": CPU_POOL})
     context = slurm_context(config, PRICES)
@@ -51,7 +51,7 @@ def words(conf, name):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("profile", ["local", "aws"])
-def test_every_supported_version_renders_without_a_defunct_word(version, profile):
+def test_no_supported_version_renders_a_defunct_option(version, profile):
     """cloud_reg_addrs logs an error, cloud_dns stalls slurmctld, PrivateData stops metrics."""
     text = files(slurm={"version": version}, profile=profile)["slurm.conf"]
     for defunct in ("cloud_reg_addrs", "cloud_dns", "PrivateData", "TreeWidth", "expedite"):
@@ -59,19 +59,19 @@ def test_every_supported_version_renders_without_a_defunct_word(version, profile
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_requeue_options_appear_with_the_version_that_has_them(version):
+def test_requeue_options_are_rendered_only_for_versions_that_have_them(version):
     """An unknown parameter is ignored in silence, so one too early is a lie in the file."""
     parameters = words(on(version), "SchedulerParameters")
     assert ("requeue_on_resume_failure" in parameters) is (version >= "25.05")
     assert ("requeue_delay=10" in parameters) is (version >= "25.11")
 
 
-def test_memory_tolerance_is_the_last_parameter():
+def test_node_reg_mem_percent_is_the_last_parameter():
     """25.05.0 misreads node_reg_mem_percent when another parameter follows."""
     assert words(on("25.05"), "SlurmctldParameters")[-1] == "node_reg_mem_percent=90"
 
 
-def test_nodes_without_a_partition_of_ours_are_never_suspended():
+def test_only_our_partitions_have_a_finite_suspend_time():
     """A finite global SuspendTime would power down instances that aren't the cloud's."""
     conf = files()["slurm.conf"]
     assert settings(conf)["SuspendTime"] == "INFINITE"
@@ -84,7 +84,7 @@ def test_unkillable_timeout_is_at_least_five_message_timeouts():
     assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])
 
 
-def test_the_head_has_its_name_and_its_address():
+def test_the_head_node_has_its_name_and_address():
     assert on("24.11")["SlurmctldHost"] == "demo-head(10.42.1.10)"
 
 
@@ -92,7 +92,7 @@ def test_the_head_has_its_name_and_its_address():
     ("profile", "tracking", "plugin"),
     [("local", "proctrack/linuxproc", "disabled"), ("aws", "proctrack/cgroup", "autodetect")],
 )
-def test_profile_decides_what_instances_can_do(profile, tracking, plugin):
+def test_the_profile_decides_on_cgroups_and_devices(profile, tracking, plugin):
     """The profile is the one place where a laptop and EC2 differ."""
     rendered = files(profile=profile)
     conf = settings(rendered["slurm.conf"])
@@ -103,7 +103,7 @@ def test_profile_decides_what_instances_can_do(profile, tracking, plugin):
     assert ("ConstrainDevices=yes" in rendered["cgroup.conf"]) is (profile == "aws")
 
 
-def test_cheaper_pools_come_first_and_unpriced_ones_last():
+def test_cheaper_pools_have_lower_weights_and_unpriced_ones_the_highest():
     """Slurm takes the lowest Weight that fits; nobody's ignorance makes a pool cheap."""
     context = slurm_context(a_config(), PRICES)
     assert {node.pool: node.weight for node in context.nodes} == {"gpu": 10, "cpu": 20}
@@ -112,7 +112,7 @@ def test_cheaper_pools_come_first_and_unpriced_ones_last():
     assert {node.pool: node.weight for node in context.nodes} == {"cpu": 10, "gpu": 20}
 
 
-def test_a_whole_node_is_billed_at_what_its_instance_costs():
+def test_a_whole_node_is_billed_at_the_price_of_its_instance():
     """PriorityFlags=MAX_TRES takes the dearest share, and every whole share is the price."""
     node = slurm_context(a_config(), PRICES).nodes[0]
     amounts = {"CPU": node.cpus, "Mem": Decimal(node.memory_mib) / 1024, "GRES/gpu": node.gpus}
@@ -126,7 +126,7 @@ def shaped(**shape):
 
 
 @pytest.mark.parametrize("name", ["aws", "local"])
-def test_a_job_that_has_all_gpus_of_a_node_has_all_of_its_cpus_and_memory(name):
+def test_a_job_with_all_gpus_of_a_node_gets_all_of_its_cpus_and_memory(name):
     """But for what does not divide: in each partition of the examples, by default."""
     config = load(EXAMPLES / f"{name}.yaml")
     context = slurm_context(config, PRICES)
@@ -137,7 +137,7 @@ def test_a_job_that_has_all_gpus_of_a_node_has_all_of_its_cpus_and_memory(name):
             assert node.memory_mib - part.memory_per_gpu * node.gpus < node.gpus
 
 
-def test_a_gpu_brings_along_what_every_pool_of_the_partition_can_give():
+def test_the_defaults_of_a_gpu_fit_every_pool_of_the_partition():
     """More would keep jobs off the smaller nodes; a pool without GPUs has no say in it."""
     pools = {"gpu": GPU_POOL, "big": shaped(cpus=63, memory_gib=128, gpus=4), "cpu": CPU_POOL}
     parts = {"any": {"pools": list(pools), "default": True}, "big": {"pools": ["big"]}}
@@ -147,18 +147,18 @@ def test_a_gpu_brings_along_what_every_pool_of_the_partition_can_give():
     assert "DefMemPerCPU=1976 DefCpuPerGPU=15 DefMemPerGPU=31129" in big
 
 
-def test_a_partition_without_gpus_has_no_share_of_them():
+def test_a_partition_without_gpus_has_no_defaults_for_them():
     parts = {"cpu": {"pools": ["cpu"], "default": True}}
     assert "PerGPU" not in files(partitions=parts)["slurm.conf"]
 
 
-def test_a_partition_without_a_known_price_has_no_weights():
+def test_a_partition_without_a_known_price_has_no_billing_weights():
     """A weight of 0 would make its jobs free; without weights Slurm counts CPUs."""
     context = slurm_context(a_config(), PriceTable({}))
     assert "TRESBillingWeights" not in slurm_files(context, TEMPLATES)["slurm.conf"]
 
 
-def test_each_pretended_gpu_is_a_device_node_of_its_own():
+def test_each_pretended_gpu_has_a_device_file_of_its_own():
     """Slurm counts a GRES by its files, and refuses one that is missing."""
     shape = {"cpus": 4, "memory_gib": 16, "gpus": 2, "gpu": "a10g"}
     gres = files(pools={"gpu": GPU_POOL | {"shape": shape}}, partitions=only_gpu())["gres.conf"]

@@ -6,7 +6,7 @@ from toolkit.errors import RenderError
 from toolkit.render.templates import environment, render
 
 
-def test_a_name_the_context_lacks_is_an_error(tmp_path):
+def test_an_undefined_name_is_an_error(tmp_path):
     (tmp_path / "a.j2").write_text("{{ missing }}")
     with pytest.raises(RenderError, match=r"a\.j2: 'missing' is undefined"):
         render(environment(tmp_path), "a.j2")

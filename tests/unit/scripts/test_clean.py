@@ -34,13 +34,13 @@ def clean(root, *argv):
     return subprocess.run(done, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_shared_images_beside_the_checkouts_own_clouds_are_deleted(root):
+def test_clean_caches_deletes_the_shared_images_of_the_checkouts_own_clouds(root):
     assert clean(root, "--caches").returncode == 0
     assert not list((root / "demo").iterdir())
     assert (root / "tests/toolkit-shared/images").exists()
 
 
-def test_the_shared_images_stay_while_another_checkout_builds_them(root):
+def test_clean_caches_keeps_the_shared_images_while_another_checkout_builds_them(root):
     lock = root / "demo/toolkit-shared/images/images-of-tests.lock"
     with lock.open("w") as builder:
         fcntl.flock(builder, fcntl.LOCK_EX)
@@ -51,13 +51,13 @@ def test_the_shared_images_stay_while_another_checkout_builds_them(root):
     assert (root / "demo/state").exists()
 
 
-def test_without_caches_nothing_of_them_is_deleted(root):
+def test_clean_without_caches_keeps_the_shared_images(root):
     assert clean(root).returncode == 0
     assert (root / "demo/state").exists()
     assert (root / "demo/toolkit-shared/images").exists()
 
 
-def test_one_clouds_caches_are_its_own_alone(root):
+def test_clean_only_deletes_one_cloud_and_keeps_the_shared_images(root):
     assert clean(root, "--only", str(root / "demo/state"), "--caches").returncode == 0
     assert not (root / "demo/state").exists()
     assert (root / "demo/toolkit-shared/images").exists()

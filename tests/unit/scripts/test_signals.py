@@ -30,7 +30,7 @@ def until(what, condition):
         time.sleep(0.05)
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -50,10 +50,10 @@ def root(tmp_path):
 @pytest.fixture
 def start(root):
     """Start a script with the command, and wait for the command's own process."""
-    begun: list[subprocess.Popen] = []
+    processes: list[subprocess.Popen] = []
     workers: list[int] = []
 
-    def begin(*argv):
+    def start_script(*argv):
         worker = root / "worker"
         # A shell's background job begins with INT ignored, and so would the script.
         words = ["env", "--default-signal=INT", str(root / argv[0]), *argv[1:]]
@@ -63,17 +63,17 @@ def start(root):
         process = subprocess.Popen(
             words, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
         )
-        begun.append(process)
+        processes.append(process)
         until("the command", lambda: worker.exists() and worker.read_text().strip())
         workers.append(int(worker.read_text()))
         return process, workers[-1]
 
-    yield begin
+    yield start_script
     # The workers first: they hold the output of their scripts open.
     for worker in workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
-    for process in begun:
+    for process in processes:
         process.kill()
         process.communicate(timeout=PATIENCE)
 
@@ -85,26 +85,26 @@ def interrupt(process, name: str) -> str:
 
 
 @SIGNALS
-def test_a_signal_prints_what_the_command_said_and_ends_all_of_it(root, start, name):
+def test_an_interrupted_script_prints_the_output_and_kills_the_command(root, start, name):
     process, worker = start("scripts/buffered", "tier")
     output = interrupt(process, name)
     assert "tier: interrupted by SIG" in output
     assert output.endswith("words\n")
     assert process.returncode != 0
-    assert not runs(worker)
+    assert not is_running(worker)
     assert not list(root.glob("toolkit-tier.*"))
 
 
 @SIGNALS
-def test_a_clean_up_begins_when_nothing_of_the_command_runs(root, start, name):
+def test_the_clean_up_begins_after_the_command_has_ended(root, start, name):
     process, worker = start("scripts/with-cleanup")
     interrupt(process, name)
     assert (root / "cleaned").read_text().splitlines() == [f"--only {root}/state"]
     assert process.returncode != 0
-    assert not runs(worker)
+    assert not is_running(worker)
 
 
-def test_a_second_run_in_one_directory_is_refused_and_takes_nothing_from_the_first(root, start):
+def test_a_second_run_in_one_state_directory_is_refused(root, start):
     first, worker = start("scripts/with-cleanup")
     environment = os.environ | {"TOOLKIT_LOCAL_DIR": str(root / "state")}
     second = subprocess.run(
@@ -118,11 +118,11 @@ def test_a_second_run_in_one_directory_is_refused_and_takes_nothing_from_the_fir
     assert f"another run uses {root}/state" in second.stderr
     assert not (root / "begun").exists()
     assert not (root / "cleaned").exists()
-    assert runs(worker)
+    assert is_running(worker)
     interrupt(first, "TERM")
 
 
-def test_a_command_that_hangs_can_be_looked_at(start):
+def test_the_output_of_a_running_command_is_in_the_log(start):
     process, _worker = start("scripts/buffered", "tier")
     begins = process.stdout.readline()
     log = Path(begins.split()[-1])

@@ -29,7 +29,7 @@ def root(tmp_path):
 
 
 @pytest.mark.parametrize(("fails", "passes"), [("lanes", False), ("alone", False), ("none", True)])
-def test_both_runs_are_made_and_one_that_fails_fails_the_tier(root, fails, passes):
+def test_the_tier_makes_both_runs_and_fails_if_one_fails(root, fails, passes):
     environment = os.environ | {"TOOLKIT_LOCAL_DIR": str(root / "state"), "FAILS": fails}
     done = subprocess.run([str(root / "scripts/slurm-tier")], env=environment, check=False)
     assert (root / "runs").read_text().split() == ["lanes", "alone"]

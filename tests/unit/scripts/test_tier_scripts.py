@@ -16,29 +16,29 @@ def checkout(tmp_path):
     """A folder with the scripts, as a clone has them."""
 
     def make(name):
-        place = tmp_path / name
-        shutil.copytree(SCRIPTS, place / "scripts")
-        (place / "Makefile").touch()
-        return place
+        root = tmp_path / name
+        shutil.copytree(SCRIPTS, root / "scripts")
+        (root / "Makefile").touch()
+        return root
 
     return make
 
 
-def run(place, *argv):
+def run(root, *argv):
     return subprocess.run(
-        [place / "scripts" / argv[0], *argv[1:]], capture_output=True, text=True, check=False
+        [root / "scripts" / argv[0], *argv[1:]], capture_output=True, text=True, check=False
     )
 
 
-def test_each_checkout_has_its_own_test_cloud_whatever_way_leads_to_it(checkout, tmp_path):
+def test_each_checkout_has_a_test_cloud_of_its_own(checkout, tmp_path):
     one, two = checkout("one"), checkout("two")
     (tmp_path / "link").symlink_to(one)
-    said = [run(place, "test-state").stdout for place in (one, two, tmp_path / "link")]
-    assert said[0] == said[2] != said[1]
-    assert said[0].startswith("/var/lib/toolkit-test-")
+    states = [run(root, "test-state").stdout for root in (one, two, tmp_path / "link")]
+    assert states[0] == states[2] != states[1]
+    assert states[0].startswith("/var/lib/toolkit-test-")
 
 
-def test_a_tier_beside_others_prints_all_it_said_and_fails_as_it_did(checkout):
+def test_a_buffered_tier_prints_its_output_and_returns_its_exit_code(checkout):
     words = ("sh", "-c", "echo first; echo second >&2; exit 3")
     done = run(checkout("one"), "buffered", "contract", *words)
     assert done.returncode == 3
@@ -47,9 +47,9 @@ def test_a_tier_beside_others_prints_all_it_said_and_fails_as_it_did(checkout):
     assert done.stdout.endswith("first\nsecond\n")
 
 
-def test_a_tier_that_leaves_a_daemon_behind_keeps_no_other_from_printing(checkout):
-    place = checkout("one")
-    left = run(place, "buffered", "slurm", "sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!")
-    daemon = left.stdout.split()[-1]
-    assert "passed" in run(place, "buffered", "contract", "true").stdout
+def test_a_daemon_that_a_tier_leaves_behind_does_not_block_other_tiers(checkout):
+    root = checkout("one")
+    result = run(root, "buffered", "slurm", "sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!")
+    daemon = result.stdout.split()[-1]
+    assert "passed" in run(root, "buffered", "contract", "true").stdout
     subprocess.run(["kill", daemon], check=True)

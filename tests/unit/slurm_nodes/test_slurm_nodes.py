@@ -38,10 +38,10 @@ def test_a_state_is_one_word_or_several():
         ("gpumem:40", 0),
     ],
 )
-def test_gpus_are_counted_over_all_their_types(gres, count):
+def test_gpus_are_summed_over_their_types(gres, count):
     assert gpus(gres) == count
 
 
-def test_keys_that_are_missing_are_empty_values():
+def test_missing_keys_are_empty_values():
     empty = parse_node({"name": "gpu-001"})
     assert (empty.cpus, empty.gpus, empty.reason, empty.base_state) == (0, 0, "", "unknown")

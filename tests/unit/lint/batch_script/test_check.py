@@ -22,17 +22,17 @@ LAUNCH = "srun --kill-on-bad-exit=1 torchrun --shutdown-timeout=60 --rdzv-endpoi
 
 def slugs(text, options=""):
     outside = script.outside_directives(options.split(), "on the command line")
-    return {found.slug for found in check_script(text, outside_options=outside)}
+    return {finding.slug for finding in check_script(text, outside_options=outside)}
 
 
 @pytest.mark.parametrize(
     "path", sorted((REPO / "jobscripts").glob("*.sbatch")), ids=lambda p: p.name
 )
-def test_our_own_scripts_are_clean(path):
+def test_the_shipped_job_scripts_have_no_findings(path):
     assert check_script(path.read_text()) == ()
 
 
-def test_a_careful_script_is_left_alone():
+def test_a_careful_script_has_no_findings():
     assert slugs(HEAD + LAUNCH + " &\nwait $!\nexit $?\n") == set()
 
 
@@ -73,23 +73,23 @@ LOSES_WORK = pytest.mark.parametrize(
 
 
 @LOSES_WORK
-def test_what_loses_work_is_reported(slug, before, after):
+def test_a_script_that_loses_work_has_a_finding_with_a_fix(slug, before, after):
     text = HEAD + LAUNCH + "\n"
     assert slug not in slugs(text)
-    found = [one for one in check_script(text.replace(before, after)) if one.slug == slug]
-    assert found
-    assert all(one.fix and one.message for one in found)
+    findings = [one for one in check_script(text.replace(before, after)) if one.slug == slug]
+    assert findings
+    assert all(one.fix and one.message for one in findings)
 
 
 @LOSES_WORK
-def test_an_option_is_judged_alike_on_a_line_and_on_the_command_line(slug, before, after):
+def test_an_option_has_the_same_findings_in_the_script_and_on_the_command_line(slug, before, after):
     text = (HEAD + LAUNCH + "\n").replace(before, after)
     shebang, *lines = text.splitlines(keepends=True)
-    said = list(takewhile(lambda line: line.startswith("#SBATCH "), lines))
-    options = " ".join(line.removeprefix("#SBATCH ") for line in said)
-    found = slugs(shebang + "".join(lines[len(said) :]), options)
-    assert slug in found
-    assert found == slugs(text)
+    directives = list(takewhile(lambda line: line.startswith("#SBATCH "), lines))
+    options = " ".join(line.removeprefix("#SBATCH ") for line in directives)
+    slugs_found = slugs(shebang + "".join(lines[len(directives) :]), options)
+    assert slug in slugs_found
+    assert slugs_found == slugs(text)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_option_is_judged_alike_on_a_line_and_on_the_command_line(slug, befor
         ("hostname-rendezvous", "--nodes=1", "--nodes=2"),
     ],
 )
-def test_what_the_command_line_says_wins_over_the_scripts_lines(slug, good, bad):
+def test_the_command_line_wins_over_the_directives_of_the_script(slug, good, bad):
     launch = LAUNCH.replace("$ADDR", "$(hostname)") + "\n"
     careful = HEAD.replace("--nodes=2", "--nodes=1") + launch
     careless = careful.replace(good, bad)
@@ -111,25 +111,25 @@ def test_what_the_command_line_says_wins_over_the_scripts_lines(slug, good, bad)
     assert slug in slugs(careful, bad)
 
 
-def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
+def test_a_long_stop_requires_an_earlier_signal_and_a_longer_shutdown_timeout():
     text = HEAD + LAUNCH + "\n"
-    found = {one.slug: one.fix for one in check_script(text, stop_seconds=100)}
-    assert "USR1@130" in found["signal-late"]
-    assert "--shutdown-timeout=100" in found["shutdown-timeout"]
-    unsaid = {one.slug: one.message for one in check_script(text.replace("USR1@90", "USR1"), 100)}
-    assert unsaid["signal-late"].startswith("the signal comes 60 s before the end")
+    fixes = {one.slug: one.fix for one in check_script(text, stop_seconds=100)}
+    assert "USR1@130" in fixes["signal-late"]
+    assert "--shutdown-timeout=100" in fixes["shutdown-timeout"]
+    messages = {one.slug: one.message for one in check_script(text.replace("USR1@90", "USR1"), 100)}
+    assert messages["signal-late"].startswith("the signal comes 60 s before the end")
     quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
     assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check_script(quick, 15)}
 
 
 @pytest.mark.parametrize(
-    ("folder", "lost"),
+    ("folder", "is_lost"),
     [("/scratch", True), ("/scratch/ada/run", True), ("/scratch-shared/x", False)],
 )
-def test_scratch_is_a_nodes_own_where_that_is_known(folder, lost):
+def test_scratch_is_lost_only_if_it_is_known_as_a_nodes_disk(folder, is_lost):
     text = f"{HEAD}{LAUNCH} --checkpoint-dir={folder}\n"
     assert {one.slug for one in check_script(text, node_disks=("/scratch",))} == (
-        {"saved-on-node"} if lost else set()
+        {"saved-on-node"} if is_lost else set()
     )
     assert slugs(text) == set()  # many sites share it
 
@@ -158,11 +158,11 @@ def test_scratch_is_a_nodes_own_where_that_is_known(folder, lost):
         ("requeue-loop", HEAD + "t.py || scontrol requeuehold $SLURM_JOB_ID\n"),
     ],
 )
-def test_what_does_no_harm_is_not(slug, text):
+def test_a_harmless_script_has_no_finding(slug, text):
     assert slug not in slugs(text)
 
 
-def test_a_launch_is_understood_through_the_scripts_own_variables():
+def test_a_launch_is_found_through_variables_of_the_script():
     text = (
         HEAD + "declare -a ARGS=(\n  --kill-on-bad-exit=1 # stop all\n)\n"
         'RUN="torchrun \\\n  --rdzv-endpoint=$(hostname)"\nsrun "${ARGS[@]}" $RUN t.py\n'
@@ -179,9 +179,9 @@ def test_a_comment_in_the_script_silences_a_rule():
     assert "kill-on-bad-exit" not in slugs(text + "# toolkit-lint: ignore=kill-on-bad-exit one\n")
 
 
-def test_errors_come_first_and_every_slug_is_one_rules():
-    found = check_script("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
-    kinds = [one.severity for one in found]
+def test_errors_come_first_and_every_rule_has_its_own_slug():
+    findings = check_script("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
+    kinds = [one.severity for one in findings]
     assert kinds == sorted(kinds, key=lambda kind: kind is not Severity.ERROR)
     assert len({rule.slug for rule in RULES}) == len(RULES)
 
@@ -189,21 +189,21 @@ def test_errors_come_first_and_every_slug_is_one_rules():
 @pytest.mark.parametrize(
     "text", ["", "#!/bin/bash\n", "'", '"$(', "cat <<EOF\nx", "\\", "#SBATCH '"]
 )
-def test_no_text_is_too_broken_to_read(text):
+def test_malformed_scripts_are_parsed_without_an_error(text):
     check_script(text)
 
 
-def test_short_and_long_options_are_the_same():
-    read = script.parse("#!/bin/sh\n#SBATCH -N 4 -p spot # comment\n#SBATCH --time 10\n")
-    assert {n: d.value for n, d in read.directives.items()} == {
+def test_short_and_long_options_are_parsed_alike():
+    parsed = script.parse("#!/bin/sh\n#SBATCH -N 4 -p spot # comment\n#SBATCH --time 10\n")
+    assert {n: d.value for n, d in parsed.directives.items()} == {
         "nodes": "4", "partition": "spot", "time": "10",
     }  # fmt: skip
 
 
-def test_commands_know_their_lines_through_quotes_and_documents():
+def test_commands_keep_their_lines_across_quotes_and_here_documents():
     text = 'a\n"b\nc"\ncat <<EOF\ninner\nEOF\nd # e\n'
-    found, documents = shell.split_commands(text)
-    assert [(one.line, one.inner) for one in found] == [
+    commands, documents = shell.split_commands(text)
+    assert [(one.line, one.inner) for one in commands] == [
         (1, False), (2, False), (4, False), (5, True), (7, False),
     ]  # fmt: skip
     assert documents == {5, 6}
@@ -219,7 +219,7 @@ source ~/.bashrc
 @pytest.mark.parametrize(
     "command", ["python train.py", "exec python3 -u train.py", "uv run python t.py"]
 )
-def test_a_signal_for_steps_that_there_are_none_of_is_heard_by_nobody(command):
+def test_a_signal_to_job_steps_without_a_step_is_a_finding(command):
     """sbatch: without B: all job steps are signalled, and the batch shell and its children not."""
     assert "signal-unheard" in slugs(UNHEARD.format(command))
     assert "signal-unheard" not in slugs(UNHEARD.format(f"srun {command}"))
@@ -227,13 +227,13 @@ def test_a_signal_for_steps_that_there_are_none_of_is_heard_by_nobody(command):
     assert "signal-unheard" not in slugs(UNHEARD.format(f"source run.sh\n{command}"))
 
 
-def test_a_pipe_in_what_an_argument_is_made_of_hides_no_exit_code():
+def test_a_pipe_inside_an_argument_does_not_hide_an_exit_code():
     """Found in open-r1: the steps are counted by `$(grep … | awk …)`."""
     steps = "STEPS=$(grep steps $FILE | awk '{print $2}')\n"
     assert slugs(HEAD + steps + LAUNCH + " --steps $STEPS &\nwait $!\nexit $?\n") == set()
 
 
-def test_one_task_is_on_one_node():
+def test_a_job_with_one_task_has_one_node():
     """Found in mila-docs: $SLURM_NODEID in a comment of a script with --ntasks=1."""
     text = "#!/bin/bash\n#SBATCH --ntasks=1\n# $SLURM_NODEID\nsrun torchrun t.py\n"
     assert "kill-on-bad-exit" not in slugs(text)

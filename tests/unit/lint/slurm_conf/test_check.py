@@ -21,20 +21,20 @@ def rendered(version="24.11", profile="aws"):
     return slurm_files(context, assets.directory("templates"))["slurm.conf"]
 
 
-def found(text, version="24.11"):
+def slugs_of(text, version="24.11"):
     return {item.slug for item in check.check_slurm_conf(parse(text), SlurmVersion.parse(version))}
 
 
 @pytest.mark.parametrize("profile", ["local", "aws"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_we_render_has_no_trap(version, profile):
-    assert found(rendered(version, profile), version) == set()
+def test_the_rendered_slurm_conf_has_no_findings(version, profile):
+    assert slugs_of(rendered(version, profile), version) == set()
 
 
 def edited(text, *lines, without=()):
     """The file with these settings taken out, and these lines added."""
-    kept = [line for line in text.splitlines() if line.partition("=")[0] not in without]
-    return "\n".join([*kept, *lines])
+    kept_lines = [line for line in text.splitlines() if line.partition("=")[0] not in without]
+    return "\n".join([*kept_lines, *lines])
 
 
 # slug: settings to take out of the good file, lines to add, version
@@ -102,19 +102,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("slug", CASES)
-def test_each_trap_is_found_and_nothing_else_with_it(slug):
+def test_each_rule_finds_its_case_and_nothing_else(slug):
     without, lines, version = CASES[slug]
-    slugs = found(edited(rendered(version), *lines, without=without), version)
+    slugs = slugs_of(edited(rendered(version), *lines, without=without), version)
     assert slug in slugs
     assert slugs <= {slug, "tree-width-hack"}, "a trap that brings another along says too much"
 
 
-def test_every_trap_has_a_case_and_a_name_of_its_own():
+def test_every_rule_has_a_case_and_its_own_slug():
     slugs = [rule.slug for rule in (*check.ALWAYS, *check.WITH_CLOUD_NODES)]
     assert sorted(slugs) == sorted(CASES)
 
 
-def test_a_finding_says_where_and_what_to_do_and_who_says_so():
+def test_a_finding_has_a_line_a_fix_and_a_source():
     text = edited(rendered(), "TreeWidth=65533")
     (first, *_) = check.check_slurm_conf(parse(text), SlurmVersion.parse("24.11"))
     assert first.line == len(text.splitlines())
@@ -123,23 +123,23 @@ def test_a_finding_says_where_and_what_to_do_and_who_says_so():
     assert first.severity == "error"
 
 
-def test_a_version_without_the_bug_is_not_accused():
+def test_a_rule_does_not_apply_to_versions_without_the_bug():
     good = edited(rendered("25.11"), "SuspendExcNodes=gpu-[001-004]:2")
-    assert found(good, "25.11") == set()
+    assert slugs_of(good, "25.11") == set()
 
 
 LARGE = "NodeName=big-[1-2] CPUs=192 Gres=gpu:1g.5gb:8(S:0-1),nvme:4"
 
 
-def test_a_partition_that_mixes_shares_says_which_nodes_are_left_half_used():
+def test_the_gpu_share_finding_names_the_nodes_with_unused_cpus():
     """The least of them is all that each GPU brings along."""
     text = f"{LARGE}\nNodeName=small CPUs=4 Gres=gpu:1\nPartitionName=all Nodes=ALL DefCpuPerGPU=4"
-    (hit,) = [
+    (finding,) = [
         item
         for item in check.check_slurm_conf(parse(text), SlurmVersion(24, 11))
         if item.slug == "gpu-share"
     ]
-    assert hit.message == "in all, a job with all GPUs of big-[1-2] has 32 of 192 CPUs"
+    assert finding.message == "in all, a job with all GPUs of big-[1-2] has 32 of 192 CPUs"
 
 
 @pytest.mark.parametrize(
@@ -151,26 +151,26 @@ def test_a_partition_that_mixes_shares_says_which_nodes_are_left_half_used():
         "PartitionName=all Nodes=rack-1",
     ],
 )
-def test_a_node_whose_cpus_go_with_its_gpus_is_not_accused(lines):
-    assert "gpu-share" not in found(f"{LARGE}\nNodeName=rack-1 CPUs=8\n{lines}")
+def test_nodes_whose_cpus_follow_their_gpus_have_no_finding(lines):
+    assert "gpu-share" not in slugs_of(f"{LARGE}\nNodeName=rack-1 CPUs=8\n{lines}")
 
 
-def test_a_cluster_without_cloud_nodes_hears_nothing_of_power_saving():
+def test_power_save_rules_do_not_apply_without_cloud_nodes():
     text = "NodeName=rack[01-09] CPUs=4\nPartitionName=all Nodes=ALL\n"
-    slugs = found(text)
+    slugs = slugs_of(text)
     assert not slugs & {rule.slug for rule in check.WITH_CLOUD_NODES}
 
 
-def test_a_partition_line_of_all_nodes_and_defaults_are_understood():
+def test_partition_defaults_and_nodes_all_are_parsed():
     text = edited(
         rendered(),
         "PartitionName=DEFAULT SuspendTime=60 DefCpuPerGPU=4",
         "PartitionName=more Nodes=ALL",
     )
-    assert found(text) == set()
+    assert slugs_of(text) == set()
 
 
-def test_comments_continuations_case_and_repeats_are_read_as_slurm_reads_them():
+def test_comments_continuations_case_and_repeats_are_parsed_as_slurm_does():
     conf = parse(
         "# KillWait=1\nkillwait=30 # half a minute\nKILLWAIT=60\n"
         "NodeName=gpu-001 \\\n  State=CLOUD CPUs=4\ninclude other.conf\n\x00junk\n"
@@ -181,6 +181,6 @@ def test_comments_continuations_case_and_repeats_are_read_as_slurm_reads_them():
     assert conf.includes[0].name == "other.conf"
 
 
-def test_a_word_near_nothing_is_left_to_slurmctld():
+def test_an_unknown_parameter_has_no_finding():
     good = "SlurmctldParameters=enable_configless,idle_on_node_suspend,new_in_2031"
-    assert found(edited(rendered(), good)) == set()
+    assert slugs_of(edited(rendered(), good)) == set()

@@ -27,14 +27,14 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def test_the_call_wins_over_the_template_and_silence_does_not():
+def test_the_call_overrides_the_launch_template_unless_its_value_is_none():
     template = {**BASE, "KeyName": "k", "UserData": encoded(b"t")}
     launch = launch_of(merge({"InstanceType": "g5.2xlarge", "KeyName": None}, template))
     assert (launch.instance_type, launch.key_name) == ("g5.2xlarge", "k")
     assert user_data_bytes(launch.user_data) == b"t"
 
 
-def test_options_and_tags_merge_key_by_key():
+def test_metadata_options_and_tags_are_merged_key_by_key():
     template = {
         **BASE,
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
@@ -49,7 +49,7 @@ def test_options_and_tags_merge_key_by_key():
     assert launch.instance_tags == {"a": "template", "b": "call", "c": "call"}
 
 
-def test_the_primary_interface_gives_subnet_address_and_public_address():
+def test_the_primary_interface_supplies_subnet_and_addresses():
     nics = [
         {"DeviceIndex": "1", "SubnetId": "subnet-2"},
         {
@@ -65,9 +65,9 @@ def test_the_primary_interface_gives_subnet_address_and_public_address():
     assert launch.public_ip is True
     assert launch.nics[0]["Groups"] == ["sg-1"]
     assert launch.nics[0]["DeleteOnTermination"] is True
-    moved = launch.with_place(subnet_id="subnet-3", zone="us-east-1b")
-    assert moved.nics[0]["SubnetId"] == moved.subnet_id == "subnet-3"
-    assert moved.nics[1]["SubnetId"] == "subnet-2"
+    moved_launch = launch.with_place(subnet_id="subnet-3", zone="us-east-1b")
+    assert moved_launch.nics[0]["SubnetId"] == moved_launch.subnet_id == "subnet-3"
+    assert moved_launch.nics[1]["SubnetId"] == "subnet-2"
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_user_data_is_base64_of_at_most_16_kib():
         launch_of({**BASE, "UserData": "not base64!"})
 
 
-def test_a_launch_needs_an_image():
+def test_a_launch_requires_an_image():
     with pytest.raises(Exception, match="ImageId"):
         launch_of({"InstanceType": "g5.xlarge"})
 
 
-def test_spot_and_its_price_come_from_the_market_options():
+def test_the_market_options_supply_lifecycle_and_maximum_price():
     options = {"MarketType": "spot", "SpotOptions": {"MaxPrice": 0.5}}
     launch = launch_of({**BASE, "InstanceMarketOptions": options})
     assert (launch.market, launch.max_price) == ("spot", "0.5")
     assert launch_of(BASE).market == "on-demand"
 
 
-def test_a_stacks_profile_is_a_bare_name():
+def test_an_instance_profile_may_be_a_bare_name():
     assert launch_of({**BASE, "IamInstanceProfile": "p"}).profile == {"Name": "p"}
     assert launch_of({**BASE, "IamInstanceProfile": {"Arn": "a"}}).profile == {"Arn": "a"}
 
@@ -109,7 +109,7 @@ def test_a_stacks_profile_is_a_bare_name():
     "tags",
     [{"k" * 129: "v"}, {"k": "v" * 257}, {"": "v"}, {f"k{n}": "v" for n in range(51)}],
 )
-def test_tags_ec2_refuses_are_refused(tags):
+def test_invalid_tags_are_refused(tags):
     with pytest.raises(Exception, match="ag"):
         tags_by_type([instance_tags(**tags)])
 
@@ -118,5 +118,5 @@ def test_tags_ec2_refuses_are_refused(tags):
     ("value", "meaning"),
     [(True, True), ("true", True), ("True", True), ("false", False), (None, None), (False, False)],
 )
-def test_booleans_are_read_in_every_spelling(value, meaning):
+def test_booleans_are_parsed_in_every_spelling(value, meaning):
     assert parse_bool(value) is meaning

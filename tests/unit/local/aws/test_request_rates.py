@@ -23,10 +23,10 @@ class Clock:
 
 
 def allowed(throttle, action, times, *, filtered=False, resources=1):
-    asked = [
+    answers = [
         throttle.allows("r", action, filtered=filtered, resources=resources) for _ in range(times)
     ]
-    return sum(asked)
+    return sum(answers)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def allowed(throttle, action, times, *, filtered=False, resources=1):
         ("CreateLaunchTemplate", False, 50, 5),
     ],
 )
-def test_each_action_has_ec2s_burst_and_rate(action, filtered, burst, a_second):
+def test_each_action_has_ec2s_burst_and_refill_rate(action, filtered, burst, a_second):
     clock = Clock()
     throttle = Throttle(clock, enabled=True)
     assert allowed(throttle, action, 300, filtered=filtered) == burst
@@ -50,13 +50,13 @@ def test_each_action_has_ec2s_burst_and_rate(action, filtered, burst, a_second):
     assert allowed(throttle, action, 300, filtered=filtered) == burst
 
 
-def test_instances_of_a_launch_draw_on_a_bucket_of_their_own():
+def test_the_instances_of_a_launch_have_a_rate_of_their_own():
     clock = Clock()
     throttle = Throttle(clock, enabled=True)
     assert allowed(throttle, "RunInstances", 3, resources=500) == 2
 
 
-def test_a_clock_that_goes_back_gives_nothing():
+def test_a_clock_that_goes_back_refills_nothing():
     clock = Clock()
     clock.now = 100
     throttle = Throttle(clock, enabled=True)
@@ -65,16 +65,16 @@ def test_a_clock_that_goes_back_gives_nothing():
     assert allowed(throttle, "RunInstances", 1) == 0
 
 
-def test_rates_can_be_switched_off():
+def test_request_rates_can_be_disabled():
     assert allowed(Throttle(Clock(), enabled=False), "RunInstances", 1000) == 1000
 
 
-def test_a_token_is_answered_once_and_kept_from_other_requests():
-    tokens, made = ClientTokens(), []
+def test_a_client_token_runs_once_and_refuses_other_parameters():
+    tokens, calls = ClientTokens(), []
 
     def make():
-        made.append(1)
-        return len(made)
+        calls.append(1)
+        return len(calls)
 
     params = {"ClientToken": "t", "MaxCount": 1}
     assert [tokens.run_once("Run", "r", params, make) for _ in range(3)] == [1, 1, 1]
@@ -98,7 +98,7 @@ def request(body="", **headers):
     return call_of(environ, body.encode())
 
 
-def test_a_request_says_what_it_asks_for():
+def test_service_region_action_and_resources_are_parsed_from_a_request():
     call = request("Action=RunInstances&MaxCount=7&MinCount=1")
     assert (call.service, call.region, call.action, call.resources) == (
         "ec2",
@@ -111,7 +111,7 @@ def test_a_request_says_what_it_asks_for():
     assert not request("Action=DescribeInstances&Version=2016").filtered
 
 
-def test_a_json_request_names_its_action_in_a_header():
+def test_the_action_of_a_json_request_is_in_a_header():
     call = request(
         "{}", CONTENT_TYPE="application/x-amz-json-1.1", HTTP_X_AMZ_TARGET="AmazonSSM.SendCommand"
     )
@@ -122,25 +122,25 @@ def test_a_json_request_names_its_action_in_a_header():
     ("code", "status"),
     [("InsufficientInstanceCapacity", 500), ("RequestLimitExceeded", 503), ("InvalidAMIID", 400)],
 )
-def test_a_refusal_has_the_status_ec2_gives_it(code, status):
+def test_a_refusal_has_ec2s_http_status(code, status):
     assert Refusal(code, "<x>").status == status
     assert "&lt;x&gt;" in Refusal(code, "<x>").xml()
     assert json.loads(Refusal(code, "m").json()) == {"__type": code, "message": "m"}
 
 
-def test_a_generated_secret_is_as_long_and_as_plain_as_asked():
-    made = {generate({"PasswordLength": 64, "ExcludePunctuation": True}) for _ in range(5)}
-    assert len(made) == 5
-    for one in made:
+def test_a_generated_secret_has_the_requested_length_and_characters():
+    secrets = {generate({"PasswordLength": 64, "ExcludePunctuation": True}) for _ in range(5)}
+    assert len(secrets) == 5
+    for one in secrets:
         assert len(one) == 64
         assert set(one) <= set(string.ascii_letters + string.digits)
         assert set(one) & set(string.digits)
-    wish = {"SecretStringTemplate": '{"user": "x"}', "GenerateStringKey": "password"}
-    assert json.loads(generate(wish)).keys() == {"user", "password"}
+    request = {"SecretStringTemplate": '{"user": "x"}', "GenerateStringKey": "password"}
+    assert json.loads(generate(request)).keys() == {"user", "password"}
     assert not set(generate({"ExcludeCharacters": "abc", "PasswordLength": 200})) & set("abc")
 
 
-def test_a_spot_price_is_a_share_of_the_on_demand_price_at_any_hour():
+def test_a_spot_price_is_a_share_of_the_on_demand_price():
     for hour in range(0, 240, 7):
         for kind in ("g5.xlarge", "p5.48xlarge", "x2idn.32xlarge"):
             share = float(spot_price(kind, "us-east-1a", hour * 3600)) / float(

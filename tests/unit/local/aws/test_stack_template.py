@@ -11,7 +11,7 @@ def template(**resources):
     return {"Resources": resources}
 
 
-def test_a_resource_comes_after_everything_it_refers_to():
+def test_a_resource_comes_after_its_dependencies():
     body = template(
         Head={
             "Type": "T",
@@ -29,27 +29,27 @@ def test_a_resource_comes_after_everything_it_refers_to():
         Key={},
         Gate={"DependsOn": "Vpc"},
     )
-    found = order(body)
-    assert found[-1] == "Head"
-    assert found.index("Vpc") < found.index("Subnet")
-    assert set(found) == set(body["Resources"])
+    ordered = order(body)
+    assert ordered[-1] == "Head"
+    assert ordered.index("Vpc") < ordered.index("Subnet")
+    assert set(ordered) == set(body["Resources"])
 
 
-def test_what_does_not_depend_stays_as_written():
+def test_independent_resources_keep_their_order():
     assert order(template(B={}, A={}, C={})) == ("B", "A", "C")
 
 
-def test_a_subs_own_variables_are_no_references():
+def test_the_own_variables_of_fn_sub_are_no_references():
     value = {"Fn::Sub": ["${Mine} ${Other}", {"Mine": {"Ref": "Third"}}]}
     assert set(references(value)) == {"Other", "Third"}
 
 
-def test_a_circle_is_named():
+def test_a_dependency_circle_is_named():
     with pytest.raises(ValueError, match=r"\[A, B\]"):
         order(template(A={"DependsOn": "B"}, B={"DependsOn": "A"}))
 
 
-def test_names_that_are_nothing_are_found():
+def test_unresolved_references_are_listed():
     body = template(A={"Properties": {"X": {"Ref": "P"}, "Y": {"Ref": "Nope"}}})
     body["Parameters"] = {"P": {}}
     assert unresolved(body) == ("Nope",)

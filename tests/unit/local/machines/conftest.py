@@ -24,11 +24,11 @@ class FakeHost:
     netns_root: Path
     broken: dict[str, str] = field(default_factory=dict)
     links: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    seen: list[list[str]] = field(default_factory=list)
+    commands: list[list[str]] = field(default_factory=list)
 
     def run(self, argv, *, stdin=b"", timeout=30, env=None):
         words = list(argv)
-        self.seen.append(words)
+        self.commands.append(words)
         for start, message in self.broken.items():
             if " ".join(words).startswith(start):
                 return CommandResult(1, b"", message.encode())

@@ -39,7 +39,7 @@ def python(tmp_path):
     return Interpreter(prefix, "3.11", (tmp_path / "absent", library / "site-packages"))
 
 
-def test_the_same_recipe_has_the_same_id_and_it_is_an_ami_id(python):
+def test_the_same_recipe_has_the_same_ami_id(python):
     first = base_image_recipe.image_id(HOST, python)
     assert first == base_image_recipe.image_id(HostSettings(), python)
     assert check_image_id(first)
@@ -48,26 +48,26 @@ def test_the_same_recipe_has_the_same_id_and_it_is_an_ami_id(python):
 @pytest.mark.parametrize(
     "changed", [{"mirror": "http://other/debian"}, {"local_cas": {"corp.crt": b"CERT"}}]
 )
-def test_what_goes_into_the_tree_changes_its_id(python, changed):
+def test_host_settings_inside_the_base_image_change_its_id(python, changed):
     host = dataclasses.replace(HOST, **changed)
     assert base_image_recipe.image_id(host, python) != base_image_recipe.image_id(HOST, python)
 
 
-def test_what_only_builders_get_does_not_change_the_id(python):
+def test_host_settings_of_builders_do_not_change_the_id(python):
     host = dataclasses.replace(HOST, apt_auth=b"secret", resolv_conf=b"x", pip=(("a", "b"),))
     assert base_image_recipe.image_id(host, python) == base_image_recipe.image_id(HOST, python)
 
 
-def test_the_copied_interpreter_has_pip_and_the_library_and_nothing_installed(python, tmp_path):
+def test_the_copied_interpreter_has_the_library_and_pip_and_no_other_package(python, tmp_path):
     python.copy(tmp_path / "tree")
     target = tmp_path / "tree/opt/python"
     assert (target / "bin/python3").resolve() == target / "bin/python3.11"
-    found = {
+    copied_files = {
         str(path.relative_to(target / "lib/python3.11"))
         for path in target.rglob("*")
         if path.is_file() and "lib" in path.parts
     }
-    assert found == {
+    assert copied_files == {
         "os.py",
         "ssl.py",
         "site-packages/pip/__main__.py",
@@ -75,27 +75,27 @@ def test_the_copied_interpreter_has_pip_and_the_library_and_nothing_installed(py
     }
 
 
-def test_debians_interpreter_finds_pip_where_it_looks(python, tmp_path):
+def test_debians_interpreter_has_pip_in_dist_packages(python, tmp_path):
     dataclasses.replace(python, debian=True).copy(tmp_path / "tree")
     packages = tmp_path / "tree/opt/python/lib/python3/dist-packages"
     assert (packages / "pip/__main__.py").is_file()
     assert not (tmp_path / "tree/opt/python/lib/python3.11/site-packages").exists()
 
 
-def test_copying_again_replaces_the_copy(python, tmp_path):
+def test_a_second_copy_replaces_the_first(python, tmp_path):
     python.copy(tmp_path / "tree")
     (tmp_path / "tree/opt/python/stale").touch()
     python.copy(tmp_path / "tree")
     assert not (tmp_path / "tree/opt/python/stale").exists()
 
 
-def test_an_interpreter_without_pip_says_what_to_install(python, tmp_path):
+def test_an_interpreter_without_pip_names_the_debian_package(python, tmp_path):
     bare = dataclasses.replace(python, pip_places=())
     with pytest.raises(MachineError, match="python3-pip"):
         bare.copy(tmp_path / "tree")
 
 
-def test_our_data_source_for_cloud_init_is_python():
+def test_the_cloud_init_data_source_is_valid_python():
     ast.parse((TREE / "DataSourceEc2Toolkit.py.in").read_text())
 
 
@@ -108,7 +108,7 @@ def test_our_data_source_for_cloud_init_is_python():
         ("fs-0abc.fsx.us-east-1.amazonaws.com@tcp:/shared", 2, "No such file or directory"),
     ],
 )
-def test_mount_lustre_refuses_what_is_no_file_system_of_this_cloud(device, code, message):
+def test_mount_lustre_refuses_a_device_that_is_no_file_system_id(device, code, message):
     done = subprocess.run(
         ["/bin/sh", TREE / "mount.lustre", device, "/nonexistent", "-o", "flock"],
         capture_output=True,
@@ -118,7 +118,7 @@ def test_mount_lustre_refuses_what_is_no_file_system_of_this_cloud(device, code,
     assert (done.returncode, message in done.stderr) == (code, True)
 
 
-def test_the_state_directory_is_named_by_the_environment_and_names_its_clouds():
+def test_the_state_directory_comes_from_the_environment_and_names_the_cloud():
     first = Layout.from_environment({"TOOLKIT_LOCAL_DIR": "/a"})
     second = Layout.from_environment({"TOOLKIT_LOCAL_DIR": "/b"})
     assert Layout.from_environment({}).state == Path("/var/lib/toolkit-local")

@@ -26,12 +26,12 @@ from toolkit.local.machines.errors import MachineError
         ("environment", {"A": "x\0y"}),
     ],
 )
-def test_a_hostile_name_is_refused(make_spec, field, value):
+def test_a_machine_spec_with_an_invalid_field_is_refused(make_spec, field, value):
     with pytest.raises(MachineError):
         make_spec(**{field: value})
 
 
-def test_a_machine_has_an_address_or_the_hosts_network_never_both(make_spec, make_builder):
+def test_a_machine_has_either_an_address_or_the_hosts_network(make_spec, make_builder):
     with pytest.raises(MachineError, match="exclude each other"):
         make_spec(host_network=True)
     with pytest.raises(MachineError, match="exclude each other"):
@@ -40,7 +40,7 @@ def test_a_machine_has_an_address_or_the_hosts_network_never_both(make_spec, mak
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "/", "i-xyz", "i-0123456789abcdef0/.."])
-def test_an_id_that_is_none_never_becomes_a_path(bad):
+def test_an_invalid_instance_or_image_id_is_refused(bad):
     with pytest.raises(MachineError):
         check_instance_id(bad)
     with pytest.raises(MachineError):

@@ -48,12 +48,12 @@ def test_mirrors_are_read_from_one_line_sources(root):
     )
 
 
-def test_a_disabled_source_is_no_mirror(root):
+def test_a_disabled_source_is_ignored(root):
     (root / "etc/apt/sources.list.d/x.sources").write_text("Enabled: no\n" + DEB822)
     assert host_settings.mirrors(root)[0] == host_settings.DEBIAN_MIRROR
 
 
-def test_another_distributions_mirrors_are_not_debians(root):
+def test_mirrors_of_another_distribution_are_ignored(root):
     (root / "etc/os-release").write_text("ID=ubuntu\nVERSION_CODENAME=noble\n")
     (root / "etc/apt/sources.list").write_text("deb http://ubuntu.example/ubuntu noble main\n")
     assert host_settings.mirrors(root) == (
@@ -62,7 +62,7 @@ def test_another_distributions_mirrors_are_not_debians(root):
     )
 
 
-def test_apt_options_are_transport_and_trust_not_storage_nor_commands():
+def test_apt_options_include_transport_and_trust_only():
     dump = """\
 Acquire "";
 Acquire::http::Proxy "http://proxy.example:3128";
@@ -80,7 +80,7 @@ APT::Architecture "amd64";
     )
 
 
-def test_pips_nearer_file_and_then_the_environment_win(root, tmp_path):
+def test_pips_user_file_and_then_the_environment_win(root, tmp_path):
     home = tmp_path / "home"
     (home / ".config/pip").mkdir(parents=True)
     (root / "etc/pip.conf").write_text(
@@ -91,10 +91,10 @@ def test_pips_nearer_file_and_then_the_environment_win(root, tmp_path):
         "extra-index-url =\n  https://a.example\n  https://b.example\n"
         "[list]\nformat = columns\n"
     )
-    found = dict(
+    settings = dict(
         host_settings.pip_settings(root, {"PIP_FIND_LINKS": "/wheels", "PIP_USER": "1"}, home)
     )
-    assert found == {
+    assert settings == {
         "index-url": "https://near.example/simple",
         "extra-index-url": "https://a.example https://b.example",
         "no-index": "no",
@@ -102,12 +102,12 @@ def test_pips_nearer_file_and_then_the_environment_win(root, tmp_path):
     }
 
 
-def test_a_pip_conf_that_does_not_parse_is_passed_over(root, tmp_path):
+def test_a_malformed_pip_conf_is_ignored(root, tmp_path):
     (root / "etc/pip.conf").write_text("index-url = x\n")
     assert host_settings.pip_settings(root, {}, tmp_path / "home") == ()
 
 
-def test_directories_pip_reads_are_shown_whole_and_once(tmp_path):
+def test_the_directories_of_pip_are_bound_once_with_their_parents(tmp_path):
     (tmp_path / "pypi/simple").mkdir(parents=True)
     (tmp_path / "wheels/sub").mkdir(parents=True)
     settings = (
@@ -118,28 +118,28 @@ def test_directories_pip_reads_are_shown_whole_and_once(tmp_path):
     assert host_settings.pip_directories(settings) == (tmp_path / "pypi", tmp_path / "wheels")
 
 
-def test_the_whole_host_is_never_shown(tmp_path):
+def test_the_root_directory_is_never_bound(tmp_path):
     assert (
         host_settings.pip_directories((("find-links", "/"), ("index-url", "file:///simple"))) == ()
     )
 
 
-def test_secrets_and_trust_are_collected_apart(root):
+def test_secrets_and_certificates_are_read_separately(root):
     (root / "etc/apt/auth.conf.d").mkdir()
     (root / "etc/apt/auth.conf").write_text("machine a login u password p\n")
     (root / "etc/apt/auth.conf.d/b.conf").write_text("machine b login u password p\n")
     (root / "usr/local/share/ca-certificates").mkdir(parents=True)
     (root / "usr/local/share/ca-certificates/corp.crt").write_text("CERT")
     (root / "etc/resolv.conf").write_text("nameserver 192.0.2.1\n")
-    found = host_settings.read(
+    settings = host_settings.read(
         root, {"https_proxy": "http://p", "no_proxy": "", "X": "1"}, "", root
     )
-    assert found.apt_auth.count(b"machine") == 2
-    assert found.local_cas == {"corp.crt": b"CERT"}
-    assert found.resolv_conf == b"nameserver 192.0.2.1\n"
-    assert found.proxies == (("https_proxy", "http://p"),)
+    assert settings.apt_auth.count(b"machine") == 2
+    assert settings.local_cas == {"corp.crt": b"CERT"}
+    assert settings.resolv_conf == b"nameserver 192.0.2.1\n"
+    assert settings.proxies == (("https_proxy", "http://p"),)
 
 
-def test_a_host_with_nothing_gives_the_defaults(tmp_path):
-    found = host_settings.read(tmp_path, {}, "", Path("/nonexistent"))
-    assert found == host_settings.HostSettings()
+def test_an_empty_host_has_default_settings(tmp_path):
+    settings = host_settings.read(tmp_path, {}, "", Path("/nonexistent"))
+    assert settings == host_settings.HostSettings()

@@ -40,13 +40,13 @@ def stack(store, tree):
     store.adopt_disk(Image(HEAD, "head", COMPUTE, 3.0), tree("three", c="head"))
 
 
-def test_layers_are_newest_first_and_end_with_the_base(store, tree, root):
+def test_layers_are_ordered_from_newest_to_base(store, tree, root):
     stack(store, tree)
     assert store.layers(HEAD) == tuple(root / each / "layer" for each in (HEAD, COMPUTE, BASE))
     assert [image.id for image in store.list()] == [BASE, COMPUTE, HEAD]
 
 
-def test_what_a_machine_had_is_the_images(store, tree, root):
+def test_the_disk_of_a_machine_is_moved_into_the_image(store, tree, root):
     disk = tree(a="text")
     store.adopt(Image(BASE, "base", None, 1.0), tree("base"))
     store.adopt_disk(Image(COMPUTE, "compute", BASE, 2.0), disk)
@@ -54,19 +54,19 @@ def test_what_a_machine_had_is_the_images(store, tree, root):
     assert (root / COMPUTE / "layer" / "a").read_text() == "text"
 
 
-def test_an_image_survives_its_store(store, tree, root):
+def test_an_annotated_image_is_read_by_a_new_store(store, tree, root):
     stack(store, tree)
     store.annotate(HEAD, name="head-1", attributes={"description": "x"})
-    found = ImageStore(root).get(HEAD)
-    assert (found.name, found.parent, found.attributes) == ("head-1", COMPUTE, {"description": "x"})
+    image = ImageStore(root).get(HEAD)
+    assert (image.name, image.parent, image.attributes) == ("head-1", COMPUTE, {"description": "x"})
 
 
-def test_an_unknown_image_is_missing_by_name(store):
+def test_an_unknown_image_is_named_in_the_error(store):
     with pytest.raises(ImageMissing, match=BASE):
         store.get(BASE)
 
 
-def test_removing_an_image_keeps_what_another_stands_on(store, tree, root):
+def test_removing_an_image_keeps_a_layer_that_another_image_needs(store, tree, root):
     stack(store, tree)
     store.remove(COMPUTE)
     assert [image.id for image in store.list()] == [BASE, HEAD]
@@ -75,7 +75,7 @@ def test_removing_an_image_keeps_what_another_stands_on(store, tree, root):
     assert [path.name for path in root.iterdir()] == [BASE]
 
 
-def test_removing_an_image_keeps_what_a_machine_stands_on(store, tree, root):
+def test_removing_an_image_keeps_a_layer_that_a_machine_uses(store, tree, root):
     stack(store, tree)
     store.remove(HEAD, in_use={HEAD})
     assert (root / HEAD / "layer").exists()
@@ -84,26 +84,26 @@ def test_removing_an_image_keeps_what_a_machine_stands_on(store, tree, root):
     assert not (root / HEAD).exists()
 
 
-def test_removing_twice_or_what_never_was_is_no_error(store):
+def test_removing_an_absent_image_is_no_error(store):
     store.remove(BASE)
     store.remove(BASE)
 
 
-def test_a_second_adoption_keeps_the_first(store, tree, root):
+def test_a_second_adopt_keeps_the_first_image(store, tree, root):
     store.adopt(Image(BASE, "first", None, 1.0), tree("one", a="first"))
     store.adopt(Image(BASE, "second", None, 2.0), tree("two", a="second"))
     assert store.get(BASE).name == "first"
     assert (root / BASE / "layer" / "a").read_text() == "first"
 
 
-def test_what_an_interrupted_build_left_is_no_image_and_is_swept(store, tree, root):
+def test_an_interrupted_build_is_no_image_and_is_deleted(store, tree, root):
     (root / f".partial-{BASE}").mkdir()
     assert store.list() == ()
     store.sweep()
     assert list(root.iterdir()) == []
 
 
-def test_a_chain_that_bites_its_tail_is_an_error_not_a_hang(store, tree, root):
+def test_a_circle_of_parent_images_is_an_error(store, tree, root):
     stack(store, tree)
     meta = json.loads((root / BASE / "meta.json").read_text())
     (root / BASE / "meta.json").write_text(json.dumps(meta | {"parent": HEAD}))
@@ -111,7 +111,7 @@ def test_a_chain_that_bites_its_tail_is_an_error_not_a_hang(store, tree, root):
         store.layers(HEAD)
 
 
-def test_machines_of_one_image_do_not_share_an_identity(store, tree, root):
+def test_an_image_has_no_machine_id_and_an_empty_tmp(store, tree, root):
     disk = tree()
     (disk / "etc").mkdir()
     (disk / "etc/machine-id").write_text("abc\n")
@@ -121,7 +121,7 @@ def test_machines_of_one_image_do_not_share_an_identity(store, tree, root):
     assert list((root / BASE / "layer/tmp").iterdir()) == []
 
 
-def test_a_link_in_a_machines_disk_never_leads_out_to_the_host(store, tree, tmp_path):
+def test_a_symbolic_link_in_a_machines_disk_does_not_change_the_host(store, tree, tmp_path):
     outside = tmp_path / "host-etc"
     outside.mkdir()
     (outside / "machine-id").write_text("the host's\n")

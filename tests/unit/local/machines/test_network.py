@@ -22,7 +22,7 @@ def network(host, tmp_path, mountinfo):
     return Network("tkl-abc123", host, tmp_path / "mark", tmp_path / "netns", mountinfo)
 
 
-def test_a_machine_gets_a_cable_its_address_and_the_metadata_address(network, host, make_spec):
+def test_a_machine_has_a_veth_its_address_and_the_metadata_address(network, host, make_spec):
     path = network.connect(make_spec())
     assert path.name == "tkl-abc123-i-0123456789abcdef0"
     assert host.links[path.name, "eth0"] == [
@@ -33,7 +33,7 @@ def test_a_machine_gets_a_cable_its_address_and_the_metadata_address(network, ho
     assert host.links[path.name, "lo"] == ["169.254.169.254/32"]
 
 
-def test_machines_of_one_vpc_share_one_bridge(network, host, make_spec):
+def test_machines_of_one_vpc_share_a_bridge(network, host, make_spec):
     network.connect(make_spec())
     second = make_spec(instance_id="i-0fedcba9876543210", address=IPv4Interface("10.42.2.10/24"))
     network.connect(second)
@@ -48,7 +48,7 @@ def test_connecting_twice_changes_nothing(network, host, make_spec):
     assert {key: set(value) for key, value in host.links.items()} == first
 
 
-def test_a_start_cut_off_before_the_cable_is_taken_up_again(network, host, make_spec):
+def test_connect_completes_an_interrupted_start(network, host, make_spec):
     (network.netns_root).mkdir()
     (network.netns_root / VPC).touch()
     host.links[VPC, "v3456789abcdef0"] = ["half made"]
@@ -56,12 +56,12 @@ def test_a_start_cut_off_before_the_cable_is_taken_up_again(network, host, make_
     assert ("tkl-abc123-i-0123456789abcdef0", "eth0") in host.links
 
 
-def test_every_interface_name_fits_the_kernels_fifteen_characters(network, host, make_spec):
+def test_interface_names_have_fifteen_characters_at_most(network, host, make_spec):
     network.connect(make_spec())
     assert all(len(name) <= 15 for _, name in host.links)
 
 
-def test_disconnecting_removes_the_namespace_and_again_is_fine(network, make_spec):
+def test_disconnect_removes_the_namespace_and_may_be_repeated(network, make_spec):
     spec = make_spec()
     network.connect(spec)
     network.disconnect(spec.instance_id)
@@ -70,7 +70,7 @@ def test_disconnecting_removes_the_namespace_and_again_is_fine(network, make_spe
     assert network.instances() == ()
 
 
-def test_another_local_clouds_namespaces_are_not_ours(network, make_spec):
+def test_namespaces_of_another_local_cloud_are_not_touched(network, make_spec):
     network.netns_root.mkdir()
     (network.netns_root / "tkl-ffffff-i-0123456789abcdef0").touch()
     (network.netns_root / "somebody").touch()
@@ -79,24 +79,24 @@ def test_another_local_clouds_namespaces_are_not_ours(network, make_spec):
     assert len(list(network.netns_root.iterdir())) == 2
 
 
-def test_the_mount_that_ip_netns_made_for_us_is_removed_with_the_last_namespace(
+def test_the_mount_of_ip_netns_is_removed_with_the_last_namespace(
     network, host, make_spec, mountinfo
 ):
     network.connect(make_spec())
     mountinfo.write_text(f"1 2 3:4 / {network.netns_root} rw - ext4 /dev/vda rw\n")
     network.remove_all()
-    assert ["umount", str(network.netns_root)] in host.seen
+    assert ["umount", str(network.netns_root)] in host.commands
     assert not network.netns_root.exists()
 
 
-def test_a_mount_that_was_there_before_us_stays(network, host, make_spec, mountinfo):
+def test_an_earlier_mount_of_ip_netns_is_kept(network, host, make_spec, mountinfo):
     mountinfo.write_text(f"1 2 3:4 / {network.netns_root} rw - ext4 /dev/vda rw\n")
     network.connect(make_spec())
     network.remove_all()
-    assert not any(words[0] == "umount" for words in host.seen)
+    assert not any(words[0] == "umount" for words in host.commands)
 
 
-def test_a_failing_ip_says_which_command_and_why(network, host, make_spec):
+def test_a_failing_ip_command_is_named_with_its_error(network, host, make_spec):
     host.broken["ip netns add"] = "Operation not permitted"
     with pytest.raises(CommandFailed, match=r"ip netns add .* Operation not permitted"):
         network.connect(make_spec())

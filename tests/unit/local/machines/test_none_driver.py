@@ -23,12 +23,12 @@ def test_states_follow_start_stop_and_delete(make_spec):
     assert driver.list() == ()
 
 
-def test_stopping_what_never_started_leaves_nothing(make_spec):
+def test_stop_without_a_start_creates_nothing(make_spec):
     driver = NoneDriver()
     driver.stop("i-0123456789abcdef0", grace=1)
     assert driver.list() == ()
 
 
-def test_nothing_can_be_run_in_no_machine(make_spec):
+def test_execute_is_refused_without_a_running_machine(make_spec):
     with pytest.raises(NotRunning):
         NoneDriver().execute("i-0123456789abcdef0", ["true"], timeout=1)

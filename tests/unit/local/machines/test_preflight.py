@@ -39,21 +39,25 @@ def ready(tmp_path, host, monkeypatch):
     return make
 
 
-def test_a_host_that_has_everything_has_no_problem_and_is_left_as_it_was(ready, tmp_path):
+def test_a_complete_host_has_no_problems_and_is_not_changed(ready, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     assert ready().problems() == []
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_every_missing_thing_is_reported_at_once(ready, tmp_path):
-    found = ready(
+def test_every_missing_requirement_is_reported_at_once(ready, tmp_path):
+    problems = ready(
         uid=lambda: 1000,
         which=lambda name: None if name in {"debootstrap", "systemd-nspawn"} else name,
         keyring=tmp_path / "absent",
     ).problems()
-    assert [problem.requirement.split()[0] for problem in found] == ["root", "commands", "Debian's"]
-    assert found[1].fix == "apt-get install debootstrap systemd-container"
-    assert all(problem.fix and problem.actual for problem in found)
+    assert [problem.requirement.split()[0] for problem in problems] == [
+        "root",
+        "commands",
+        "Debian's",
+    ]
+    assert problems[1].fix == "apt-get install debootstrap systemd-container"
+    assert all(problem.fix and problem.actual for problem in problems)
 
 
 def test_a_missing_capability_is_named(ready, tmp_path):
@@ -68,20 +72,22 @@ def test_cap_sys_resource_is_not_needed(ready, tmp_path):
     assert ready().problems() == []
 
 
-def test_too_little_room_is_found_on_the_directory_that_exists(ready, tmp_path, monkeypatch):
+def test_too_little_disk_space_is_reported_for_the_nearest_existing_folder(
+    ready, tmp_path, monkeypatch
+):
     monkeypatch.setattr(preflight, "DISK_NEEDED", 1 << 60)
     (problem,) = ready().problems()
     assert str(tmp_path) in problem.requirement
     assert "TOOLKIT_LOCAL_DIR" in problem.fix
 
 
-def test_too_little_memory_is_found(ready, tmp_path):
+def test_too_little_memory_is_reported(ready, tmp_path):
     (tmp_path / "proc/meminfo").write_text("MemAvailable: 1000000 kB\n")
     (problem,) = ready().problems()
     assert "memory" in problem.requirement
 
 
-def test_a_python_without_pip_is_found_before_it_is_copied(ready, tmp_path):
+def test_a_python_without_pip_is_reported(ready, tmp_path):
     (problem,) = ready(interpreter=Interpreter(tmp_path, "3.11", (tmp_path,))).problems()
     assert "python3-pip" in problem.fix
 
@@ -93,27 +99,27 @@ def test_a_python_without_pip_is_found_before_it_is_copied(ready, tmp_path):
         ("unshare --net -- ip link add name tk0 type bridge", "Operation not permitted", "bridge"),
     ],
 )
-def test_a_kernel_without_the_network_parts_is_found_by_trying(ready, host, command, message, what):
+def test_a_kernel_without_veth_or_bridge_is_reported(ready, host, command, message, what):
     host.broken[command] = message
     (problem,) = ready().problems()
     assert what in problem.requirement
     assert problem.actual == message
 
 
-def test_a_place_where_no_overlay_can_be_mounted_is_found_by_trying(ready, host):
+def test_a_state_directory_without_overlay_support_is_reported(ready, host):
     host.broken[preflight.sys.executable] = "Traceback\nOSError: [Errno 22] Invalid argument"
     (problem,) = ready().problems()
     assert "overlay" in problem.requirement
     assert problem.actual == "OSError: [Errno 22] Invalid argument"
 
 
-def test_a_host_without_control_groups_is_found(ready, tmp_path):
+def test_a_host_without_control_groups_is_reported(ready, tmp_path):
     (tmp_path / "proc/self/mountinfo").write_text("")
     (problem,) = ready().problems()
     assert "control groups" in problem.requirement
 
 
-def test_less_room_is_needed_where_the_base_image_is_there(ready, tmp_path, monkeypatch):
+def test_less_disk_space_is_required_if_the_base_image_exists(ready, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "DISK_NEEDED", 1 << 60)
     monkeypatch.setattr(preflight, "DISK_NEEDED_AGAIN", 0)
     checks = ready()
@@ -121,9 +127,11 @@ def test_less_room_is_needed_where_the_base_image_is_there(ready, tmp_path, monk
     assert checks.problems() == []
 
 
-def test_a_set_up_is_told_at_once_what_the_host_lacks(monkeypatch, capsys):
-    found = [preflight.Problem("12 GB free at /", "3.0 GB", "free some")]
-    monkeypatch.setattr(preflight, "check", lambda _layout, *, port: found if port == 4566 else [])
+def test_the_preflight_command_prints_problems_of_the_host(monkeypatch, capsys):
+    problems = [preflight.Problem("12 GB free at /", "3.0 GB", "free some")]
+    monkeypatch.setattr(
+        preflight, "check", lambda _layout, *, port: problems if port == 4566 else []
+    )
     monkeypatch.setattr(entry.sys, "argv", ["machines", "4566"])
     assert entry.main() == 1
     assert capsys.readouterr().err == "12 GB free at /: 3.0 GB; free some\n"

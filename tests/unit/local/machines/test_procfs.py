@@ -32,7 +32,7 @@ def proc(tmp_path):
     return root, add
 
 
-def test_only_the_first_process_of_a_namespace_below_ours_is_an_init(proc):
+def test_only_process_1_of_a_child_namespace_is_an_init(proc):
     root, add = proc
     add(1, nspid="1")
     add(50, nspid="50\t1")
@@ -49,7 +49,7 @@ def test_a_zombie_is_not_alive(proc):
     assert [pid for pid in (50, 51, 99) if processes.is_alive(pid)] == [51]
 
 
-def test_launchers_are_known_by_their_directory_and_nobody_elses(proc):
+def test_nspawn_processes_are_found_by_their_state_directory(proc):
     root, add = proc
     add(60, nspid="60", cmdline=["systemd-nspawn", "--quiet", "--directory=/s/instances/i-1/root"])
     add(61, nspid="61", cmdline=["systemd-nspawn", "--directory=/other/instances/i-2/root"])
@@ -58,20 +58,20 @@ def test_launchers_are_known_by_their_directory_and_nobody_elses(proc):
     assert Processes(root).nspawns_under(Path("/s/instances")) == ((60, "i-1/root"),)
 
 
-def test_children_are_read_and_an_ended_process_has_none(proc):
+def test_children_of_a_process_are_read_from_proc(proc):
     root, add = proc
     add(60, nspid="60", children="61 62 ")
     assert Processes(root).children(60) == (61, 62)
     assert Processes(root).children(99) == ()
 
 
-def test_the_tracking_hierarchies_of_a_hybrid_and_of_a_unified_host_are_found():
+def test_hybrid_and_unified_cgroup_hierarchies_are_found():
     assert hierarchies(HYBRID) == (Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"))
     assert hierarchies(UNIFIED) == (Path("/sys/fs/cgroup"),)
     assert hierarchies("") == ()
 
 
-def test_members_are_collected_over_the_whole_tree_and_all_hierarchies(tmp_path):
+def test_members_are_read_from_every_subgroup_and_hierarchy(tmp_path):
     roots = (tmp_path / "systemd", tmp_path / "unified")
     for root in roots:
         root.mkdir()
@@ -85,7 +85,7 @@ def test_members_are_collected_over_the_whole_tree_and_all_hierarchies(tmp_path)
     assert groups.machines() == ("i-1",)
 
 
-def test_removing_a_group_removes_what_is_below_and_the_empty_parent(tmp_path):
+def test_remove_deletes_a_group_its_subgroups_and_the_empty_parent(tmp_path):
     groups = Groups("tkl-abc123", (tmp_path,))
     (group,) = groups.make("i-1")
     (group / "payload/init.scope").mkdir(parents=True)

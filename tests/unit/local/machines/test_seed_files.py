@@ -14,42 +14,42 @@ HOST = HostSettings(
 )
 
 
-def test_a_vpc_machine_has_its_names_and_an_empty_resolver(make_spec):
-    found = seed_files.files(make_spec(), HOST)
-    assert found["etc/hostname"].content == b"ip-10-42-1-10\n"
-    assert b"10.42.1.10 ip-10-42-1-10.ec2.internal ip-10-42-1-10\n" in found["etc/hosts"].content
-    assert found["etc/resolv.conf"].content == b""
+def test_a_vpc_machine_has_its_hostname_and_no_resolver(make_spec):
+    files = seed_files.files(make_spec(), HOST)
+    assert files["etc/hostname"].content == b"ip-10-42-1-10\n"
+    assert b"10.42.1.10 ip-10-42-1-10.ec2.internal ip-10-42-1-10\n" in files["etc/hosts"].content
+    assert files["etc/resolv.conf"].content == b""
 
 
-def test_a_vpc_machine_gets_no_secret_of_the_host(make_spec):
+def test_a_vpc_machine_has_no_secret_of_the_host(make_spec):
     everything = b"".join(file.content for file in seed_files.files(make_spec(), HOST).values())
     assert b"secret" not in everything
     assert b"proxy" not in everything
 
 
-def test_a_builders_secrets_are_readable_by_root_alone(make_builder):
-    found = seed_files.files(make_builder(user_data=b"#!/bin/sh\n"), HOST)
-    for name, file in found.items():
+def test_secrets_of_a_builder_are_readable_by_root_only(make_builder):
+    files = seed_files.files(make_builder(user_data=b"#!/bin/sh\n"), HOST)
+    for name, file in files.items():
         if b"secret" in file.content or name.endswith("user-data"):
             assert file.mode == 0o600, name
 
 
-def test_a_builder_finds_its_user_data_without_a_metadata_service(make_builder):
-    found = seed_files.files(make_builder(user_data=b"#!/bin/sh\n\xff"), HOST)
-    assert found["var/lib/cloud/seed/nocloud/user-data"].content == b"#!/bin/sh\n\xff"
+def test_a_builder_has_its_user_data_in_a_nocloud_seed(make_builder):
+    files = seed_files.files(make_builder(user_data=b"#!/bin/sh\n\xff"), HOST)
+    assert files["var/lib/cloud/seed/nocloud/user-data"].content == b"#!/bin/sh\n\xff"
     assert b"instance-id: i-0123456789abcdef0" in (
-        found["var/lib/cloud/seed/nocloud/meta-data"].content
+        files["var/lib/cloud/seed/nocloud/meta-data"].content
     )
-    assert b"NoCloud" in found["etc/cloud/cloud.cfg.d/95-toolkit-builder.cfg"].content
+    assert b"NoCloud" in files["etc/cloud/cloud.cfg.d/95-toolkit-builder.cfg"].content
 
 
-def test_the_metadata_service_and_the_endpoint_are_never_proxied(make_builder):
-    found = seed_files.environment(make_builder(), HOST)
-    assert found["no_proxy"] == "corp.example,localhost,127.0.0.1,169.254.169.254"
-    assert found["https_proxy"] == "http://proxy:3128"
+def test_the_metadata_service_and_the_endpoint_bypass_the_proxy(make_builder):
+    environment = seed_files.environment(make_builder(), HOST)
+    assert environment["no_proxy"] == "corp.example,localhost,127.0.0.1,169.254.169.254"
+    assert environment["https_proxy"] == "http://proxy:3128"
 
 
-def test_services_get_the_environment_with_hostile_values_quoted(make_spec):
+def test_hostile_environment_values_are_quoted_for_systemd(make_spec):
     spec = make_spec(environment={"A": 'x "y" %h \\', "B": "1"})
     text = seed_files.files(spec, HOST)[
         "etc/systemd/system.conf.d/50-toolkit.conf"
@@ -57,7 +57,7 @@ def test_services_get_the_environment_with_hostile_values_quoted(make_spec):
     assert text == '[Manager]\nDefaultEnvironment="A=x \\"y\\" %%h \\\\" "B=1"\n'
 
 
-def test_the_layer_is_written_afresh_with_an_ordinary_trees_modes(make_builder, tmp_path):
+def test_the_seed_layer_is_written_anew_with_the_modes_of_a_root_tree(make_builder, tmp_path):
     layer = tmp_path / "seed"
     layer.mkdir()
     (layer / "stale").touch()

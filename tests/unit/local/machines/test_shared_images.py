@@ -35,9 +35,9 @@ def store(tmp_path, library):
 
 
 @pytest.fixture
-def built(tmp_path, store):
+def sharing_store(tmp_path, store):
     """A store that has built two images and shared them."""
-    made = store("one")
+    store_of_one = store("one")
     for image, text in (
         (Image(BASE, "base", None, 1.0), "a"),
         (Image(HEAD, "head", BASE, 2.0), "b"),
@@ -46,38 +46,38 @@ def built(tmp_path, store):
         tree.mkdir()
         (tree / "file").write_text(text)
         (tree / "link").symlink_to("file")
-        made.adopt(image, tree)
-    made.share(HEAD)
-    return made
+        store_of_one.adopt(image, tree)
+    store_of_one.share(HEAD)
+    return store_of_one
 
 
-def test_another_cloud_lists_and_stacks_what_one_has_built(built, store):
+def test_another_cloud_lists_and_stacks_a_shared_image(sharing_store, store):
     other = store("two")
     assert [image.name for image in other.list()] == ["base", "head"]
     layers = other.layers(HEAD)
     assert [(layer / "file").read_text() for layer in layers] == ["b", "a"]
     assert (layers[0] / "link").readlink().name == "file"
-    assert (layers[0] / "file").samefile(built.layers(HEAD)[0] / "file")
+    assert (layers[0] / "file").samefile(sharing_store.layers(HEAD)[0] / "file")
 
 
-def test_what_one_cloud_removes_stays_with_the_others(built, store):
+def test_removing_an_image_keeps_it_in_other_clouds(sharing_store, store):
     running, late = store("two"), store("three")
     running.layers(HEAD)
-    built.remove(HEAD)
-    assert HEAD not in {image.id for image in built.list()}
+    sharing_store.remove(HEAD)
+    assert HEAD not in {image.id for image in sharing_store.list()}
     for other in (running, late):
         assert (other.layers(HEAD)[0] / "file").read_text() == "b"
 
 
-def test_a_removed_image_does_not_come_back_by_the_library(built, store):
-    built.remove(HEAD)
+def test_a_removed_image_is_not_taken_from_the_library_again(sharing_store, store):
+    sharing_store.remove(HEAD)
     again = store("one")
     assert [image.id for image in again.list()] == [BASE]
     with pytest.raises(ImageMissing):
         again.get(HEAD)
 
 
-def test_a_removal_takes_nothing_out_of_the_library(tmp_path, built, store):
+def test_removing_an_image_keeps_it_in_the_library(tmp_path, sharing_store, store):
     """Nor minds an image there whose base is removed here."""
     other = store("two")
     other.remove(BASE)
@@ -88,16 +88,16 @@ def test_a_removal_takes_nothing_out_of_the_library(tmp_path, built, store):
     assert not list((tmp_path / "two").glob("ami-*/"))
 
 
-def test_what_one_notes_of_an_image_is_not_the_others(built, store):
+def test_the_annotation_of_an_image_stays_in_its_own_cloud(sharing_store, store):
     other = store("two")
     other.get(HEAD)
     other.annotate(HEAD, name="mine", attributes={})
-    assert built.get(HEAD).name == "head"
+    assert sharing_store.get(HEAD).name == "head"
     assert store("three").get(HEAD).name == "head"
 
 
-def test_a_cloud_on_another_filesystem_than_the_library_goes_without_it(
-    tmp_path, built, store, monkeypatch, caplog
+def test_a_cloud_on_another_filesystem_does_not_share_images(
+    tmp_path, sharing_store, store, monkeypatch, caplog
 ):
     def link(*_argv):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
@@ -111,45 +111,45 @@ def test_a_cloud_on_another_filesystem_than_the_library_goes_without_it(
     tree.mkdir()
     other.adopt(Image(OWN, "own", None, 3.0), tree)
     other.share(OWN)
-    assert OWN not in {image.id for image in built.list()}
+    assert OWN not in {image.id for image in sharing_store.list()}
     assert [record.message for record in caplog.records] == [
         f"{tmp_path / 'two'} is not shared: no link from {tmp_path / 'shared'}"
     ]
 
 
-def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, store):
+def test_a_partial_image_of_a_killed_process_is_deleted(sharing_store, library, store):
     (library.root / f".partial-{HEAD}-1").mkdir()
     assert HEAD in store("two")._library_ids()
-    built.share(BASE)
+    sharing_store.share(BASE)
     assert not list(library.root.glob(".partial-*"))
 
 
 @pytest.mark.parametrize("stores", [1, 2], ids=["one-store", "two-stores-of-one-directory"])
-def test_two_threads_that_need_one_image_both_have_it_whole(
-    built, store, library, monkeypatch, stores
+def test_two_threads_that_lend_one_image_both_get_it_whole(
+    sharing_store, store, library, monkeypatch, stores
 ):
     """The first half of each copy is made before the second half of either."""
-    both = threading.Barrier(2)
+    first_halves = threading.Barrier(2)
     run = subprocess.run
 
     def halfway(argv, **options):
         with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(0.5)  # where only one may lend at a time, the other never comes
+            first_halves.wait(0.5)  # where only one may lend at a time, the other never comes
         done = run(argv, **options)
         with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(0.5)
+            first_halves.wait(0.5)
         return done
 
     monkeypatch.setattr(subprocess, "run", halfway)
     lenders = [store("two") for _ in range(stores)] * (2 // stores)
     with ThreadPoolExecutor(2) as threads:
-        lent = list(threads.map(lambda each: each.layers(HEAD), lenders))
-    assert lent[0] == lent[1]
-    assert [(layer / "file").read_text() for layer in lent[0]] == ["b", "a"]
-    assert not list(lent[0][0].parent.parent.glob(".partial-*"))
+        layers = list(threads.map(lambda each: each.layers(HEAD), lenders))
+    assert layers[0] == layers[1]
+    assert [(layer / "file").read_text() for layer in layers[0]] == ["b", "a"]
+    assert not list(layers[0][0].parent.parent.glob(".partial-*"))
 
 
-def test_work_on_one_image_is_done_by_one_process_at_a_time(library):
+def test_an_image_lock_is_exclusive_for_its_image(library):
     assert not library.is_locked(BASE)
     with library.locked(BASE):
         assert library.is_locked(BASE)
@@ -157,7 +157,7 @@ def test_work_on_one_image_is_done_by_one_process_at_a_time(library):
     assert not library.is_locked(BASE)
 
 
-def test_a_process_that_is_killed_holds_nothing(library):
+def test_the_lock_of_a_killed_process_is_released(library):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

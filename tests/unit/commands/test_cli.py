@@ -16,7 +16,7 @@ HEAVY = ("boto3", "botocore", "pydantic", "rich", "jinja2", "ruamel", "moto")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_and_version_load_click_and_nothing_heavy(arguments):
+def test_help_and_version_import_nothing_heavy(arguments):
     """Starting up stays under 150 ms because nothing slow is imported."""
     code = (
         "import sys, toolkit.cli as c\n"
@@ -31,7 +31,7 @@ def test_help_and_version_load_click_and_nothing_heavy(arguments):
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_a_command_is_light_to_import_and_says_what_it_does(name):
+def test_a_command_has_a_help_text(name):
     """`toolkit X --help` works without AWS, and says more than the one line of the list."""
     module = import_module(f"toolkit.commands.{name}")
     assert isinstance(module.command, click.Command)
@@ -41,13 +41,13 @@ def test_a_command_is_light_to_import_and_says_what_it_does(name):
     assert "Usage:" in result.output
 
 
-def test_the_list_and_the_command_say_the_same():
+def test_each_line_of_the_command_list_is_a_sentence():
     """The table's line is the first line of the command's own help, or near it."""
     for name, line in cli.COMMANDS.items():
         assert line.endswith("."), name
 
 
-def test_every_option_of_every_command_is_explained():
+def test_every_option_of_every_command_has_a_help_text():
     """An option without a help text is an option nobody can use."""
 
     def walk(command, path):
@@ -71,7 +71,7 @@ def _failing(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "expected_text"),
     [
         (ToolkitError("it broke", next_step="mend it"), 1, "next: mend it"),
         (ConfigInvalid("c.yaml", [Problem(3, "a.b", "wrong")]), 2, "line 3: a.b: wrong"),
@@ -80,17 +80,19 @@ def _failing(error):
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_an_expected_failure_is_words_and_an_exit_code(monkeypatch, capsys, error, code, said):
+def test_an_expected_error_prints_its_message_and_sets_the_exit_code(
+    monkeypatch, capsys, error, code, expected_text
+):
     """No traceback, the reason's slug for scripts, and the next step for people."""
     monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: _failing(error))
     assert cli.run(["failing"]) == code
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert expected_text in captured.err
     assert captured.out == ""
 
 
 @pytest.mark.parametrize(
-    ("argv", "meant"),
+    ("argv", "suggestion"),
     [
         (["statsu"], "'status'"),
         (["reconcil"], "'reconcile'"),
@@ -102,16 +104,16 @@ def test_an_expected_failure_is_words_and_an_exit_code(monkeypatch, capsys, erro
         (["config", "xyzzy"], ""),
     ],
 )
-def test_a_mistyped_name_is_wrong_usage_and_the_nearest_one_is_offered(capsys, argv, meant):
+def test_a_mistyped_name_exits_with_2_and_the_nearest_name_is_suggested(capsys, argv, suggestion):
     """Exit code 2; no name is offered where none is near."""
     assert cli.run(argv) == 2
-    said = capsys.readouterr().err
-    assert argv[-1] in said
-    assert ("Did you mean" in said) == bool(meant)
-    assert meant in said
+    error_output = capsys.readouterr().err
+    assert argv[-1] in error_output
+    assert ("Did you mean" in error_output) == bool(suggestion)
+    assert suggestion in error_output
 
 
-def test_every_group_of_commands_offers_the_nearest_name():
+def test_every_command_group_suggests_the_nearest_name():
     """A new group is no exception."""
 
     def groups(command, path):
@@ -121,9 +123,11 @@ def test_every_group_of_commands_offers_the_nearest_name():
                 child = command.get_command(click.Context(command), name)
                 yield from groups(child, f"{path} {name}")
 
-    found = dict(groups(cli.cli, "toolkit"))
-    assert len(found) >= 8
-    assert [path for path, one in found.items() if not isinstance(one, SuggestingGroup)] == []
+    groups_by_path = dict(groups(cli.cli, "toolkit"))
+    assert len(groups_by_path) >= 8
+    assert [
+        path for path, one in groups_by_path.items() if not isinstance(one, SuggestingGroup)
+    ] == []
 
 
 def test_a_command_returns_its_exit_code(monkeypatch):

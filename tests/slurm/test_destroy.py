@@ -9,7 +9,7 @@ from tests.slurm.conftest import toolkit
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 
 
-def test_destroy_and_down_leave_nothing_of_the_cloud_on_the_host(cluster, traces):
+def test_destroy_and_local_down_leave_no_trace_on_the_host(cluster, traces):
     assert all(traces().values()), "there is nothing to look for"
     cluster.toolkit("destroy", "--yes")
     toolkit("local", "down")

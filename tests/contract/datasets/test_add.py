@@ -24,14 +24,14 @@ def root(tmp_path, small_chunks):
     return write_tree(tmp_path / "data", CONTENT)
 
 
-def test_what_was_added_is_in_the_store_as_it_was(catalog, root, no_sleep):
+def test_add_stores_a_folder_under_its_name_with_the_content_unchanged(catalog, root, no_sleep):
     added = add(catalog, root, name="digits", sleep=no_sleep)
     assert catalog.resolve("digits") == added.version == described(CONTENT).version
     assert find_damaged_content(catalog, added.version) == []
     assert (added.files, added.size, added.sent_bytes) == (5, 505, DISTINCT)
 
 
-def test_content_that_is_there_is_not_sent_again(catalog, root):
+def test_add_does_not_send_content_again_that_the_store_has(catalog, root):
     add(catalog, root)
     assert add(catalog, root).sent_bytes == 0
     (root / "new").write_bytes(b"333")
@@ -39,20 +39,22 @@ def test_content_that_is_there_is_not_sent_again(catalog, root):
 
 
 @pytest.mark.parametrize("when", WHEN)
-def test_killed_at_any_operation_it_can_be_done_again_and_is_right(tmp_path, root, when):
+def test_add_killed_at_any_file_operation_can_be_repeated_and_stores_the_whole_dataset(
+    tmp_path, root, when
+):
     """What is visible by name is whole; what a dead one left is gone on with or harmless."""
     version = described(CONTENT).version
     for fatal in itertools.count():
-        place = tmp_path / f"store-{fatal}"
+        store_root = tmp_path / f"store-{fatal}"
         disk = MortalDisk(fatal, when)
-        catalog = Catalog(FolderStore(place, disk=disk))
+        catalog = Catalog(FolderStore(store_root, disk=disk))
         try:
             add(catalog, root, name="digits")
         except Killed:
             pass
         else:
             break
-        catalog = Catalog(FolderStore(place, disk=QuickDisk()))
+        catalog = Catalog(FolderStore(store_root, disk=QuickDisk()))
         if catalog.named_versions("digits"):
             assert find_damaged_content(catalog, catalog.resolve("digits")) == []
         assert add(catalog, root, name="digits").version == version
@@ -61,9 +63,9 @@ def test_killed_at_any_operation_it_can_be_done_again_and_is_right(tmp_path, roo
     assert fatal > 20, "fewer operations than there are means that nothing was watched"
 
 
-def test_a_file_that_changed_since_it_was_hashed_is_not_stored(store, root):
-    found = scan(root)
-    file = next(file for file in found.manifest.files if file.path == "z")
+def test_upload_refuses_a_file_that_changed_since_it_was_hashed(store, root):
+    scanned = scan(root)
+    file = next(file for file in scanned.manifest.files if file.path == "z")
     (root / "z").write_bytes(b"y" * 500)
     upload = store.upload(file)
     with pytest.raises(SourceChanged):
@@ -72,7 +74,7 @@ def test_a_file_that_changed_since_it_was_hashed_is_not_stored(store, root):
     assert not list(store.list("objects/"))
 
 
-def test_two_who_send_the_same_content_both_succeed(store, root):
+def test_two_uploads_of_the_same_content_both_succeed(store, root):
     file = next(file for file in scan(root).manifest.files if file.path == "z")
     first, second = store.upload(file), store.upload(file)
     for upload in (first, second):
@@ -82,16 +84,16 @@ def test_two_who_send_the_same_content_both_succeed(store, root):
     assert store.upload(file) is None
 
 
-def test_an_addition_waits_for_a_collection_and_gives_up_in_the_end(catalog, root):
-    naps = []
+def test_add_waits_ten_minutes_for_garbage_collection_and_then_fails(catalog, root):
+    pauses = []
     with gc_markers.collecting(catalog), pytest.raises(StoreBusy):
-        add(catalog, root, sleep=naps.append)
-    assert sum(naps) >= 600
+        add(catalog, root, sleep=pauses.append)
+    assert sum(pauses) >= 600
     assert not list(catalog.store.list("adding/"))
     add(catalog, root)
 
 
-def test_one_who_slept_for_long_does_not_go_on_as_if_nothing_had_been(catalog, clock, root):
+def test_an_add_marker_older_than_its_lifetime_is_not_refreshed(catalog, clock, root):
     """Garbage collection may have taken it for dead and deleted what it counted on."""
     with gc_markers.adding(catalog) as marker:
         clock.now += 3600
@@ -99,7 +101,7 @@ def test_one_who_slept_for_long_does_not_go_on_as_if_nothing_had_been(catalog, c
             marker.refresh()
 
 
-def test_a_store_that_can_not_be_written_says_so_in_words(tmp_path, root):
+def test_add_names_a_store_that_can_not_be_written_in_its_error(tmp_path, root):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreFailed, match="file"):
         add(Catalog(FolderStore(tmp_path / "file" / "store")), root)

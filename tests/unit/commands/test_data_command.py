@@ -21,8 +21,8 @@ def data(tmp_path, monkeypatch, capsys):
 
     def run(*words):
         code = cli.run(["data", *map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
@@ -36,7 +36,7 @@ def files_of(store):
     return {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
-def test_a_dataset_goes_from_a_folder_into_a_cache(data, root):
+def test_a_folder_is_added_verified_and_warmed_up(data, root):
     code, out, err = data("add", root, "--name", "digits")
     version = out.strip()
     assert (code, version[:7]) == (0, "sha256:")
@@ -49,17 +49,21 @@ def test_a_dataset_goes_from_a_folder_into_a_cache(data, root):
     assert "hit ratio 50%" in data("stats")[1]
 
 
-def test_what_is_there_is_listed_and_shown(data, root):
+def test_datasets_are_listed_and_shown(data, root):
     version = data("add", root, "--name", "digits")[1].strip()
     assert version in data("list")[1]
     (row,) = json.loads(data("list", "--json")[1])
     assert (row["name"], row["number"], row["tier"]) == ("digits", 1, "bronze")
     assert "b/c" in data("show", "digits", "--files")[1]
-    shown = json.loads(data("show", "digits@1", "--json")[1])
-    assert (shown["version"], shown["files"], shown["names"]) == (version, 2, ["digits@1"])
+    description = json.loads(data("show", "digits@1", "--json")[1])
+    assert (description["version"], description["files"], description["names"]) == (
+        version,
+        2,
+        ["digits@1"],
+    )
 
 
-def test_a_dry_run_changes_nothing(data, root, tmp_path):
+def test_dry_runs_change_nothing(data, root, tmp_path):
     assert "would be added" in data("add", root, "--name", "digits", "--dry-run")[1]
     assert not (tmp_path / "store").exists()
     data("add", root, "--name", "digits")
@@ -71,7 +75,7 @@ def test_a_dry_run_changes_nothing(data, root, tmp_path):
     assert files_of(tmp_path / "store") == before
 
 
-def test_what_loses_something_needs_yes(data, root, tmp_path):
+def test_deletions_require_yes(data, root, tmp_path):
     data("add", root, "--name", "digits")
     assert data("forget", "digits")[0] == 3
     assert data("gc", "--grace-hours", "0")[0] == 3
@@ -81,7 +85,7 @@ def test_what_loses_something_needs_yes(data, root, tmp_path):
     assert not list((tmp_path / "store" / "objects").rglob("*/*"))
 
 
-def test_damage_is_named_and_ends_with_1(data, root, tmp_path):
+def test_verify_names_damaged_files_and_exits_with_1(data, root, tmp_path):
     data("add", root, "--name", "digits")
     for path in (tmp_path / "store" / "objects").rglob("*/*"):
         if path.read_bytes() == b"22":
@@ -101,12 +105,12 @@ def test_damage_is_named_and_ends_with_1(data, root, tmp_path):
         (("forget", "absent", "--yes"), 1, "data-unknown"),
     ],
 )
-def test_an_expected_failure_has_its_slug_and_exit_code(data, words, code, slug):
-    found, _, err = data(*words)
-    assert (found, f"[{slug}]" in err) == (code, True)
+def test_an_expected_error_has_its_slug_and_exit_code(data, words, code, slug):
+    exit_code, _, err = data(*words)
+    assert (exit_code, f"[{slug}]" in err) == (code, True)
 
 
-def test_a_name_moves_and_its_numbers_stay(data, root):
+def test_adding_again_moves_the_name_and_keeps_older_numbers(data, root):
     first = data("add", root, "--name", "digits")[1].strip()
     (root / "a").write_bytes(b"changed")
     data("add", root, "--name", "digits")
@@ -116,7 +120,7 @@ def test_a_name_moves_and_its_numbers_stay(data, root):
 
 
 @pytest.fixture
-def louder(tmp_path, data, root):
+def derive_louder(tmp_path, data, root):
     """Derives by a real program that writes what it reads twice; counts how often it ran."""
     data("add", root, "--name", "digits")
     script, runs = tmp_path / "louder.sh", tmp_path / "runs"
@@ -134,37 +138,37 @@ def louder(tmp_path, data, root):
     return run
 
 
-def test_a_program_derives_a_dataset_once(data, louder):
-    code, out, err = louder("--name", "loud")
+def test_derive_runs_the_program_once_for_the_same_key(data, derive_louder):
+    code, out, err = derive_louder("--name", "loud")
     version = out.strip()
-    assert (code, version[:7], louder.count()) == (0, "sha256:", 1)
+    assert (code, version[:7], derive_louder.count()) == (0, "sha256:", 1)
     assert "silver, made" in err
-    code, out, err = louder()
-    assert (code, out.strip(), louder.count()) == (0, version, 1)
+    code, out, err = derive_louder()
+    assert (code, out.strip(), derive_louder.count()) == (0, version, 1)
     assert "made before" in err
     assert "a" in data("show", "loud", "--files")[1]
 
 
-def test_another_parameter_command_or_code_derives_again(louder):
-    louder()
-    louder(times="3")
-    louder.script.write_text(louder.script.read_text() + "# quicker\n")
-    louder()
-    assert louder.count() == 3
+def test_another_parameter_or_script_derives_again(derive_louder):
+    derive_louder()
+    derive_louder(times="3")
+    derive_louder.script.write_text(derive_louder.script.read_text() + "# quicker\n")
+    derive_louder()
+    assert derive_louder.count() == 3
 
 
-def test_a_dry_run_of_a_derivation_says_whether_anything_would_be_run(louder, tmp_path):
+def test_derive_dry_run_says_if_the_program_would_run(derive_louder, tmp_path):
     before = files_of(tmp_path / "store")
-    assert "would be made from sha256:" in louder("--dry-run")[1]
-    assert json.loads(louder("--dry-run", "--json")[1])["found"] is None
-    assert (louder.count(), files_of(tmp_path / "store")) == (0, before)
-    version = louder()[1].strip()
-    assert f"{version}: exists already" in louder("--dry-run")[1]
+    assert "would be made from sha256:" in derive_louder("--dry-run")[1]
+    assert json.loads(derive_louder("--dry-run", "--json")[1])["found"] is None
+    assert (derive_louder.count(), files_of(tmp_path / "store")) == (0, before)
+    version = derive_louder()[1].strip()
+    assert f"{version}: exists already" in derive_louder("--dry-run")[1]
 
 
-def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):
-    version = louder("--name", "loud")[1].strip()
-    louder(times="3")
+def test_list_shows_tiers_and_inputs(data, derive_louder):
+    version = derive_louder("--name", "loud")[1].strip()
+    derive_louder(times="3")
     assert "silver" in data("list")[1]
     rows = json.loads(data("list", "--json", "--all")[1])
     assert [(row["name"], row["tier"], row["made_from"]) for row in rows] == [
@@ -176,9 +180,9 @@ def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):
     assert '"times": 2' in data("show", "loud")[1]
 
 
-def test_a_program_that_fails_leaves_nothing_and_its_code_is_said(data, louder):
-    louder.script.write_text("exit 7\n")
-    code, _, err = louder("--name", "loud")
+def test_a_failing_program_stores_nothing_and_its_exit_code_is_printed(data, derive_louder):
+    derive_louder.script.write_text("exit 7\n")
+    code, _, err = derive_louder("--name", "loud")
     assert (code, "bash exited with 7" in err, "[data-build-failed]" in err) == (1, True, True)
     assert "loud" not in data("list")[1]
 
@@ -191,6 +195,6 @@ def test_a_program_that_fails_leaves_nothing_and_its_code_is_said(data, louder):
         (("--", "true"), 2),
     ],
 )
-def test_a_derivation_without_what_its_key_is_made_of_is_refused(data, root, words, code):
+def test_derive_refuses_missing_inputs_code_and_malformed_parameters(data, root, words, code):
     data("add", root, "--name", "digits")
     assert data("derive", *words)[0] == code

@@ -51,15 +51,20 @@ def ask_to_stop(attempt):
     attempt.stop_files[0].write_text(json.dumps({"cause": "spot-interruption"}))
 
 
-def test_a_fill_that_a_stop_cuts_short_brings_the_job_back(job, version):
+def test_a_stop_request_during_a_fill_ends_the_script_with_85_and_the_verdict_resume(job, version):
     ask_to_stop(job)
-    with pytest.raises(Stopped) as left:
+    with pytest.raises(Stopped) as stopped:
         dataset(version.version)
-    assert left.value.code == 85  # no rank goes on waiting for this one
-    assert not isinstance(left.value, Exception)  # no script takes it for a dataset it can't have
-    word = verdict.read(job.verdict_file)
-    assert word == left.value.verdict
-    assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
+    assert stopped.value.code == 85  # no rank goes on waiting for this one
+    # No script takes it for a dataset that it can't have.
+    assert not isinstance(stopped.value, Exception)
+    recorded = verdict.read(job.verdict_file)
+    assert recorded == stopped.value.verdict
+    assert (recorded.verdict, recorded.exit_code, recorded.cause) == (
+        "resume",
+        85,
+        "spot-interruption",
+    )
     job.stop_files[0].unlink()
     assert tree(dataset(version.version)) == {"x": b"1"}
 
@@ -69,7 +74,7 @@ def derive_from(version):
 
 
 @pytest.mark.parametrize("work", [dataset, derive_from])
-def test_who_waits_for_another_rank_hears_the_stop_as_well(job, version, work):
+def test_a_stop_request_ends_the_wait_for_another_ranks_fill_or_build(job, version, work):
     cache = read_settings().node_cache()
     with Lock(cache.root / "locks" / version.version.removeprefix("sha256:")) as another:
         assert another.try_exclusive()
@@ -79,7 +84,7 @@ def test_who_waits_for_another_rank_hears_the_stop_as_well(job, version, work):
     assert verdict.read(job.verdict_file).verdict == "resume"
 
 
-def test_what_is_there_already_is_had_while_a_stop_is_asked_for(job, version):
+def test_a_cached_dataset_is_returned_despite_a_stop_request(job, version):
     """The run hears it at its first step, and saves what it has."""
     dataset(version.version)
     dataset_module._held_datasets.popitem()[1].release()
@@ -88,7 +93,7 @@ def test_what_is_there_already_is_had_while_a_stop_is_asked_for(job, version):
     assert not job.verdict_file.exists()
 
 
-def test_the_verdict_names_the_step_that_the_next_attempt_begins_with(job, version):
+def test_the_verdict_has_the_step_of_the_last_checkpoint(job, version):
     root = RunFolder(job.run_dir).checkpoints
     Checkpointer(root, Solo(), codec=JsonCodec()).save({"model": Part()}, step=40, facts={})
     ask_to_stop(job)
@@ -97,9 +102,9 @@ def test_the_verdict_names_the_step_that_the_next_attempt_begins_with(job, versi
     assert verdict.read(job.verdict_file).step == 40
 
 
-def test_without_a_run_folder_there_is_only_the_exit_code(job, version, tmp_path, monkeypatch):
+def test_a_stop_without_a_run_folder_has_only_the_exit_code_85(job, version, tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_RUN_DIR", str(tmp_path / "none"))
     ask_to_stop(job)
-    with pytest.raises(Stopped) as left:
+    with pytest.raises(Stopped) as stopped:
         dataset(version.version)
-    assert (left.value.code, Path(tmp_path / "none").exists()) == (85, False)
+    assert (stopped.value.code, Path(tmp_path / "none").exists()) == (85, False)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
-def machines(cluster, pool: str, *states: str) -> list[dict]:
+def instances_of_pool(cluster, pool: str, *states: str) -> list[dict]:
     """The pool's machines that EC2 lists in those states."""
-    found = (
+    response = (
         Clients(load(cluster.config))
         .client("ec2")
         .describe_instances(
@@ -29,7 +29,7 @@ def machines(cluster, pool: str, *states: str) -> list[dict]:
             ]
         )
     )
-    return [item for group in found["Reservations"] for item in group["Instances"]]
+    return [item for group in response["Reservations"] for item in group["Instances"]]
 
 
 def node(cluster, name: str) -> dict:
@@ -37,6 +37,6 @@ def node(cluster, name: str) -> dict:
     return json.loads(cluster.run("scontrol", "show", "node", name, "--json"))["nodes"][0]
 
 
-def machine_of(cluster, name: str) -> tuple[NspawnDriver, str]:
+def driver_and_machine(cluster, name: str) -> tuple[NspawnDriver, str]:
     """What plays the machine behind a node, and the machine's id."""
     return factory.nspawn_driver(Layout.from_environment()), node(cluster, name)["instance_id"]

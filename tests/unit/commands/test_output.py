@@ -19,7 +19,7 @@ class Clock:
         return self.now
 
 
-def test_a_phase_is_one_line_with_its_result_and_time():
+def test_a_phase_prints_one_line_with_its_result_and_time():
     """Logs stay short: nothing at the start, one line at the end."""
     stream, clock = io.StringIO(), Clock()
     with PlainReporter(stream, clock).phase("Creating stack") as phase:
@@ -29,7 +29,7 @@ def test_a_phase_is_one_line_with_its_result_and_time():
     assert stream.getvalue() == "ok   Creating stack: 9 resources (12 s)\n"
 
 
-def test_a_failed_phase_says_so_and_lets_the_error_through():
+def test_a_failed_phase_prints_fail_and_passes_the_error_on():
     """The line comes before the error's own text."""
     stream = io.StringIO()
     with pytest.raises(ValueError, match="x"), PlainReporter(stream, Clock()).phase("Building"):
@@ -37,7 +37,7 @@ def test_a_failed_phase_says_so_and_lets_the_error_through():
     assert stream.getvalue() == "FAIL Building (0 s)\n"
 
 
-def test_a_long_phase_gives_signs_of_life():
+def test_a_long_phase_prints_its_progress():
     """A log that is silent for minutes looks hung."""
     stream, clock = io.StringIO(), Clock()
     with PlainReporter(stream, clock).phase("Building") as phase:
@@ -49,7 +49,7 @@ def test_a_long_phase_gives_signs_of_life():
     assert len(stream.getvalue().splitlines()) == 2
 
 
-def test_json_knows_dataclasses_times_and_decimals(capsys):
+def test_print_json_encodes_dataclasses_times_and_decimals(capsys):
     """Decimals are text: a float would change money."""
 
     @dataclass
@@ -62,7 +62,7 @@ def test_json_knows_dataclasses_times_and_decimals(capsys):
     assert rows == [{"at": "2026-01-01T00:00:00+00:00", "usd": "0.10"}]
 
 
-def test_a_table_cannot_be_drawn_over():
+def test_a_table_escapes_control_characters():
     """A job's name with escape codes doesn't reach the terminal."""
     text = table(("A", "B"), [("x\x1b[31m", 1), ("longer", 22)])
     assert "\x1b" not in text

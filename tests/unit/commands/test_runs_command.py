@@ -93,25 +93,25 @@ def head(monkeypatch):
     def connected(config):
         yield None
 
-    made = Head()
+    fake_head = Head()
     monkeypatch.setattr(session_module, "connected", connected)
-    monkeypatch.setattr(head_module, "Head", lambda clients, config: made)
-    return made
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: fake_head)
+    return fake_head
 
 
 def runs(*words):
     return CliRunner().invoke(runs_command.command, [words[0], "--config", CONFIG, *words[1:]])
 
 
-def test_a_folder_of_roots_is_neither_read_nor_replayed(head):
+def test_a_run_folder_of_root_is_neither_read_nor_replayed(head):
     head.owner = "root 0\n"
-    shown = runs("show", "7", "--json")
-    assert json.loads(shown.stdout)["folder"] is None, shown.output
+    result = runs("show", "7", "--json")
+    assert json.loads(result.stdout)["folder"] is None, result.output
     assert "the run folder with its submission" in str(runs("replay", "7").exception)
     assert not [argv for argv in head.calls if argv[0] == "runuser"]
 
 
-def test_the_list_has_a_line_a_run(head):
+def test_list_has_one_line_for_each_run(head):
     lines = runs("list").stdout.splitlines()
     assert lines[0].split()[:3] == ["JOB", "NAME", "USER"]
     assert "0.50" in lines[1]
@@ -119,67 +119,67 @@ def test_the_list_has_a_line_a_run(head):
     assert json.loads(runs("list", "--json").stdout)[0]["run_id"] == "r7"
 
 
-def test_a_run_is_shown_with_its_attempts_and_where_the_time_went(head):
-    shown = runs("show", "7").stdout
+def test_show_prints_parameters_attempts_and_times_of_a_run(head):
+    output = runs("show", "7").stdout
     for words in ("rate  0.1", "toolkit.seed", "steps 0 to 9  on gpu-001", "90.0 %", "0.50"):
-        assert words in shown
+        assert words in output
     assert json.loads(runs("show", "--json", "7").stdout)["folder"]["facts"] == {"key": "k"}
 
 
-def test_a_run_whose_folder_is_gone_is_shown_as_far_as_mlflow_has_it(head):
+def test_show_prints_a_run_without_a_run_folder_from_mlflow(head):
     assert "its run folder is gone" in runs("show", "8").stdout
 
 
-def test_a_folder_is_enough_where_mlflow_is_away(head):
+def test_show_reads_the_run_folder_if_mlflow_is_unreachable(head):
     head.away = True
     assert "gpu-001" in runs("show", FOLDER["run_dir"]).stdout
     assert isinstance(runs("show", "7").exception, TrackingAway)
 
 
-def test_a_run_that_nobody_knows_is_an_error_that_says_what_to_give(head):
-    found = runs("show", "9").exception
-    assert isinstance(found, RunNotFound)
-    assert "toolkit runs list" in found.next_step
+def test_an_unknown_run_is_an_error_with_a_next_step(head):
+    error = runs("show", "9").exception
+    assert isinstance(error, RunNotFound)
+    assert "toolkit runs list" in error.next_step
 
 
-def test_two_runs_are_compared_by_what_made_them_and_what_came_out(head):
-    shown = runs("compare", "7", "8").stdout
-    assert "rate" in shown
-    assert "loss" in shown
-    assert "name" not in shown
+def test_compare_shows_parameters_and_metrics_that_differ(head):
+    output = runs("compare", "7", "8").stdout
+    assert "rate" in output
+    assert "loss" in output
+    assert "name" not in output
 
 
-def test_a_comparison_counts_what_is_the_same_and_shows_only_what_is_not():
+def test_compare_counts_equal_values_and_lists_the_others():
     tags = {"toolkit.seed": "1", "toolkit.job_id": "7"}
-    left = a_run("r1", tags=tags, params={"a": "1", "b": "2"}, metrics={"loss": 1.0})
-    right = a_run("r2", tags=tags | {"toolkit.job_id": "8"}, params={"a": "1"}, metrics={})
-    found = compare(left, right)
-    assert found.same == 2
-    assert [(d.kind, d.name, d.left, d.right) for d in found.differences] == [
+    first = a_run("r1", tags=tags, params={"a": "1", "b": "2"}, metrics={"loss": 1.0})
+    second = a_run("r2", tags=tags | {"toolkit.job_id": "8"}, params={"a": "1"}, metrics={})
+    comparison = compare(first, second)
+    assert comparison.same == 2
+    assert [(d.kind, d.name, d.left, d.right) for d in comparison.differences] == [
         ("parameter", "b", "2", "-"),
         ("metric", "loss", "1", "-"),
     ]
 
 
-def test_a_replay_is_made_as_the_owner_of_the_folder(head):
+def test_a_replay_is_submitted_as_the_owner_of_the_run_folder(head):
     done = runs("replay", "7")
     assert (done.stdout, done.stderr) == ("submitted: job 99\n", "not known: a variable\n")
     assert head.calls[-1][-2:] == ["replay", FOLDER["run_dir"]]
 
 
-def test_a_dry_replay_prints_a_line_that_a_shell_would_take(head):
-    shown = runs("replay", "--dry-run", "7").stdout
-    assert shown == "cd /shared/home/ada && env NCCL_DEBUG=INFO sbatch job.sbatch 'two words'\n"
+def test_a_dry_replay_prints_a_shell_command(head):
+    output = runs("replay", "--dry-run", "7").stdout
+    assert output == "cd /shared/home/ada && env NCCL_DEBUG=INFO sbatch job.sbatch 'two words'\n"
     assert head.calls[-1][-1] == "--dry-run"
 
 
-def test_a_replay_that_is_refused_says_every_reason(head):
+def test_a_refused_replay_names_every_reason(head):
     head.refusal = REPLAY | {"missing": ["the script is gone"], "differs": ["other packages"]}
-    found = runs("replay", "7").exception
-    assert isinstance(found, ReplayRefused)
-    assert "the script is gone; other packages" in found.message
+    error = runs("replay", "7").exception
+    assert isinstance(error, ReplayRefused)
+    assert "the script is gone; other packages" in error.message
 
 
-def test_runs_are_settled_when_asked(head):
+def test_settle_prints_the_mlflow_runs_that_it_would_end(head):
     assert "TIMEOUT" in runs("settle", "--dry-run").stdout
     assert head.calls[-1][-2:] == ["settle", "--dry-run"]

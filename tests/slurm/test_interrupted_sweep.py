@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, ON_FARM, SCRIPTS, Trained
+from tests.slurm.training_job import HOME, ON_FARM, SCRIPTS, TrainingJob
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -29,7 +29,7 @@ done
 class Task:
     """A task of the sweep, as it runs."""
 
-    job: Trained
+    job: TrainingJob
     array: str  # the job id of the whole
     node: str
 
@@ -39,7 +39,7 @@ class Task:
         return json.loads(self.job.cluster.run("cat", path))["trial"]
 
 
-def queued(cluster, *options: str) -> list[list[str]]:
+def tasks_in_queue(cluster, *options: str) -> list[list[str]]:
     """Job, array, number and node of the sweep's tasks that are not over."""
     argv = ("squeue", "--noheader", "--array", "--user=ada", f"--name={SWEEP}")
     return [
@@ -47,22 +47,22 @@ def queued(cluster, *options: str) -> list[list[str]]:
     ]
 
 
-def at_work(cluster, number: int) -> Task | None:
+def training_task(cluster, number: int) -> Task | None:
     """The task, in the middle of its trial, of which it has saved a part."""
-    for job, array, own, *node in queued(cluster, "--states=RUNNING"):
-        if own == str(number) and node and Trained(cluster, job).saved():
-            return Task(Trained(cluster, job), array, *node)
+    for job, array, task_id, *node in tasks_in_queue(cluster, "--states=RUNNING"):
+        if task_id == str(number) and node and TrainingJob(cluster, job).saved():
+            return Task(TrainingJob(cluster, job), array, *node)
     return None
 
 
-def attempts(cluster) -> dict[str, int]:
+def attempt_counts(cluster) -> dict[str, int]:
     """How often every task was begun, by job."""
-    named = f'"sweep": "{SWEEP}"'
-    lines = cluster.run("sh", "-c", COUNT, "sh", f"{HOME}/runs", named).splitlines()
+    sweep_line = f'"sweep": "{SWEEP}"'
+    lines = cluster.run("sh", "-c", COUNT, "sh", f"{HOME}/runs", sweep_line).splitlines()
     return {job: int(count) for job, count in map(str.split, lines)}
 
 
-def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster):
+def test_interrupted_trials_resume_and_every_trial_completes_once(cluster):
     """Where they saved; and no other task is begun again for it, whichever task it was."""
     for name in ("slow.py", "slow_trial.py"):
         cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
@@ -81,22 +81,24 @@ def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster
         *(f"--sbatch={option}" for option in ON_FARM),
         *(f"{HOME}/slow_trial.py", "--epochs", "4", "--stay-in", *map(str, NOTICES)),
     )
-    taken: dict[str, tuple[Task, int, int]] = {}
+    interrupted: dict[str, tuple[Task, int, int]] = {}
     for number, notice in NOTICES.items():
-        task = until(f"a checkpoint of task {number}", lambda n=number: at_work(cluster, n))
+        task = until(f"a checkpoint of task {number}", lambda n=number: training_task(cluster, n))
         # The last one has the array's own number, which scontrol takes for all of them.
         assert (task.job.number == task.array) == (number == LAST)
-        taken[task.job.number] = task, task.trial(), task.job.saved()[-1]
+        interrupted[task.job.number] = task, task.trial(), task.job.saved()[-1]
         toolkit("local", "interrupt", task.node, "--notice", str(notice))
-    until("the sweep's end", lambda: not queued(cluster))
+    until("the sweep's end", lambda: not tasks_in_queue(cluster))
 
-    found = json.loads(cluster.toolkit("sweep", "status", SWEEP, "--json").stdout)
-    counts = found["counts"]
-    assert counts.get("complete", 0) + counts.get("pruned", 0) == TRIALS == found["trials"], found
-    assert found["best"]
-    begun = attempts(cluster)
-    assert len(begun) == TRIALS
-    assert {job for job, count in begun.items() if count > 1} == taken.keys(), begun
-    for task, trial, saved in taken.values():
+    status = json.loads(cluster.toolkit("sweep", "status", SWEEP, "--json").stdout)
+    counts = status["counts"]
+    assert counts.get("complete", 0) + counts.get("pruned", 0) == TRIALS == status["trials"], status
+    assert status["best"]
+    attempts_by_job = attempt_counts(cluster)
+    assert len(attempts_by_job) == TRIALS
+    assert {job for job, count in attempts_by_job.items() if count > 1} == interrupted.keys(), (
+        attempts_by_job
+    )
+    for task, trial, saved in interrupted.values():
         assert [attempt["step_start"] for attempt in task.job.attempts()] == [0, saved]
         assert (task.trial(), task.job.causes()[-1]) == (trial, "finished")

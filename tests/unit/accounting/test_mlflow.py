@@ -24,18 +24,18 @@ def a_report(attempts):
     )
 
 
-def test_a_job_costs_what_all_its_attempts_boots_and_idle_times_cost():
+def test_a_jobs_cost_includes_all_of_its_attempts_boots_and_idle_times():
     tags = mlflow.job_tags(a_report([an_attempt(1), an_attempt(2, started=T0 + 5000)]))
     assert tags["7"]["cost_usd"] == "0.720000"
     assert tags["7"]["cost_usd_boot"] == "0.060000"
     assert tags["7"]["cost_usd_lost_work"] == "0.000000"
 
 
-def test_only_plain_job_numbers_reach_a_query():
+def test_a_job_id_that_is_no_number_gets_no_tags():
     assert mlflow.job_tags(a_report([an_attempt(job_id="7' OR 1=1")])) == {}
 
 
-def test_the_head_is_given_the_tags_of_each_job():
+def test_record_sends_the_tags_of_each_job_to_the_head_node():
     class Head:
         def run(self, argv, *, timeout=60):
             self.argv = argv

@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.machines import machine_of
-from tests.slurm.trained import HOME, SAVE_EVERY, TORCHRUN, Trained, slow, submit
+from tests.slurm.instances import driver_and_machine
+from tests.slurm.training_job import HOME, SAVE_EVERY, TORCHRUN, TrainingJob, slow, submit
 from tests.slurm.waiting import until
 from toolkit.training.requeue.failure_cause import Evidence
 from toolkit.training.requeue.failure_rules import classify
@@ -26,25 +26,25 @@ if not os.environ.get("SLURM_RESTART_COUNT"):
     print({NETWORK_ERROR!r}, file=sys.stderr)
     sys.exit(1)
 """
-WRONG = """
+FAILING = """
 from toolkit.training import Run
 with Run(params={}, seed=0):
     raise ValueError('a mistake in the script')
 """
-ONE = ("--nodes=1",)
-NODE = "node-failure"
+ONE_NODE = ("--nodes=1",)
+NODE_FAILURE = "node-failure"
 GATE = f"{HOME}/gate-of-survivor"
 
 
-def strike(cluster, node: str) -> None:
+def stop_machine(cluster, node: str) -> None:
     """End the machine behind a node as a power cut would."""
-    driver, machine = machine_of(cluster, node)
+    driver, machine = driver_and_machine(cluster, node)
     driver.stop(machine, grace=0)
 
 
-def take_unheard(cluster, node: str) -> None:
+def interrupt_without_agent(cluster, node: str) -> None:
     """A spot notice for a machine whose node agent is not there to see it."""
-    driver, machine = machine_of(cluster, node)
+    driver, machine = driver_and_machine(cluster, node)
     done = driver.execute(machine, ["systemctl", "stop", "slurm-node-agent.service"], timeout=30)
     assert done.returncode == 0, done.stderr
     toolkit("local", "interrupt", node, "--notice", "120")
@@ -54,47 +54,52 @@ def take_unheard(cluster, node: str) -> None:
 class Jobs:
     """All at once: each waits for machines, for Slurm's KillWait, for a delay or for the head."""
 
-    smoke: Trained
-    cancelled: Trained
-    flaky: Trained
-    wrong: Trained
-    costly: Trained
-    unheard: Trained
-    reached: int  # steps of `unheard` when its notice came
+    smoke: TrainingJob
+    cancelled: TrainingJob
+    flaky: TrainingJob
+    failing: TrainingJob
+    costly: TrainingJob
+    missed_notice: TrainingJob
+    step_before_notice: int  # steps of `missed_notice` when its notice came
 
 
 @pytest.fixture(scope="module")
 def jobs(cluster):
     """Submitted; one cancelled, and one with a notice, as soon as they train."""
     flaky = cluster.write(f"{HOME}/flaky.py", FLAKY)
-    wrong = cluster.write(f"{HOME}/wrong.py", WRONG)
-    unheard, cancelled = slow(cluster, *ONE), slow(cluster, *ONE)
+    failing = cluster.write(f"{HOME}/wrong.py", FAILING)
+    missed_notice, cancelled = slow(cluster, *ONE_NODE), slow(cluster, *ONE_NODE)
     others = {
-        "costly": slow(cluster, *ONE, "--export=ALL,TOOLKIT_MAX_USD=0.000001"),
-        "flaky": submit(cluster, *ONE, TORCHRUN, flaky),
-        "wrong": submit(cluster, *ONE, TORCHRUN, wrong),
+        "costly": slow(cluster, *ONE_NODE, "--export=ALL,TOOLKIT_MAX_USD=0.000001"),
+        "flaky": submit(cluster, *ONE_NODE, TORCHRUN, flaky),
+        "failing": submit(cluster, *ONE_NODE, TORCHRUN, failing),
         "smoke": submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE),
     }
     cancelled.trained(10)
     cluster.as_user("scancel", cancelled.number)
-    reached = unheard.trained(20)
-    take_unheard(cluster, unheard.nodes()[0])
-    return Jobs(**others, cancelled=cancelled, unheard=unheard, reached=reached)
+    step_before_notice = missed_notice.trained(20)
+    interrupt_without_agent(cluster, missed_notice.nodes()[0])
+    return Jobs(
+        **others,
+        cancelled=cancelled,
+        missed_notice=missed_notice,
+        step_before_notice=step_before_notice,
+    )
 
 
-def test_a_mistake_in_the_script_fails_at_once_with_its_own_code(jobs):
-    assert jobs.wrong.ended() == {"FAILED"}
-    assert len(jobs.wrong.attempts()) == 1
-    assert jobs.wrong.shown()["exit_code"]["return_code"]["number"] == 1
-    until("MLflow's FAILED", lambda: (jobs.wrong.run() or {}).get("status") == "FAILED")
+def test_an_error_in_the_script_fails_the_job_at_once_with_its_exit_code(jobs):
+    assert jobs.failing.ended() == {"FAILED"}
+    assert len(jobs.failing.attempts()) == 1
+    assert jobs.failing.record()["exit_code"]["return_code"]["number"] == 1
+    until("MLflow's FAILED", lambda: (jobs.failing.run() or {}).get("status") == "FAILED")
 
 
-def test_a_failure_of_the_network_waits_a_while_and_comes_back(jobs):
-    until("the requeue", lambda: jobs.flaky.shown()["restart_cnt"] == 1)
-    waiting = jobs.flaky.shown()
+def test_a_network_failure_requeues_the_job_after_a_delay(jobs):
+    until("the requeue", lambda: jobs.flaky.record()["restart_cnt"] == 1)
+    waiting = jobs.flaky.record()
     assert "transient" in waiting["comment"], waiting["comment"]
-    waits = waiting["eligible_time"]["number"] - waiting["submit_time"]["number"]
-    assert waits > 20  # 30 s, spread; of itself Slurm waits for 11
+    delay = waiting["eligible_time"]["number"] - waiting["submit_time"]["number"]
+    assert delay > 20  # 30 s, spread; of itself Slurm waits for 11
     assert jobs.flaky.ended() == {"COMPLETED"}, jobs.flaky.output()
 
 
@@ -109,108 +114,108 @@ def test_a_job_with_all_gpus_of_its_nodes_has_all_of_their_cpus(cluster, jobs):
     assert "cpu=16" in tres.strip().split(",")
 
 
-def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released(cluster, jobs):
+def test_a_job_over_its_cost_limit_is_held_after_a_save_and_resumes_when_released(cluster, jobs):
     job = jobs.costly
-    reached = job.trained(20)
+    step_before = job.trained(20)
     cluster.as_user("scancel", "--signal=USR1", "--batch", job.number)
-    until("the hold", lambda: job.shown()["hold"])
-    assert "held: $" in job.shown()["comment"], job.shown()["comment"]
+    until("the hold", lambda: job.record()["hold"])
+    assert "held: $" in job.record()["comment"], job.record()["comment"]
     assert "scontrol release" in cluster.toolkit("why", job.number).stdout
 
     cluster.as_user("scontrol", "release", job.number)
-    assert job.attempt(1)["step_start"] >= reached
-    job.trained(reached + 20)
+    assert job.attempt(1)["step_start"] >= step_before
+    job.trained(step_before + 20)
     cluster.as_user("scancel", job.number)
 
 
-def test_a_notice_that_a_nodes_agent_misses_is_told_to_its_jobs_by_the_head(cluster, jobs):
-    job = jobs.unheard
-    until("the requeue", lambda: job.shown()["restart_cnt"] == 1)
-    assert "asked to save and stop" in job.shown()["admin_comment"]
-    assert job.attempt(1)["step_start"] >= jobs.reached
+def test_the_head_node_forwards_an_interruption_notice_that_the_node_agent_missed(cluster, jobs):
+    job = jobs.missed_notice
+    until("the requeue", lambda: job.record()["restart_cnt"] == 1)
+    assert "asked to save and stop" in job.record()["admin_comment"]
+    assert job.attempt(1)["step_start"] >= jobs.step_before_notice
     assert job.causes() == ["spot-interruption"]
     cluster.as_user("scancel", job.number)
 
 
 @dataclass(frozen=True)
-class Lost:
+class JobsOfTwoNodes:
     """Two jobs of two nodes each."""
 
-    survivor: Trained
-    headless: Trained  # the machine that its batch script was on is gone
+    survivor: TrainingJob
+    headless: TrainingJob  # the machine that its batch script was on is gone
 
 
 @pytest.fixture(scope="module")
-def lost(cluster):
+def jobs_of_two_nodes(cluster):
     survivor, headless = slow(cluster, gate=GATE), slow(cluster)
     headless.trained(3 * SAVE_EVERY)
-    strike(cluster, headless.nodes()[0])
-    yield Lost(survivor, headless)
+    stop_machine(cluster, headless.nodes()[0])
+    yield JobsOfTwoNodes(survivor, headless)
     # A test that failed leaves no job that keeps its nodes from the tests after it.
     for job in (survivor, headless):
         cluster.as_user("scancel", "--quiet", job.number)
 
 
-def preempt(survivor: Trained, *argv: str) -> None:
+def preempt(survivor: TrainingJob, *argv: str) -> None:
     """Have a short job take a node of one that trains: that one saves and comes back."""
     survivor.running()
-    reached = survivor.trained(40)
+    step_before = survivor.trained(40)
     node = survivor.nodes()[0]
     urgent = submit(
         survivor.cluster, *argv, f"--nodelist={node}", "--gpus-per-node=1", "--wrap=true"
     )
     assert urgent.ended() == {"COMPLETED"}
-    until("the requeue", lambda: survivor.shown()["restart_cnt"] == 1)
+    until("the requeue", lambda: survivor.record()["restart_cnt"] == 1)
     survivor.running()
-    assert survivor.attempt(1)["step_start"] >= reached
+    assert survivor.attempt(1)["step_start"] >= step_before
     assert survivor.causes() == ["preemption"]
 
 
-def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, lost):
-    preempt(lost.survivor, "--partition=urgent")
+def test_a_preempted_job_saves_and_is_requeued(cluster, jobs_of_two_nodes):
+    preempt(jobs_of_two_nodes.survivor, "--partition=urgent")
 
 
 def causes_by_accounting(cluster, node: str, since: float) -> set[str]:
     """What a job can read, as its user, of what became of a node; long after it serves again."""
     job = SlurmJob("0", lambda argv: cluster.as_user(*argv))
-    said = [event.line for event in job.node_events([node], since)]
-    return {classify(Evidence(nodes=line)).cause for line in said}
+    event_lines = [event.line for event in job.node_events([node], since)]
+    return {classify(Evidence(nodes=line)).cause for line in event_lines}
 
 
-def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, lost):
+def test_jobs_are_requeued_when_an_instance_dies_without_a_notice(cluster, jobs_of_two_nodes):
     """One loses a worker, the other the node that its batch script is on."""
-    survivor, headless = lost.survivor, lost.headless
+    survivor, headless = jobs_of_two_nodes.survivor, jobs_of_two_nodes.headless
     survivor.trained(survivor.attempt(1)["step_start"] + 40)
-    struck, at = survivor.nodes()[-1], time.time()
-    strike(cluster, struck)
+    stopped_node, at = survivor.nodes()[-1], time.time()
+    stop_machine(cluster, stopped_node)
 
     for job, times in ((survivor, 2), (headless, 1)):
-        until("the requeue", lambda job=job, times=times: job.shown()["restart_cnt"] >= times)
+        until("the requeue", lambda job=job, times=times: job.record()["restart_cnt"] >= times)
     # slurmctld hands its events on to slurmdbd in its own time.
-    until("the event", lambda: NODE in causes_by_accounting(cluster, struck, at))
+    until("the event", lambda: NODE_FAILURE in causes_by_accounting(cluster, stopped_node, at))
     begun_at = headless.attempt(1)["step_start"]
     assert begun_at >= SAVE_EVERY
     assert begun_at % SAVE_EVERY == 0, "a periodic checkpoint: nobody could ask for another one"
     cluster.as_user("scancel", "--signal=USR1", "--batch", headless.number)
-    until("what Slurm said", lambda: headless.causes() == [NODE, "preemption"])
+    until("what Slurm said", lambda: headless.causes() == [NODE_FAILURE, "preemption"])
     cluster.as_user("scancel", headless.number)
     cluster.as_user("touch", GATE)
     assert survivor.ended() == {"COMPLETED"}, survivor.output()
 
 
-def test_a_cancelled_job_is_killed_in_mlflow_too(jobs):
+def test_a_cancelled_job_is_killed_in_mlflow(jobs):
     assert jobs.cancelled.ended() == {"CANCELLED"}
     until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
 
 
-def test_preemption_is_handed_to_qos_by_an_apply_and_brings_its_jobs_back_as_well(cluster):
+def test_preemption_by_qos_works_after_an_apply(cluster):
     """Slurm has one kind at a time, and takes the other only when slurmctld starts anew."""
     yaml = YAML(typ="rt")
-    wanted = yaml.load(cluster.config.read_text())
-    del wanted["partitions"]["urgent"]["priority"]
+    cluster_settings = yaml.load(cluster.config.read_text())
+    del cluster_settings["partitions"]["urgent"]["priority"]
     new = cluster.config.with_suffix(".new.yaml")
     with new.open("w") as file:
-        yaml.dump(wanted, file)
+        yaml.dump(cluster_settings, file)
     new.replace(cluster.config)  # whole at every moment: the other lane reads it, too
     cluster.toolkit("apply")
     for change in (
@@ -220,6 +225,6 @@ def test_preemption_is_handed_to_qos_by_an_apply_and_brings_its_jobs_back_as_wel
     ):
         cluster.run("sacctmgr", "--immediate", *change)
 
-    job = slow(cluster, *ONE)
+    job = slow(cluster, *ONE_NODE)
     preempt(job, "--qos=urgent")
     cluster.as_user("scancel", job.number)

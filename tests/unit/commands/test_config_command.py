@@ -18,7 +18,9 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("TOOLKIT_CONFIG", raising=False)
 
 
-def test_the_option_wins_over_the_environment_over_the_directory(tmp_path, monkeypatch):
+def test_the_config_option_wins_over_the_environment_and_that_over_the_folder(
+    tmp_path, monkeypatch
+):
     """--config, then TOOLKIT_CONFIG, then ./cluster.yaml."""
     with pytest.raises(ConfigNotFound):
         find_config_file(None)
@@ -30,7 +32,7 @@ def test_the_option_wins_over_the_environment_over_the_directory(tmp_path, monke
 
 
 @pytest.mark.parametrize("kind", [[], ["local"], ["aws"]])
-def test_a_first_cluster_yaml_is_written_is_commented_and_is_good(kind, capsys):
+def test_config_init_writes_a_valid_commented_cluster_yaml(kind, capsys):
     """What `init` writes is what the tests of everything else run on."""
     assert cli.run(["config", "init", *kind]) == 0
     text = Path("cluster.yaml").read_text()
@@ -41,7 +43,7 @@ def test_a_first_cluster_yaml_is_written_is_commented_and_is_good(kind, capsys):
     assert "good" in capsys.readouterr().out
 
 
-def test_a_cluster_yaml_that_is_there_is_left_alone_unless_forced(capsys):
+def test_config_init_keeps_an_existing_cluster_yaml_unless_forced(capsys):
     """Exit code 2, and the file as it was."""
     Path("cluster.yaml").write_text("mine")
     assert cli.run(["config", "init"]) == 2
@@ -51,13 +53,13 @@ def test_a_cluster_yaml_that_is_there_is_left_alone_unless_forced(capsys):
     assert Path("cluster.yaml").read_text() == EXAMPLE.read_text()
 
 
-def test_a_preview_of_a_first_cluster_yaml_prints_it_and_writes_nothing(capsys):
+def test_config_init_dry_run_prints_the_file_and_writes_nothing(capsys):
     assert cli.run(["config", "init", "aws", "--dry-run"]) == 0
     assert capsys.readouterr().out == EXAMPLE.with_name("aws.yaml").read_text()
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_a_first_cluster_yaml_goes_where_every_command_looks_for_it(monkeypatch, capsys):
+def test_config_init_writes_to_the_configured_path(monkeypatch, capsys):
     """--config, then TOOLKIT_CONFIG; a folder that is not there is named."""
     assert cli.run(["config", "init", "--config", "given.yaml"]) == 0
     monkeypatch.setenv("TOOLKIT_CONFIG", "named.yaml")
@@ -67,7 +69,7 @@ def test_a_first_cluster_yaml_goes_where_every_command_looks_for_it(monkeypatch,
     assert "absent/x.yaml can't be written" in capsys.readouterr().err
 
 
-def test_check_reports_problems_as_json_too(capsys):
+def test_config_check_reports_problems_as_json(capsys):
     """Exit code 2 and every problem with its line, for editors and CI."""
     Path("cluster.yaml").write_text(EXAMPLE.read_text().replace("count: 4", "count: none"))
     assert cli.run(["config", "check", "--json"]) == 2
@@ -79,25 +81,25 @@ def test_check_reports_problems_as_json_too(capsys):
     )
 
 
-def test_check_of_a_good_file_ends_well(capsys):
+def test_config_check_accepts_a_valid_file(capsys):
     """Exit code 0, and how large the cluster may become."""
     assert cli.run(["config", "check", "--config", str(EXAMPLE)]) == 0
     assert "up to 4 nodes" in capsys.readouterr().out
 
 
-def test_show_prints_every_default(capsys):
+def test_config_show_prints_every_default(capsys):
     """What the file doesn't say is visible, as JSON."""
     assert cli.run(["config", "show", "--config", str(EXAMPLE)]) == 0
     assert json.loads(capsys.readouterr().out)["slurm"]["suspend_timeout"] == 60
 
 
-def test_schema_is_json(capsys):
+def test_config_schema_prints_json(capsys):
     """`toolkit config schema > cluster.schema.json` is all an editor needs."""
     assert cli.run(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "cluster.yaml"
 
 
-def test_check_refuses_a_setting_that_loses_nodes(capsys):
+def test_config_check_refuses_a_setting_that_loses_nodes(capsys):
     """Exit code 2, with the line in the rendered slurm.conf, the fix and the source."""
     text = EXAMPLE.read_text().replace("settings: {}", "settings: {ReturnToService: 0}")
     Path("cluster.yaml").write_text(text)
@@ -109,7 +111,7 @@ def test_check_refuses_a_setting_that_loses_nodes(capsys):
     assert "see: https://" in capsys.readouterr().out
 
 
-def test_check_of_a_foreign_slurm_conf_needs_no_cluster_yaml(capsys):
+def test_config_check_reads_a_foreign_slurm_conf_without_a_cluster_yaml(capsys):
     """Whoever brings a slurm.conf of their own can have it looked at."""
     Path("slurm.conf").write_text("MaxBatchRequeue=5\nRequeueExit=85\nJobRequeue=0\n")
     argv = ["config", "check", "--slurm-conf", "slurm.conf", "--slurm-version", "25.11"]
@@ -119,7 +121,7 @@ def test_check_of_a_foreign_slurm_conf_needs_no_cluster_yaml(capsys):
     assert cli.run([*argv[:-1], "19.05"]) == 2
 
 
-def test_warnings_alone_are_no_failure(capsys):
+def test_config_check_exits_with_0_on_warnings(capsys):
     """Exit code 0, and the warning is shown."""
     text = EXAMPLE.read_text().replace("settings: {}", "settings: {KillWait: 10}")
     Path("cluster.yaml").write_text(text)

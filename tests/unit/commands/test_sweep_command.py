@@ -53,10 +53,10 @@ def head(monkeypatch):
     def connected(config):
         yield None
 
-    made = Head()
+    fake_head = Head()
     monkeypatch.setattr(session_module, "connected", connected)
-    monkeypatch.setattr(head_module, "Head", lambda clients, config: made)
-    return made
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: fake_head)
+    return fake_head
 
 
 def sweep(*words):
@@ -66,7 +66,7 @@ def sweep(*words):
 START = ("start", "--as", "ada", "--trials", "4", "--at-once", "2")
 
 
-def test_a_sweep_is_an_array_submitted_as_its_user_and_with_nothing_of_roots(head):
+def test_a_sweep_is_submitted_as_a_job_array_of_its_user(head):
     result = sweep(*START, "--sbatch=--partition=gpu", "digits", "train.py", "--epochs", "3 0")
     assert result.stdout == "sweep digits: job array 41, 4 trials\n"
     argv = head.calls[-1]
@@ -87,42 +87,42 @@ def test_a_sweep_is_an_array_submitted_as_its_user_and_with_nothing_of_roots(hea
 def test_a_dry_run_prints_the_call_and_submits_nothing(head):
     assert "--array=0-3%2" in sweep(*START, "--dry-run", "digits", "train.py").stdout
     assert [call[0] for call in head.calls] == ["getent"]
-    shown = json.loads(sweep(*START, "--dry-run", "--json", "digits", "train.py").stdout)
-    assert shown["job_id"] == ""
+    result = json.loads(sweep(*START, "--dry-run", "--json", "digits", "train.py").stdout)
+    assert result["job_id"] == ""
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "", "x" * 101, "a;b"])
-def test_a_name_that_is_no_plain_word_is_refused(head, name):
+def test_a_sweep_name_that_is_no_plain_word_is_refused(head, name):
     assert sweep(*START, "--", name, "train.py").exit_code == 2
     assert head.calls == []
 
 
-def test_only_a_user_of_the_cluster_can_be_given_a_sweep(head):
+def test_a_sweep_is_started_only_as_a_user_of_the_cluster(head):
     assert sweep("start", "--as", "root", "digits", "train.py").exit_code == 2
     assert head.calls == []
 
 
-def test_a_user_that_the_head_does_not_know_is_an_error(head, monkeypatch):
+def test_a_user_unknown_to_the_head_node_is_an_error(head, monkeypatch):
     monkeypatch.setattr(head, "run", lambda argv, **_: "\n")
     assert isinstance(sweep(*START, "digits", "train.py").exception, RunsError)
 
 
-def test_the_status_counts_and_names_what_is_gone(head):
-    shown = sweep("status", "digits").stdout
-    assert "3 trials, maximize: 1 complete, 2 running" in shown
-    assert "(--settle fails them): 4" in shown
-    assert "0.97" in shown
+def test_status_counts_trials_and_names_those_without_a_task(head):
+    output = sweep("status", "digits").stdout
+    assert "3 trials, maximize: 1 complete, 2 running" in output
+    assert "(--settle fails them): 4" in output
+    assert "0.97" in output
     assert json.loads(sweep("status", "--json", "digits").stdout)["gone"] == [4]
 
 
-def test_settling_is_asked_for_and_has_a_dry_run(head):
+def test_status_settle_fails_lost_trials_and_has_a_dry_run(head):
     assert "failed, as their tasks are gone: 4" in sweep("status", "--settle", "digits").stdout
-    shown = sweep("status", "--settle", "--dry-run", "digits").stdout
-    assert "would be failed: 4" in shown
+    output = sweep("status", "--settle", "--dry-run", "digits").stdout
+    assert "would be failed: 4" in output
     assert "--dry-run" in head.calls[-1]
 
 
-def test_the_best_trials_come_with_their_parameters(head):
+def test_best_lists_trials_with_their_parameters(head):
     lines = sweep("best", "--count", "1", "digits").stdout.splitlines()
     assert lines[0].split() == ["TRIAL", "VALUE", "TASK", "rate", "hidden"]
     assert lines[1].split() == ["3", "0.97", "5_3", "0.01", "128"]
@@ -130,10 +130,10 @@ def test_the_best_trials_come_with_their_parameters(head):
 
 
 @pytest.mark.parametrize(("code", "error"), [(2, SweepNotFound), (3, TrackingAway)])
-def test_what_is_not_there_is_told_apart(head, code, error):
+def test_an_absent_sweep_and_unreachable_storage_are_different_errors(head, code, error):
     head.code = code
     assert isinstance(sweep("status", "digits").exception, error)
 
 
-def test_the_commands_are_a_group():
+def test_sweep_is_a_command_group():
     assert isinstance(sweep_command.command, click.Group)

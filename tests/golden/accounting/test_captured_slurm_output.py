@@ -27,7 +27,7 @@ class Head:
         return captured(f"scontrol-{argv[2]}.json")
 
 
-def test_every_attempt_of_requeued_failed_and_array_jobs_is_read():
+def test_sacct_rows_of_requeued_failed_and_array_jobs_become_attempts():
     names = sacct.fields(captured("sacct-helpformat.txt"))
     attempts = sacct.parse(captured("sacct.txt"), names, TOKEN)
     assert "Restarts" in names
@@ -51,7 +51,7 @@ def test_every_attempt_of_requeued_failed_and_array_jobs_is_read():
     assert len({attempt.key for attempt in attempts}) == len(attempts)
 
 
-def test_lost_work_is_what_came_after_the_mark_in_the_jobs_comment():
+def test_lost_work_begins_at_the_checkpoint_mark_in_the_jobs_comment():
     names = sacct.fields(captured("sacct-helpformat.txt"))
     attempts = sacct.parse(captured("sacct.txt"), names, TOKEN)
     lost_from = {(attempt.job, attempt.restarts): attempt.lost_from() for attempt in attempts}
@@ -62,7 +62,7 @@ def test_lost_work_is_what_came_after_the_mark_in_the_jobs_comment():
     assert lost_from["3", 0] is not None
 
 
-def test_the_nodes_of_scontrol_are_read():
+def test_the_nodes_of_scontrol_are_parsed():
     node_infos = read_nodes(Head())
     assert [(node.name, node.cpus, node.memory_mib) for node in node_infos] == [
         ("gpu-001", 4, 15000),
@@ -71,7 +71,7 @@ def test_the_nodes_of_scontrol_are_read():
     assert node_infos[0].base_state == "idle"
 
 
-def test_the_accounts_of_sacctmgr_are_read():
+def test_the_accounts_of_sacctmgr_are_parsed():
     names = ("account", "assoc", "user")
     book = parse(*(captured(f"sacctmgr-{name}.txt") for name in names))
     assert book.accounts["vision"].owned
@@ -82,7 +82,7 @@ def test_the_accounts_of_sacctmgr_are_read():
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "{}", '{"nodes": 3}', "slurm_load_node error"])
-def test_an_answer_that_is_no_list_is_an_error(answer):
+def test_an_answer_without_a_list_of_nodes_is_an_error(answer):
     class Odd:
         def run(self, argv, *, timeout=60):
             return answer

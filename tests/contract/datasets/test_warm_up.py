@@ -30,15 +30,15 @@ from toolkit.training.attempt.attempt import current
 
 
 @pytest.fixture
-def where(tmp_path, monkeypatch):
+def settings(tmp_path, monkeypatch):
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
-    found = DatasetSettings(
+    dataset_settings = DatasetSettings(
         store=str(tmp_path / "store"), cache_folder=tmp_path / "cache", cache_limit=1 << 20
     )
     catalog = Catalog(FolderStore(tmp_path / "store"))
-    for word in ("one", "two"):
-        add(catalog, write_tree(tmp_path / word, {"file": word.encode() * 100}), name=word)
-    return found
+    for name in ("one", "two"):
+        add(catalog, write_tree(tmp_path / name, {"file": name.encode() * 100}), name=name)
+    return dataset_settings
 
 
 @pytest.fixture
@@ -47,22 +47,26 @@ def attempt(tmp_path):
     return current({"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_ID": "7"})
 
 
-def test_all_that_was_asked_for_is_there_in_the_end(where, attempt, capsys):
-    assert warm(["one", "two@1"], where, attempt, as_json=True) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["fills"], len(facts["entries"])) == (2, 2)
-    assert not any(entry["in_use"] for entry in facts["entries"])
-    assert warm(["one"], where, attempt, as_json=True) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["hit_ratio"] == pytest.approx(1 / 3)
-    assert "of 3 requests to this cache so far, 33% needed no fill" in said.err
+def test_a_warm_up_fills_the_cache_with_every_reference(settings, attempt, capsys):
+    assert warm(["one", "two@1"], settings, attempt, as_json=True) == 0
+    stats = json.loads(capsys.readouterr().out)
+    assert (stats["fills"], len(stats["entries"])) == (2, 2)
+    assert not any(entry["in_use"] for entry in stats["entries"])
+    assert warm(["one"], settings, attempt, as_json=True) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["hit_ratio"] == pytest.approx(1 / 3)
+    assert "of 3 requests to this cache so far, 33% needed no fill" in output.err
 
 
-def test_a_stop_request_ends_it_with_85_and_the_cause(where, attempt):
+def test_a_warm_up_stops_with_85_and_the_cause_of_the_stop_request(settings, attempt):
     attempt.stop_files[1].write_text('{"cause": "spot-interruption"}')
-    assert warm(["one"], where, attempt, as_json=False) == 85
-    word = verdict.read(attempt.verdict_file)
-    assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
+    assert warm(["one"], settings, attempt, as_json=False) == 85
+    recorded = verdict.read(attempt.verdict_file)
+    assert (recorded.verdict, recorded.exit_code, recorded.cause) == (
+        "resume",
+        85,
+        "spot-interruption",
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,16 +78,16 @@ def test_a_stop_request_ends_it_with_85_and_the_cause(where, attempt):
         ("one", {"store": None}, "data-store-unset"),
     ],
 )
-def test_what_can_not_work_as_submitted_is_not_brought_back(
-    where, attempt, reference, change, cause
+def test_a_warm_up_with_a_wrong_reference_or_setting_is_held_with_93(
+    settings, attempt, reference, change, cause
 ):
-    assert warm([reference], replace(where, **change), attempt, as_json=False) == 93
+    assert warm([reference], replace(settings, **change), attempt, as_json=False) == 93
     assert verdict.read(attempt.verdict_file).cause == cause
 
 
-def test_what_another_try_may_mend_is_an_ordinary_failure(where, attempt, tmp_path):
+def test_a_warm_up_that_finds_the_cache_full_fails_with_1(settings, attempt, tmp_path):
     """Both don't fit at once, and what was warmed first does not make room for what comes last."""
-    tight = replace(where, cache_limit=4 * 4096)
+    tight = replace(settings, cache_limit=4 * 4096)
     assert warm(["one", "two"], tight, attempt, as_json=False) == 1
     assert len(tight.node_cache().entries()) == 1
 
@@ -94,10 +98,10 @@ def store_away(monkeypatch):
     slept, real = [], dataset.open_store
 
     def away(tries, error):
-        left = iter(range(tries))
+        remaining_failures = iter(range(tries))
 
         def open_store(url):
-            if next(left, None) is not None:
+            if next(remaining_failures, None) is not None:
                 raise error
             return real(url)
 
@@ -115,40 +119,42 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_a_store_that_is_away_for_a_moment_is_waited_for(where, attempt, store_away, error):
+def test_a_warm_up_waits_for_a_store_that_is_unreachable_for_a_moment(
+    settings, attempt, store_away, error
+):
     slept = store_away(5, error)
-    assert warm(["one"], where, attempt, as_json=False, sleep=slept.append) == 0
+    assert warm(["one"], settings, attempt, as_json=False, sleep=slept.append) == 0
     assert sum(slept) == 20
 
 
 @pytest.mark.parametrize(("restart", "code"), [(0, 85), (4, 85), (5, 1)])
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_one_that_is_away_for_longer_brings_the_job_back_five_times(
-    where, attempt, store_away, *, error, restart, code
+def test_a_warm_up_of_an_unreachable_store_is_requeued_five_times(
+    settings, attempt, store_away, *, error, restart, code
 ):
     slept = store_away(9, error)
     restarted = replace(attempt, restart_count=restart)
-    assert warm(["one"], where, restarted, as_json=False, sleep=slept.append) == code
+    assert warm(["one"], settings, restarted, as_json=False, sleep=slept.append) == code
     assert sum(slept) == 60
     assert verdict.read(restarted.verdict_file).exit_code == code
 
 
 @pytest.mark.parametrize("restart", [0, 4])
-def test_a_store_that_refuses_is_asked_once(where, attempt, store_away, restart):
+def test_a_warm_up_of_a_store_that_refuses_is_not_retried(settings, attempt, store_away, restart):
     slept = store_away(9, StoreFailed("s3://anothers/data: AccessDenied: Access Denied"))
     restarted = replace(attempt, restart_count=restart)
-    assert warm(["one"], where, restarted, as_json=False, sleep=slept.append) == 1
+    assert warm(["one"], settings, restarted, as_json=False, sleep=slept.append) == 1
     assert slept == []
 
 
-def test_outside_a_job_nobody_waits(where, attempt, store_away):
+def test_a_warm_up_outside_a_job_does_not_wait(settings, attempt, store_away):
     slept = store_away(1, PASSING[0])
     by_hand = replace(attempt, job_id="local")
-    assert warm(["one"], where, by_hand, as_json=False, sleep=slept.append) == 1
+    assert warm(["one"], settings, by_hand, as_json=False, sleep=slept.append) == 1
     assert slept == []
 
 
-def test_a_stop_is_heard_while_a_store_is_waited_for(where, attempt, store_away):
+def test_a_stop_request_ends_the_wait_for_a_store(settings, attempt, store_away):
     slept = store_away(9, PASSING[0])
 
     def sleep(seconds):
@@ -156,23 +162,23 @@ def test_a_stop_is_heard_while_a_store_is_waited_for(where, attempt, store_away)
         attempt.stop_files[1].write_text('{"cause": "spot-interruption"}')
         time.sleep(0.25)  # no oftener is looked for one
 
-    assert warm(["one"], where, attempt, as_json=False, sleep=sleep) == 85
+    assert warm(["one"], settings, attempt, as_json=False, sleep=sleep) == 85
     assert (len(slept), verdict.read(attempt.verdict_file).cause) == (1, "spot-interruption")
 
 
-def test_without_a_run_folder_there_is_only_the_exit_code(where, attempt, tmp_path):
+def test_a_warm_up_without_a_run_folder_has_only_its_exit_code(settings, attempt, tmp_path):
     away = replace(attempt, run_dir=tmp_path / "none")
-    assert warm(["absent"], where, away, as_json=False) == 93
+    assert warm(["absent"], settings, away, as_json=False) == 93
 
 
-def test_the_command_reads_where_things_are_from_the_environment(where, monkeypatch, capsys):
-    monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
-    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache_folder))
+def test_the_command_reads_store_and_cache_from_the_environment(settings, monkeypatch, capsys):
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", settings.store)
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(settings.cache_folder))
     monkeypatch.setenv("TOOLKIT_DATA_CACHE_GIB", "0.5")
     assert main(["warm", "one"]) == 0
     assert main(["stats"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["fills"], facts["limit_bytes"]) == (1, 1 << 29)
+    stats = json.loads(capsys.readouterr().out)
+    assert (stats["fills"], stats["limit_bytes"]) == (1, 1 << 29)
 
 
 @pytest.fixture
@@ -180,34 +186,37 @@ def fresh(monkeypatch):
     held = {}
     monkeypatch.setattr(dataset, "_held_datasets", held)
     yield
-    for one in held.values():
-        one.release()
+    for held_dataset in held.values():
+        held_dataset.release()
 
 
-def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, fresh):
+def test_dataset_returns_the_same_folder_twice_and_holds_it(settings, monkeypatch, fresh):
     import toolkit.training
 
-    monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
-    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache_folder))
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", settings.store)
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(settings.cache_folder))
     path = toolkit.training.dataset("one")
     assert tree(path) == {"file": b"one" * 100}
     assert toolkit.training.dataset("one") == path
     (version,) = dataset.used_versions().values()
-    assert not where.node_cache().evict(version)
+    assert not settings.node_cache().evict(version)
 
 
-def test_what_does_not_fit_on_the_node_is_read_from_the_shared_cache(where, tmp_path):
+def test_a_dataset_too_large_for_the_node_is_read_from_the_shared_cache(settings, tmp_path):
     both = replace(
-        where, cache_limit=10, shared_cache_folder=tmp_path / "shared", shared_cache_limit=1 << 20
+        settings,
+        cache_limit=10,
+        shared_cache_folder=tmp_path / "shared",
+        shared_cache_limit=1 << 20,
     )
     held = dataset.hold_dataset("one", both)
     assert held.path.is_relative_to(tmp_path / "shared")
 
 
-def test_the_shared_cache_asks_the_store_once_for_all_nodes(where, tmp_path):
+def test_the_shared_cache_is_filled_once_for_all_nodes(settings, tmp_path):
     for node in ("a", "b"):
         one = replace(
-            where,
+            settings,
             cache_folder=tmp_path / node,
             shared_cache_folder=tmp_path / "shared",
             shared_cache_limit=1 << 20,
@@ -217,18 +226,24 @@ def test_the_shared_cache_asks_the_store_once_for_all_nodes(where, tmp_path):
     assert (shared.fills, shared.hits) == (1, 1)
 
 
-def test_a_version_that_is_cached_is_had_without_the_store(where):
-    held = dataset.hold_dataset("one", where)
-    assert dataset.hold_dataset(held.version, replace(where, store=None)).path == held.path
+def test_a_cached_version_is_held_without_a_store(settings):
+    held = dataset.hold_dataset("one", settings)
+    assert dataset.hold_dataset(held.version, replace(settings, store=None)).path == held.path
     with pytest.raises(StoreUnset):
-        dataset.hold_dataset("one", replace(where, store=None))
+        dataset.hold_dataset("one", replace(settings, store=None))
 
 
-def test_the_cluster_says_where_things_are_and_the_environment_wins(tmp_path):
+def test_the_environment_wins_over_the_clusters_settings(tmp_path):
     site = tmp_path / "training.json"
     site.write_text('{"data_store": "s3://bucket/x", "data_cache": "/absent", "data_cache_gib": 3}')
-    found = read_settings({"TOOLKIT_SITE_FILE": str(site), "TOOLKIT_DATA_CACHE": "/mine"})
-    assert (found.store, str(found.cache_folder), found.cache_limit) == (
+    environment_settings = read_settings(
+        {"TOOLKIT_SITE_FILE": str(site), "TOOLKIT_DATA_CACHE": "/mine"}
+    )
+    assert (
+        environment_settings.store,
+        str(environment_settings.cache_folder),
+        environment_settings.cache_limit,
+    ) == (
         "s3://bucket/x",
         "/mine",
         3 << 30,
@@ -237,19 +252,19 @@ def test_the_cluster_says_where_things_are_and_the_environment_wins(tmp_path):
         read_settings({"TOOLKIT_DATA_CACHE": "/x", "TOOLKIT_DATA_CACHE_GIB": "much"})
 
 
-def test_a_user_gets_a_cache_of_their_own_where_the_cluster_says(tmp_path):
+def test_a_user_has_a_private_cache_folder_in_the_scratch_space_of_the_cluster(tmp_path):
     """On the nodes' fast disk where they have one, else on the root disk."""
     site, scratch = tmp_path / "training.json", tmp_path / "scratch"
     site.write_text(json.dumps({"data_cache": str(scratch)}))
-    own = f"toolkit-data-{os.getuid()}"
-    said = {"TOOLKIT_SITE_FILE": str(site)}
-    assert read_settings(said).cache_folder == Path("/var/tmp") / own
+    user_folder = f"toolkit-data-{os.getuid()}"
+    environment = {"TOOLKIT_SITE_FILE": str(site)}
+    assert read_settings(environment).cache_folder == Path("/var/tmp") / user_folder
     scratch.mkdir()
-    assert read_settings(said).cache_folder == scratch / own
-    assert stat.S_IMODE((scratch / own).stat().st_mode) == 0o700
+    assert read_settings(environment).cache_folder == scratch / user_folder
+    assert stat.S_IMODE((scratch / user_folder).stat().st_mode) == 0o700
 
 
-def test_a_cache_that_somebody_else_prepared_is_not_believed(tmp_path, monkeypatch):
+def test_a_cache_folder_that_is_a_symbolic_link_is_refused(tmp_path, monkeypatch):
     site = tmp_path / "training.json"
     site.write_text(json.dumps({"data_cache": str(tmp_path)}))
     (tmp_path / "real").mkdir()
@@ -258,10 +273,8 @@ def test_a_cache_that_somebody_else_prepared_is_not_believed(tmp_path, monkeypat
         read_settings({"TOOLKIT_SITE_FILE": str(site)})
 
 
-def test_a_user_of_the_cluster_adds_a_folder_without_the_toolkit(
-    where, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
+def test_a_folder_is_added_by_the_datasets_module_alone(settings, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", settings.store)
     folder = write_tree(tmp_path / "three", {"file": b"3"})
     assert main(["add", str(folder), "--name", "three"]) == 0
     added = json.loads(capsys.readouterr().out)

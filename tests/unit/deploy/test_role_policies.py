@@ -101,14 +101,16 @@ MOVE = {"aws:TagKeys": ("toolkit:node", "toolkit:order", "toolkit:order.2")}
 
 @pytest.mark.parametrize("action", ["ec2:TerminateInstances", "ec2:GetConsoleOutput"])
 @pytest.mark.parametrize("tags", NOT_OURS, ids=str)
-def test_the_head_ends_and_reads_compute_nodes_of_its_own_cluster_alone(roles, action, tags):
+def test_the_head_node_terminates_and_reads_compute_nodes_of_its_own_cluster_only(
+    roles, action, tags
+):
     """Not another cluster's instance, not its own head, nothing without both tags."""
     assert roles.head(action, roles.instance(), roles.tagged())
     assert not roles.head(action, roles.instance(), roles.tagged(**tags))
 
 
 @pytest.mark.parametrize("tags", NOT_OURS, ids=str)
-def test_the_head_moves_a_node_to_an_instance_of_its_own_cluster_alone(roles, tags):
+def test_the_head_node_tags_instances_of_its_own_cluster_only(roles, tags):
     """Else it could make a foreign instance its own by a tag, and then end it."""
     assert roles.head("ec2:CreateTags", roles.instance(), roles.tagged() | MOVE)
     assert not roles.head("ec2:CreateTags", roles.instance(), roles.tagged(**tags) | MOVE)
@@ -117,7 +119,7 @@ def test_the_head_moves_a_node_to_an_instance_of_its_own_cluster_alone(roles, ta
 @pytest.mark.parametrize(
     "key", ["toolkit:cluster", "toolkit:role", "Name", "toolkit:price", "toolkit:nodes"]
 )
-def test_no_tag_of_a_running_instance_but_its_node_can_be_changed(roles, key):
+def test_only_the_node_tags_of_a_running_instance_can_be_changed(roles, key):
     keys = {"aws:TagKeys": ("toolkit:node", key), f"aws:RequestTag/{key}": roles.cluster}
     assert not roles.head("ec2:CreateTags", roles.instance(), roles.tagged() | keys)
     assert not roles.head("ec2:DeleteTags", roles.instance(), roles.tagged() | keys)
@@ -127,12 +129,12 @@ def test_no_tag_of_a_running_instance_but_its_node_can_be_changed(roles, key):
     "kind", ["fleet", "instance", "volume", "network-interface", "spot-instances-request"]
 )
 @pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
-def test_a_launch_tags_what_it_makes_with_this_clusters_name_and_no_other(roles, kind, call):
+def test_a_launch_tags_its_resources_with_its_own_cluster_only(roles, kind, call):
     """A launch can't plant an instance in another cluster."""
 
     def tags(**context):
-        said = {"aws:TagKeys": ("toolkit:cluster",), **context}
-        return roles.head("ec2:CreateTags", roles.arn(kind), said)
+        request_context = {"aws:TagKeys": ("toolkit:cluster",), **context}
+        return roles.head("ec2:CreateTags", roles.arn(kind), request_context)
 
     own_tag, name = {"aws:RequestTag/toolkit:cluster": roles.cluster}, {"ec2:CreateAction": call}
     assert tags(**own_tag, **name)
@@ -205,9 +207,7 @@ def launch_request(cluster, lifecycle):
 
 @pytest.mark.parametrize("lifecycle", [Lifecycle.SPOT, Lifecycle.ON_DEMAND])
 @pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
-def test_what_resume_asks_for_is_allowed_for_this_cluster_and_refused_for_another(
-    roles, call, lifecycle
-):
+def test_the_launch_calls_of_resume_are_allowed_for_the_own_cluster_only(roles, call, lifecycle):
     """The role suffices for the very request that is sent, and for no other cluster's."""
     build = ec2_messages.run_instances if call == "RunInstances" else ec2_messages.create_fleet
 
@@ -229,7 +229,7 @@ def test_what_resume_asks_for_is_allowed_for_this_cluster_and_refused_for_anothe
 
 
 @pytest.mark.parametrize("call", ["ec2:RunInstances", "ec2:CreateFleet"])
-def test_a_launch_uses_this_clusters_network_image_and_templates_alone(roles, call):
+def test_a_launch_uses_network_image_and_templates_of_its_own_cluster_only(roles, call):
     own_tags = roles.tagged()
     assert roles.head(call, roles.arn("launch-template", "lt-1"), own_tags)
     assert not roles.head(
@@ -245,7 +245,7 @@ def test_a_launch_uses_this_clusters_network_image_and_templates_alone(roles, ca
         assert not roles.head(call, foreign_arn, {"aws:RequestTag/toolkit:cluster": roles.cluster})
 
 
-def test_the_head_gives_instances_the_compute_role_alone_and_to_ec2_alone(roles):
+def test_the_head_node_passes_only_the_compute_role_and_only_to_ec2(roles):
     to_ec2 = {"iam:PassedToService": "ec2.amazonaws.com"}
     assert roles.head("iam:PassRole", "ComputeRole.Arn", to_ec2)
     assert not roles.head("iam:PassRole", "HeadRole.Arn", to_ec2)
@@ -257,7 +257,7 @@ def test_the_head_gives_instances_the_compute_role_alone_and_to_ec2_alone(roles)
 
 
 @pytest.mark.parametrize("service", ["spot", "ec2fleet", "autoscaling", "iam"])
-def test_the_head_makes_service_linked_roles_for_spot_and_fleets_alone(roles, service):
+def test_the_head_node_creates_service_linked_roles_for_spot_and_fleets_only(roles, service):
     name = f"{service}.amazonaws.com"
     resource = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/{name}/AWSServiceRole"
     right = roles.head("iam:CreateServiceLinkedRole", resource, {"iam:AWSServiceName": name})
@@ -290,13 +290,13 @@ def rights(roles, role, service):
     return allowed_pairs
 
 
-def test_a_compute_node_has_no_right_in_ec2_nor_in_iam(roles):
+def test_a_compute_node_has_no_right_in_ec2_or_iam(roles):
     """Of all their operations, whatever the resource: a user may get root on a node."""
     assert rights(roles, "compute", "ec2") == rights(roles, "compute", "iam") == set()
     assert rights(roles, "compute", "secretsmanager") == {"GetSecretValue"}
 
 
-def test_the_head_has_in_ec2_what_it_needs_and_nothing_else(roles):
+def test_the_head_node_has_the_listed_rights_in_ec2_only(roles):
     assert rights(roles, "head", "ec2") == {
         "DescribeInstances", "DescribeInstanceStatus", "DescribeSpotInstanceRequests",
         "DescribeSpotPriceHistory", "RunInstances", "CreateFleet", "CreateTags",
@@ -305,7 +305,7 @@ def test_the_head_has_in_ec2_what_it_needs_and_nothing_else(roles):
     assert rights(roles, "head", "iam") == {"PassRole"}
 
 
-def test_the_head_looks_at_instances_of_its_own_region_alone(roles):
+def test_the_head_node_describes_instances_of_its_own_region_only(roles):
     for region, right in ((roles.region, True), ("eu-north-1", False)):
         assert roles.head("ec2:DescribeInstances", "*", {"aws:RequestedRegion": region}) == right
 
@@ -313,12 +313,12 @@ def test_the_head_looks_at_instances_of_its_own_region_alone(roles):
 @pytest.mark.parametrize(
     "key", ["bundle/current", "ledger/1.jsonl", "status/head.json", "logs/x", ""]
 )
-def test_a_compute_node_reads_nothing_of_the_clusters_bucket_that_is_the_heads(roles, key):
+def test_a_compute_node_has_no_access_to_the_head_nodes_objects(roles, key):
     for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
         assert not roles.compute(action, f"Bucket.Arn/{key}")
 
 
-def test_the_head_deletes_no_record_and_writes_no_bundle(roles):
+def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
     """The ledger is what the bill is made of; the bundle is what root runs."""
     assert roles.head("s3:PutObject", "Bucket.Arn/ledger/1.jsonl")
     assert roles.head("s3:GetObject", "Bucket.Arn/bundle/current")
@@ -329,7 +329,7 @@ def test_the_head_deletes_no_record_and_writes_no_bundle(roles):
 
 
 @pytest.mark.parametrize("name", ["local", "aws"])
-def test_an_image_builder_reads_bundles_and_writes_its_words_and_nothing_else(name):
+def test_an_image_builder_reads_bundles_and_writes_its_status_only(name):
     """It runs for minutes with whatever a recipe downloads."""
     builder_statements = statements(images_template(example(name), ACCOUNT), "BuilderRole")
 
@@ -343,7 +343,7 @@ def test_an_image_builder_reads_bundles_and_writes_its_words_and_nothing_else(na
     assert not [each for each in operations("ec2") if may(f"ec2:{each}", "*")]
 
 
-def test_the_evaluator_refuses_to_guess():
+def test_the_policy_evaluator_refuses_unknown_elements():
     """A policy with an element or operator that it does not know is no policy that it judged."""
     request = Request("ec2:RunInstances", "*", {"aws:x": "1"})
     for extra in ({"NotAction": "x"}, {"Condition": {"DateLessThan": {"aws:x": "1"}}}):

@@ -1,6 +1,6 @@
 """A process that holds a dataset of a cache, and may be killed on the way.
 
-filler.py STORE CACHE REF LIMIT [--fatal N --when WHEN | --halt N FILE] [--keep]
+fill_process.py STORE CACHE REF LIMIT [--fatal N --when WHEN | --halt N FILE] [--keep]
 
 --fatal: SIGKILL at file operation N. --halt: at file operation N, say so in FILE and wait to be
 killed. --keep: print the folder, hold it until standard input ends. Prints what it came to.

@@ -23,16 +23,16 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_every_folder_in_a_store_is_as_open_as_the_store(catalog, store, tmp_path):
+def test_every_folder_in_a_store_has_the_mode_of_the_store(catalog, store, tmp_path):
     add(catalog, write_tree(tmp_path / "raw", {"x": b"abc"}), name="raw")
-    where = DatasetSettings(
+    settings = DatasetSettings(
         store=str(store.root), cache_folder=tmp_path / "cache", cache_limit=1 << 20
     )
 
     def build(inputs, output, params):
         (output / "y").write_bytes(b"def")
 
-    derived(["raw"], build, where=where)
+    derived(["raw"], build, where=settings)
     folders = [path for path in store.root.rglob("*") if path.is_dir()]
     assert {"objects", "names", "raw", "building"} <= {path.name for path in folders}
     assert {oct(mode(path)) for path in folders} == {oct(0o1777)}
@@ -40,9 +40,7 @@ def test_every_folder_in_a_store_is_as_open_as_the_store(catalog, store, tmp_pat
     assert mode(lock) == 0o666
 
 
-def test_what_another_user_has_added_is_added_again_without_replacing_it(
-    catalog, store, tmp_path, monkeypatch
-):
+def test_add_does_not_replace_the_manifest_of_another_user(catalog, store, tmp_path, monkeypatch):
     root = write_tree(tmp_path / "raw", {"x": b"abc"})
     version = add(catalog, root).version
     (record,) = (store.root / "manifests").iterdir()
@@ -55,7 +53,7 @@ def test_what_another_user_has_added_is_added_again_without_replacing_it(
     assert record.stat().st_ino != before  # one's own is written again: young for collection
 
 
-def test_a_lock_for_everybody_is_one_lock(tmp_path):
+def test_a_lock_for_all_users_excludes_other_holders(tmp_path):
     with (
         Lock(tmp_path / "key", all_users=True) as first,
         Lock(tmp_path / "key", all_users=True) as second,

@@ -12,7 +12,7 @@ from toolkit.deploy.head import Head
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 NOW = 1_795_000_000.0
-SHEET = HeadReport(
+REPORT = HeadReport(
     at=NOW,
     cluster="demo",
     nodes=(
@@ -34,7 +34,7 @@ PLAN = {
 
 
 @pytest.fixture(autouse=True)
-def asked(tmp_path, monkeypatch):
+def sent_commands(tmp_path, monkeypatch):
     """Every command sent to the head; it answers with the sheet, or the plan."""
     credentials = tmp_path / "credentials"
     credentials.write_text("[local]\naws_access_key_id=x\naws_secret_access_key=x\n")
@@ -52,13 +52,13 @@ def asked(tmp_path, monkeypatch):
         del timeout
         sent.append(list(argv))
         plan = argv[-1] == "--plan"
-        return json.dumps(PLAN if plan else report.to_json(SHEET))
+        return json.dumps(PLAN if plan else report.to_json(REPORT))
 
     monkeypatch.setattr(Head, "run", run)
     return sent
 
 
-def test_nodes_shows_the_machine_behind_each(capsys):
+def test_nodes_shows_the_instance_of_each_node(capsys):
     assert cli.run(["nodes"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[1].split() == [
@@ -67,13 +67,13 @@ def test_nodes_shows_the_machine_behind_each(capsys):
     assert "1 nodes at rest" in out
 
 
-def test_nodes_as_json_has_every_node(capsys):
+def test_nodes_as_json_lists_every_node(capsys):
     assert cli.run(["nodes", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["nodes"]
     assert [row["node"] for row in rows] == ["gpu-001", "gpu-002"]
 
 
-def test_jobs_can_not_draw_on_the_terminal(capsys):
+def test_jobs_escapes_control_characters(capsys):
     assert cli.run(["jobs"]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -81,23 +81,23 @@ def test_jobs_can_not_draw_on_the_terminal(capsys):
 
 
 @pytest.mark.parametrize("target", ["7", "7.batch", "7_[0-3%2]"])
-def test_why_asks_the_head_about_the_job(asked, capsys, target):
+def test_why_requests_the_job_from_the_head_node(sent_commands, capsys, target):
     assert cli.run(["why", target]) == 0
-    assert asked[0][-2:] == ["job", "7"]
+    assert sent_commands[0][-2:] == ["job", "7"]
     out = capsys.readouterr().out
     assert "pending for 1 m: jobs of higher priority start first" in out
     assert "\x1b" not in out
 
 
-def test_why_asks_the_head_about_the_task_of_an_array(asked, capsys):
+def test_why_requests_the_array_task_from_the_head_node(sent_commands, capsys):
     assert cli.run(["why", "7_3"]) == 0
-    assert asked[0][-2:] == ["job", "7_3"]
+    assert sent_commands[0][-2:] == ["job", "7_3"]
     assert "Slurm knows no job 7_3" in capsys.readouterr().out
 
 
-def test_why_of_a_node_as_json(asked, capsys):
+def test_why_prints_a_node_as_json(sent_commands, capsys):
     assert cli.run(["why", "gpu-002", "--json"]) == 0
-    assert asked[0][-2:] == ["node", "gpu-002"]
+    assert sent_commands[0][-2:] == ["node", "gpu-002"]
     assert (
         json.loads(capsys.readouterr().out)["verdict"]
         == "powered down: it has no instance, and needs none"
@@ -105,20 +105,20 @@ def test_why_of_a_node_as_json(asked, capsys):
 
 
 @pytest.mark.parametrize("target", ["$(id)", "7_", "7_3_4", "_3", "9" * 40, "٣", "7_$(id)"])
-def test_why_refuses_what_is_neither_job_nor_node(asked, target):
+def test_why_refuses_a_target_that_is_neither_job_nor_node(sent_commands, target):
     assert cli.run(["why", target]) == 2
-    assert asked == []
+    assert sent_commands == []
 
 
-def test_the_plan_is_a_table(asked, capsys):
+def test_reconcile_plan_prints_a_table(sent_commands, capsys):
     assert cli.run(["reconcile", "--plan"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[1].split() == ["Terminate", "gpu-001", "i-1", "orphan"]
     assert "note: i-9 is odd" in out
-    assert asked[0][-1] == "--plan"
+    assert sent_commands[0][-1] == "--plan"
 
 
-def test_the_plan_as_json_is_the_heads_own(capsys):
+def test_reconcile_plan_prints_the_heads_json(capsys):
     assert cli.run(["reconcile", "--plan", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == PLAN
 
@@ -127,7 +127,7 @@ def test_reconcile_without_plan_is_refused():
     assert cli.run(["reconcile"]) == 2
 
 
-def test_the_head_is_never_asked_as_root(asked):
+def test_commands_run_as_user_slurm_on_the_head_node(sent_commands):
     for command in (["nodes"], ["jobs"], ["why", "7"], ["reconcile", "--plan"]):
         cli.run(command)
-    assert all(argv[1:4] == ["-u", "slurm", "--"] for argv in asked)
+    assert all(argv[1:4] == ["-u", "slurm", "--"] for argv in sent_commands)

@@ -49,29 +49,29 @@ def cluster(tmp_path, monkeypatch):
     return tmp_path
 
 
-def submitted(cluster):
+def sbatch_calls(cluster):
     lines = (cluster / "calls").read_text().splitlines() if (cluster / "calls").exists() else []
     return [line for line in lines if line.startswith("sbatch ") and "--test-only" not in line]
 
 
-def test_a_good_script_goes_to_sbatch_as_it_is(cluster, capsys):
+def test_submit_passes_a_good_script_to_sbatch_unchanged(cluster, capsys):
     assert run(["submit", "--partition=spot", "good.sbatch", "--epochs", "3"]) == 0
-    assert submitted(cluster) == ["sbatch --parsable --partition=spot good.sbatch --epochs 3"]
+    assert sbatch_calls(cluster) == ["sbatch --parsable --partition=spot good.sbatch --epochs 3"]
     out = capsys.readouterr().out
     assert "$ sbatch --parsable --partition=spot good.sbatch --epochs 3" in out
     assert "job 4711" in out
 
 
-def test_what_nobody_said_is_added_and_said(cluster, capsys):
+def test_submit_adds_missing_options_and_prints_them(cluster, capsys):
     assert run(["submit", "bare.sbatch"]) == 0
-    assert submitted(cluster) == ["sbatch --parsable --requeue --open-mode=append bare.sbatch"]
+    assert sbatch_calls(cluster) == ["sbatch --parsable --requeue --open-mode=append bare.sbatch"]
     assert "added --open-mode=append" in capsys.readouterr().out
 
 
-def test_what_somebody_said_is_not_contradicted(cluster, monkeypatch):
+def test_submit_does_not_override_options_of_the_user(cluster, monkeypatch):
     monkeypatch.setenv("SBATCH_OPEN_MODE", "truncate")
     assert run(["submit", "--force", "--no-requeue", "bare.sbatch"]) == 0
-    assert submitted(cluster) == ["sbatch --parsable --no-requeue bare.sbatch"]
+    assert sbatch_calls(cluster) == ["sbatch --parsable --no-requeue bare.sbatch"]
 
 
 TRAINS = """#!/bin/bash
@@ -87,9 +87,7 @@ LINES = [line.removeprefix("#SBATCH ") for line in TRAINS.splitlines() if "#SBAT
 
 
 @pytest.mark.parametrize("folder", [Data().cache, "/var/tmp"])
-def test_what_is_saved_where_this_clusters_nodes_keep_data_goes_with_its_machine(
-    cluster, capsys, folder
-):
+def test_checkpoints_on_a_nodes_own_disk_are_an_error(cluster, capsys, folder):
     saves = TRAINS.replace("train.py", f"train.py --checkpoint-dir={folder}/run")
     (cluster / "saves.sbatch").write_text(saves)
     assert run(["submit", "--dry-run", "saves.sbatch"]) == 1
@@ -97,16 +95,16 @@ def test_what_is_saved_where_this_clusters_nodes_keep_data_goes_with_its_machine
 
 
 @pytest.fixture
-def careful(cluster, capsys):
+def careful_output(cluster, capsys):
     """What is said of a careful script with such options."""
     (cluster / "careful.sbatch").write_text(TRAINS)
 
-    def said(*options):
+    def output_of(*options):
         run(["submit", "--dry-run", *options, "careful.sbatch"])
         return capsys.readouterr().out
 
-    assert "fix:" not in said()
-    return said
+    assert "fix:" not in output_of()
+    return output_of
 
 
 @pytest.mark.parametrize(
@@ -119,11 +117,11 @@ def careful(cluster, capsys):
         ("node-pinned", "--nodelist=gpu-001"),
     ],
 )
-def test_an_option_that_loses_work_is_found_beside_a_careful_script_too(careful, slug, option):
-    found = careful(option)
-    assert ": on the command line: " in found
-    assert f"[{slug}]\n" in found
-    assert "fix: #SBATCH" not in found
+def test_an_option_that_loses_work_is_found_on_the_command_line(careful_output, slug, option):
+    output = careful_output(option)
+    assert ": on the command line: " in output
+    assert f"[{slug}]\n" in output
+    assert "fix: #SBATCH" not in output
 
 
 @pytest.mark.parametrize(
@@ -134,61 +132,63 @@ def test_an_option_that_loses_work_is_found_beside_a_careful_script_too(careful,
         ("SBATCH_SIGNAL", "USR1@90"),
     ],
 )
-def test_the_environment_loses_work_too_unless_the_command_line_wins(
-    careful, monkeypatch, variable, value
+def test_an_option_that_loses_work_is_found_in_the_environment(
+    careful_output, monkeypatch, variable, value
 ):
     monkeypatch.setenv(variable, value)
-    assert f": in {variable}: " in careful()
-    assert "fix:" not in careful(*LINES)
+    assert f": in {variable}: " in careful_output()
+    assert "fix:" not in careful_output(*LINES)
 
 
-def test_a_script_without_options_is_clean_where_the_command_line_has_them(cluster, capsys):
+def test_options_of_the_command_line_satisfy_a_script_without_options(cluster, capsys):
     bare = "".join(line for line in TRAINS.splitlines(True) if not line.startswith("#SBATCH"))
     (cluster / "trains.sbatch").write_text(bare)
     assert run(["submit", "--dry-run", "--json", *LINES, "trains.sbatch"]) == 0
     assert json.loads(capsys.readouterr().out)["findings"] == []
 
 
-def test_an_error_stops_it_unless_forced(cluster, capsys):
+def test_an_error_stops_submit_unless_forced(cluster, capsys):
     assert run(["submit", "bad.sbatch"]) == 1
-    assert submitted(cluster) == []
-    said = capsys.readouterr()
-    assert "[no-requeue]" in said.out
-    assert "[submit-refused]" in said.err
+    assert sbatch_calls(cluster) == []
+    captured = capsys.readouterr()
+    assert "[no-requeue]" in captured.out
+    assert "[submit-refused]" in captured.err
     assert run(["submit", "--force", "bad.sbatch"]) == 0
-    assert len(submitted(cluster)) == 1
+    assert len(sbatch_calls(cluster)) == 1
 
 
 @pytest.mark.parametrize(
     ("option", "fix"),
     [("--partition=spto", "--partition=spot"), ("--account=visoin", "--account=vision")],
 )
-def test_a_name_that_is_none_is_found_before_slurm_is_asked(cluster, capsys, option, fix):
+def test_an_unknown_partition_or_account_is_found_before_sbatch_is_called(
+    cluster, capsys, option, fix
+):
     assert run(["submit", option, "good.sbatch"]) == 1
     assert f"fix: {fix}" in capsys.readouterr().out
 
 
-def test_slurms_own_refusal_is_an_error_too(cluster, capsys):
+def test_a_refusal_by_slurm_is_an_error(cluster, capsys):
     assert run(["submit", "--nodes=99", "good.sbatch"]) == 1
     assert "Slurm would refuse the job: Requested node" in capsys.readouterr().out
 
 
-def test_a_dry_run_submits_nothing_and_says_everything(cluster, capsys):
+def test_a_dry_run_submits_nothing_and_prints_the_plan(cluster, capsys):
     assert run(["submit", "--dry-run", "--json", "bare.sbatch", "x"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["argv"] == [
+    result = json.loads(capsys.readouterr().out)
+    assert result["argv"] == [
         "sbatch", "--parsable", "--requeue", "--open-mode=append", "bare.sbatch", "x",
     ]  # fmt: skip
-    assert [one["option"] for one in said["added"]] == ["--requeue", "--open-mode=append"]
-    assert said["job"] is None
-    assert submitted(cluster) == []
+    assert [one["option"] for one in result["added"]] == ["--requeue", "--open-mode=append"]
+    assert result["job"] is None
+    assert sbatch_calls(cluster) == []
     assert run(["submit", "--dry-run", "bad.sbatch"]) == 1
 
 
 PINNED = "team/image@sha256:" + "0123456789abcdef" * 4
 
 
-def test_a_container_is_for_the_workers_and_not_for_sbatch(cluster, capsys):
+def test_a_container_is_passed_to_the_ranks_and_not_to_sbatch(cluster, capsys):
     (cluster / "ours.sbatch").write_text(GOOD + 'run_workers "$@"\n')
     program = (cluster / "bin" / "sbatch").read_text()
     (cluster / "bin" / "sbatch").write_text(
@@ -197,46 +197,46 @@ def test_a_container_is_for_the_workers_and_not_for_sbatch(cluster, capsys):
         )
     )
     assert run(["submit", f"--container={PINNED}", "ours.sbatch", "train.py"]) == 0
-    assert submitted(cluster) == ["sbatch --parsable ours.sbatch train.py"]
+    assert sbatch_calls(cluster) == ["sbatch --parsable ours.sbatch train.py"]
     assert f"in {PINNED}" in (cluster / "calls").read_text()
     assert f"$ env TOOLKIT_CONTAINER={PINNED} sbatch" in capsys.readouterr().out
 
 
-def test_a_container_that_is_not_pinned_or_not_looked_at_is_refused(cluster, capsys):
+def test_a_container_that_is_not_pinned_or_not_used_is_refused(cluster, capsys):
     assert run(["submit", "--container=team/image:latest", "good.sbatch"]) == 1
-    said = capsys.readouterr().out
-    assert "[container-not-pinned]" in said
-    assert "[container-unheard]" in said
-    assert submitted(cluster) == []
+    output = capsys.readouterr().out
+    assert "[container-not-pinned]" in output
+    assert "[container-unheard]" in output
+    assert sbatch_calls(cluster) == []
 
 
-def test_a_container_that_the_environment_names_is_checked_as_one_that_is_asked_for(
-    cluster, monkeypatch, capsys
-):
+def test_a_container_of_the_environment_is_checked_like_an_option(cluster, monkeypatch, capsys):
     monkeypatch.setenv("TOOLKIT_CONTAINER", "team/image:latest")
     assert run(["submit", "good.sbatch"]) == 1
-    said = capsys.readouterr().out
-    assert "[container-not-pinned]" in said
-    assert "[container-unheard]" in said
+    output = capsys.readouterr().out
+    assert "[container-not-pinned]" in output
+    assert "[container-unheard]" in output
 
 
-def test_a_script_that_only_finds_the_image_starts_nothing_in_it(cluster, capsys):
-    found = 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\npreflight "$@"\n'
-    (cluster / "half.sbatch").write_text(f"{GOOD}{found}# not by run_workers\nsrun python x.py\n")
+def test_a_script_that_does_not_start_ranks_in_its_container_is_refused(cluster, capsys):
+    preflight_lines = 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\npreflight "$@"\n'
+    (cluster / "half.sbatch").write_text(
+        f"{GOOD}{preflight_lines}# not by run_workers\nsrun python x.py\n"
+    )
     assert run(["submit", f"--container={PINNED}", "half.sbatch", "train.py"]) == 1
     assert "[container-unheard]" in capsys.readouterr().out
 
 
-def test_where_nobody_knows_what_a_stop_takes_that_is_said_with_what_would_tell(cluster, capsys):
+def test_submit_says_that_the_time_of_a_stop_is_unknown(cluster, capsys):
     assert run(["submit", "--dry-run", "good.sbatch"]) == 0
-    said = capsys.readouterr().out
-    assert "the time of a stop is unknown, as no earlier run" in said
-    assert "--checkpoint-gib" in said
+    output = capsys.readouterr().out
+    assert "the time of a stop is unknown, as no earlier run" in output
+    assert "--checkpoint-gib" in output
     assert run(["submit", "--dry-run", "--json", "good.sbatch"]) == 0
     assert json.loads(capsys.readouterr().out)["stop"] is None
 
 
-def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, capsys):
+def test_submit_warns_if_a_stop_takes_longer_than_the_notice(cluster, capsys):
     words = ["submit", "--dry-run", "--write-gib-s=0.5", "--checkpoint-gib=98", "good.sbatch"]
     assert run(words) == 0
     out = capsys.readouterr().out
@@ -260,19 +260,19 @@ def earlier_run(cluster, monkeypatch):
             (folder / "submission" / name).write_text("".join(f"{word}\0" for word in words))
         (folder / "submission" / "directory").write_text("/home/ada")
         submission.capture(folder, Code("train.py", ""), lock="", patch="")
-        found = stop_forecast.forecast(
+        forecast = stop_forecast.forecast(
             step_seconds=0.5,
             in_flight_seconds=save_seconds,
             save_seconds=save_seconds,
             saved_bytes=2**36,
         )
-        stop_forecast.write_measured(folder, found, job, 8)
+        stop_forecast.write_measured(folder, forecast, job, 8)
         os.utime(folder / stop_forecast.FILE, (int(job), int(job)))
 
     return make
 
 
-def test_what_an_earlier_run_measured_warns_before_the_next_one_starts(earlier_run, capsys):
+def test_submit_warns_with_the_stop_time_that_an_earlier_run_measured(earlier_run, capsys):
     earlier_run("11", 180)
     assert run(["submit", "--dry-run", "good.sbatch", "train.py", "--epochs=3"]) == 0
     out = capsys.readouterr().out
@@ -281,24 +281,24 @@ def test_what_an_earlier_run_measured_warns_before_the_next_one_starts(earlier_r
     assert "every rank writes its share" in out
 
 
-def test_the_run_most_like_this_one_tells_and_of_several_the_newest(earlier_run, capsys):
+def test_the_newest_of_the_most_similar_runs_supplies_the_stop_time(earlier_run, capsys):
     earlier_run("11", 10)
     earlier_run("12", 20)
     earlier_run("13", 180, script=BARE)  # another batch script
     earlier_run("14", 180, arguments=("train.py", "--epochs=9"))
     earlier_run("15", 180, arguments=("other.py",))
 
-    def told(*arguments, script="good.sbatch"):
+    def stop_source(*arguments, script="good.sbatch"):
         assert run(["submit", "--dry-run", "--json", script, *arguments]) == 0
         return (json.loads(capsys.readouterr().out)["stop"] or {}).get("source", "")
 
-    assert "job 12 " in told("train.py", "--epochs=3")
-    assert "job 14 " in told("train.py", "--epochs=5")
-    assert "job 13 " in told("train.py", "--epochs=5", script="bare.sbatch")
-    assert told("new.py") == told() == ""
+    assert "job 12 " in stop_source("train.py", "--epochs=3")
+    assert "job 14 " in stop_source("train.py", "--epochs=5")
+    assert "job 13 " in stop_source("train.py", "--epochs=5", script="bare.sbatch")
+    assert stop_source("new.py") == stop_source() == ""
 
 
-def test_a_stop_that_fits_is_told_too_and_what_the_caller_says_goes_first(earlier_run, capsys):
+def test_submit_prints_a_stop_time_that_fits_and_prefers_the_users_size(earlier_run, capsys):
     earlier_run("11", 10)
     words = ["submit", "--dry-run", "good.sbatch", "train.py", "--epochs=3"]
     assert run(words) == 0
@@ -307,24 +307,26 @@ def test_a_stop_that_fits_is_told_too_and_what_the_caller_says_goes_first(earlie
     assert "a stop would take 23 s of a spot notice's 120 (2 GiB at" in capsys.readouterr().out
 
 
-def test_without_sbatch_or_a_script_the_usage_is_wrong(cluster, monkeypatch):
+def test_submit_requires_sbatch_and_a_script(cluster, monkeypatch):
     assert run(["submit", "--nodes=2"]) == 2
     monkeypatch.setenv("PATH", "/nowhere")
     assert run(["submit", "good.sbatch"]) == 2
 
 
-def test_the_command_line_goes_before_the_environment_before_the_script():
+def test_the_command_line_wins_over_the_environment_and_that_over_the_script():
     text = "#!/bin/bash\n#SBATCH -p any\n#SBATCH -A vision\n"
-    found = plan.plan([], "x", [], text=text, environment={"SBATCH_PARTITION": "spot"})
-    assert (found.partition, found.account) == ("spot", "vision")
-    found = plan.plan(["-p", "gpu"], "x", [], text=text, environment={"SBATCH_PARTITION": "spot"})
-    assert found.partition == "gpu"
+    job_plan = plan.plan([], "x", [], text=text, environment={"SBATCH_PARTITION": "spot"})
+    assert (job_plan.partition, job_plan.account) == ("spot", "vision")
+    job_plan = plan.plan(
+        ["-p", "gpu"], "x", [], text=text, environment={"SBATCH_PARTITION": "spot"}
+    )
+    assert job_plan.partition == "gpu"
 
 
-def test_without_accounting_no_account_is_wrong():
+def test_no_account_is_unknown_without_accounting():
     class Runner:
         def run(self, argv, *, timeout=60):
             return ""
 
-    wanted = plan.plan(["--account=any"], "x", [], text=GOOD, environment={})
-    assert checks.findings(wanted, GOOD, SlurmClient(Runner()), user="ada", stop=None) == ()
+    job_plan = plan.plan(["--account=any"], "x", [], text=GOOD, environment={})
+    assert checks.findings(job_plan, GOOD, SlurmClient(Runner()), user="ada", stop=None) == ()

@@ -23,22 +23,22 @@ def calls(path):
     lines += CODE.findall(FENCED.sub("", text))
     lines = [part for line in lines for part in line.split("&& ")]
     for line in lines:
-        if found := CALL.match(line.strip()):
-            yield END.sub("", f" {found[1]}").split()
+        if match := CALL.match(line.strip()):
+            yield END.sub("", f" {match[1]}").split()
 
 
-SHOWN = sorted({(path.name, *words) for path in TEXTS for words in calls(path)})
+DOCUMENTED = sorted({(path.name, *words) for path in TEXTS for words in calls(path)})
 
 
-def plain(word):
+def without_brackets(word):
     """A word without the brackets of a synopsis."""
     return word.strip("[]().,…")
 
 
-@pytest.mark.parametrize("shown", SHOWN, ids=" ".join)
-def test_a_documented_command_exists_with_its_options(shown):
+@pytest.mark.parametrize("documented", DOCUMENTED, ids=" ".join)
+def test_a_documented_command_exists_with_its_options(documented):
     command, context = cli.cli, click.Context(cli.cli)
-    words = [plain(word) for word in shown[1:]]
+    words = [without_brackets(word) for word in documented[1:]]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name = words.pop(0)
         command = command.get_command(context, name)
@@ -51,9 +51,9 @@ def test_a_documented_command_exists_with_its_options(shown):
             assert word.split("=")[0] in known, word
 
 
-def test_the_commands_are_found():
+def test_the_documents_contain_commands():
     """Also those of the README, in blocks and in sentences."""
-    assert len(SHOWN) > 60
-    assert sum(name == "README.md" for name, *_ in SHOWN) >= 8
-    assert ("README.md", "local", "interrupt", "gpu-001") in SHOWN
-    assert ("operations.md", "reconcile", "--plan") in SHOWN
+    assert len(DOCUMENTED) > 60
+    assert sum(name == "README.md" for name, *_ in DOCUMENTED) >= 8
+    assert ("README.md", "local", "interrupt", "gpu-001") in DOCUMENTED
+    assert ("operations.md", "reconcile", "--plan") in DOCUMENTED

@@ -7,7 +7,7 @@ from toolkit.cli import run
 GOOD = "#!/bin/bash\n#SBATCH --requeue\n#SBATCH --open-mode=append\npython tokenize.py\n"
 
 
-def test_the_exit_code_tells_errors_from_warnings(tmp_path, capsys):
+def test_the_exit_code_distinguishes_errors_from_warnings(tmp_path, capsys):
     good, warned, bad = (tmp_path / name for name in ("good", "warned", "bad"))
     good.write_text(GOOD)
     warned.write_text(GOOD.replace("#SBATCH --open-mode=append\n", ""))
@@ -23,7 +23,7 @@ def test_the_exit_code_tells_errors_from_warnings(tmp_path, capsys):
     assert "fix: #SBATCH --requeue" in out
 
 
-def test_json_has_every_script_and_its_findings(tmp_path, capsys):
+def test_json_lists_every_script_with_its_findings(tmp_path, capsys):
     path = tmp_path / "job.sbatch"
     path.write_text(GOOD.replace("--requeue", "--no-requeue"))
     assert run(["lint", "--json", str(path)]) == 1

@@ -24,24 +24,24 @@ OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingJob:
     """One job: what Slurm says of it, and what it wrote into its run folder."""
 
     cluster: Cluster
     number: str
 
-    def shown(self) -> dict:
+    def record(self) -> dict:
         return self.cluster.job(self.number)
 
     def states(self) -> frozenset[str]:
         """As slurmctld has them; as accounting does once slurmctld has forgotten the job."""
-        if shown := self.cluster.jobs(self.number):
-            return frozenset(shown[0]["job_state"])
+        if records := self.cluster.jobs(self.number):
+            return frozenset(records[0]["job_state"])
         argv = ("sacct", "--allocations", "--noheader", "--parsable2", "--format=State")
         return frozenset(self.cluster.run(*argv, f"--jobs={self.number}").split()[:1])
 
     def nodes(self) -> list[str]:
-        return self.cluster.run("scontrol", "show", "hostnames", self.shown()["nodes"]).split()
+        return self.cluster.run("scontrol", "show", "hostnames", self.record()["nodes"]).split()
 
     def log(self) -> list[dict]:
         """Its steps, as they were logged."""
@@ -63,11 +63,11 @@ class Trained:
     def attempt(self, number: int) -> dict:
         """Wait until an attempt knows the step it begins with; its line of the ledger."""
 
-        def begun() -> dict | None:
-            found = self.attempts()[number:]
-            return found[0] if found and found[0]["step_start"] is not None else None
+        def started_attempt() -> dict | None:
+            attempts = self.attempts()[number:]
+            return attempts[0] if attempts and attempts[0]["step_start"] is not None else None
 
-        return until(f"attempt {number} of job {self.number}", begun)
+        return until(f"attempt {number} of job {self.number}", started_attempt)
 
     def causes(self) -> list[str]:
         """Why its attempts ended, the first first; without the one under way."""
@@ -78,22 +78,22 @@ class Trained:
 
         None also while MLflow does not answer yet: on a busy machine it is up after the first job.
         """
-        shown = self.cluster.toolkit("runs", "list", "--json", may_fail=True)
-        if "[tracking-away]" in shown.stderr:
+        output = self.cluster.toolkit("runs", "list", "--json", may_fail=True)
+        if "[tracking-away]" in output.stderr:
             return None
-        assert shown.returncode == 0, shown.stderr
-        runs = json.loads(shown.stdout)
+        assert output.returncode == 0, output.stderr
+        runs = json.loads(output.stdout)
         return next((r for r in runs if r["tags"].get("toolkit.job_id") == self.number), None)
 
     def running(self) -> frozenset[str]:
         """Wait until it runs; an early end fails at once."""
 
-        def up() -> bool:
+        def is_running() -> bool:
             states = self.states()
             assert not states & OVER, f"job {self.number} ended early: {states}\n{self.output()}"
             return states == {"RUNNING"}
 
-        until(f"job {self.number} running", up)
+        until(f"job {self.number} running", is_running)
         return self.states()
 
     def trained(self, steps: int) -> int:
@@ -104,11 +104,11 @@ class Trained:
     def ended(self, seconds: float = PATIENCE) -> frozenset[str]:
         """Wait for its end, its last process's too; the states it ended in."""
 
-        def over() -> bool:
+        def is_finished() -> bool:
             states = self.states()
             return bool(states & OVER) and "COMPLETING" not in states
 
-        until(f"job {self.number}'s end", over, seconds)
+        until(f"job {self.number}'s end", is_finished, seconds)
         return self.states()
 
     def output(self) -> str:
@@ -122,13 +122,13 @@ class Trained:
         return self.cluster.run("sh", "-c", 'cat -- "$1" 2>/dev/null || true', "cat", path)
 
 
-def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> Trained:
+def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> TrainingJob:
     """Submit as ada, with plain sbatch from her home; `before` is what stands before sbatch."""
     number = cluster.as_user(*before, "sbatch", "--parsable", f"--chdir={HOME}", *argv)
-    return Trained(cluster, number.strip())
+    return TrainingJob(cluster, number.strip())
 
 
-def slow(cluster: Cluster, *argv: str, gate: str = "") -> Trained:
+def slow(cluster: Cluster, *argv: str, gate: str = "") -> TrainingJob:
     """Submit training that takes a second an epoch and leaves the machine to others.
 
     It ends well with the first epoch after the file `gate` is there.
