@@ -10,7 +10,7 @@ from slurmplugins.errors import SlurmRefused
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system.command import SystemRunner
 from tests.bench import launching
-from tests.bench.ask import OUR_POOL, Load
+from tests.bench.workload import OUR_POOL, Load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,7 +35,7 @@ while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
 """
 TORCHRUN = f"""#!/bin/bash
-exec {sys.executable} {Path(__file__).with_name("played_torchrun.py")} "$@"
+exec {sys.executable} {Path(__file__).with_name("fake_torchrun.py")} "$@"
 """
 
 

@@ -1,9 +1,9 @@
 """Runs one of the engine's programs again and again, killing it one boundary later each time.
 
-mortal.py WORLD_DIR PROGRAM OUT_DIR
+kill_at_boundaries.py STATE_DIR PROGRAM OUT_DIR
 
-WORLD_DIR holds a state directory and the world, the fake cloud and the fake slurmctld, as a file.
-Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary; the world
+STATE_DIR holds a state directory and the cluster, the fake cloud and the fake slurmctld, as a file.
+Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary; the cluster
 is written after each call that changed it and before the step, so that it outlives the process as
 EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a write cut
 short does. Ends when a run survives; prints a line of JSON for each run.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
 
-WORLD = "world.pickle"
+CLUSTER_FILE = "cluster.pickle"
 PLACE = "place"
 HALF_A_LINE = '{"at":1795000000.0,"kind":"intent","attempt":"ab'
 
@@ -65,7 +65,7 @@ def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
 
 
 class Scythe:
-    """Counts the steps, keeps the world on disk, and at one step ends the process for good."""
+    """Counts the steps, keeps the cluster on disk, and at one step ends the process for good."""
 
     def __init__(self, bench: Bench, fatal: int, *, torn: bool) -> None:
         self._bench, self._fatal, self._torn = bench, fatal, torn
@@ -76,7 +76,7 @@ class Scythe:
     def __call__(self, place: str) -> None:
         with self._lock:
             if place.endswith("done"):
-                self._bench.save(self._state / WORLD)
+                self._bench.save(self._state / CLUSTER_FILE)
             if self._passed == self._fatal:
                 self._die(place)
             self._passed += 1
@@ -91,9 +91,9 @@ class Scythe:
 
 def one_life(state: Path, program: str, fatal: int, *, torn: bool) -> None:
     bench = Bench(state)
-    bench.load(state / WORLD)
+    bench.load(state / CLUSTER_FILE)
     programs(bench)[program](watch(bench.engine, Scythe(bench, fatal, torn=torn)))
-    bench.save(state / WORLD)
+    bench.save(state / CLUSTER_FILE)
 
 
 def reap(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:

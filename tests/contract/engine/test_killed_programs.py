@@ -2,7 +2,7 @@
 
 A boundary is a call to the journal, the capacity memory, the cloud, Slurm or the object store;
 the process dies once before each takes effect and once after, before it learns of it. What is left
-is a state directory, a world in which EC2 and Slurm go on, and the timer that runs reconcile.
+is a state directory, a cluster in which EC2 and Slurm go on, and the timer that runs reconcile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.instance import Instance
 
-MORTAL = Path(__file__).with_name("mortal.py")
-WORLD = "world.pickle"
+KILL_AT_BOUNDARIES = Path(__file__).with_name("kill_at_boundaries.py")
+CLUSTER_FILE = "cluster.pickle"
 NODES = hostlist.expand("gpu-[001-008]")
 PASSES = 60
 FEWEST = 8
@@ -140,8 +140,8 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
     template.mkdir()
     bench = Bench(template)
     prepare(bench)
-    bench.save(template / WORLD)
-    argv = [sys.executable, str(MORTAL), str(template), program, str(directory)]
+    bench.save(template / CLUSTER_FILE)
+    argv = [sys.executable, str(KILL_AT_BOUNDARIES), str(template), program, str(directory)]
     done = subprocess.run(argv, capture_output=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
     assert not done.stderr, done.stderr.decode()
@@ -151,7 +151,7 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
 def recovered(state: Path, place: str) -> None:
     """Nothing but time, Slurm and reconcile; then everything must be right again."""
     bench = Bench(state)
-    bench.load(state / WORLD)
+    bench.load(state / CLUSTER_FILE)
     journaled(bench, place)
     bench.cloud.calm()
     quiet = 0

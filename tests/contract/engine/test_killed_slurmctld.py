@@ -8,7 +8,7 @@ import pytest
 
 from slurmplugins.model import hostlist
 from slurmplugins.slurm import agent_requests
-from tests.contract.engine.world import World, opened
+from tests.contract.engine.simulated_cluster import SimulatedCluster, running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 NODES = hostlist.expand("gpu-[001-002]")
 
 
-def place(world: World) -> Path:
-    return world.folder / "shared" / ".toolkit" / "stop"
+def place(cluster: SimulatedCluster) -> Path:
+    return cluster.folder / "shared" / ".toolkit" / "stop"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
     """A job at work on two nodes."""
-    with opened(tmp_path) as one:
+    with running_cluster(tmp_path) as one:
         place(one).mkdir(parents=True)
         one.slurm.start(7, NODES)
         one.resume()
@@ -34,12 +34,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.parametrize("saved", ["POWERING_UP", "POWERED_DOWN"])
 def test_the_instances_of_a_job_live_and_their_slurmds_are_asked_to_register(
-    world: World, saved: str
+    cluster: SimulatedCluster, saved: str
 ):
-    before = {item.id for item in world.live()}
-    world.slurm.killed(NODES, saved=saved)
-    world.skip(100)
-    assert world.reconcile() == 0
-    assert {item.id for item in world.live()} == before
-    assert all(agent_requests.read_registration_request(place(world), node) for node in NODES)
-    assert world.slurm.queue[7].restarts == 0
+    before = {item.id for item in cluster.live()}
+    cluster.slurm.killed(NODES, saved=saved)
+    cluster.skip(100)
+    assert cluster.reconcile() == 0
+    assert {item.id for item in cluster.live()} == before
+    assert all(agent_requests.read_registration_request(place(cluster), node) for node in NODES)
+    assert cluster.slurm.queue[7].restarts == 0
