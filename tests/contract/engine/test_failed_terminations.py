@@ -72,7 +72,7 @@ def started(cluster: SimulatedCluster) -> int:
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_a_job_that_comes_back_gets_few_instances_while_none_can_be_ended(
+def test_a_requeued_job_gets_few_instances_while_none_can_be_terminated(
     cluster: SimulatedCluster, code: str
 ):
     """Each try is on other nodes, so nothing of what is left over stands in its way."""
@@ -88,7 +88,7 @@ def test_a_job_that_comes_back_gets_few_instances_while_none_can_be_ended(
     assert not cluster.slurm.queue[7].held
 
 
-def test_a_node_whose_instance_can_not_be_ended_gets_no_second_one(cluster: SimulatedCluster):
+def test_a_node_whose_instance_can_not_be_terminated_gets_no_second_one(cluster: SimulatedCluster):
     """The node is free again to slurmctld, which has forgotten what became of it."""
     cluster.ec2.lie("TerminateInstances", REFUSALS["UnauthorizedOperation"])
     cluster.slurm.start(7, NODES)
@@ -110,7 +110,7 @@ def test_a_node_whose_instance_can_not_be_ended_gets_no_second_one(cluster: Simu
     assert {item.node for item in cluster.live()} == set(NODES)
 
 
-def test_while_nothing_can_be_ended_nothing_is_started_and_the_first_end_opens(
+def test_no_launch_is_made_while_no_instance_can_be_terminated(
     cluster: SimulatedCluster,
 ):
     cluster.ec2.lie("TerminateInstances", REFUSALS["UnauthorizedOperation"])

@@ -269,7 +269,7 @@ ODD_TAGS = [
 ]
 
 
-def test_an_odd_tag_is_put_aside_for_its_instance_alone(cluster: SimulatedCluster):
+def test_an_invalid_tag_is_put_aside_for_its_instance_alone(cluster: SimulatedCluster):
     pool = cluster._burst()["pools"]["gpu"]
     pool |= {"nodes": "gpu-[001-020]", "max_spot_share": 0.9}
     cluster.configure(pools={"gpu": pool})

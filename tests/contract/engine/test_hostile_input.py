@@ -84,7 +84,7 @@ def odd_in(cluster: SimulatedCluster, key: str, *records: Any) -> None:
 ENDED = {"job_id": 70, "batch_flag": True, "job_state": ["FAILED"], "nodes": "gpu-001"}
 
 
-def test_odd_jobs_end_no_pass(cluster: SimulatedCluster):
+def test_invalid_jobs_end_no_pass(cluster: SimulatedCluster):
     """An orphan ends, and a job whose instance was lost comes back, whatever other jobs are."""
     orphan = orphaned(cluster, G[3])
     mine = at_work(cluster, 7, G[0])
@@ -109,7 +109,7 @@ def test_odd_jobs_end_no_pass(cluster: SimulatedCluster):
 @pytest.mark.parametrize(
     "odd", [{"name": G[5], "state": [["IDLE"]]}, {"name": ["gpu-006"]}], ids=str
 )
-def test_an_odd_node_ends_no_pass(cluster: SimulatedCluster, odd: object):
+def test_an_invalid_node_ends_no_pass(cluster: SimulatedCluster, odd: object):
     """The orphan of another node ends. What may be the odd one's instance does not."""
     orphan = orphaned(cluster, G[3])
     mine = at_work(cluster, 7, G[5])
@@ -132,7 +132,7 @@ def test_an_odd_node_ends_no_pass(cluster: SimulatedCluster, odd: object):
     assert said
 
 
-def test_an_instance_of_a_node_that_may_be_the_odd_one_does_not_end(cluster: SimulatedCluster):
+def test_an_instance_of_a_node_that_may_be_the_invalid_one_does_not_end(cluster: SimulatedCluster):
     """Slurm has a node that burst.json has not, and its name can't be read."""
     mine = at_work(cluster, 7, G[0])
     tags = [{"Key": "toolkit:nodes", "Value": FOREIGN}]
@@ -162,7 +162,9 @@ def whole(cluster: SimulatedCluster, content: bytes, nodes: str = "gpu-[001-003]
         b'{"jobs": [{"job_id": [7], "nodes_resume": "gpu-[001-003],rack1,zzz-[0-99999]"}]}',
     ],
 )
-def test_a_job_of_an_odd_resume_file_is_all_or_nothing(cluster: SimulatedCluster, content: bytes):
+def test_a_job_of_an_invalid_resume_file_is_all_or_nothing(
+    cluster: SimulatedCluster, content: bytes
+):
     assert whole(cluster, content) == [3]
     assert len(cluster.live()) == 3
 
@@ -204,7 +206,7 @@ def asked_again(cluster: SimulatedCluster) -> None:
 HOUR, DAY = 3600.0, 24 * 3600.0
 
 
-def test_a_launch_in_doubt_ends_in_time_though_the_clock_is_set_back_over_a_boot(
+def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back_over_a_boot(
     cluster: SimulatedCluster,
 ):
     cluster.reconcile(1)
@@ -220,7 +222,7 @@ def test_a_launch_in_doubt_ends_in_time_though_the_clock_is_set_back_over_a_boot
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-def test_a_launch_in_doubt_gets_no_double_though_the_clock_is_set_over_a_boot(
+def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set_over_a_boot(
     cluster: SimulatedCluster, set_by: float
 ):
     """EC2 does not list it yet."""
@@ -330,7 +332,7 @@ def odd_states(number: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_odd_numbers_in_state_files_end_no_program(cluster: SimulatedCluster):
+def test_invalid_numbers_in_state_files_end_no_program(cluster: SimulatedCluster):
     orphan = orphaned(cluster, G[3])
     for number in NUMBERS:
         for name, value in odd_states(number).items():
@@ -416,7 +418,7 @@ def test_what_a_newer_version_launched_gets_no_double(cluster: SimulatedCluster,
 NONE = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>"
 
 
-def test_a_launch_that_a_newer_version_left_in_doubt_gets_no_double(cluster: SimulatedCluster):
+def test_an_unresolved_launch_of_a_newer_version_gets_no_double(cluster: SimulatedCluster):
     """Nor is it asked about again, since that would be another call."""
     cluster.slurm.start(7, G[:2])
     cluster.reconcile(1, period=0.0)
@@ -437,7 +439,7 @@ def test_a_launch_that_a_newer_version_left_in_doubt_gets_no_double(cluster: Sim
     ],
     ids=lambda line: line["kind"],
 )
-def test_an_instance_that_a_newer_version_condemned_is_given_to_no_job(
+def test_an_instance_that_a_newer_version_marked_for_termination_is_given_to_no_job(
     cluster: SimulatedCluster, line: dict[str, Any]
 ):
     cluster.slurm.start(7, G[:1])

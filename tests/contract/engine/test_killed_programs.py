@@ -123,7 +123,9 @@ CASES: dict[str, tuple[str, Callable[[Bench], None]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_killed_at_every_boundary_it_neither_leaks_nor_doubles(case: str, tmp_path: Path):
+def test_a_program_killed_at_any_boundary_leaks_no_instance_and_launches_none_twice(
+    case: str, tmp_path: Path
+):
     lives = every_death(case, tmp_path)
     *killed, survivor = lives
     assert survivor["status"] == 0

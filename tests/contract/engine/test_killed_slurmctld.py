@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
 
 
 @pytest.mark.parametrize("saved", ["POWERING_UP", "POWERED_DOWN"])
-def test_the_instances_of_a_job_live_and_their_slurmds_are_asked_to_register(
+def test_after_a_kill_of_slurmctld_a_jobs_instances_live_and_their_slurmds_register_again(
     cluster: SimulatedCluster, saved: str
 ):
     before = {item.id for item in cluster.live()}

@@ -22,7 +22,7 @@ def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
         yield one
 
 
-def test_a_job_gets_its_instances_and_they_end_after_it(cluster: SimulatedCluster):
+def test_a_job_gets_its_instances_and_they_are_terminated_after_it(cluster: SimulatedCluster):
     cluster.slurm.start(7, NODES)
     assert cluster.resume() == 0
     assert {item.node for item in cluster.live()} == set(NODES)
@@ -37,7 +37,7 @@ def test_a_job_gets_its_instances_and_they_end_after_it(cluster: SimulatedCluste
     assert cluster.live() == []
 
 
-def test_a_job_that_ec2_refuses_is_given_back_with_its_word(cluster: SimulatedCluster):
+def test_nodes_of_a_job_that_ec2_refuses_are_given_back_with_ec2s_code(cluster: SimulatedCluster):
     cluster.ec2.lie("RunInstances", Reply.refusal("InsufficientInstanceCapacity", status=500))
     cluster.slurm.start(7, NODES)
     assert cluster.resume() == 0
@@ -47,7 +47,7 @@ def test_a_job_that_ec2_refuses_is_given_back_with_its_word(cluster: SimulatedCl
     assert "InsufficientInstanceCapacity" in cluster.slurm.queue[7].comment
 
 
-def test_an_instance_that_nobody_wants_ends(cluster: SimulatedCluster):
+def test_an_instance_that_no_job_wants_is_terminated(cluster: SimulatedCluster):
     cluster.slurm.start(7, NODES)
     cluster.resume()
     cluster.boot()

@@ -253,14 +253,16 @@ LAWS = (
 
 @given(worlds())
 @settings(max_examples=500)
-def test_every_law_holds_of_the_plan_for_every_world(world: snapshot.Snapshot):
+def test_every_law_holds_of_the_plan_for_every_snapshot(world: snapshot.Snapshot):
     plan = rules.plan(world)
     for law in LAWS:
         law(world, plan)
 
 
 @given(worlds(), st.data())
-def test_half_of_slurm_is_no_slurm(world: snapshot.Snapshot, data: st.DataObject):
+def test_a_slurm_that_lists_half_of_its_nodes_is_not_believed(
+    world: snapshot.Snapshot, data: st.DataObject
+):
     """Nothing is done on a list that lacks more than half of the nodes, whichever they are."""
     ours = [name for name in world.nodes if name in CONFIG.pool_by_node]
     fewest = (len(CONFIG.pool_by_node) - 1) // 2
@@ -271,7 +273,7 @@ def test_half_of_slurm_is_no_slurm(world: snapshot.Snapshot, data: st.DataObject
 
 
 @given(worlds(), st.data())
-def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
+def test_what_ec2_leaves_out_ends_no_instance_in_use_and_sends_no_job_away(
     world: snapshot.Snapshot, data: st.DataObject
 ):
     """A node that answers runs on a machine, whatever part of EC2's list is there."""
@@ -293,7 +295,7 @@ def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
 
 
 @given(worlds(), st.data())
-def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
+def test_nothing_is_done_while_ec2_leaves_out_most_of_the_live_instances(
     world: snapshot.Snapshot, data: st.DataObject
 ):
     """Until it has done so for ten minutes."""
