@@ -55,10 +55,11 @@ DNS = f"{simulated_aws.ROUTE53[1]:.0f}/s, {simulated_aws.ROUTE53[0]:.0f} at once
 LATENCY = f"{simulated_aws.AWS_LATENCY * 1000:.0f} ms"
 SCONTROL = f"{scontrol.CALL_SECONDS * 1000:.0f} ms"
 FED = f"{scontrol.FED_SECONDS * 1000:.0f} ms"
+CONFIGURED, DEFAULT = workload.TOLD_TIMEOUT, workload.DEFAULT_TIMEOUT
 TOLD = f"""\
 "toolkit" alone is told: `aws.instance_rate` {AT_ONCE} at once and {RATE}, which is what EC2 gives
-here, and `resume_timeout` {workload.TOLD_TIMEOUT}. "toolkit, defaults" is told neither: no rate, and
-{workload.DEFAULT_TIMEOUT} s. The peer has no such settings: its own are its defaults, and in "DNS off"
+here, and `resume_timeout` {CONFIGURED}. "toolkit, defaults" is told neither: no rate, and
+{DEFAULT} s. The peer has no such settings: its own are its defaults, and in "DNS off"
 its DisableManagedDns. Fleets have no published rate of instances, so there is nothing to tell."""
 
 HEAD = f"""\

@@ -1,12 +1,12 @@
-"""Runs one of the engine's programs again and again, killing it one boundary later each time.
+"""Run one of the engine's programs again and again, killed one boundary later each time.
 
 kill_at_boundaries.py STATE_DIR PROGRAM OUT_DIR
 
 STATE_DIR holds a state directory and the cluster, the fake cloud and the fake slurmctld, as a file.
-Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary; the cluster
-is written after each call that changed it and before the step, so that it outlives the process as
-EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a write cut
-short does. Ends when a run survives; prints a line of JSON for each run.
+Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary. The
+cluster is written after each call that changed it and before the step, so that it outlives the
+process as EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a
+write cut short does. Ends when a run survives; prints a line of JSON for each run.
 """
 
 # ruff: noqa: E402 - a script has to find the repository before it imports from it
@@ -64,7 +64,7 @@ def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
     }
 
 
-class Scythe:
+class BoundaryKiller:
     """Counts the steps, keeps the cluster on disk, and at one step ends the process for good."""
 
     def __init__(self, bench: Bench, fatal: int, *, torn: bool) -> None:
@@ -89,20 +89,20 @@ class Scythe:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def one_life(state: Path, program: str, fatal: int, *, torn: bool) -> None:
+def run_until_boundary(state: Path, program: str, fatal: int, *, torn: bool) -> None:
     bench = Bench(state)
     bench.load(state / CLUSTER_FILE)
-    programs(bench)[program](watch(bench.engine, Scythe(bench, fatal, torn=torn)))
+    programs(bench)[program](watch(bench.engine, BoundaryKiller(bench, fatal, torn=torn)))
     bench.save(state / CLUSTER_FILE)
 
 
-def reap(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:
+def run_killed(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:
     """One run in a process of its own; minus the signal it died of, or its exit status."""
     shutil.copytree(template, state)
     child = os.fork()
     if not child:
         try:
-            one_life(state, program, fatal, torn=torn)
+            run_until_boundary(state, program, fatal, torn=torn)
         except BaseException:  # noqa: BLE001 - the child must end here, and say why
             traceback.print_exc()
             os._exit(70)
@@ -115,7 +115,7 @@ def main() -> None:
     for step in itertools.count():
         for torn in (False, True):
             state = out / f"{step}{'-torn' if torn else ''}"
-            status = reap(template, program, state, step, torn=torn)
+            status = run_killed(template, program, state, step, torn=torn)
             place = state / PLACE
             where = place.read_text() if place.exists() else ""
             sys.stdout.write(json.dumps({"state": str(state), "at": where, "status": status}))

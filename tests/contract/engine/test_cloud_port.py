@@ -86,7 +86,7 @@ HEALTH = (
 @dataclass(frozen=True)
 class Offered:
     """An implementation under test. `subnet` and `zone` exist, `settle` lets late things happen,
-    `limit` leaves only so many machines of an offering.
+    `limit` leaves only so many instances of an offering.
     """
 
     cluster: str

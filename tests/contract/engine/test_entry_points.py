@@ -31,7 +31,7 @@ def called(module: str, *argv: str, environment: dict[str, str] | None = None) -
 
 @pytest.mark.parametrize("module", ["resume", "suspend", "resume_fail"])
 def test_the_caller_is_free_at_once_with_an_empty_environment(module: str, tmp_path: Path):
-    """Two seconds is for a loaded test machine; on an idle one it takes a twentieth of that."""
+    """Two seconds is for a loaded test host; on an idle one it takes a twentieth of that."""
     resume_file = tmp_path / "resume.json"
     resume_file.write_text('{"jobs": []}')
     environment = {"SLURM_RESUME_FILE": str(resume_file)}

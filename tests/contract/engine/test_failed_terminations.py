@@ -162,7 +162,7 @@ def test_a_running_job_whose_spot_instances_are_taken_for_days_is_never_held(
         for item in cluster.live():
             InstanceEvents(cluster.local.cloud.tables).interrupt(item.id, 0.0)
         goes_on(cluster, 3600)
-        for _ in range(ROUNDS):  # on a busy machine a pass may find its view too old to act on
+        for _ in range(ROUNDS):  # on a busy host a pass may find its view too old to act on
             goes_on(cluster, 3600)
             if free(cluster, NODES):
                 break

@@ -73,7 +73,7 @@ NOTHING = b"<Response><instanceStatusSet/><spotInstanceRequestSet/></Response>"
 
 
 class Ec2(http.server.BaseHTTPRequestHandler):
-    """Lists one machine that nobody wants, starts none, and remembers what it was asked."""
+    """Lists one instance that nobody wants, starts none, and remembers what it was asked."""
 
     asked: list[str]
 

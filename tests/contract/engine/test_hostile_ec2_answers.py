@@ -45,7 +45,7 @@ def hurried(tmp_path: Path) -> Iterator[SimulatedCluster]:
 
 
 def patiently(cluster: SimulatedCluster, seconds: int) -> None:
-    """Have slurmctld wait so long for nodes: a busy machine must not decide a test."""
+    """Have slurmctld wait so long for nodes: a busy host must not decide a test."""
     cluster.configure(slurm={**cluster._burst()["slurm"], "resume_timeout": seconds})
 
 

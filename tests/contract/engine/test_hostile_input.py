@@ -31,7 +31,7 @@ FOREIGN = "node-099"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
-    # Slower than ours: what a busy test machine delays makes nothing late here.
+    # Slower than ours: what a busy test host delays makes nothing late here.
     with running_cluster(tmp_path, speed=0.3) as one:
         yield one
 

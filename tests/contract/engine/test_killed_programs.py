@@ -87,7 +87,7 @@ def machines_that_never_came_up(bench: Bench) -> None:
 
 
 def a_world_in_disorder(bench: Bench) -> None:
-    """An orphan, a double, an interruption, a node that lost its machine, a half-given-back one."""
+    """An orphan, a double, an interruption, a node without instance, a half-given-back one."""
     up(bench, 5)
     first = live(bench)
     double = replace(first[NODES[0]], id="i-double", address="10.9.0.1")

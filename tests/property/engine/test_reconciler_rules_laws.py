@@ -224,7 +224,7 @@ def jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(
 def no_job_is_sent_from_a_node_that_answers_without_evidence(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
-    """EC2 lists its machine as over, or slurmd itself registered as something else."""
+    """EC2 lists its instance as over, or slurmd itself registered as something else."""
     over = {item.id for item in world.instances if not item.state.live}
     for action in plan.actions:
         if isinstance(action, MarkDown):
@@ -276,7 +276,7 @@ def test_a_slurm_that_lists_half_of_its_nodes_is_not_believed(
 def test_what_ec2_leaves_out_ends_no_instance_in_use_and_sends_no_job_away(
     world: snapshot.Snapshot, data: st.DataObject
 ):
-    """A node that answers runs on a machine, whatever part of EC2's list is there."""
+    """A node that answers runs on an instance, whatever part of EC2's list is there."""
     listed = data.draw(st.sets(st.sampled_from(IDS), max_size=len(IDS) - 1))
     part = tuple(item for item in world.instances if item.id in listed)
     over = {item.id for item in part if not item.state.live}

@@ -201,7 +201,7 @@ def test_an_answer_with_too_few_instances_is_a_failure_once_they_are_terminated(
 def test_a_fleet_that_can_not_be_tagged_is_terminated_unless_the_answer_is_unclear(
     code: str, kind: type[errors.CloudError], *, retryable: bool
 ):
-    """A repeated request would be answered with the machines that were ended; one whose naming got
+    """A repeated request would be answered with the instances that were ended; one whose naming got
     no answer finds them, named or not. What only a person can mend must hold the job, or each of
     its returns would start a fleet.
     """
@@ -233,7 +233,7 @@ def test_a_fleet_that_can_be_neither_tagged_nor_terminated_is_unresolved(code: s
 
 
 def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list[str]]:
-    """What becomes of a fleet's launch whose CreateTags is refused, and the machines it ended."""
+    """What becomes of a fleet's launch whose CreateTags is refused, and the instances it ended."""
     from botocore.exceptions import ClientError
 
     refusal = ClientError({"Error": {"Code": code, "Message": "m"}}, "CreateTags")

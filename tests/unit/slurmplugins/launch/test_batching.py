@@ -1,4 +1,4 @@
-"""Many jobs in few calls, and machines back to whole jobs."""
+"""Many jobs in few calls, and instances back to whole jobs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_job_is_pooled_only_where_its_call_is_worth_it():
 @pytest.mark.parametrize("fleet", [False, True])
 @pytest.mark.parametrize("size", [600, 1000])
 def test_a_job_that_fits_into_one_call_is_never_split(size: int, *, fleet: bool):
-    """EC2 itself makes it all or nothing; in two calls, 500 machines could be paid for nothing."""
+    """EC2 itself makes it all or nothing; in two calls, 500 instances could be paid for nothing."""
     (found,) = batching.batches(wants(size), fleet=fleet)
     assert (len(found.nodes), found.min_instances) == (size, size)
 
@@ -173,7 +173,7 @@ def test_no_instance_is_reassigned_to_a_node_with_an_unresolved_launch():
 
 
 class Looked:
-    """A machine that counts how often its id is looked at."""
+    """An instance that counts how often its id is looked at."""
 
     looks = 0
 

@@ -193,7 +193,7 @@ class TwiceTheSame:
 
 
 def test_a_fleet_that_names_an_instance_twice_is_terminated_and_refused():
-    """One machine would be two nodes."""
+    """One instance would be two nodes."""
     client = TwiceTheSame()
     others = (replace(SPOT, type="g5.2xlarge"),)
     request = LaunchRequest("a", "demo", "gpu", "spot", "demo-gpu", "s", SPOT, NODES, others)

@@ -99,7 +99,7 @@ def test_a_surplus_instance_is_reassigned_to_the_next_job_of_the_shape(bench: Be
 def test_a_surplus_instance_that_may_have_read_its_name_is_terminated_and_not_reassigned(
     bench: Bench,
 ):
-    """A call that took ten seconds: the machine may have booted under its first name."""
+    """A call that took ten seconds: the instance may have booted under its first name."""
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     launch = bench.cloud.launch
 
@@ -333,7 +333,7 @@ def test_capacity_that_is_back_after_the_first_call_serves_all_the_others(wide: 
 
 
 def clumsy(bench: Bench, pool: str) -> None:
-    """The adapter has a bug that launches of one pool bring out, once the machines are started."""
+    """The adapter has a bug that launches of one pool bring out, once the instances are started."""
     launch = bench.cloud.launch
 
     def launched(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:

@@ -275,7 +275,7 @@ def test_unresolved_launches_are_repeated_together_and_none_after_the_programs_t
 def test_claims_on_nodes_that_no_job_wants_are_released_once_the_launch_is_resolved(
     bench: Bench, code: str
 ):
-    """What is in doubt even then is so for every run."""
+    """What is unresolved even then is so for every run."""
     unanswered(bench, happened=False)
     bench.cloud.next_errors = [error_codes.error(code, "no")] if code else []
     engine = bench.engine

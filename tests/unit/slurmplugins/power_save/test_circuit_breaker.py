@@ -165,7 +165,7 @@ def test_the_record_survives_its_file(tmp_path: Path):
 
 
 def never_comes_up(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> None:
-    """Slurm asks, machines start, and nothing registers."""
+    """Slurm asks, instances start, and nothing registers."""
     resume(bench.engine, [bench.slurm.start(number, nodes)])
     for _ in range(16):
         bench.clock.advance(15)
@@ -221,7 +221,7 @@ def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench:
 
 
 def test_instances_that_register_beside_boot_failures_keep_the_pool_unprotected(bench: Bench):
-    """A weak zone: some of a run's machines boot, the others never do."""
+    """A weak zone: some of a run's instances boot, the others never do."""
     resume(bench.engine, [bench.slurm.start(1, G[5:])])
     bench.clock.advance(10)
     bench.boot()

@@ -121,7 +121,7 @@ def test_a_job_over_two_pools_keeps_nothing_when_one_pool_fails(bench: Bench):
 
 
 def test_a_jobs_earlier_instances_are_terminated_when_the_rest_can_not_be_launched(bench: Bench):
-    """As when an earlier launch in doubt turns out to have worked, for one of its two pools."""
+    """As when an earlier, unresolved launch turns out to have worked, for one of its two pools."""
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
     bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 0}

@@ -217,7 +217,7 @@ def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeCloc
 
 
 def refused(journal: Journal, clock: FakeClock, calls: int) -> None:
-    """A run that asks so many times, and gets no machine."""
+    """A run that asks so many times, and gets no instance."""
     with journal.resume_process() as run:
         journal.claim(run, lambda _: G)
         for number in range(calls):
