@@ -472,7 +472,7 @@ class Trouble(RuleBasedStateMachine):
     ) -> None:
         """The program, with the world going on at one of its boundaries.
 
-        An instance that a run of resume has meanwhile for a node that Slurm waits for is kept. After
+        An instance that resume has meanwhile for a node that Slurm waits for is kept. After
         a long stand since Slurm answered the program speaks of no node any more, but for the call
         that it was at, or looked once more for. What a person or slurmctld itself does to a node
         between a look and a call it can't see.
@@ -634,7 +634,7 @@ class Trouble(RuleBasedStateMachine):
         """A finished run keeps no instance that it started for a job which it has given back.
 
         What another run holds is that run's to give back, and what an unresolved launch started is
-        resolved later. What it found of an unresolved launch before, whose attempt was `settled`, is
+        resolved later. What it found of an unresolved launch, whose attempt was `settled`, is
         the next run's to have, or reconcile's to end. So is an instance that EC2 refused to end:
         the journal has it as ended.
         """
