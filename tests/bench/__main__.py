@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench import (
-    arena,
-    ask,
     caching,
-    comeback,
-    converging,
+    interruption,
     launching,
+    reconciling,
     report,
     scontrol,
+    simulated_aws,
     starting,
+    workload,
 )
-from tests.bench.ask import Load, Market
 from tests.bench.contest import PEER
+from tests.bench.workload import Load, Market
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,16 +49,17 @@ FRESH = 1_000
 LONG = 20.0
 """Seconds: a peer that takes longer runs once, so that all ends within a quarter of an hour."""
 
-AT_ONCE = f"{arena.RAISED['RunInstances'][0]:,.0f}"
-RATE = f"{arena.RAISED['RunInstances'][1]:.0f}/s"
-DNS = f"{arena.ROUTE53[1]:.0f}/s, {arena.ROUTE53[0]:.0f} at once"
-LATENCY = f"{arena.AWS_LATENCY * 1000:.0f} ms"
+AT_ONCE = f"{simulated_aws.RAISED['RunInstances'][0]:,.0f}"
+RATE = f"{simulated_aws.RAISED['RunInstances'][1]:.0f}/s"
+DNS = f"{simulated_aws.ROUTE53[1]:.0f}/s, {simulated_aws.ROUTE53[0]:.0f} at once"
+LATENCY = f"{simulated_aws.AWS_LATENCY * 1000:.0f} ms"
 SCONTROL = f"{scontrol.CALL_SECONDS * 1000:.0f} ms"
 FED = f"{scontrol.FED_SECONDS * 1000:.0f} ms"
+CONFIGURED, DEFAULT = workload.TOLD_TIMEOUT, workload.DEFAULT_TIMEOUT
 TOLD = f"""\
 "toolkit" alone is told: `aws.instance_rate` {AT_ONCE} at once and {RATE}, which is what EC2 gives
-here, and `resume_timeout` {ask.TOLD_TIMEOUT}. "toolkit, defaults" is told neither: no rate, and
-{ask.DEFAULT_TIMEOUT} s. The peer has no such settings: its own are its defaults, and in "DNS off"
+here, and `resume_timeout` {CONFIGURED}. "toolkit, defaults" is told neither: no rate, and
+{DEFAULT} s. The peer has no such settings: its own are its defaults, and in "DNS off"
 its DisableManagedDns. Fleets have no published rate of instances, so there is nothing to tell."""
 
 HEAD = f"""\
@@ -157,8 +158,8 @@ def start(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str,
 
 
 def reconcile(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    later = [converging.reconcile(NODES, options.limit) for _ in range(options.repeat)]
-    first = [converging.first_sight(FRESH, options.limit) for _ in range(options.repeat)]
+    later = [reconciling.reconcile(NODES, options.limit) for _ in range(options.repeat)]
+    first = [reconciling.first_sight(FRESH, options.limit) for _ in range(options.repeat)]
     say(f"\nOne pass of reconcile, {NODES:,} nodes up, through boto3 and scontrol --json\n")
     rows = [
         report.row(f"{NODES:,} machines seen before", later),
@@ -169,7 +170,7 @@ def reconcile(options: argparse.Namespace, say: Callable[[str], None]) -> dict[s
 
 
 def suspend(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    runs = [converging.suspend(1000, options.limit) for _ in range(options.repeat)]
+    runs = [reconciling.suspend(1000, options.limit) for _ in range(options.repeat)]
     say("\nSuspend of 1,000 nodes, machines ended and their end confirmed\n")
     say(report.table(report.COLUMNS, [report.row("toolkit", runs)]))
     say("(parallelcluster's SuspendProgram ends nothing; its daemon does, within 60 s)")
@@ -215,8 +216,8 @@ def checkpoints(
 
 
 def requeue(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    runs = comeback.measure(options.cluster, max(options.repeat, comeback.REPEATS))
-    found = comeback.medians(runs)
+    runs = interruption.measure(options.cluster, max(options.repeat, interruption.REPEATS))
+    found = interruption.medians(runs)
     say(
         f"\nA spot notice to a job of two nodes on the cluster that is up: medians of {len(runs)}\n"
     )

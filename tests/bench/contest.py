@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.bench.arena import Arena
     from tests.bench.scontrol import Stub
+    from tests.bench.simulated_aws import SimulatedAws
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -57,7 +57,7 @@ def run(
     argv: Sequence[str],
     environment: Mapping[str, str],
     *,
-    arena: Arena,
+    aws: SimulatedAws,
     stub: Stub,
     limit: float,
 ) -> Figures:
@@ -73,7 +73,7 @@ def run(
     if done is not None and done.returncode:
         raise RuntimeError(f"{who} failed: {done.stderr.decode()[-2000:]}")
     said = json.loads(done.stdout) if done is not None else {"cpu": 0.0, "peak_mb": 0.0}
-    ec2 = arena.counts("ec2")
+    ec2 = aws.counts("ec2")
     return Figures(
         who=who,
         wall=wall,
@@ -81,10 +81,10 @@ def run(
         peak_mb=said["peak_mb"],
         ec2=sum(ec2.values()),
         launches=ec2["RunInstances"] + ec2["CreateFleet"],
-        refused=arena.refused("ec2") + arena.refused("route53"),
-        other_aws=sum(arena.counts("dynamodb").values()) + sum(arena.counts("route53").values()),
+        refused=aws.refused("ec2") + aws.refused("route53"),
+        other_aws=sum(aws.counts("dynamodb").values()) + sum(aws.counts("route53").values()),
         scontrol=stub.calls(),
-        machines=arena.alive(),
+        machines=aws.alive(),
         done=done is not None,
     )
 

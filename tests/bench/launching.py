@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import arena, ask, contest, scontrol
+from tests.bench import contest, scontrol, simulated_aws, workload
 from toolkit.local.faults import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.arena import Arena
-    from tests.bench.ask import Load
     from tests.bench.contest import Figures
+    from tests.bench.simulated_aws import SimulatedAws
+    from tests.bench.workload import Load
 
 UP = ("ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP")
 
 
-def client(found: Arena) -> Any:
+def client(found: SimulatedAws) -> Any:
     import boto3
 
     return boto3.client(
@@ -41,16 +41,16 @@ def slurm(root: Path, load: Load, pool: str) -> scontrol.Stub:
 def ours(load: Load, limit: float, *, told: bool = True) -> Figures:
     with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)
-        subnet = arena.prepare(found, client(found))
-        stub = slurm(root, load, ask.OUR_POOL)
-        ask.write_ours(root, load, subnet, stub.bin, told=told)
+        subnet = simulated_aws.prepare(found, client(found))
+        stub = slurm(root, load, workload.OUR_POOL)
+        workload.write_ours(root, load, subnet, stub.bin, told=told)
         return our_resume(load, root, found, stub, limit)
 
 
 @contextlib.contextmanager
-def opened(place: str, load: Load) -> Iterator[Arena]:
+def opened(place: str, load: Load) -> Iterator[SimulatedAws]:
     """Open the cloud that this load is asked of."""
-    with arena.opened(Path(place) / "cloud", raised=load.raised) as (found, _):
+    with simulated_aws.opened(Path(place) / "cloud", raised=load.raised) as (found, _):
         yield found
 
 
@@ -58,18 +58,20 @@ def floor(load: Load) -> float:
     """Seconds that EC2's own rate of starting instances takes, whoever asks. It publishes none for
     fleets.
     """
-    at_once, per_second = arena.rate(raised=load.raised)
+    at_once, per_second = simulated_aws.rate(raised=load.raised)
     return 0.0 if load.market.fleet else max(0.0, (load.nodes - at_once) / per_second)
 
 
-def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit: float) -> Figures:
+def our_resume(
+    load: Load, root: Path, found: SimulatedAws, stub: scontrol.Stub, limit: float
+) -> Figures:
     argv = [contest.our_python(), "-I", str(contest.HERE / "ours.py"), "resume", str(root)]
     environment = contest.environment(
         found.endpoint, stub, SLURM_RESUME_FILE=str(root / "resume.json")
     )
-    hostlist = load.hostlist(ask.OUR_POOL)
+    hostlist = load.hostlist(workload.OUR_POOL)
     figures = contest.run(
-        "toolkit", [*argv, hostlist], environment, arena=found, stub=stub, limit=limit
+        "toolkit", [*argv, hostlist], environment, aws=found, stub=stub, limit=limit
     )
     return replace(figures, wanted=load.nodes)
 
@@ -77,11 +79,11 @@ def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit:
 def peer(load: Load, limit: float, *, capacity: bool = True, dns: bool = True) -> Figures:
     with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)
-        subnet = arena.prepare(found, client(found), fleet=load.market.fleet)
+        subnet = simulated_aws.prepare(found, client(found), fleet=load.market.fleet)
         if not capacity:
             found.cloud.faults.limit(Pattern(), 0)
-        stub = slurm(root, load, ask.PEER_POOL)
-        ask.write_peer(root, load, subnet, dns=dns)
+        stub = slurm(root, load, workload.PEER_POOL)
+        workload.write_peer(root, load, subnet, dns=dns)
         environment = contest.environment(
             found.endpoint,
             stub,
@@ -90,23 +92,27 @@ def peer(load: Load, limit: float, *, capacity: bool = True, dns: bool = True) -
             SLURM_BINARIES_DIR=str(stub.bin),
             PEER_LOG=str(root / "peer.log"),
         )
-        argv = [contest.peer_python(), str(contest.HERE / "peer.py"), load.hostlist(ask.PEER_POOL)]
+        argv = [
+            contest.peer_python(),
+            str(contest.HERE / "peer.py"),
+            load.hostlist(workload.PEER_POOL),
+        ]
         figures = contest.run(
-            "parallelcluster", argv, environment, arena=found, stub=stub, limit=limit
+            "parallelcluster", argv, environment, aws=found, stub=stub, limit=limit
         )
         return replace(figures, wanted=load.nodes)
 
 
 def hop(limit: float) -> tuple[float, Figures]:
     """Seconds from EC2 saying that the first offering has no capacity to asking for the next."""
-    load = ask.Load(1, 8)
+    load = workload.Load(1, 8)
     with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)
-        subnet = arena.prepare(found, client(found))
+        subnet = simulated_aws.prepare(found, client(found))
         found.cloud.faults.limit(Pattern.parse("spot"), 0)
-        stub = slurm(root, load, ask.OUR_POOL)
-        ask.write_ours(root, load, subnet, stub.bin, ask.SPOT, ask.ON_DEMAND)
+        stub = slurm(root, load, workload.OUR_POOL)
+        workload.write_ours(root, load, subnet, stub.bin, workload.SPOT, workload.ON_DEMAND)
         figures = our_resume(load, root, found, stub, limit)
-        tried = [one for one in found.served if one.action in arena.LAUNCHES]
+        tried = [one for one in found.served if one.action in simulated_aws.LAUNCHES]
         success = next(one for one in tried if one.started)
         return max(0.0, success.began - tried[0].ended), figures

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench import ask, contest
+from tests.bench import contest, workload
 from toolkit.config import load as load_config
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
@@ -69,13 +69,13 @@ print(json.dumps({"python": sys.version.split()[0], "taken": taken}))
 def on_head(cluster: Path) -> tuple[str, dict[str, list[float]]]:
     """The head's Python, and milliseconds of CPU there, on a local cluster that is up."""
     config = load_config(cluster)
-    load, name = ask.Load(500, 8), "bench-start"
+    load, name = workload.Load(500, 8), "bench-start"
     (filesystem,) = Layout.from_environment().filesystems.iterdir()
     there, place = filesystem / name, f"/shared/{name}"
     there.mkdir()
     try:
-        ask.write_ours(there, load, "subnet-a", Path("/usr/bin"))
-        installed, hostlist = "/opt/slurm-toolkit/lib", load.hostlist(ask.OUR_POOL)
+        workload.write_ours(there, load, "subnet-a", Path("/usr/bin"))
+        installed, hostlist = "/opt/slurm-toolkit/lib", load.hostlist(workload.OUR_POOL)
         parsed, loaded = (
             OURS.format(root=installed, place=place, hostlist=hostlist, parsed=stop)
             for stop in (True, False)
@@ -90,11 +90,11 @@ def on_head(cluster: Path) -> tuple[str, dict[str, list[float]]]:
 
 def costs() -> dict[str, list[float]]:
     """Milliseconds: CPU to parsed and to boto3, for the peer CPU to imported, wall to returned."""
-    load = ask.Load(500, 8)
+    load = workload.Load(500, 8)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        ask.write_ours(root, load, "subnet-a", Path("/usr/bin"))
-        hostlist, here = load.hostlist(ask.OUR_POOL), str(contest.ROOT)
+        workload.write_ours(root, load, "subnet-a", Path("/usr/bin"))
+        hostlist, here = load.hostlist(workload.OUR_POOL), str(contest.ROOT)
         parsed, loaded = (
             OURS.format(root=here, place=place, hostlist=hostlist, parsed=stop)
             for stop in (True, False)

@@ -75,9 +75,9 @@ class Answer:
 
 
 class FakeCloud:
-    """`capacity` maps offering keys to machines left; an absent key has no limit.
+    """`capacity` maps offering keys to instances left; an absent key has no limit.
 
-    `lag`: seconds a new machine is missing from lists; `stale`: seconds an ended one is still
+    `lag`: seconds a new instance is missing from lists; `stale`: seconds an ended one is still
     listed as it was; `tag_lag`: seconds one that was given is listed under its old name.
     `lose_answers`, `late_effects`, `partials`: how many of the next launches lose their answer,
     happen `delay` seconds after it was lost, or find capacity for half.
@@ -244,7 +244,7 @@ class FakeCloud:
         self.troubles[instance_id] = replace(known, events=(*known.events, event))
 
     def give_notice(self, instance_id: str) -> None:
-        """EC2 takes the machine back in two minutes."""
+        """EC2 takes the instance back in two minutes."""
         known = self.troubles.get(instance_id, InstanceHealth(instance_id))
         self.troubles[instance_id] = replace(known, notice=True)
 
@@ -254,7 +254,7 @@ class FakeCloud:
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
     def seen_live(self) -> dict[str, str | None]:
-        """The machines that a list shows as live now, or can't show at all yet, and their nodes."""
+        """The instances that a list shows as live, or can't show yet, and their nodes."""
         now = self.clock.monotonic()
         return {
             item.instance.id: item.instance.node
@@ -263,7 +263,7 @@ class FakeCloud:
         }
 
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
-        """A machine that was there before."""
+        """An instance that was there before."""
         self.machines[instance.id] = Machine(instance, cluster or self.cluster, 0.0)
 
     def end(self, instance_id: str, code: str, *, after: float = 0.0) -> None:
@@ -274,7 +274,7 @@ class FakeCloud:
             machine.instance = replace(machine.instance, ended_at=due, end_code=code)
 
     def interrupt(self, instance_id: str, *, notice: float = 0.0) -> None:
-        """EC2 takes a spot machine back, `notice` seconds from now."""
+        """EC2 takes a spot instance back, `notice` seconds from now."""
         self.end(instance_id, SPOT_TERMINATION, after=notice)
 
     def calm(self) -> None:
@@ -353,7 +353,7 @@ class FakeCloud:
             key = self._key(call, choice)
             if key in self.capacity:
                 self.capacity[key] -= share
-            # A fleet numbers its machines anew for each launch that it is made of.
+            # A fleet numbers its instances anew for each launch that it is made of.
             first = 0 if call.fleet else len(answer.ids)
             answer.ids += [self._one(call, choice, first + n, at) for n in range(share)]
         return answer
@@ -415,7 +415,7 @@ def _fleet_error(choice: Choice, code: str, message: str) -> dict[str, object]:
 
 
 def _node(tag: Mapping[str, str], index: int) -> NodeName | None:
-    """The node that a machine with these tags takes itself for."""
+    """The node that an instance with these tags takes itself for."""
     if tag.get("toolkit:order") == "pending":
         return None
     launched = launch_call.hostlist(launch_call.whole(tag, "toolkit:nodes", ","))

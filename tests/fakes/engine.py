@@ -128,7 +128,7 @@ class Bench:
         self.restart()
 
     def boot(self) -> None:
-        """slurmd reports on each live machine that comes up at all, and on no other."""
+        """slurmd reports on each live instance that comes up at all, and on no other."""
         machines = self.cloud.machines
         live = [
             item

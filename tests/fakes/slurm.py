@@ -64,9 +64,9 @@ class FakeSlurm:
     asked_for_ended: int = 0
     over: dict[int, EndedJob] = field(default_factory=dict)
     assigned: dict[str, NodeName] = field(default_factory=dict)
-    """Every machine that was ever said to be a node, by instance id."""
+    """Every instance that was ever said to be a node, by instance id."""
     forgotten: dict[str, str] = field(default_factory=dict)
-    """Machines that have registered and will not of themselves do it again, by node."""
+    """Instances that have registered and will not of themselves do it again, by node."""
 
     def define(self, names: Iterable[NodeName]) -> None:
         for name in names:
@@ -280,8 +280,8 @@ class FakeSlurm:
     def register(
         self, name: str, instance_id: str, address: str = "", booted_at: float = math.inf
     ) -> bool:
-        """slurmd on a machine reports; only a node that is up takes it, or one that is powering up
-        and was asked for before the machine booted.
+        """slurmd on an instance reports; only a node that is up takes it, or one powering up
+        and was asked for before the instance booted.
         """
         item = self.state[name]
         off = item.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}

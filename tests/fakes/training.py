@@ -190,7 +190,7 @@ def ranks():
 
 
 def attempt(cause: str, hours: float, instances: int = 1) -> AttemptRecord:
-    """A line of the ledger: so long on so many machines, and why it ended."""
+    """A line of the ledger: so long on so many instances, and why it ended."""
     return AttemptRecord(
         attempt=0,
         job_id="1",

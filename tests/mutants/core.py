@@ -33,7 +33,7 @@ RULES = (
     "tests/unit/slurmplugins/reconciler/test_decisions.py",
     "tests/unit/slurmplugins/reconciler/test_node_state.py",
 )
-REQUESTS = "tests/property/engine/test_fates_laws.py"
+REQUESTS = "tests/property/engine/test_all_or_nothing_laws.py"
 
 CORE: dict[str, tuple[str, ...]] = {
     "slurmplugins/launch/fallback.py": (
@@ -83,7 +83,7 @@ CORE: dict[str, tuple[str, ...]] = {
     ),
     "slurmplugins/execution/termination.py": ENGINE,
     "slurmplugins/state/journal_view.py": (*ENGINE, "tests/property/engine/test_journal_laws.py"),
-    "slurmplugins/cloud/tags.py": (*ENGINE, "tests/property/engine/test_names_laws.py"),
+    "slurmplugins/cloud/tags.py": (*ENGINE, "tests/property/engine/test_hostlist_laws.py"),
     "slurmplugins/state/persistent_clock.py": (
         "tests/unit/slurmplugins/state/test_persistent_clock.py",
     ),

@@ -10,7 +10,7 @@ from slurmplugins.errors import SlurmRefused
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system.command import SystemRunner
 from tests.bench import launching
-from tests.bench.ask import OUR_POOL, Load
+from tests.bench.workload import OUR_POOL, Load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def slurm(tmp_path: Path) -> ScontrolSlurm:
     return ScontrolSlurm(SystemRunner(), str(launching.slurm(tmp_path, Load(2, 2), OUR_POOL).bin))
 
 
-def test_of_what_is_named_there_is_told_that_and_no_more(slurm: ScontrolSlurm):
+def test_scontrol_answers_with_the_named_records_alone(slurm: ScontrolSlurm):
     assert [node.name for node in slurm.nodes()] == [f"gpu-{n}" for n in range(1, 5)]
     assert [node.name for node in slurm.nodes(["gpu-2", "gpu-4"])] == ["gpu-2", "gpu-4"]
     assert [node.name for node in slurm.nodes(["gpu-2"])] == ["gpu-2"]

@@ -55,15 +55,15 @@ SILENT = pytest.fail.Exception
 NO_TOKEN = "moto does not look at ClientToken"
 ENDLESS = "moto's capacity is endless"
 MOTO_GAPS = {
-    "test_repeating_an_attempt_returns_the_same_machines": Gap(NO_TOKEN),
-    "test_a_token_whose_machines_have_ended_is_refused": Gap(NO_TOKEN, SILENT),
-    "test_repeating_a_fleet_returns_the_same_machines": Gap(NO_TOKEN),
+    "test_repeating_a_launch_id_returns_the_same_instances": Gap(NO_TOKEN),
+    "test_a_token_whose_instances_have_ended_is_refused": Gap(NO_TOKEN, SILENT),
+    "test_repeating_a_fleet_returns_the_same_instances": Gap(NO_TOKEN),
     "test_what_is_not_to_be_had_is_refused": Gap(ENDLESS, SILENT),
     "test_less_than_the_least_is_nothing_at_all": Gap(ENDLESS, SILENT),
     "test_a_fleet_takes_what_one_offering_lacks_from_the_next": Gap(ENDLESS),
     "test_a_fleet_below_its_least_is_nothing_and_says_why": Gap(ENDLESS),
     "test_a_partial_answer_is_the_first_nodes": Gap("moto starts MinCount and no more"),
-    "test_a_machine_that_is_not_there_can_not_be_given": Gap(
+    "test_an_instance_that_does_not_exist_can_not_be_reassigned": Gap(
         "moto tags what does not exist", SILENT
     ),
     "test_a_tag_that_is_too_long_is_refused": Gap("moto takes tags of any length", SILENT),
@@ -75,18 +75,18 @@ MOTO_GAPS = {
     ),
 }
 HEALTH = (
-    "test_machines_without_trouble_are_not_in_the_list_of_troubles",
-    "test_an_impaired_machine_is_listed_with_since_when",
+    "test_instances_without_trouble_are_not_in_the_list_of_troubles",
+    "test_an_impaired_instance_is_listed_with_since_when",
     "test_a_scheduled_event_is_listed_with_its_time",
-    "test_a_machine_that_is_being_taken_back_is_listed",
-    "test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed",
+    "test_an_instance_that_is_being_interrupted_is_listed",
+    "test_an_instance_of_a_fleet_that_is_being_interrupted_is_listed",
 )
 
 
 @dataclass(frozen=True)
 class Offered:
     """An implementation under test. `subnet` and `zone` exist, `settle` lets late things happen,
-    `limit` leaves only so many machines of an offering.
+    `limit` leaves only so many instances of an offering.
     """
 
     cluster: str
@@ -211,14 +211,14 @@ def fleet(offered: Offered, attempt: str = "f1", **more: Any) -> LaunchRequest:
     return ask(offered, attempt, others=(other,), **more)
 
 
-def test_a_launch_returns_one_machine_a_node_in_order(offered: Offered):
+def test_a_launch_returns_one_instance_a_node_in_order(offered: Offered):
     machines = offered.launch(ask(offered)).instances
     assert [item.node for item in machines] == list(NODES)
     assert len({item.id for item in machines}) == 3
     assert all(item.address for item in machines)
 
 
-def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
+def test_an_instance_carries_its_whole_map_in_its_tags(offered: Offered):
     offered.launch(ask(offered))
     offered.settle()
     for machine in offered.cloud.instances():
@@ -238,7 +238,7 @@ def test_the_offering_decides_between_spot_and_on_demand(offered: Offered):
     assert {item.lifecycle for item in demand} == {Lifecycle.ON_DEMAND}
 
 
-def test_launched_machines_are_listed_as_live(offered: Offered):
+def test_launched_instances_are_listed_as_live(offered: Offered):
     launched = offered.launch(ask(offered)).instances
     offered.settle()
     listed = offered.cloud.instances()
@@ -246,7 +246,7 @@ def test_launched_machines_are_listed_as_live(offered: Offered):
     assert all(item.state.live for item in listed)
 
 
-def test_what_can_not_be_intended_is_not_asked(offered: Offered):
+def test_a_launch_that_can_not_be_journalled_is_not_sent(offered: Offered):
     def refuse() -> None:
         raise StateError("disk full")
 
@@ -257,13 +257,13 @@ def test_what_can_not_be_intended_is_not_asked(offered: Offered):
     assert offered.cloud.instances() == ()
 
 
-def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
+def test_repeating_a_launch_id_returns_the_same_instances(offered: Offered):
     first = offered.launch(ask(offered)).instances
     again = offered.launch(ask(offered)).instances
     assert [item.id for item in first] == [item.id for item in again]
 
 
-def test_a_token_whose_machines_have_ended_is_refused(offered: Offered):
+def test_a_token_whose_instances_have_ended_is_refused(offered: Offered):
     ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     offered.cloud.terminate(ids)
@@ -273,13 +273,13 @@ def test_a_token_whose_machines_have_ended_is_refused(offered: Offered):
     assert caught.value.code == "IdempotentInstanceTerminated"
 
 
-def test_another_attempt_starts_other_machines(offered: Offered):
+def test_another_launch_id_starts_other_instances(offered: Offered):
     first = offered.launch(ask(offered)).instances
     second = offered.launch(ask(offered, "a2")).instances
     assert not {item.id for item in first} & {item.id for item in second}
 
 
-def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
+def test_terminated_instances_are_over_and_stay_listed_as_such(offered: Offered):
     machines = offered.launch(ask(offered)).instances
     offered.settle()
     ids = [item.id for item in machines]
@@ -304,7 +304,7 @@ def test_an_unknown_id_does_not_keep_others_from_ending(offered: Offered):
     assert over == set(ids)
 
 
-def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
+def test_another_cluster_neither_sees_nor_ends_our_instances(offered: Offered):
     ids = [item.id for item in offered.launch(ask(offered)).instances]
     offered.settle()
     assert offered.other_cluster.instances() == ()
@@ -312,7 +312,7 @@ def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
     assert all(item.state.live for item in offered.cloud.instances())
 
 
-def test_terminating_nothing_asks_nothing(offered: Offered):
+def test_terminating_no_instances_makes_no_call(offered: Offered):
     assert offered.cloud.terminate([]) == frozenset()
 
 
@@ -437,7 +437,7 @@ def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
     assert known == {item.id: item.node for item in launched.instances}
 
 
-def test_each_machine_of_a_fleet_is_another_node_and_listed_as_it(offered: Offered):
+def test_each_instance_of_a_fleet_is_another_node_and_listed_as_it(offered: Offered):
     launched = offered.launch(fleet(offered))
     assert [item.node for item in launched.instances] == list(NODES)
     assert all(item.address for item in launched.instances)
@@ -449,7 +449,7 @@ def test_each_machine_of_a_fleet_is_another_node_and_listed_as_it(offered: Offer
     assert {item.attempt for item in listed.values()} == {"f1"}
 
 
-def test_a_machine_of_a_fleet_costs_what_its_type_costs(offered: Offered):
+def test_an_instance_of_a_fleet_costs_what_its_type_costs(offered: Offered):
     price = {"g5.xlarge": "0.4024", "g5.2xlarge": "0.5"}
     for machine in offered.launch(fleet(offered)).instances:
         assert machine.price == price[machine.type]
@@ -463,7 +463,7 @@ def test_a_fleet_can_be_on_demand(offered: Offered):
     assert {item.lifecycle for item in launched.instances} == {Lifecycle.ON_DEMAND}
 
 
-def test_repeating_a_fleet_returns_the_same_machines(offered: Offered):
+def test_repeating_a_fleet_returns_the_same_instances(offered: Offered):
     first = offered.launch(fleet(offered)).instances
     again = offered.launch(fleet(offered)).instances
     assert [(item.id, item.node) for item in first] == [(item.id, item.node) for item in again]
@@ -492,7 +492,7 @@ def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
     assert all(isinstance(item.error, NoCapacity) for item in launched.refusals)
 
 
-def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
+def test_an_instance_reassigned_to_another_node_is_that_node(offered: Offered):
     machine = offered.launch(ask(offered)).instances[0]
     (other,) = hostlist.expand("gpu-009")
     assert offered.cloud.retag_nodes({machine.id: other}, lambda _: True)
@@ -501,13 +501,13 @@ def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
     assert listed[machine.id] == other
 
 
-def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
+def test_an_instance_that_does_not_exist_can_not_be_reassigned(offered: Offered):
     (other,) = hostlist.expand("gpu-009")
     with pytest.raises(NotFound):
         offered.cloud.retag_nodes({"i-0123456789abcdef0": other}, lambda _: True)
 
 
-def test_machines_are_given_only_up_to_the_first_that_may_not(offered: Offered):
+def test_instances_are_reassigned_only_up_to_the_first_that_is_refused(offered: Offered):
     first, second, third = offered.launch(ask(offered)).instances
     seven, eight, nine = hostlist.expand("gpu-[007-009]")
     wanted = {first.id: seven, second.id: eight, third.id: nine}
@@ -523,14 +523,14 @@ def one_machine(offered: Offered) -> str:
     return ids[0]
 
 
-def test_machines_without_trouble_are_not_in_the_list_of_troubles(offered: Offered):
+def test_instances_without_trouble_are_not_in_the_list_of_troubles(offered: Offered):
     one_machine(offered)
     offered.launch(fleet(offered))
     offered.settle()
     assert offered.cloud.health() == ()
 
 
-def test_an_impaired_machine_is_listed_with_since_when(offered: Offered):
+def test_an_impaired_instance_is_listed_with_since_when(offered: Offered):
     machine = one_machine(offered)
     offered.impair(machine)
     (found,) = offered.cloud.health()
@@ -549,14 +549,14 @@ def test_a_scheduled_event_is_listed_with_its_time(offered: Offered):
     assert event.not_before == pytest.approx(offered.now() + 86_400, abs=60)
 
 
-def test_a_machine_that_is_being_taken_back_is_listed(offered: Offered):
+def test_an_instance_that_is_being_interrupted_is_listed(offered: Offered):
     machine = one_machine(offered)
     offered.give_notice(machine)
     (found,) = offered.cloud.health()
     assert (found.id, found.notice) == (machine, True)
 
 
-def test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed(offered: Offered):
+def test_an_instance_of_a_fleet_that_is_being_interrupted_is_listed(offered: Offered):
     """Its spot request has none of our tags: a fleet can't give it any."""
     machine = offered.launch(fleet(offered)).instances[0]
     offered.settle()
@@ -565,7 +565,7 @@ def test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed(offered: Offere
     assert (found.id, found.notice) == (machine.id, True)
 
 
-def test_the_console_of_a_machine_is_text_and_of_no_machine_is_not_found(offered: Offered):
+def test_the_console_of_an_instance_is_text_and_of_no_instance_is_not_found(offered: Offered):
     assert isinstance(offered.cloud.console(one_machine(offered)), str)
     with pytest.raises(NotFound):
         offered.cloud.console("i-0123456789abcdef0")

@@ -1,4 +1,4 @@
-"""Credentials from the machine's role, over a metadata service that answers late or not at all."""
+"""Credentials from the instance's role, over a metadata service that answers late or not at all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SlowMetadata(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def nothing_at_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials but those of the machine's role, if any."""
+    """No credentials but those of the instance's role, if any."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):

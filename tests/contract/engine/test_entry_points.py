@@ -31,7 +31,7 @@ def called(module: str, *argv: str, environment: dict[str, str] | None = None) -
 
 @pytest.mark.parametrize("module", ["resume", "suspend", "resume_fail"])
 def test_the_caller_is_free_at_once_with_an_empty_environment(module: str, tmp_path: Path):
-    """Two seconds is for a loaded test machine; on an idle one it takes a twentieth of that."""
+    """Two seconds is for a loaded test host; on an idle one it takes a twentieth of that."""
     resume_file = tmp_path / "resume.json"
     resume_file.write_text('{"jobs": []}')
     environment = {"SLURM_RESUME_FILE": str(resume_file)}
@@ -39,7 +39,7 @@ def test_the_caller_is_free_at_once_with_an_empty_environment(module: str, tmp_p
 
 
 @pytest.mark.parametrize("argument", ["", "$(id)", "gpu-[1-", "-x", "gpu-[0-999999]"])
-def test_odd_arguments_do_not_trouble_the_caller(argument: str):
+def test_invalid_arguments_do_not_trouble_the_caller(argument: str):
     called("resume", argument)
 
 
@@ -59,7 +59,7 @@ def test_before_it_forks_resume_imports_next_to_nothing():
     assert not loaded & {"boto3", "json", "re", "subprocess", "pathlib", "typing", "logging"}
 
 
-def test_before_the_ask_is_understood_neither_boto3_nor_the_cloud_is_imported():
+def test_before_the_request_is_parsed_neither_boto3_nor_the_cloud_is_imported():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.head.assemble,"
         " slurmplugins.slurm.resume_file; print(' '.join(sys.modules))"

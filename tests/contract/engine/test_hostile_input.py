@@ -15,14 +15,14 @@ import pytest
 
 from slurmplugins.model import hostlist
 from slurmplugins.system.log_events import LogEvent
-from tests.contract.engine.world import Reply, World, opened
+from tests.contract.engine.simulated_cluster import Reply, SimulatedCluster, running_cluster
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.contract.engine.forked import Program
+    from tests.contract.engine.fork_server import Program
 
 G = hostlist.expand("gpu-[001-008]")
 DEEP = b"[" * 200_000
@@ -30,66 +30,68 @@ FOREIGN = "node-099"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    # Slower than ours: what a busy test machine delays makes nothing late here.
-    with opened(tmp_path, speed=0.3) as one:
+def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
+    # Slower than ours: what a busy test host delays makes nothing late here.
+    with running_cluster(tmp_path, speed=0.3) as one:
         yield one
 
 
-def at_work(world: World, job: int, *nodes: str) -> dict[str, str]:
+def at_work(cluster: SimulatedCluster, job: int, *nodes: str) -> dict[str, str]:
     """Have a job run on these nodes, and return their instances."""
-    world.slurm.start(job, [hostlist.parse(node) for node in nodes])
-    assert world.resume() == 0
-    world.boot()
-    found = {item.node: item.id for item in world.live() if item.node in nodes}
+    cluster.slurm.start(job, [hostlist.parse(node) for node in nodes])
+    assert cluster.resume() == 0
+    cluster.boot()
+    found = {item.node: item.id for item in cluster.live() if item.node in nodes}
     assert found.keys() == set(nodes)
     return found
 
 
-def lost(world: World, instance_id: str) -> None:
+def lost(cluster: SimulatedCluster, instance_id: str) -> None:
     """EC2 ends an instance."""
-    world.local.client("ec2").terminate_instances(InstanceIds=[instance_id])
-    world.local.settle()
-    world.slurm.silence([node for node in G if instance_id == world.slurm.state[node].instance_id])
+    cluster.local.client("ec2").terminate_instances(InstanceIds=[instance_id])
+    cluster.local.settle()
+    cluster.slurm.silence(
+        [node for node in G if instance_id == cluster.slurm.state[node].instance_id]
+    )
 
 
-def orphaned(world: World, node: str) -> str:
+def orphaned(cluster: SimulatedCluster, node: str) -> str:
     """Slurm lets go of a node behind our back; its instance is an orphan ten minutes later."""
-    instance_id = at_work(world, 90, node)[node]
-    world.slurm.finish(90)
-    world.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
-    world.skip(600)
+    instance_id = at_work(cluster, 90, node)[node]
+    cluster.slurm.finish(90)
+    cluster.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    cluster.skip(600)
     return instance_id
 
 
-def live(world: World) -> set[str]:
-    return {item.id for item in world.live()}
+def live(cluster: SimulatedCluster) -> set[str]:
+    return {item.id for item in cluster.live()}
 
 
-def launches(world: World) -> int:
-    return world.ec2.count("RunInstances") + world.ec2.count("CreateFleet")
+def launches(cluster: SimulatedCluster) -> int:
+    return cluster.ec2.count("RunInstances") + cluster.ec2.count("CreateFleet")
 
 
-def odd_in(world: World, key: str, *records: Any) -> None:
+def odd_in(cluster: SimulatedCluster, key: str, *records: Any) -> None:
     """Have slurmctld list these records too, before its own."""
 
     def alter(_: list[str], data: dict[str, Any]) -> dict[str, Any]:
         return {**data, key: [*records, *data[key]]} if key in data else data
 
-    world.controller.alter = alter
+    cluster.controller.alter = alter
 
 
 ENDED = {"job_id": 70, "batch_flag": True, "job_state": ["FAILED"], "nodes": "gpu-001"}
 
 
-def test_odd_jobs_end_no_pass(world: World):
+def test_invalid_jobs_end_no_pass(cluster: SimulatedCluster):
     """An orphan ends, and a job whose instance was lost comes back, whatever other jobs are."""
-    orphan = orphaned(world, G[3])
-    mine = at_work(world, 7, G[0])
-    lost(world, mine[G[0]])
-    world.slurm.fail(7)
+    orphan = orphaned(cluster, G[3])
+    mine = at_work(cluster, 7, G[0])
+    lost(cluster, mine[G[0]])
+    cluster.slurm.fail(7)
     odd_in(
-        world,
+        cluster,
         "jobs",
         {**ENDED, "job_id": [7]},
         {**ENDED, "job_id": {"number": {}}},
@@ -99,54 +101,56 @@ def test_odd_jobs_end_no_pass(world: World):
         {**ENDED, "job_state": [[]], "nodes": 5},
         "no job at all",
     )
-    world.reconcile(2)
-    assert orphan not in live(world)
-    assert "requeue 7" in world.slurm.writes
+    cluster.reconcile(2)
+    assert orphan not in live(cluster)
+    assert "requeue 7" in cluster.slurm.writes
 
 
 @pytest.mark.parametrize(
     "odd", [{"name": G[5], "state": [["IDLE"]]}, {"name": ["gpu-006"]}], ids=str
 )
-def test_an_odd_node_ends_no_pass(world: World, odd: object):
+def test_an_invalid_node_ends_no_pass(cluster: SimulatedCluster, odd: object):
     """The orphan of another node ends. What may be the odd one's instance does not."""
-    orphan = orphaned(world, G[3])
-    mine = at_work(world, 7, G[5])
-    world.slurm.finish(7)
+    orphan = orphaned(cluster, G[3])
+    mine = at_work(cluster, 7, G[5])
+    cluster.slurm.finish(7)
 
     def alter(_: list[str], data: dict[str, Any]) -> dict[str, Any]:
         rest = [item for item in data.get("nodes", ()) if item["name"] != G[5]]
         return {**data, "nodes": [odd, *rest]} if "nodes" in data else data
 
-    world.controller.alter = alter
-    world.skip(600)
-    world.reconcile(3)
-    assert live(world) == {mine[G[5]]}
-    assert orphan not in live(world)
+    cluster.controller.alter = alter
+    cluster.skip(600)
+    cluster.reconcile(3)
+    assert live(cluster) == {mine[G[5]]}
+    assert orphan not in live(cluster)
     said = [
-        line for line in world.log("reconcile") if line["event"] == LogEvent.SLURM_RECORDS_REJECTED
+        line
+        for line in cluster.log("reconcile")
+        if line["event"] == LogEvent.SLURM_RECORDS_REJECTED
     ]
     assert said
 
 
-def test_an_instance_of_a_node_that_may_be_the_odd_one_does_not_end(world: World):
+def test_an_instance_of_a_node_that_may_be_the_invalid_one_does_not_end(cluster: SimulatedCluster):
     """Slurm has a node that burst.json has not, and its name can't be read."""
-    mine = at_work(world, 7, G[0])
+    mine = at_work(cluster, 7, G[0])
     tags = [{"Key": "toolkit:nodes", "Value": FOREIGN}]
-    world.local.client("ec2").create_tags(Resources=list(mine.values()), Tags=tags)
-    odd_in(world, "nodes", {"name": 5, "state": ["ALLOCATED"]})
-    world.skip(600)
-    world.reconcile(2)
-    assert set(mine.values()) <= live(world)
-    world.controller.alter = lambda _, data: data
-    world.reconcile(2)
-    assert live(world).isdisjoint(mine.values())
+    cluster.local.client("ec2").create_tags(Resources=list(mine.values()), Tags=tags)
+    odd_in(cluster, "nodes", {"name": 5, "state": ["ALLOCATED"]})
+    cluster.skip(600)
+    cluster.reconcile(2)
+    assert set(mine.values()) <= live(cluster)
+    cluster.controller.alter = lambda _, data: data
+    cluster.reconcile(2)
+    assert live(cluster).isdisjoint(mine.values())
 
 
-def whole(world: World, content: bytes, nodes: str = "gpu-[001-003]") -> list[int]:
+def whole(cluster: SimulatedCluster, content: bytes, nodes: str = "gpu-[001-003]") -> list[int]:
     """How many nodes each launch call asked for at the least."""
-    world.slurm.start(7, G[:3])
-    world.resume(nodes, content)
-    calls = [call for call in world.ec2.asked if call.action == "RunInstances"]
+    cluster.slurm.start(7, G[:3])
+    cluster.resume(nodes, content)
+    calls = [call for call in cluster.ec2.asked if call.action == "RunInstances"]
     return [int(call.params["MinCount"]) for call in calls]
 
 
@@ -158,78 +162,84 @@ def whole(world: World, content: bytes, nodes: str = "gpu-[001-003]") -> list[in
         b'{"jobs": [{"job_id": [7], "nodes_resume": "gpu-[001-003],rack1,zzz-[0-99999]"}]}',
     ],
 )
-def test_a_job_of_an_odd_resume_file_is_all_or_nothing(world: World, content: bytes):
-    assert whole(world, content) == [3]
-    assert len(world.live()) == 3
+def test_a_job_of_an_invalid_resume_file_is_all_or_nothing(
+    cluster: SimulatedCluster, content: bytes
+):
+    assert whole(cluster, content) == [3]
+    assert len(cluster.live()) == 3
 
 
-def test_a_resume_file_that_is_nested_too_deeply_costs_no_node_its_instance(world: World):
+def test_a_resume_file_that_is_nested_too_deeply_costs_no_node_its_instance(
+    cluster: SimulatedCluster,
+):
     content = b'{"jobs": ' + DEEP
-    whole(world, content)
-    assert len(world.live()) == 3
+    whole(cluster, content)
+    assert len(cluster.live()) == 3
 
 
-def test_more_strange_nodes_than_can_be_named_cost_no_other_its_instance(world: World):
+def test_more_strange_nodes_than_can_be_named_cost_no_other_its_instance(cluster: SimulatedCluster):
     content = b'{"jobs": [{"job_id": 7, "nodes_resume": "gpu-[001-003]"}]}'
-    assert whole(world, content, "aaa-[0-30000],gpu-[001-003],zzz-[0-19999]") == [3]
+    assert whole(cluster, content, "aaa-[0-30000],gpu-[001-003],zzz-[0-19999]") == [3]
     (said,) = [
-        line for line in world.log("resume") if line["event"] == LogEvent.NODE_NAMES_REJECTED
+        line for line in cluster.log("resume") if line["event"] == LogEvent.NODE_NAMES_REJECTED
     ]
     assert said["parts"] == ["aaa-[0-30000]", "zzz-[0-19999]"]
     assert said["most"] == 20_000
 
 
-def test_more_strange_nodes_than_can_be_named_cost_no_other_its_end(world: World):
-    at_work(world, 7, G[0])
-    world.slurm.finish(7)
-    world.slurm.power_down([G[0]])
-    world.slurm.tick()
-    assert world.run("suspend", "aaa-[0-30000],gpu-001") == 0
-    assert world.live() == []
+def test_more_strange_nodes_than_can_be_named_cost_no_other_its_end(cluster: SimulatedCluster):
+    at_work(cluster, 7, G[0])
+    cluster.slurm.finish(7)
+    cluster.slurm.power_down([G[0]])
+    cluster.slurm.tick()
+    assert cluster.run("suspend", "aaa-[0-30000],gpu-001") == 0
+    assert cluster.live() == []
 
 
-def asked_again(world: World) -> None:
+def asked_again(cluster: SimulatedCluster) -> None:
     """Slurm gives the nodes to a job anew, as it does a while after they were given back."""
-    world.slurm.queue.clear()
-    world.slurm.define(G[:2])
-    world.slurm.start(8, G[:2])
+    cluster.slurm.queue.clear()
+    cluster.slurm.define(G[:2])
+    cluster.slurm.start(8, G[:2])
 
 
 HOUR, DAY = 3600.0, 24 * 3600.0
 
 
-def test_a_launch_in_doubt_ends_in_time_though_the_clock_is_set_back_over_a_boot(world: World):
-    world.reconcile(1)
-    world.slurm.start(7, G[:2])
-    killed_in_launch(world, done=False)
-    world.wrong, world.boot_id = -HOUR, "boot-2"
-    world.reconcile(1)
-    world.skip(150)
-    asked_again(world)
-    world.ec2.lie("RunInstances", Reply(504, b""), times=1)
-    world.resume()
-    assert not [line for line in world.log("resume") if line.get("slug") == "launch-in-doubt"]
+def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back_over_a_boot(
+    cluster: SimulatedCluster,
+):
+    cluster.reconcile(1)
+    cluster.slurm.start(7, G[:2])
+    killed_in_launch(cluster, done=False)
+    cluster.wrong, cluster.boot_id = -HOUR, "boot-2"
+    cluster.reconcile(1)
+    cluster.skip(150)
+    asked_again(cluster)
+    cluster.ec2.lie("RunInstances", Reply(504, b""), times=1)
+    cluster.resume()
+    assert not [line for line in cluster.log("resume") if line.get("slug") == "launch-in-doubt"]
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-def test_a_launch_in_doubt_gets_no_double_though_the_clock_is_set_over_a_boot(
-    world: World, set_by: float
+def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set_over_a_boot(
+    cluster: SimulatedCluster, set_by: float
 ):
     """EC2 does not list it yet."""
-    world.reconcile(1)
-    hide = world.ec2.lie("DescribeInstances", alter=lambda _: NONE)
-    world.slurm.start(7, G[:2])
-    killed_in_launch(world, done=True)
-    world.wrong, world.boot_id = set_by, "boot-2"
-    world.resume()
+    cluster.reconcile(1)
+    hide = cluster.ec2.lie("DescribeInstances", alter=lambda _: NONE)
+    cluster.slurm.start(7, G[:2])
+    killed_in_launch(cluster, done=True)
+    cluster.wrong, cluster.boot_id = set_by, "boot-2"
+    cluster.resume()
     hide.times = 0
-    assert len(world.live()) == 2
+    assert len(cluster.live()) == 2
 
 
-def killed_in_launch(world: World, *, done: bool) -> None:
+def killed_in_launch(cluster: SimulatedCluster, *, done: bool) -> None:
     """Kill resume while EC2 has its call, so that the answer reaches nobody."""
     begun: list[subprocess.Popen[bytes] | Program] = []
-    start = world.start
+    start = cluster.start
 
     def kept(program: str, *argv: str) -> subprocess.Popen[bytes] | Program:
         begun.append(start(program, *argv))
@@ -240,29 +250,29 @@ def killed_in_launch(world: World, *, done: bool) -> None:
         return True
 
     reply = None if done else Reply(504)
-    lie = world.ec2.lie("RunInstances", reply, done=done, times=1, when=kill)
-    with mock.patch.object(world, "start", kept):
-        assert world.resume() == -signal.SIGKILL
+    lie = cluster.ec2.lie("RunInstances", reply, done=done, times=1, when=kill)
+    with mock.patch.object(cluster, "start", kept):
+        assert cluster.resume() == -signal.SIGKILL
     assert lie.times == 0
 
 
 @pytest.mark.parametrize("ahead", [DAY])
 def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
-    world: World, ahead: float
+    cluster: SimulatedCluster, ahead: float
 ):
     """None is called late, none is an orphan, and no pool is protected afterwards."""
-    world.slurm.start(7, G[:5])
-    world.resume()
-    world.wrong = ahead
-    world.reconcile(2)
-    assert len(world.live()) == 5
-    world.wrong = 0.0
-    world.reconcile(1)
-    world.boot()
-    assert all("POWERING_UP" not in world.slurm.flags(node) for node in G[:5])
-    world.slurm.start(8, G[5:6])
-    world.resume()
-    assert not [line for line in world.log("resume") if line.get("slug") == "pool-protected"]
+    cluster.slurm.start(7, G[:5])
+    cluster.resume()
+    cluster.wrong = ahead
+    cluster.reconcile(2)
+    assert len(cluster.live()) == 5
+    cluster.wrong = 0.0
+    cluster.reconcile(1)
+    cluster.boot()
+    assert all("POWERING_UP" not in cluster.slurm.flags(node) for node in G[:5])
+    cluster.slurm.start(8, G[5:6])
+    cluster.resume()
+    assert not [line for line in cluster.log("resume") if line.get("slug") == "pool-protected"]
 
 
 STATE_FILES = [
@@ -271,27 +281,29 @@ STATE_FILES = [
 ]  # fmt: skip
 
 
-def test_state_files_that_are_nested_too_deeply_end_no_program(world: World):
+def test_state_files_that_are_nested_too_deeply_end_no_program(cluster: SimulatedCluster):
     def spoil() -> None:
         for name in STATE_FILES:
-            (world.state / name).write_bytes(DEEP + b"\n")
+            (cluster.state / name).write_bytes(DEEP + b"\n")
 
-    orphan = orphaned(world, G[3])
+    orphan = orphaned(cluster, G[3])
     spoil()
-    assert world.reconcile(2) == 0
+    assert cluster.reconcile(2) == 0
     spoil()
-    at_work(world, 7, G[0])
-    assert orphan not in live(world)
+    at_work(cluster, 7, G[0])
+    assert orphan not in live(cluster)
 
 
-def test_an_answer_of_slurmctld_that_is_nested_too_deeply_is_none(world: World):
+def test_an_answer_of_slurmctld_that_is_nested_too_deeply_is_none(cluster: SimulatedCluster):
     """The pass says that it could not read Slurm, and ends as one that failed."""
-    mine = at_work(world, 7, G[0])
-    (world.folder / "bin" / "scontrol").write_text("#!/bin/sh\nprintf '%0200000d' 0 | tr 0 '['\n")
-    assert world.reconcile(1) == 1
-    (said,) = [line for line in world.log("reconcile") if line["event"] == LogEvent.PROGRAM_FAILED]
+    mine = at_work(cluster, 7, G[0])
+    (cluster.folder / "bin" / "scontrol").write_text("#!/bin/sh\nprintf '%0200000d' 0 | tr 0 '['\n")
+    assert cluster.reconcile(1) == 1
+    (said,) = [
+        line for line in cluster.log("reconcile") if line["event"] == LogEvent.PROGRAM_FAILED
+    ]
     assert said["slug"] == "slurm-unreachable"
-    assert live(world) == set(mine.values())
+    assert live(cluster) == set(mine.values())
 
 
 NUMBERS = [float("nan"), float("inf"), 10**400, "5", {}]
@@ -320,16 +332,16 @@ def odd_states(number: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_odd_numbers_in_state_files_end_no_program(world: World):
-    orphan = orphaned(world, G[3])
+def test_invalid_numbers_in_state_files_end_no_program(cluster: SimulatedCluster):
+    orphan = orphaned(cluster, G[3])
     for number in NUMBERS:
         for name, value in odd_states(number).items():
-            (world.state / name).write_text(json.dumps(value))
-        assert world.reconcile(1) == 0, number
+            (cluster.state / name).write_text(json.dumps(value))
+        assert cluster.reconcile(1) == 0, number
     for name, value in odd_states(10**400).items():
-        (world.state / name).write_text(json.dumps(value))
-    at_work(world, 7, G[0])
-    assert orphan not in live(world)
+        (cluster.state / name).write_text(json.dumps(value))
+    at_work(cluster, 7, G[0])
+    assert orphan not in live(cluster)
 
 
 def powerless() -> None:
@@ -340,34 +352,34 @@ def powerless() -> None:
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_job_with_a_dead_instance_comes_back_though_the_state_is_read_only(
-    world: World, bare: bool
+    cluster: SimulatedCluster, bare: bool
 ):
     """Also where there was no state before. No instance ends, since that can't be agreed on."""
-    orphan = orphaned(world, G[3])
-    mine = at_work(world, 7, G[0], G[1])
-    world.reconcile(1)
-    for path in world.state.rglob("*"):
+    orphan = orphaned(cluster, G[3])
+    mine = at_work(cluster, 7, G[0], G[1])
+    cluster.reconcile(1)
+    for path in cluster.state.rglob("*"):
         if bare and path.is_file():
             path.unlink()
         elif path.is_file():
             path.chmod(0o440)
-    folders = [world.state, *(path for path in world.state.rglob("*") if path.is_dir())]
+    folders = [cluster.state, *(path for path in cluster.state.rglob("*") if path.is_dir())]
     for path in folders:
         path.chmod(0o550)
-    world.before = powerless
-    lost(world, mine[G[0]])
-    world.reconcile(2)
+    cluster.before = powerless
+    lost(cluster, mine[G[0]])
+    cluster.reconcile(2)
     for path in folders:
         path.chmod(0o750)
-    assert world.slurm.queue[7].state == "PENDING"
-    assert world.slurm.state[G[0]].reason.startswith("toolkit: machine-ended")
-    assert mine[G[1]] in live(world)
-    assert orphan not in live(world)  # the pass before ended it
+    assert cluster.slurm.queue[7].state == "PENDING"
+    assert cluster.slurm.state[G[0]].reason.startswith("toolkit: machine-ended")
+    assert mine[G[1]] in live(cluster)
+    assert orphan not in live(cluster)  # the pass before ended it
 
 
-def rewritten(world: World, change: Any) -> None:
+def rewritten(cluster: SimulatedCluster, change: Any) -> None:
     """Have a newer version's journal: each line of the one that is there, changed."""
-    path = world.state / "journal.jsonl"
+    path = cluster.state / "journal.jsonl"
     lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -392,30 +404,30 @@ def renamed(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", [longer, renamed])
-def test_what_a_newer_version_launched_gets_no_double(world: World, change: Any):
+def test_what_a_newer_version_launched_gets_no_double(cluster: SimulatedCluster, change: Any):
     """EC2 does not list it yet."""
-    hide = world.ec2.lie("DescribeInstances", alter=lambda _: NONE)
-    world.slurm.start(7, G[:2])
-    world.resume()
-    rewritten(world, change)
-    world.resume()
+    hide = cluster.ec2.lie("DescribeInstances", alter=lambda _: NONE)
+    cluster.slurm.start(7, G[:2])
+    cluster.resume()
+    rewritten(cluster, change)
+    cluster.resume()
     hide.times = 0
-    assert len(world.live()) == 2
+    assert len(cluster.live()) == 2
 
 
 NONE = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>"
 
 
-def test_a_launch_that_a_newer_version_left_in_doubt_gets_no_double(world: World):
+def test_an_unresolved_launch_of_a_newer_version_gets_no_double(cluster: SimulatedCluster):
     """Nor is it asked about again, since that would be another call."""
-    world.slurm.start(7, G[:2])
-    world.reconcile(1, period=0.0)
-    killed_in_launch(world, done=False)
-    rewritten(world, longer)
-    before = launches(world)
-    world.resume()
-    assert launches(world) == before
-    assert world.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+    cluster.slurm.start(7, G[:2])
+    cluster.reconcile(1, period=0.0)
+    killed_in_launch(cluster, done=False)
+    rewritten(cluster, longer)
+    before = launches(cluster)
+    cluster.resume()
+    assert launches(cluster) == before
+    assert cluster.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
 
 
 @pytest.mark.parametrize(
@@ -427,30 +439,35 @@ def test_a_launch_that_a_newer_version_left_in_doubt_gets_no_double(world: World
     ],
     ids=lambda line: line["kind"],
 )
-def test_an_instance_that_a_newer_version_condemned_is_given_to_no_job(
-    world: World, line: dict[str, Any]
+def test_an_instance_that_a_newer_version_marked_for_termination_is_given_to_no_job(
+    cluster: SimulatedCluster, line: dict[str, Any]
 ):
-    world.slurm.start(7, G[:1])
-    world.resume()
-    (one,) = world.live()
-    stamp = {"at": world.clock.now(), "up": world.clock.monotonic(), "boot": world.boot_id}
+    cluster.slurm.start(7, G[:1])
+    cluster.resume()
+    (one,) = cluster.live()
+    stamp = {"at": cluster.clock.now(), "up": cluster.clock.monotonic(), "boot": cluster.boot_id}
     text = json.dumps({**stamp, **line}).replace("ID", one.id)
-    with (world.state / "journal.jsonl").open("a") as file:
+    with (cluster.state / "journal.jsonl").open("a") as file:
         file.write(text + "\n")
-    asked_again(world)
-    world.slurm.queue[8].nodes = G[:1]
-    world.resume(G[0])
-    assert world.slurm.assigned.get(one.id) is None or world.slurm.state[G[0]].instance_id != one.id
+    asked_again(cluster)
+    cluster.slurm.queue[8].nodes = G[:1]
+    cluster.resume(G[0])
+    assert (
+        cluster.slurm.assigned.get(one.id) is None
+        or cluster.slurm.state[G[0]].instance_id != one.id
+    )
 
 
-def test_an_instance_that_an_unknown_line_names_is_not_ended_while_that_is_new(world: World):
+def test_an_instance_that_an_unknown_line_names_is_not_ended_while_that_is_new(
+    cluster: SimulatedCluster,
+):
     """For two minutes; then it is an orphan as any other, since Slurm has let go of its node."""
-    orphan = orphaned(world, G[3])
-    stamp = {"at": world.clock.now(), "up": world.clock.monotonic(), "boot": world.boot_id}
-    with (world.state / "journal.jsonl").open("a") as file:
+    orphan = orphaned(cluster, G[3])
+    stamp = {"at": cluster.clock.now(), "up": cluster.clock.monotonic(), "boot": cluster.boot_id}
+    with (cluster.state / "journal.jsonl").open("a") as file:
         file.write(json.dumps({**stamp, "kind": "kept-2", "for": {orphan: "a person"}}) + "\n")
-    world.reconcile(2)
-    assert orphan in live(world)
-    world.skip(120)
-    world.reconcile(2)
-    assert orphan not in live(world)
+    cluster.reconcile(2)
+    assert orphan in live(cluster)
+    cluster.skip(120)
+    cluster.reconcile(2)
+    assert orphan not in live(cluster)

@@ -37,7 +37,7 @@ def worker():
 
 @pytest.fixture(scope="session")
 def fork_server():
-    """The socket of a process that has imported torch, and forks what played_torchrun.py asks."""
+    """The socket of a process that has imported torch, and forks what fake_torchrun.py asks."""
     here = Path(__file__).resolve().parent
     with tempfile.TemporaryDirectory() as folder:  # a socket's name has to be short
         place = Path(folder) / "socket"

@@ -1,6 +1,6 @@
 """Start training scripts as processes of their own, forked from one that imported torch once.
 
-fork_server.py SOCKET        serves until its standard input ends; played_torchrun.py asks it
+fork_server.py SOCKET        serves until its standard input ends; fake_torchrun.py asks it
 
 A script runs with the asker's environment, folder and output, as often as it wants ranks. The
 asker's end is the ranks' end, without a word. The first rank that fails ends the others.
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked  # its folder comes first on the path
+import forked_attempt  # its folder comes first on the path
 
 
 def import_what_it_imports(script: Path) -> None:
@@ -65,7 +65,7 @@ def together(asker: socket.socket, ranks: dict[int, int]) -> int:
 
 def serve(asker: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
     become(request, streams)
-    ranks = [forked.attempt(request["argv"], more) for more in request["ranks"]]
+    ranks = [forked_attempt.start(request["argv"], more) for more in request["ranks"]]
     code = together(asker, {os.pidfd_open(rank): rank for rank in ranks})
     asker.sendall(bytes([code]))
 

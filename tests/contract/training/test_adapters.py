@@ -1,6 +1,6 @@
 """Other people's trainers in a run lose nothing, repeat nothing and end with the same bits.
 
-The runs are those of `interrupted_ranks`; by torchrun they are in `test_torchrun_job`.
+The runs are those of `interrupt_ranks`; by torchrun they are in `test_torchrun_job`.
 """
 
 import os
@@ -65,7 +65,7 @@ def disturbed(request, tmp_path_factory):
         epochs = EPOCHS[request.param]
         arguments = ("--epochs", f"{epochs}", "--checkpoint-every", "5", *EXAMPLES[request.param])
         done = subprocess.run(
-            [sys.executable, str(HERE / "interrupted_ranks.py"), folder, str(script),
+            [sys.executable, str(HERE / "interrupt_ranks.py"), folder, str(script),
              MODULES[request.param], *arguments],
             env=os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
             capture_output=True, text=True, check=False, timeout=220,

@@ -37,7 +37,7 @@ def root(tmp_path):
 def test_interrupted_eight_times_the_digits_run_ends_with_the_same_bits(root):
     script = REPO / "jobscripts" / "digits" / "train.py"
     done = subprocess.run(
-        [sys.executable, str(HERE / "interrupted.py"), str(root), str(script), *ARGUMENTS],
+        [sys.executable, str(HERE / "interrupt_digits_run.py"), str(root), str(script), *ARGUMENTS],
         env=os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

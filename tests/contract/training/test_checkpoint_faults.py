@@ -345,7 +345,7 @@ def save_and_lose_the_run(root, number, *, reads_fail):
 
 
 @pytest.mark.parametrize("reads_fail", [False, True])
-def test_whoever_loses_the_run_at_any_call_of_a_save_deletes_no_checkpoint(tmp_path, reads_fail):
+def test_an_attempt_superseded_at_any_call_of_a_save_deletes_no_checkpoint(tmp_path, reads_fail):
     for number in count(1):
         there, after = save_and_lose_the_run(tmp_path / str(number), number, reads_fail=reads_fail)
         assert there <= after

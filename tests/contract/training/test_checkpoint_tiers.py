@@ -48,7 +48,7 @@ def loaded_step(checkpointer, part):
     return found and model.value["step"]
 
 
-def test_a_machine_that_is_gone_with_its_disk_costs_nothing(near, checkpointer, part, saved):
+def test_an_instance_that_is_gone_with_its_disk_costs_nothing(near, checkpointer, part, saved):
     saved(1, 2)
     shutil.rmtree(near)
     assert loaded_step(checkpointer, part) == 2

@@ -53,7 +53,7 @@ def loop(tmp_path, monkeypatch):
     return run
 
 
-def test_it_stops_when_asked_and_goes_on_where_it_was(loop):
+def test_the_documented_loop_stops_on_request_and_goes_on_where_it_stopped(loop):
     trained, word = loop(0, time.time(), at_step=130)
     assert (trained[-1], word.verdict, word.cause) == (130, "resume", "spot-interruption")
     again, word = loop(1)

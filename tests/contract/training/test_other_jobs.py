@@ -149,7 +149,7 @@ def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_on
     assert (node / "watched").read_text() == "\n" * 3
 
 
-def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
+def test_a_notebook_whose_instance_is_taken_comes_back(notebook):
     request = notebook / "stop" / f"{JOB}.0.json"
     request.write_text(json.dumps({"at": time.time() - 7200.0}))  # to a job of a cluster before
     process = start(notebook, "interactive.sbatch")

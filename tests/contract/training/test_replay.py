@@ -104,7 +104,7 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
     assert folder == str(case.code)
 
 
-def test_a_replay_that_may_lack_options_is_said_to_differ(case, capsys):
+def test_a_replay_that_may_lack_options_is_logged_to_differ(case, capsys):
     (case.run_dir / "submission" / "submit-line").unlink()
     assert case.replay() == 1
     assert answer(capsys)["differs"] == [
@@ -119,7 +119,7 @@ def test_packages_that_are_not_what_they_were_are_said_to_differ(case, capsys):
     assert "other packages" in answer(capsys)["differs"][0]
 
 
-def test_a_dataset_that_is_another_one_now_is_said_to_differ(case, capsys, monkeypatch):
+def test_a_dataset_that_is_another_one_now_is_logged_to_differ(case, capsys, monkeypatch):
     store = case.root / "store"
     monkeypatch.setenv("TOOLKIT_DATA_STORE", str(store))
     catalog = Catalog(FolderStore(store))
@@ -215,7 +215,7 @@ def test_the_code_of_then_is_imported_and_not_that_of_now(case, capsys):
 
 
 @pytest.mark.parametrize("change", [change_helper, lose_helper])
-def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, change):
+def test_what_the_folder_would_lack_of_the_code_of_then_is_logged(case, capsys, change):
     change(case)
     there = case.root / "again"
     assert case.replay("--rebuild", there) == 1
@@ -225,7 +225,7 @@ def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, ch
     assert not (there / "helper.py").exists()
 
 
-def test_what_was_not_recorded_is_said_and_stops_nothing(case, capsys):
+def test_what_was_not_recorded_is_logged_and_stops_nothing(case, capsys):
     assert case.replay() == 0
     assert answer(capsys)["unknown"] == ["the values of these variables were not recorded: WIDTH"]
     path = case.run_dir / "submission.json"

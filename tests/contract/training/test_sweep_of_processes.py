@@ -50,7 +50,7 @@ class Array:
             "SLURM_ARRAY_TASK_ID": str(task),
             "SLURM_RESTART_COUNT": str(restart),
         }
-        played = str(Path(__file__).with_name("played_torchrun.py"))
+        played = str(Path(__file__).with_name("fake_torchrun.py"))
         script = str(REPO / "jobscripts" / "sweep" / "train.py")
         argv = [
             sys.executable,

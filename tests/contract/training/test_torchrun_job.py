@@ -35,7 +35,7 @@ while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
 """
 TORCHRUN = f"""#!/bin/bash
-exec {sys.executable} {Path(__file__).with_name("played_torchrun.py")} "$@"
+exec {sys.executable} {Path(__file__).with_name("fake_torchrun.py")} "$@"
 """
 
 
@@ -255,7 +255,7 @@ FSDP = ("--sequences", "256", "--length", "16", "--width", "32", "--layers", "2"
 PIPELINE = ("--epochs", "3", "--hidden", "64")
 
 
-def test_a_job_that_is_brought_back_with_no_step_left_ends_well(cluster):
+def test_a_job_that_is_requeued_with_no_step_left_ends_well(cluster):
     """As a notice after the last step's save does. This example saves beside its steps.
 
     With machines that are taken, all examples train in tests/slurm/test_other_jobscripts.py.
@@ -277,7 +277,7 @@ def test_a_pipeline_comes_back_in_fewer_stages_and_once_more_with_no_step_left(c
     assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 3), found.problems
 
 
-def test_another_trainers_run_under_torchrun_asks_to_be_brought_back(cluster):
+def test_another_trainers_run_under_torchrun_asks_to_be_requeued(cluster):
     """How it comes back, with which bits, and Hugging Face's ranks are in test_adapters."""
     script = REPO / "jobscripts" / "lightning" / "train.py"
     (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
@@ -394,7 +394,7 @@ with SweepTrial(lambda trial: {}) as trial, Run(params={}, seed=0, world=trial.w
 """
 
 
-def test_a_trial_whose_task_is_brought_back_is_not_over_before_the_task_is(cluster):
+def test_a_trial_whose_task_is_requeued_is_not_over_before_the_task_is(cluster):
     (cluster.root / "trial.py").write_text(TRIAL)
     storage = f"sqlite:///{cluster.root}/sweep.db"
     array = {"SLURM_ARRAY_JOB_ID": "14", "SLURM_ARRAY_TASK_ID": "0"}

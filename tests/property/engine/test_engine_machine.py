@@ -1,7 +1,7 @@
 """The engine against a cloud and a slurmctld that do their worst, in any order.
 
-What must hold whatever happens: at most one machine that counts for a node; no job with half its
-machines; every launch in the journal before the call; nothing of others is ended; launches of each
+What must hold whatever happens: at most one instance that counts for a node; no job with half its
+instances; every launch in the journal before the call; nothing of others is ended; launches of each
 job bounded by what it asks, until it begins. And once the trouble stops, within a bounded time: no
 orphan, and every node either works or can be used again.
 """
@@ -458,7 +458,7 @@ class Trouble(RuleBasedStateMachine):
         self.bench.clock.advance(IMPAIRED_SECONDS)
 
     def _a_job_has_left(self, *, late: bool) -> None:
-        """Its nodes are powered down; where that is late, its machines have become orphans."""
+        """Its nodes are powered down; where that is late, its instances have become orphans."""
         self.machines_boot()
         self.finish_or_cancel()
         self.idle_nodes_are_powered_down()
@@ -472,7 +472,7 @@ class Trouble(RuleBasedStateMachine):
     ) -> None:
         """The program, with the world going on at one of its boundaries.
 
-        A machine that a run of resume has in between for a node that Slurm waits for is kept. After
+        An instance that resume has meanwhile for a node that Slurm waits for is kept. After
         a long stand since Slurm answered the program speaks of no node any more, but for the call
         that it was at, or looked once more for. What a person or slurmctld itself does to a node
         between a look and a call it can't see.
@@ -510,7 +510,7 @@ class Trouble(RuleBasedStateMachine):
             assert self.bench.slurm.writes[writes[0] :] == []
 
     def _nothing_of_use_ends(self) -> Callable[[str], None]:
-        """A machine whose end a program has decided is, at the last look at Slurm before it is
+        """An instance whose end a program has decided is, at the last look at Slurm before it is
         ended, none that its node is up on; and to no node that Slurm wants has a person given a
         reason since the first look.
         """
@@ -633,8 +633,8 @@ class Trouble(RuleBasedStateMachine):
     ) -> None:
         """A finished run keeps no instance that it started for a job which it has given back.
 
-        What another run holds is that run's to give back, and what a launch in doubt started is
-        settled later. What it found of an earlier launch in doubt, whose attempt was `settled`, is
+        What another run holds is that run's to give back, and what an unresolved launch started is
+        resolved later. What it found of an unresolved launch, whose attempt was `settled`, is
         the next run's to have, or reconcile's to end. So is an instance that EC2 refused to end:
         the journal has it as ended.
         """
@@ -654,9 +654,9 @@ class Trouble(RuleBasedStateMachine):
         """What a finished run started for a job that keeps its nodes is all there.
 
         Of a job that was given back or is long over, the law of instances for nobody speaks.
-        There, as far as EC2 let the run see: a machine that just ended may be listed as live, or
+        There, as far as EC2 let the run see: an instance that just ended may be listed as live, or
         not yet be listed at all; but none that we ended ourselves. A run that can't list starts
-        nothing for its jobs, but settles what an earlier one left in doubt: the machine that this
+        nothing for its jobs, but resolves what an earlier one left unresolved: the instance it
         finds is the next run's to have, or reconcile's to end. A node that another run holds now is
         that run's to bring, or to give back with its job. One whose instance is to end, and may not
         be listed yet, is given back with its job, as a doubt is.
@@ -761,7 +761,7 @@ class Trouble(RuleBasedStateMachine):
     # Laws
 
     def _counting(self) -> list[Instance]:
-        """Our machines that run and whose end is not decided."""
+        """Our instances that run and whose end is not decided."""
         ended = self.bench.engine.journal.view().termination_causes
         return [
             item for item in self.bench.cloud.live() if item.id != STRANGER and item.id not in ended
@@ -848,7 +848,7 @@ class Trouble(RuleBasedStateMachine):
         for name in NODES:
             flags = bench.slurm.flags(name)
             if flags >= {"ALLOCATED", "POWER_DOWN"} and name in live:
-                continue  # asked for a machine that went before its job began: it goes with its job
+                continue  # for an instance that ended before its job began: it goes with its job
             if flags & unsettled or (name in live) == ("POWERED_DOWN" in flags):
                 yield f"{name} is {sorted(flags)}, its machine {name in live}"
         for number, job in bench.slurm.queue.items():

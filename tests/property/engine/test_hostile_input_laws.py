@@ -84,7 +84,7 @@ JOB = records(
 
 
 @given(st.lists(NODE, max_size=3) | ODD)
-def test_odd_nodes_raise_nothing_but_what_all_expect(found: object):
+def test_invalid_nodes_raise_nothing_but_what_all_expect(found: object):
     slurm = ScontrolSlurm(Said({"nodes": found}), "/usr/bin")
     only_engine_errors(
         slurm.nodes,
@@ -97,7 +97,7 @@ def test_odd_nodes_raise_nothing_but_what_all_expect(found: object):
 
 
 @given(st.lists(NODE, min_size=1, max_size=3))
-def test_an_odd_node_is_neither_up_nor_off_nor_waited_for(found: list[object]):
+def test_an_invalid_node_is_neither_up_nor_off_nor_waited_for(found: list[object]):
     listed = ScontrolSlurm(Said({"nodes": found}), "/usr/bin").nodes()
     assert len(listed) == len(found)
     for node in listed:
@@ -106,7 +106,7 @@ def test_an_odd_node_is_neither_up_nor_off_nor_waited_for(found: list[object]):
 
 
 @given(st.lists(JOB, max_size=3) | ODD)
-def test_odd_jobs_raise_nothing_but_what_all_expect(found: object):
+def test_invalid_jobs_raise_nothing_but_what_all_expect(found: object):
     slurm = ScontrolSlurm(Said({"jobs": found}), "/usr/bin")
     lost = [InstanceLoss(node, MACHINE, START) for node in G]
     only_engine_errors(
@@ -121,7 +121,7 @@ def test_odd_jobs_raise_nothing_but_what_all_expect(found: object):
 
 
 @given(JOB)
-def test_an_odd_job_hides_no_other(odd: object):
+def test_an_invalid_job_hides_no_other(odd: object):
     fine = {
         "job_id": 7, "job_state": ["FAILED"], "nodes": "gpu-001", "batch_flag": True,
         "requeue": True, "end_time": START, "exit_code": {"status": ["ERROR"], "return_code": 1},
@@ -151,7 +151,7 @@ KINDS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(KINDS, LINE), max_size=4))
-def test_odd_lines_of_a_journal_raise_nothing_and_hide_no_other(lines: list[tuple[str, Any]]):
+def test_invalid_lines_of_a_journal_raise_nothing_and_hide_no_other(lines: list[tuple[str, Any]]):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = [{"kind": kind, **line} if isinstance(line, dict) else line for kind, line in lines]
@@ -169,7 +169,9 @@ def test_odd_lines_of_a_journal_raise_nothing_and_hide_no_other(lines: list[tupl
 
 
 @given(ODD, records("until", "code"), ODD, ODD)
-def test_odd_state_files_raise_nothing(one: object, setback: object, two: object, three: object):
+def test_invalid_state_files_raise_nothing(
+    one: object, setback: object, two: object, three: object
+):
     with tempfile.TemporaryDirectory() as name:
         folder, clock = Path(name), FakeClock()
         standing = {"failures": one, "since": two, "retry_at": three, "probes": one, "last": []}

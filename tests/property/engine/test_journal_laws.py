@@ -116,7 +116,7 @@ def of_what_lives(claims: JournalView) -> JournalView:
 
 
 @given(st.lists(steps, max_size=30))
-def test_who_reads_on_knows_what_one_knows_that_reads_it_all(taken: list[tuple]):
+def test_a_journal_read_in_parts_says_the_same_as_one_read_whole(taken: list[tuple]):
     with writer() as world:
         reader = world.anew()
         for name, *arguments in taken:
@@ -125,7 +125,7 @@ def test_who_reads_on_knows_what_one_knows_that_reads_it_all(taken: list[tuple])
 
 
 @given(st.lists(steps, max_size=30), st.sampled_from(["", "one", "two"]))
-def test_what_compaction_drops_says_nothing_of_a_machine_that_lives(taken: list[tuple], but: str):
+def test_compaction_drops_no_line_of_a_live_instance(taken: list[tuple], but: str):
     with writer() as world:
         for name, *arguments in taken:
             getattr(world, name)(*arguments)

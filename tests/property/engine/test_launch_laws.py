@@ -46,7 +46,7 @@ waits = st.sampled_from([0.0, 600.0])
 
 
 @given(pools, policies, waits)
-def test_a_rung_is_of_one_lifecycle_in_one_zone_and_a_reservation_is_alone(
+def test_an_offering_group_has_one_lifecycle_and_zone_and_a_reservation_is_alone(
     pool: Pool, given_policy: Policy, waited: float
 ):
     for rung in fallback_order(pool, given_policy, waited):
@@ -72,7 +72,7 @@ def test_reservations_are_left_out_by_spot_only_and_by_no_other_policy(
 
 
 @given(pools, policies, waits, st.sampled_from(["subnet-a", ""]), st.integers(1, 3))
-def test_ec2_refuses_no_call_that_a_ladder_comes_to(
+def test_ec2_refuses_no_call_of_a_fallback_order(
     pool: Pool, given_policy: Policy, waited: float, subnet: str, least: int
 ):
     """What is asked for is what arrives: the types, the market, the count, the reservation."""
@@ -93,7 +93,7 @@ def test_ec2_refuses_no_call_that_a_ladder_comes_to(
 
 
 @given(offerings(), st.text(min_size=1), st.text(min_size=1))
-def test_tokens_are_the_same_for_one_attempt_alone(offering: Offering, one: str, other: str):
+def test_client_tokens_are_equal_for_one_launch_id_alone(offering: Offering, one: str, other: str):
     first = LaunchRequest("", "demo", "gpu", "spot", "demo-gpu", "s", offering, NODES)
     sent = [
         ec2_messages.run_instances(replace(first, attempt=item))["ClientToken"]

@@ -32,7 +32,7 @@ def test_a_dearer_save_is_never_made_more_often(one, other, mtti):
 
 
 @given(seconds, seconds, seconds)
-def test_machines_that_last_longer_never_mean_more_saves(cost, one, other):
+def test_instances_that_last_longer_never_mean_more_saves(cost, one, other):
     """As long as a save is worth making: below that, Daly's answer is the time to the next loss."""
     short, long = sorted((one, other))
     if 2 * short > cost:
@@ -62,6 +62,6 @@ def test_an_end_of_its_own_will_never_makes_a_run_save_more_often(past, last, ca
 
 
 @given(pasts, st.integers(1, 64), st.integers(1, 64))
-def test_more_machines_are_never_left_alone_for_longer(past, one, other):
+def test_more_instances_are_never_left_alone_for_longer(past, one, other):
     few, many = sorted((one, other))
     assert interruption_rate.mtti(past, many) <= interruption_rate.mtti(past, few)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__ as bench, arena, ask, launching, report
+from tests.bench import __main__ as bench, launching, report, simulated_aws, workload
 from tests.bench.contest import Figures
 from toolkit.local.aws import request_rates
 
@@ -44,7 +44,7 @@ def test_a_load_prints_medians_the_floor_and_each_ratio():
         "toolkit": [figures(18.0), figures(16.5), figures(30.0)],
         "defaults": [figures(21.0)],
     }
-    text = bench.launched(ask.Load(1, 4000), own_results, {"peer": [figures(36.0)]})
+    text = bench.launched(workload.Load(1, 4000), own_results, {"peer": [figures(36.0)]})
     assert "Floor: 15.0 s." in text
     assert "| toolkit (3 runs) | 18.0   | 1.20 " in text
     assert "| defaults (1 run) | 21.0   | 1.40 " in text
@@ -53,7 +53,7 @@ def test_a_load_prints_medians_the_floor_and_each_ratio():
 
 def test_a_run_that_was_cut_off_has_no_ratio():
     cut = {"peer": [figures(300.0, done=False)]}
-    text = bench.launched(ask.Load(1, 4000), {"toolkit": [figures(18.0)]}, cut)
+    text = bench.launched(workload.Load(1, 4000), {"toolkit": [figures(18.0)]}, cut)
     assert "> 300, cut off at 4000 instances" in text
     assert "| toolkit        | ?    |" in text
 
@@ -61,7 +61,7 @@ def test_a_run_that_was_cut_off_has_no_ratio():
 def test_a_peer_that_gave_up_has_no_ratio():
     """It was done sooner for having done less."""
     text = bench.launched(
-        ask.Load(1, 4000), {"toolkit": [figures(18.0)]}, {"peer": [figures(9.0, wanted=4001)]}
+        workload.Load(1, 4000), {"toolkit": [figures(18.0)]}, {"peer": [figures(9.0, wanted=4001)]}
     )
     assert "9.0, given up at 4000 instances" in text
     assert "| toolkit        | ?    |" in text
@@ -74,7 +74,11 @@ def test_the_published_rate_of_ec2_is_a_load_of_its_own():
     own_contestants, peers = bench.contestants(load)
     assert [label for label, _ in own_contestants] == ["toolkit, defaults"]
     assert [label for label, _ in peers] == ["parallelcluster", "parallelcluster, DNS off"]
-    assert arena.rate(raised=load.raised) == (1000, 2) == request_rates.RESOURCES["RunInstances"]
+    assert (
+        simulated_aws.rate(raised=load.raised)
+        == (1000, 2)
+        == request_rates.RESOURCES["RunInstances"]
+    )
 
 
 def test_fleets_have_no_floor_and_the_peer_uses_create_fleet():
@@ -84,10 +88,10 @@ def test_fleets_have_no_floor_and_the_peer_uses_create_fleet():
 
 
 def test_a_run_at_its_defaults_gets_no_settings(tmp_path: Path):
-    ask.write_ours(tmp_path, ask.Load(1, 2), "subnet-a", tmp_path, told=False)
+    workload.write_ours(tmp_path, workload.Load(1, 2), "subnet-a", tmp_path, told=False)
     text = (tmp_path / "burst.json").read_text()
     assert "instance_rate" not in text
-    assert f'"resume_timeout": {ask.DEFAULT_TIMEOUT}' in text
+    assert f'"resume_timeout": {workload.DEFAULT_TIMEOUT}' in text
 
 
 def test_the_documents_tables_have_the_printed_columns():

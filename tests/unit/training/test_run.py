@@ -307,7 +307,7 @@ def test_three_attempts_that_begin_at_the_same_step_are_the_last(
     assert (word.exit_code, word.cause) == (93, "no-progress")
 
 
-def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
+def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_released(
     training, attempt_of, memory_tracker
 ):
     die_three_times(training, memory_tracker)

@@ -54,7 +54,7 @@ def client() -> Any:
     return made
 
 
-def test_it_agrees_with_botocore_in_every_field_it_reads(client: Any):
+def test_the_parser_agrees_with_botocore_in_every_field_it_reads(client: Any):
     theirs = client.describe_instances()
     describe_instances.attach(client)
     describe_instances.attach(client)
@@ -87,7 +87,7 @@ class Recorder(dict[str, Any]):
         return super().get(key, default)
 
 
-def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
+def test_an_instance_is_made_only_of_fields_that_the_parser_reads():
     for item in describe_instances.read(BODY)["Reservations"][0]["Instances"]:
         recorder = Recorder(item)
         ec2_messages.instance(recorder)
@@ -111,14 +111,14 @@ def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
         ),
     ],
 )
-def test_what_it_can_not_read_is_left_to_botocore(body: bytes):
+def test_an_answer_that_the_parser_can_not_read_is_left_to_botocore(body: bytes):
     answer: dict[str, Any] = {"status_code": 200, "body": body}
     found: dict[str, Any] = {}
     describe_instances._use_fast_reader(answer, found)
     assert (answer["body"], found) == (body, {})
 
 
-def test_an_error_is_botocores_to_read(client: Any):
+def test_botocore_reads_error_answers(client: Any):
     describe_instances.attach(client)
     client.answer = (
         400,
@@ -155,7 +155,7 @@ def tag_set(value: str) -> str:
         </tagSet>"""
 
 
-def test_every_machine_has_its_own_tags_whoever_else_has_the_same():
+def test_each_instance_has_tags_of_its_own_though_others_have_equal_ones():
     wanted = ["gpu", "farm", None, "gpu", "\N{GREEK SMALL LETTER PI}", None, "farm"]
     machines = [
         machine(number, "<tagSet/>" if value is None else tag_set(value))

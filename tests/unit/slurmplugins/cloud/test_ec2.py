@@ -52,7 +52,7 @@ def test_on_demand_has_no_market_options():
 
 
 @pytest.mark.parametrize("sent", [ec2_messages.run_instances, ec2_messages.create_fleet])
-def test_the_token_that_is_sent_is_the_attempts_whatever_else_is_asked(
+def test_the_client_token_depends_on_the_launch_id_alone(
     sent: Callable[[LaunchRequest], dict[str, Any]],
 ):
     first = request()
@@ -62,7 +62,7 @@ def test_the_token_that_is_sent_is_the_attempts_whatever_else_is_asked(
     ]
 
 
-def test_the_token_is_of_the_attempt_and_fits():
+def test_the_client_token_is_made_from_the_launch_id_and_fits():
     assert (
         ec2_messages.client_token("a1")
         == ec2_messages.client_token("a1")
@@ -83,13 +83,13 @@ def test_the_token_is_of_the_attempt_and_fits():
         ({}, 0, None),
     ],
 )
-def test_a_machine_is_the_node_its_tags_and_index_say(
+def test_an_instance_is_the_node_its_tags_and_index_say(
     tag: dict[str, str], index: int, expected: str | None
 ):
     assert node_of(tag, index, "i-1") == expected
 
 
-def test_when_and_why_a_machine_ended_is_read_from_its_description():
+def test_the_time_and_cause_of_a_termination_are_read_from_the_instances_description():
     found = ec2_messages.instance(
         {
             "InstanceId": "i-1",
@@ -103,7 +103,7 @@ def test_when_and_why_a_machine_ended_is_read_from_its_description():
     assert found.end_code == "Server.SpotInstanceTermination"
 
 
-def test_every_code_is_in_one_class_only():
+def test_each_error_code_is_in_one_class_only():
     listed = [code for _, group in error_codes._BY_CLASS for code in group]
     assert len(listed) == len(set(listed))
 
@@ -135,7 +135,7 @@ def test_codes_have_their_class_and_keep_their_name(code: str, kind: type[errors
     assert found.code == code
 
 
-def test_only_what_a_repeat_can_mend_is_retryable():
+def test_only_errors_that_a_repeat_can_mend_are_retryable():
     retryable = {kind for kind in error_codes.CLASSES.values() if kind.retryable}
     assert retryable == {errors.Throttled, errors.CloudUnreachable, errors.NoCredentials}
 
@@ -171,7 +171,7 @@ def described(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, known: bool):
+def test_an_answer_with_too_few_instances_is_a_failure_once_they_are_terminated(*, known: bool):
     """Listed or not. Where EC2 does not know them yet, the same request is made again."""
     from botocore.exceptions import ClientError
 
@@ -198,10 +198,10 @@ def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, kno
         ("MissingCredentials", errors.CloudUnreachable, True),
     ],
 )
-def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
+def test_a_fleet_that_can_not_be_tagged_is_terminated_unless_the_answer_is_unclear(
     code: str, kind: type[errors.CloudError], *, retryable: bool
 ):
-    """A repeated request would be answered with the machines that were ended; one whose naming got
+    """A repeated request would be answered with the instances that were ended; one whose naming got
     no answer finds them, named or not. What only a person can mend must hold the job, or each of
     its returns would start a fleet.
     """
@@ -214,7 +214,7 @@ def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
 @pytest.mark.parametrize(
     "code", {kind: code for code, kind in error_codes.CLASSES.items()}.values()
 )
-def test_no_launch_is_repeated_whose_machines_were_ended(code: str):
+def test_a_launch_is_not_repeated_after_its_instances_were_terminated(code: str):
     """Whatever kind of error keeps a fleet from being named: EC2 would answer with what has ended,
     and its offerings would pass for exhausted.
     """
@@ -224,7 +224,7 @@ def test_no_launch_is_repeated_whose_machines_were_ended(code: str):
 
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation"])
-def test_a_fleet_that_can_be_neither_named_nor_ended_is_in_doubt(code: str):
+def test_a_fleet_that_can_be_neither_tagged_nor_terminated_is_unresolved(code: str):
     """Its instances live: no other may be started for their nodes."""
     error, _ = unnamed(code, endable=False)
     assert type(error) is errors.CloudUnreachable
@@ -233,7 +233,7 @@ def test_a_fleet_that_can_be_neither_named_nor_ended_is_in_doubt(code: str):
 
 
 def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list[str]]:
-    """What becomes of a fleet's launch whose CreateTags is refused, and the machines it ended."""
+    """What becomes of a fleet's launch whose CreateTags is refused, and the instances it ended."""
     from botocore.exceptions import ClientError
 
     refusal = ClientError({"Error": {"Code": code, "Message": "m"}}, "CreateTags")
@@ -249,7 +249,7 @@ def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list
     return caught.value, [item for given in ended for item in given["InstanceIds"]]
 
 
-def test_a_fleet_asked_for_again_gets_the_same_names_in_whatever_order_ec2_lists_it():
+def test_a_repeated_fleet_gets_the_same_nodes_in_any_order_of_ec2s_list():
     def launched(ids: list[str]) -> tuple[list[tuple[str, str | None]], Any]:
         client = Answers(
             create_fleet={"Instances": [{"InstanceIds": ids[:2]}, {"InstanceIds": ids[2:]}]},
@@ -264,13 +264,13 @@ def test_a_fleet_asked_for_again_gets_the_same_names_in_whatever_order_ec2_lists
     assert launched(["i-0003", "i-0001", "i-0002"]) == launched(["i-0002", "i-0003", "i-0001"])
 
 
-def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
+def test_instances_are_returned_in_the_order_of_the_nodes():
     client = Answers(run_instances={"Instances": [described(2), described(0), described(1)]})
     found = Ec2("demo", lambda: client).launch(request(), lambda: None)
     assert [item.node for item in found.instances] == list(G)
 
 
-def test_a_doubt_begins_when_ec2_is_asked_and_not_while_a_client_is_made():
+def test_an_unresolved_launch_begins_with_the_call_and_not_with_its_client():
     order: list[str] = []
     client = Answers(run_instances={"Instances": [described(0), described(1), described(2)]})
 

@@ -67,18 +67,18 @@ READ = Instance(
 ENDED_AT = datetime(2026, 11, 23, 4, 6, tzinfo=UTC).timestamp()
 
 
-def test_a_machine_is_read_from_every_field_that_matters():
+def test_an_instance_is_read_from_every_field_that_matters():
     assert ec2_messages.instance(DESCRIBED) == READ
 
 
-def test_why_and_when_a_machine_ended_is_read_once_it_is_over():
+def test_the_cause_and_time_of_a_termination_are_read_once_the_instance_is_terminated():
     over = ec2_messages.instance({**DESCRIBED, "State": {"Name": "terminated"}})
     code = "Client.UserInitiatedShutdown"
     assert over == replace(READ, state=InstanceState.TERMINATED, ended_at=ENDED_AT, end_code=code)
 
 
 @pytest.mark.parametrize("reason", ["", None, "Server.SpotInstanceTermination", "User (then)"])
-def test_a_machine_whose_end_has_no_time_has_none(reason: str | None):
+def test_a_termination_without_a_time_has_none(reason: str | None):
     described = {**DESCRIBED, "State": {"Name": "terminated"}, "StateTransitionReason": reason}
     assert ec2_messages.instance(described).ended_at is None
 
@@ -89,7 +89,7 @@ def test_a_time_in_utc_is_read_as_one_in_gmt():
     assert ec2_messages.instance(described).ended_at == ENDED_AT
 
 
-def test_the_time_of_an_end_is_utcs_wherever_the_head_is(monkeypatch: pytest.MonkeyPatch):
+def test_the_time_of_a_termination_is_in_utc_in_any_time_zone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
@@ -109,14 +109,14 @@ def test_the_time_of_an_end_is_utcs_wherever_the_head_is(monkeypatch: pytest.Mon
         ({"State": {"Name": "hibernating"}}, "hibernating"),
     ],
 )
-def test_a_machine_whose_state_is_none_that_is_known_is_unclear(
+def test_an_instance_whose_state_is_none_that_is_known_is_unclear(
     state: dict[str, Any], unclear: str
 ):
     found = ec2_messages.instance({"InstanceId": "i-1", **state})
     assert (found.state, found.unclear) == (InstanceState.UNCLEAR, unclear)
 
 
-def test_of_a_machine_that_is_listed_twice_the_later_counts_unless_it_was_over():
+def test_of_an_instance_listed_twice_the_later_entry_counts_unless_it_was_terminated():
     def listed(id_: str, state: str) -> dict[str, Any]:
         return {"InstanceId": id_, "State": {"Name": state}}
 
@@ -136,7 +136,7 @@ def test_of_a_machine_that_is_listed_twice_the_later_counts_unless_it_was_over()
     ]
 
 
-def test_a_machine_of_which_ec2_says_almost_nothing_yet_is_read_all_the_same():
+def test_an_instance_with_few_fields_yet_is_read():
     bare = {"InstanceId": "i-1", "State": {"Name": "shutting-down"}}
     assert ec2_messages.instance(bare) == Instance(
         id="i-1",
@@ -155,12 +155,12 @@ def test_a_machine_of_which_ec2_says_almost_nothing_yet_is_read_all_the_same():
     )
 
 
-def test_a_launch_index_that_is_not_said_is_the_first():
+def test_a_missing_launch_index_is_the_first():
     described = {key: value for key, value in DESCRIBED.items() if key != "AmiLaunchIndex"}
     assert ec2_messages.instance(described).node == NODES[0]
 
 
-def test_a_machine_of_a_fleet_that_is_not_described_yet_is_what_was_asked_for():
+def test_an_instance_of_a_fleet_that_is_not_described_yet_is_what_was_asked_for():
     assert ec2_messages.undescribed_instance(FLEET, "i-9", NODES[2]) == replace(
         READ,
         id="i-9",
@@ -216,17 +216,17 @@ LATER = AT.replace(minute=30)
         ({**impaired(LATER), **impaired(AT, check="SystemStatus")}, AT.timestamp()),
     ],
 )
-def test_a_machine_is_impaired_since_its_first_failed_check(status: dict[str, Any], since: float):
+def test_an_instance_is_impaired_since_its_first_failed_check(status: dict[str, Any], since: float):
     assert ec2_messages.health([status], []) == (InstanceHealth("i-1", impaired_since=since),)
 
 
-def test_a_machine_whose_checks_pass_has_no_trouble():
+def test_an_instance_whose_checks_pass_has_no_health_problem():
     passed = {"Status": "ok", "Details": [{"ImpairedSince": AT}]}
     fine = {"InstanceId": "i-1", "InstanceStatus": passed, "SystemStatus": passed}
     assert ec2_messages.health([fine], []) == ()
 
 
-def test_a_machine_with_several_troubles_is_one_with_all_of_them():
+def test_an_instance_with_several_health_problems_has_all_of_them():
     event = {"Code": "system-reboot", "NotBefore": AT}
     status = {**impaired(AT), "Events": [event, {"Code": "instance-stop"}]}
     marked = {"InstanceId": "i-1", "Status": {"Code": "marked-for-termination"}}

@@ -58,7 +58,7 @@ def answered(code: str, status: int) -> Exception:
 
 @pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 408, 429, 500, 502, 503, 504])
 @pytest.mark.parametrize("code", ["", "NobodyKnowsThis", "its status"])
-def test_an_answer_without_a_code_of_ec2s_proves_nothing(code: str, status: int):
+def test_an_answer_without_an_ec2_error_code_leaves_the_launch_unresolved(code: str, status: int):
     found = answered(str(status) if code == "its status" else code, status)
     assert isinstance(found, errors.CloudUnreachable)
     assert found.code == ("NobodyKnowsThis" if code == "NobodyKnowsThis" else f"HTTP {status}")
@@ -188,7 +188,7 @@ def test_no_filter_has_more_values_than_ec2_takes():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_list_without_an_end_is_no_list(*, fresh: bool):
+def test_endless_pages_of_a_listing_are_an_error(*, fresh: bool):
     class Endless(Answers):
         def describe_instances(self, **given: Any) -> dict[str, Any]:
             self.calls.append(("describe_instances", given))
@@ -201,7 +201,7 @@ def test_a_list_without_an_end_is_no_list(*, fresh: bool):
     assert len(client.calls) == (ec2.MAX_PAGES if fresh else 2)
 
 
-def test_a_call_without_an_end_is_given_up():
+def test_an_endless_call_is_given_up():
     class Impatient(FakeClock):
         def monotonic(self) -> float:
             self.advance(30.0)
@@ -267,7 +267,7 @@ def test_a_job_at_work_on_an_instance_in_an_unclear_state_goes_on(bench: Bench):
     assert "'hibernating'" in remark
 
 
-def test_an_instance_in_an_unclear_state_is_no_double_and_is_given_to_nobody(bench: Bench):
+def test_an_instance_in_an_unclear_state_is_no_double_and_is_not_handed_out(bench: Bench):
     up(bench, 7, G[:1])
     odd = unclear(bench, G[0])
     bench.cloud.add(
@@ -285,7 +285,9 @@ def test_an_instance_in_an_unclear_state_is_no_double_and_is_given_to_nobody(ben
     assert not bench.slurm.queue[8].held
 
 
-def test_an_instance_in_an_unclear_state_ends_as_slurm_powers_its_node_down(bench: Bench):
+def test_an_instance_in_an_unclear_state_is_terminated_when_slurm_powers_its_node_down(
+    bench: Bench,
+):
     up(bench, 7, G[:1])
     odd = unclear(bench, G[0])
     bench.slurm.finish(7)
@@ -305,7 +307,7 @@ def test_a_price_that_no_instance_has_counts_as_none(bench: Bench, price: str):
 
 
 @pytest.mark.parametrize("order", ["", "0", "00", "00abcd", "-1abcd", "-5", "+0ab", "xx", "99a"])
-def test_an_odd_order_names_no_node(order: str):
+def test_an_invalid_order_names_no_node(order: str):
     tag = {"toolkit:nodes": "gpu-[001-003]", "toolkit:order": order}
     assert tags.node_of(tag, 0, "i-0abcd") is None
 
@@ -329,7 +331,7 @@ def refusing(
 
 @pytest.mark.parametrize("naming", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 4])
-def test_all_but_those_that_ec2_refuses_end(count: int, *, naming: bool):
+def test_all_instances_but_those_that_ec2_refuses_are_terminated(count: int, *, naming: bool):
     ids = [f"i-{number:04}" for number in range(200)]
     kept, asked = set(ids[::57][:count]), list[int]()
     over, named = partial_termination.terminate_all_possible(
@@ -351,7 +353,7 @@ def test_the_calls_of_one_list_are_bounded_and_each_instance_is_accounted_for(*,
     assert over | named.keys() == set(ids)
 
 
-def test_what_is_no_judgement_of_the_list_is_not_asked_in_parts():
+def test_an_error_that_is_not_about_the_list_does_not_split_the_call():
     def end(_: Sequence[str]) -> frozenset[str]:
         asked.append(1)
         raise error_codes.error(THROTTLED, "slow")
@@ -430,7 +432,7 @@ def test_a_fleet_throttled_inside_its_answer_is_asked_for_again_with_growing_pau
     assert all(low <= pause <= 3 * low for low, pause in zip(least, pauses, strict=True))
 
 
-def test_jobs_keep_what_a_throttled_fleet_started_and_the_others_are_asked_for_again(bench: Bench):
+def test_jobs_keep_the_instances_of_a_throttled_fleet_and_the_rest_is_launched_again(bench: Bench):
     asked = throttling(with_fleets(bench), 1, least=3)
     jobs = [bench.slurm.start(7, G[:3]), bench.slurm.start(8, G[3:6])]
     resume(bench.engine, jobs)
@@ -457,7 +459,9 @@ def test_capacity_that_ran_out_after_a_throttle_is_what_the_job_is_told(bench: B
     assert bench.slurm.state[G[0]].reason == "toolkit: no-capacity (InsufficientInstanceCapacity)"
 
 
-def test_a_call_throttled_without_end_is_given_back_at_half_of_resume_timeout(bench: Bench):
+def test_nodes_of_an_endlessly_throttled_call_are_given_back_at_half_of_resume_timeout(
+    bench: Bench,
+):
     began = bench.clock.monotonic()
     bench.cloud.next_errors = [error_codes.error(THROTTLED, "slow")] * 1000
     resume(bench.engine, [bench.slurm.start(7, G[:3])])

@@ -185,7 +185,7 @@ def test_what_was_in_the_bucket_says_nothing_about_the_rate():
     assert bucket.per_second > 250
 
 
-def test_several_refusals_at_once_are_one_piece_of_news():
+def test_several_refusals_at_once_lower_the_rate_once():
     bucket = Bucket(INSTANCES, FakeClock(), adaptive=True)
     places = [bucket.join_queue(250) for _ in range(4)]
     for place in places:
@@ -320,7 +320,7 @@ def test_four_thousand_nodes_are_launched_near_to_ec2s_floor_and_without_a_refus
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_four_thousand_nodes_are_launched_near_to_a_floor_that_nobody_told(
+def test_four_thousand_nodes_are_launched_near_to_a_floor_that_is_not_configured(
     load: str, account: Rate, tmp_path: Path
 ):
     bench = far(tmp_path, told=None)
@@ -331,7 +331,7 @@ def test_four_thousand_nodes_are_launched_near_to_a_floor_that_nobody_told(
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_at_ec2s_published_rate_a_run_wastes_none_of_what_ec2_gives(load: str, tmp_path: Path):
+def test_at_ec2s_published_rate_resume_wastes_no_tokens(load: str, tmp_path: Path):
     """ResumeTimeout is over before 4,000 could be there: the rest of the jobs is given back."""
     bench = far(tmp_path, told=None, timeout=900, patience=225)
     launch, given = bench.cloud.launch, []
@@ -349,7 +349,7 @@ def test_at_ec2s_published_rate_a_run_wastes_none_of_what_ec2_gives(load: str, t
     assert refusals(bench) <= 40
 
 
-def test_calls_keep_to_the_rate_that_is_told(tmp_path: Path):
+def test_calls_keep_to_the_configured_rate(tmp_path: Path):
     """2,000 instances: 1,000 at once, the others as their tokens come back, 2 a second."""
     bench = far(tmp_path, told=INSTANCES, timeout=3600)
     took = resumed(bench, *[500] * 4)
@@ -373,7 +373,7 @@ def test_a_refused_launch_is_not_charged_twice(tmp_path: Path):
     assert len(bench.cloud.live()) == 4
 
 
-def test_no_call_waits_longer_than_its_patience(tmp_path: Path):
+def test_no_call_waits_longer_than_its_limit(tmp_path: Path):
     """The account may have more than was told: in the end EC2 judges."""
     bench = far(tmp_path, told=Rate(10, 0.01), patience=60)
     assert resumed(bench, 10, 300) <= 70

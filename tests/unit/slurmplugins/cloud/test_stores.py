@@ -38,7 +38,7 @@ def _error(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
 
 
-def test_what_is_there_is_not_created_again_and_stays_as_it_was():
+def test_an_object_that_exists_is_not_written_again():
     store = S3Store("bucket", FakeS3)
     assert store.create("a", {"n": 1})
     assert not store.create("a", {"n": 2})

@@ -20,7 +20,7 @@ def test_a_rendered_configuration_is_read():
     assert found.pool_of(hostlist.parse("cpu-9")) is None
 
 
-def test_every_problem_is_told_at_once():
+def test_all_errors_of_the_configuration_are_reported_at_once():
     broken = burst()
     broken["version"] = 2
     broken["cluster"] = "Demo;"

@@ -60,7 +60,7 @@ def counted(bench: Bench, *, silent: bool = False) -> Counter[str]:
 
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded"])
 @pytest.mark.parametrize("size", [1, 8])
-def test_a_slurmctld_that_takes_nothing_is_told_as_often_for_many_nodes_and_jobs_as_for_one(
+def test_a_silent_slurmctld_is_called_as_often_for_many_nodes_and_jobs_as_for_one(
     bench: Bench, code: str, size: int
 ):
     calls = counted(bench, silent=True)
@@ -143,7 +143,7 @@ BIG = [
 @pytest.mark.parametrize(
     "still", ["slurm.down", "slurm.comment", "slurm.assign", "cloud.terminate"]
 )
-def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, still: str):
+def test_no_launch_queue_waits_for_the_failed_jobs_of_another(tmp_path: Path, still: str):
     """It begins while the other lane is at its first rung, and does not end before its second."""
     pools: dict[str, Any] = burst()["pools"]  # type: ignore[assignment]
     pools["big"] = {**pools["gpu"], "nodes": "big-[1-2]", "offerings": BIG}
@@ -184,7 +184,7 @@ def test_no_lane_waits_for_what_is_done_about_jobs_of_another(tmp_path: Path, st
 
 
 @pytest.mark.parametrize("workers", [1, 8])
-def test_what_goes_wrong_while_slurm_is_told_is_not_lost(bench: Bench, workers: int):
+def test_an_error_in_a_call_to_slurmctld_is_not_lost(bench: Bench, workers: int):
     bench.engine = replace(bench.engine, workers=WorkerPool(workers))
 
     def broken(_assignments: object) -> NoReturn:
@@ -212,7 +212,7 @@ def test_of_nodes_that_slurm_does_not_speak_of_nobody_says_that_it_waits_for_the
     assert said["event"] in DECISIONS
 
 
-def test_what_is_done_to_many_nodes_is_a_line_of_the_decision_log_for_each_thing_done(
+def test_each_action_on_many_nodes_is_one_line_of_the_decision_log(
     bench: Bench,
 ):
     bench.cloud.refusals = NOWHERE

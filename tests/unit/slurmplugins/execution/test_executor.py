@@ -99,11 +99,11 @@ def ended(tmp_path: Path, count: int) -> tuple[int, FakeClock]:
     return sum(1 for item in outcomes if not item.error), clock
 
 
-def test_a_round_that_ended_something_is_no_failed_try(tmp_path: Path):
+def test_a_round_that_terminated_an_instance_is_no_failed_try(tmp_path: Path):
     assert ended(tmp_path, VERIFY_TRIES * 3)[0] == VERIFY_TRIES * 3
 
 
-def test_a_program_ends_instances_for_two_minutes_and_leaves_the_rest_to_the_next_pass(
+def test_a_program_terminates_instances_for_two_minutes_and_leaves_the_rest_to_the_next_pass(
     tmp_path: Path,
 ):
     count, clock = ended(tmp_path, 100)
@@ -111,7 +111,7 @@ def test_a_program_ends_instances_for_two_minutes_and_leaves_the_rest_to_the_nex
     assert count == TERMINATE_SECONDS / VERIFY_PAUSE + 1
 
 
-def test_a_launch_that_worked_makes_its_offering_fresh_again(bench: Bench):
+def test_a_launch_that_succeeds_makes_its_offering_available_again(bench: Bench):
     """All have a setback, so the first to be over is tried; it works, so the memory was wrong."""
     offerings = bench.config.pools["gpu"].offerings
     for item in offerings:
@@ -124,7 +124,7 @@ def test_a_launch_that_worked_makes_its_offering_fresh_again(bench: Bench):
     assert bench.engine.unavailable_offerings.entries().keys() == left
 
 
-def test_no_job_is_brought_back_on_a_list_that_is_not_believed(bench: Bench):
+def test_no_job_is_requeued_on_a_list_that_is_not_believed(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:6])])
     bench.clock.advance(10)
     bench.boot()
@@ -140,7 +140,7 @@ def test_no_job_is_brought_back_on_a_list_that_is_not_believed(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
-def test_a_half_of_what_was_refused_is_looked_at_anew(bench: Bench):
+def test_each_half_of_a_refused_batch_is_checked_again(bench: Bench):
     """While slurmctld refused the whole, a node came up: it must not be sent down now."""
     fit = {*G[:4]}
 
@@ -159,7 +159,7 @@ def test_a_half_of_what_was_refused_is_looked_at_anew(bench: Bench):
     ]
 
 
-def test_a_comment_that_is_refused_keeps_no_other_job_from_hearing(bench: Bench):
+def test_a_refused_comment_keeps_no_other_job_from_its_comment(bench: Bench):
     """The first of them has ended meanwhile."""
     bench.slurm.queue[8] = JobState()
     failures = [Failure(job, G[:1], "no-capacity", message="none left") for job in (7, 8)]

@@ -131,12 +131,12 @@ def test_jobs_are_called_what_squeue_calls_them(bench: Bench, runner: FakeRunner
 
 
 @pytest.mark.parametrize("odd", ["$(id)", "1\x1b[31m", 7, None, "1" * 300])
-def test_odd_lists_of_tasks_are_left_out(bench: Bench, runner: FakeRunner, odd: str):
+def test_invalid_lists_of_tasks_are_left_out(bench: Bench, runner: FakeRunner, odd: str):
     runner.answer("/usr/bin/squeue", stdout=json.dumps({"jobs": [of_array(7, None, odd)]}))
     assert [job.label for job in gathered(bench, runner).jobs] == ["7"]
 
 
-def test_only_decisions_about_the_subject_are_told(bench: Bench, runner: FakeRunner):
+def test_only_decisions_about_the_subject_are_collected(bench: Bench, runner: FakeRunner):
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     resume(bench.engine, [bench.slurm.start(8, G[1:])])
     found = gathered(bench, runner, "node", "gpu-002").decisions
@@ -163,7 +163,7 @@ def test_a_decision_names_its_nodes_in_many_ways(decision: dict[str, object]):
     assert not collect.concerns(decision, collect.Subject(node="gpu-01"))
 
 
-def test_what_befell_a_jobs_nodes_while_it_was_there_is_told(bench: Bench, runner: FakeRunner):
+def test_events_of_a_jobs_nodes_during_the_job_are_collected(bench: Bench, runner: FakeRunner):
     down = {
         "event": "action_applied",
         "action": "MarkDown",
@@ -177,7 +177,9 @@ def test_what_befell_a_jobs_nodes_while_it_was_there_is_told(bench: Bench, runne
     assert [item["at"] for item in gathered(bench, runner, "job", "7").decisions] == [times[1]]
 
 
-def test_of_many_nodes_set_down_at_once_a_job_is_told_of_its_own(bench: Bench, runner: FakeRunner):
+def test_of_many_nodes_set_down_at_once_only_the_jobs_own_are_collected(
+    bench: Bench, runner: FakeRunner
+):
     down = {
         "event": "action_applied",
         "action": "MarkDown",
@@ -247,7 +249,7 @@ def test_a_job_that_slurmctld_could_not_tell_of_is_named_as_unread(
         ["node"],
     ],
 )
-def test_odd_questions_are_refused(words: list[str]):
+def test_invalid_questions_are_refused(words: list[str]):
     with pytest.raises(BadName):
         head_report.parse(words)
 

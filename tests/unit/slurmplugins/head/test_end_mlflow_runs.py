@@ -35,12 +35,12 @@ def ends(*rows, queued=(), job="7", now=NOW):
         ("PREEMPTED", "KILLED"),
     ],
 )
-def test_a_run_whose_job_is_over_gets_the_jobs_end(state, status):
+def test_an_mlflow_run_whose_job_has_ended_gets_the_jobs_state(state, status):
     assert ends((state, LONG_AGO)) == status
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED"])
-def test_a_job_that_was_cancelled_or_is_done_is_settled_at_once(state):
+def test_the_mlflow_run_of_a_cancelled_or_completed_job_is_ended_at_once(state):
     assert ends((state, NOW - 1)) is not None
 
 
@@ -73,7 +73,7 @@ def test_the_last_attempt_decides_in_whatever_order_the_rows_come():
     assert ends(*rows) == ends(*reversed(rows)) == "FINISHED"
 
 
-def test_a_run_outside_of_slurm_is_nobodys_to_end():
+def test_an_mlflow_run_outside_of_slurm_is_left_alone():
     assert ends(("CANCELLED", LONG_AGO), job="local") is None
 
 
@@ -84,7 +84,7 @@ def slurm(rows="", queue=""):
     return runner
 
 
-def test_settling_writes_the_status_the_end_and_why():
+def test_ending_an_mlflow_run_writes_its_status_end_time_and_reason():
     mlflow = FakeMlflow.of(a_run("r1"), a_run("r2", "8"), a_run("r3", "9", status="FINISHED"))
     runner = slurm("7|CANCELLED by 1001|9000\n8|RUNNING|Unknown\n", "8\n")
     (done,) = end_runs(mlflow, runner, NOW, dry_run=False)
@@ -103,7 +103,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing():
     assert mlflow.runs["r1"].status == "RUNNING"
 
 
-def test_without_slurm_nothing_is_settled():
+def test_without_slurm_no_mlflow_run_is_ended():
     mlflow = FakeMlflow.of(a_run("r1"))
     runner = FakeRunner()
     runner.answer("env", stderr="slurmdbd is away", returncode=1)

@@ -56,7 +56,7 @@ def states(bench: Bench) -> dict[int, str]:
     return {number: job.state for number, job in bench.slurm.queue.items()}
 
 
-def test_a_component_whose_mate_is_in_doubt_is_not_launched_for(bench: Bench):
+def test_a_component_is_not_launched_while_anothers_launch_is_unresolved(bench: Bench):
     bench.cloud.lag = 60
     bench.cloud.lose_answers = 99
     resume(bench.engine, [bench.slurm.start(6, C[:1])])
@@ -92,7 +92,7 @@ def test_a_job_that_shares_a_node_with_one_that_is_held_is_not_held(
     assert bench.engine.launch_budget.load().jobs.keys() == {7}
 
 
-def test_a_component_whose_mate_is_of_a_protected_pool_is_not_launched_for(bench: Bench):
+def test_a_component_is_not_launched_while_anothers_pool_is_protected(bench: Bench):
     now = bench.clock.now()
     standing = {"failures": 5, "since": now, "retry_at": now + 600, "probes": 0, "last": []}
     record = {"pools": {"cpu": standing}, "counted": {}}
@@ -155,9 +155,7 @@ def kept_alive(bench: Bench, node: hostlist.NodeName) -> None:
 
 
 @pytest.mark.parametrize("pool", ["gpu", "cpu"])
-def test_a_component_whose_mate_s_node_has_an_instance_that_lives_on_is_not_launched_for(
-    bench: Bench, pool: str
-):
+def test_a_component_is_not_launched_while_anothers_old_instance_lives(bench: Bench, pool: str):
     kept_alive(bench, {"gpu": G[0], "cpu": C[0]}[pool])
     before = len(bench.cloud.machines)
     other = bench.slurm.start(9, G[4:5])
@@ -169,7 +167,7 @@ def test_a_component_whose_mate_s_node_has_an_instance_that_lives_on_is_not_laun
     assert [bench.slurm.queue[number].held for number in (7, 8)] == [False, False]
 
 
-def test_a_job_on_a_shared_node_whose_instance_lives_on_is_not_launched_for(bench: Bench):
+def test_a_job_is_not_launched_while_the_old_instance_of_its_shared_node_lives(bench: Bench):
     kept_alive(bench, G[0])
     before = len(bench.cloud.machines)
     first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[:2])
@@ -178,7 +176,7 @@ def test_a_job_on_a_shared_node_whose_instance_lives_on_is_not_launched_for(benc
     assert states(bench) == {7: "PENDING", 8: "PENDING"}
 
 
-def test_a_component_whose_mate_lost_a_node_meanwhile_is_not_launched_for(bench: Bench):
+def test_a_component_is_not_launched_once_another_has_lost_a_node(bench: Bench):
     wanted = asks(bench, *het(bench))
 
     def let_go(place: str) -> None:
@@ -191,7 +189,7 @@ def test_a_component_whose_mate_lost_a_node_meanwhile_is_not_launched_for(bench:
     assert bench.slurm.state[G[0]].reason == "toolkit: not-awaited"
 
 
-def test_an_instance_that_was_there_ends_with_a_het_job_that_can_not_begin(bench: Bench):
+def test_an_adopted_instance_is_terminated_with_a_het_job_that_can_not_begin(bench: Bench):
     first, second = het(bench)
     resume(bench.engine, [first])
     assert on(bench) == set(G[:2])
@@ -201,7 +199,7 @@ def test_an_instance_that_was_there_ends_with_a_het_job_that_can_not_begin(bench
     assert set(bench.engine.journal.view().termination_causes.values()) == {EndCause.RESUME_FAILED}
 
 
-def test_a_component_that_comes_in_a_later_call_takes_what_its_mate_has(bench: Bench):
+def test_a_component_of_a_later_call_uses_the_nodes_of_an_earlier_one(bench: Bench):
     first, second = het(bench)
     resume(bench.engine, [first])
     resume(bench.engine, [second])
@@ -216,7 +214,7 @@ def test_each_component_is_told_and_a_job_that_only_a_person_can_help_is_held(be
     assert [event["job"] for event in bench.events(LogEvent.NODES_GIVEN_BACK)] == [7, 8]
 
 
-def test_a_job_that_has_only_nodes_of_others_is_told_too(bench: Bench):
+def test_a_job_with_only_shared_nodes_gets_its_comment_too(bench: Bench):
     bench.cloud.capacity = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), 0)
     mine, other = bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[1:2])
     resume(bench.engine, asks(bench, mine, other))
@@ -257,7 +255,7 @@ def test_a_slurmctld_that_does_not_tell_of_het_jobs_stops_no_launch(bench: Bench
     assert on(bench) == {*G[:2], C[0]}
 
 
-def test_what_was_refused_a_moment_ago_is_asked_for_before_the_rest_of_its_request(bench: Bench):
+def test_the_lately_refused_part_of_a_request_is_launched_first(bench: Bench):
     bench.cloud.capacity = {CPU: 0}
     resume(bench.engine, [bench.slurm.start(6, C[1:2])])
     started = len(bench.cloud.machines)
@@ -318,7 +316,7 @@ def test_a_quota_that_static_nodes_fill_holds_the_job(bench: Bench):
     assert bench.slurm.queue[8].held
 
 
-def test_what_the_last_try_of_a_job_left_behind_fills_no_quota_of_its_own(bench: Bench):
+def test_instances_of_a_jobs_last_try_do_not_count_against_its_quota(bench: Bench):
     bench.cloud.stale = 60
     bench.cloud.capacity = {CPU: 0}
     resume(bench.engine, [bench.slurm.start(7, (*G[:2], C[0]))])

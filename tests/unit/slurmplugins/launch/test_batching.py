@@ -1,4 +1,4 @@
-"""Many jobs in few calls, and machines back to whole jobs."""
+"""Many jobs in few calls, and instances back to whole jobs."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_five_hundred_jobs_of_eight_nodes_are_seventeen_calls():
     assert tuple(node for item in found for node in item.nodes) == N
 
 
-def test_a_pooled_call_is_worth_it_for_its_smallest_job():
+def test_a_job_is_pooled_only_where_its_call_is_worth_it():
     assert [item.min_instances for item in batching.batches(wants(8, 3, 5), fleet=False)] == [3]
 
 
 @pytest.mark.parametrize("fleet", [False, True])
 @pytest.mark.parametrize("size", [600, 1000])
 def test_a_job_that_fits_into_one_call_is_never_split(size: int, *, fleet: bool):
-    """EC2 itself makes it all or nothing; in two calls, 500 machines could be paid for nothing."""
+    """EC2 itself makes it all or nothing; in two calls, 500 instances could be paid for nothing."""
     (found,) = batching.batches(wants(size), fleet=fleet)
     assert (len(found.nodes), found.min_instances) == (size, size)
 
@@ -110,7 +110,7 @@ def test_a_burst_of_less_than_one_instance_is_asked_for_one_by_one():
     assert [len(item.nodes) for item in found] == [1, 1]
 
 
-def test_only_instances_of_wants_that_lack_none_in_the_call_are_certain():
+def test_only_instances_of_node_requests_that_the_call_serves_whole_are_certain():
     jobs = wants(2, 3, 600)
     pooled = batching.Batch(tuple(jobs[:2]), N[:5], 2)
     machines = [machine(node) for node in N[:4]]
@@ -140,7 +140,7 @@ def test_whole_jobs_are_filled_in_queue_order():
     assert [item.node for item in found.surplus] == [N[6]]
 
 
-def test_what_one_job_leaves_over_goes_to_the_next_that_fits():
+def test_surplus_instances_of_one_job_go_to_the_next_that_fits():
     jobs = wants(2, 4, 3, 1)
     found = settled(jobs, 5)
     assert list(found.complete) == [jobs[0], jobs[2]]
@@ -148,7 +148,7 @@ def test_what_one_job_leaves_over_goes_to_the_next_that_fits():
     assert found.surplus == ()
 
 
-def test_a_job_keeps_its_own_machines_and_takes_only_what_it_lacks():
+def test_a_job_keeps_its_own_instances_and_takes_only_what_it_lacks():
     jobs = wants(3, 2)
     machines = {node: machine(node) for node in (*jobs[0].nodes[:2], *jobs[1].nodes[:1])}
     found = batching.allocate(jobs, machines, {item.id for item in machines.values()})
@@ -156,14 +156,14 @@ def test_a_job_keeps_its_own_machines_and_takes_only_what_it_lacks():
     assert found.reassigned == {f"i-{jobs[1].nodes[0]}": jobs[0].nodes[2]}
 
 
-def test_a_machine_that_may_have_read_its_name_is_not_given_away():
+def test_an_instance_that_may_have_read_its_name_is_not_reassigned():
     jobs = wants(2, 4, 3)
     found = settled(jobs, 5, old=True)
     assert list(found.complete) == [jobs[0]]
     assert len(found.surplus) == 3
 
 
-def test_nothing_is_given_to_nodes_that_are_in_doubt_and_what_their_job_has_goes_on():
+def test_no_instance_is_reassigned_to_a_node_with_an_unresolved_launch():
     jobs = wants(2, 2, 1)
     machines = {node: machine(node) for node in (jobs[0].nodes[0], jobs[1].nodes[0])}
     young = {item.id for item in machines.values()}
@@ -173,7 +173,7 @@ def test_nothing_is_given_to_nodes_that_are_in_doubt_and_what_their_job_has_goes
 
 
 class Looked:
-    """A machine that counts how often its id is looked at."""
+    """An instance that counts how often its id is looked at."""
 
     looks = 0
 
@@ -187,7 +187,7 @@ class Looked:
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_machine_is_looked_at_a_few_times_however_many_jobs_there_are(
+def test_each_instance_is_examined_a_few_times_for_any_number_of_jobs(
     monkeypatch: pytest.MonkeyPatch, *, old: bool
 ):
     monkeypatch.setattr(Looked, "looks", 0)
@@ -199,7 +199,7 @@ def test_a_machine_is_looked_at_a_few_times_however_many_jobs_there_are(
     assert Looked.looks <= 3 * len(machines)
 
 
-def test_a_fleets_machines_are_told_apart_by_the_ends_of_their_ids():
+def test_a_fleets_instances_are_told_apart_by_the_ends_of_their_ids():
     ids = [f"i-{n:013x}{n % 7:04x}" for n in range(500)]
     tags = {**node_tags(N[:500]), **order_tags(ids)}
     assert len(tags) <= 40
@@ -208,6 +208,6 @@ def test_a_fleets_machines_are_told_apart_by_the_ends_of_their_ids():
     assert node_of(tags, 0, "i-0000000000000ffff") is None
 
 
-def test_a_machine_of_a_fleet_without_an_order_is_nobody():
+def test_an_instance_of_a_fleet_without_an_order_is_no_node():
     tags = {"toolkit:nodes": "gpu-[001-003]", "toolkit:order": "pending"}
     assert node_of(tags, 0, "i-1") is None

@@ -130,7 +130,7 @@ def machine(state: InstanceState, lifecycle: Lifecycle = Lifecycle.SPOT) -> Inst
 
 
 @pytest.mark.parametrize("state", InstanceState)
-def test_only_a_machine_that_lives_counts_in_spots_share(state: InstanceState):
+def test_only_a_live_instance_counts_in_spots_share(state: InstanceState):
     """EC2 lists what has ended for an hour, and it costs nothing."""
     found = spend_by_pool([machine(state)]).get("gpu", Spend())
     assert found.spot == (Decimal("0.40") if state.live else 0)

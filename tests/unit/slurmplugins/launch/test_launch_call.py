@@ -161,7 +161,7 @@ def status(description: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mark", ["[Completed]", "[Canceled]"])
-def test_an_event_that_is_over_is_no_trouble_any_more(mark: str):
+def test_a_completed_scheduled_event_is_no_health_problem(mark: str):
     """EC2 goes on listing it for a week."""
     assert (
         ec2_messages.health([status(f"{mark} The instance is running on degraded hardware")], [])
@@ -192,8 +192,8 @@ class TwiceTheSame:
         return {"TerminatingInstances": []}
 
 
-def test_a_fleet_that_names_an_instance_twice_is_ended_and_refused():
-    """One machine would be two nodes."""
+def test_a_fleet_that_names_an_instance_twice_is_terminated_and_refused():
+    """One instance would be two nodes."""
     client = TwiceTheSame()
     others = (replace(SPOT, type="g5.2xlarge"),)
     request = LaunchRequest("a", "demo", "gpu", "spot", "demo-gpu", "s", SPOT, NODES, others)

@@ -86,7 +86,7 @@ def test_the_rest_goes_on_to_the_next_offering(bench: Bench):
     assert bought == set(G[6:9])
 
 
-def test_surplus_goes_to_the_next_job_of_the_shape_under_its_name(bench: Bench):
+def test_a_surplus_instance_is_reassigned_to_the_next_job_of_the_shape(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     resume(bench.engine, start(bench, 2, 4, 3))
     assert running(bench) == {100, 102}
@@ -96,8 +96,10 @@ def test_surplus_goes_to_the_next_job_of_the_shape_under_its_name(bench: Bench):
         assert bench.slurm.state[machine.node].instance_id == machine.id  # type: ignore[index]
 
 
-def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench):
-    """A call that took ten seconds: the machine may have booted under its first name."""
+def test_a_surplus_instance_that_may_have_read_its_name_is_terminated_and_not_reassigned(
+    bench: Bench,
+):
+    """A call that took ten seconds: the instance may have booted under its first name."""
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     launch = bench.cloud.launch
 
@@ -112,14 +114,14 @@ def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench
     assert {item.node for item in bench.cloud.live()} == set(G[:2])
 
 
-def test_surplus_of_a_call_that_had_to_wait_is_as_young_as_that_of_another(bench: Bench):
+def test_a_surplus_instances_age_does_not_include_its_calls_wait(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     bench.cloud.next_errors = [error_codes.error("SlowDown", "wait")] * 5
     resume(bench.engine, start(bench, 2, 4, 3))
     assert running(bench) == {100, 102}
 
 
-def test_surplus_is_as_old_as_the_first_call_that_may_have_started_it(bench: Bench):
+def test_a_surplus_instance_is_as_old_as_the_first_call_that_may_have_launched_it(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     bench.cloud.lose_answers = 4
     resume(bench.engine, start(bench, 2, 4, 3))
@@ -127,7 +129,7 @@ def test_surplus_is_as_old_as_the_first_call_that_may_have_started_it(bench: Ben
     assert running(bench) == {100}
 
 
-def test_no_renaming_leaves_later_than_a_machine_is_young_however_many_and_slow_they_are(
+def test_no_reassignment_is_sent_once_its_instance_may_have_read_its_name(
     bench: Bench,
 ):
     bench.cloud.capacity = {SPOT_A: 10, SPOT_B: 0, ON_DEMAND: 0}
@@ -150,7 +152,7 @@ def test_no_renaming_leaves_later_than_a_machine_is_young_however_many_and_slow_
     assert {item.node for item in bench.cloud.live()} == set(G[12:17])
 
 
-def test_a_machine_that_was_given_is_known_by_its_new_name_before_it_is_listed(bench: Bench):
+def test_a_reassigned_instance_is_known_by_its_new_node_before_ec2_lists_it(bench: Bench):
     bench.cloud.lag = 60
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     asks = start(bench, 2, 4, 3)
@@ -163,7 +165,7 @@ def test_a_machine_that_was_given_is_known_by_its_new_name_before_it_is_listed(b
 
 
 @pytest.mark.parametrize("program", ["reconcile", "suspend"])
-def test_a_machine_that_was_given_is_not_ended_by_its_old_name(bench: Bench, program: str):
+def test_a_reassigned_instance_is_not_terminated_with_its_old_node(bench: Bench, program: str):
     """A pass may have listed it before, and EC2's tags lag."""
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     bench.cloud.tag_lag = 60
@@ -179,7 +181,7 @@ def test_a_machine_that_was_given_is_not_ended_by_its_old_name(bench: Bench, pro
     assert running(bench) == {100, 102}
 
 
-def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
+def test_an_instance_that_can_not_be_reassigned_is_terminated(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     bench.cloud.next_give_errors = [error_codes.error("UnauthorizedOperation", "no")]
     resume(bench.engine, start(bench, 2, 4, 3))
@@ -187,7 +189,7 @@ def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
     assert len(bench.cloud.live()) == 2
 
 
-def test_a_job_whose_gift_is_in_doubt_and_can_not_be_ended_yet_is_not_launched_for_again(
+def test_a_job_is_not_launched_again_while_its_reassigned_instance_may_still_run(
     bench: Bench,
 ):
     bench.cloud.lag = 60
@@ -199,7 +201,7 @@ def test_a_job_whose_gift_is_in_doubt_and_can_not_be_ended_yet_is_not_launched_f
     assert len(live) == len(set(live))
 
 
-def test_a_job_whose_call_got_no_answer_is_given_nothing_of_anothers(wide: Bench):
+def test_a_job_with_an_unresolved_launch_gets_no_surplus_instance(wide: Bench):
     wide.cloud.lag = 60
     launch = wide.cloud.launch
 
@@ -214,7 +216,7 @@ def test_a_job_whose_call_got_no_answer_is_given_nothing_of_anothers(wide: Bench
     assert len(live) == len(set(live))
 
 
-def test_a_machine_that_ended_before_its_launch_was_answered_is_no_jobs(bench: Bench):
+def test_an_instance_that_terminated_before_its_launch_was_answered_serves_no_job(bench: Bench):
     bench.cloud.lose_answers = 1
     launch = bench.cloud.launch
 
@@ -238,7 +240,7 @@ def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(wide: Ben
     assert running(wide) == set()
 
 
-def test_addresses_of_a_large_jobs_parts_are_told_as_the_parts_come(wide: Bench):
+def test_addresses_of_a_large_job_are_written_after_each_of_its_calls(wide: Bench):
     launch, told_before = wide.cloud.launch, []
 
     def told(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
@@ -252,7 +254,7 @@ def test_addresses_of_a_large_jobs_parts_are_told_as_the_parts_come(wide: Bench)
     assert all(wide.slurm.state[node].instance_id for node in G[:1100])
 
 
-def test_a_slurmctld_that_misses_a_part_hears_of_it_when_the_job_is_there(wide: Bench):
+def test_addresses_that_slurmctld_missed_are_written_when_the_job_is_complete(wide: Bench):
     assign, times = wide.slurm.assign, []
 
     def deaf(assignments: Sequence[Assignment]) -> None:
@@ -267,7 +269,7 @@ def test_a_slurmctld_that_misses_a_part_hears_of_it_when_the_job_is_there(wide: 
     assert len(wide.slurm.assigned) == 1100
 
 
-def test_nodes_whose_addresses_were_told_are_given_back_with_their_job(wide: Bench):
+def test_nodes_with_written_addresses_are_given_back_with_their_job(wide: Bench):
     wide.cloud.capacity = {SPOT_A: 1250, SPOT_B: 0, ON_DEMAND: 0}
     resume(wide.engine, start(wide, 1300))
     assert wide.slurm.assigned, "or nothing is shown"
@@ -290,7 +292,9 @@ def test_an_instance_that_slurm_has_as_one_node_is_never_another(wide: Bench):
     assert {item.lifecycle for item in wide.cloud.live()} == {Lifecycle.ON_DEMAND}
 
 
-def test_nodes_whose_surplus_can_not_be_ended_yet_are_not_launched_again(bench: Bench):
+def test_a_node_is_not_launched_again_while_its_surplus_instance_can_not_be_terminated(
+    bench: Bench,
+):
     bench.cloud.lag = 60
     bench.cloud.capacity = {SPOT_A: 5}
     resume(bench.engine, start(bench, 3, 3))
@@ -329,7 +333,7 @@ def test_capacity_that_is_back_after_the_first_call_serves_all_the_others(wide: 
 
 
 def clumsy(bench: Bench, pool: str) -> None:
-    """The adapter has a bug that launches of one pool bring out, once the machines are started."""
+    """The adapter has a bug that launches of one pool bring out, once the instances are started."""
     launch = bench.cloud.launch
 
     def launched(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
@@ -354,7 +358,7 @@ def test_a_bug_gives_back_the_jobs_it_leaves_undecided_and_no_other(bench: Bench
         assert bench.slurm.state[node].reason == "toolkit: bug"
 
 
-def test_a_bugs_machines_end_with_their_nodes(bench: Bench):
+def test_instances_of_jobs_that_a_bug_left_undecided_are_terminated(bench: Bench):
     clumsy(bench, "gpu")
     with pytest.raises(KeyError):
         resume(bench.engine, start(bench, 2))
@@ -375,7 +379,7 @@ def test_several_types_that_will_do_are_one_fleet(bench: Bench):
     assert running(bench) == {100, 101}
 
 
-def test_a_fleet_mixes_types_and_each_machine_has_its_price(bench: Bench):
+def test_a_fleet_mixes_types_and_each_instance_has_its_price(bench: Bench):
     reconfigured(bench)
     bench.cloud.capacity = {SPOT_A: 2}
     resume(bench.engine, start(bench, 3))
@@ -500,7 +504,7 @@ def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Ben
 @pytest.mark.parametrize(
     "code", ["VcpuLimitExceeded", "UnauthorizedOperation", "InvalidParameterValue"]
 )
-def test_a_job_that_only_a_person_can_help_is_held_with_ec2s_words(bench: Bench, code: str):
+def test_a_job_that_only_a_person_can_help_is_held_with_ec2s_message(bench: Bench, code: str):
     bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), code)
     asks = start(bench, 2)
     bench.slurm.queue[100].comment = "theirs"

@@ -50,7 +50,7 @@ def unanswered(bench: Bench, *, happened: bool) -> JobRequest:
 
 
 @pytest.mark.parametrize("happened", [True, False])
-def test_the_next_resume_learns_what_it_was_and_the_job_runs(bench: Bench, happened: bool):
+def test_the_next_resume_resolves_the_launch_and_the_job_runs(bench: Bench, happened: bool):
     ask = unanswered(bench, happened=happened)
     bench.cloud.lag = 60
     resume(bench.engine, [ask])
@@ -72,7 +72,7 @@ def test_a_launch_that_turns_out_to_have_failed_is_followed_by_the_next_offering
 @pytest.mark.parametrize(
     "code", ["IdempotentParameterMismatch", "Unreachable", "UnauthorizedOperation"]
 )
-def test_what_even_that_does_not_settle_stays_in_doubt(bench: Bench, code: str):
+def test_a_launch_that_a_repeat_does_not_resolve_stays_unresolved(bench: Bench, code: str):
     ask = unanswered(bench, happened=True)
     bench.cloud.lag = 600
     bench.cloud.next_errors = [error_codes.error(code, "no")]
@@ -87,7 +87,7 @@ ONE_OF_EACH = {kind: code for code, kind in reversed(error_codes.CLASSES.items()
 
 
 @pytest.mark.parametrize("code", [*ONE_OF_EACH.values(), "NeverSeenBefore"])
-def test_a_call_without_an_answer_stays_in_doubt_until_ec2_has_judged_that_request(
+def test_a_launch_without_an_answer_stays_unresolved_until_ec2_judges_that_request(
     bench: Bench, code: str
 ):
     said = error_codes.error(code, "no")
@@ -98,9 +98,7 @@ def test_a_call_without_an_answer_stays_in_doubt_until_ec2_has_judged_that_reque
 
 
 @pytest.mark.parametrize("code", ["NeverSeenBefore", "UnauthorizedOperation", "SlowDown"])
-def test_no_node_has_two_machines_after_an_answer_that_says_nothing_of_the_call_before(
-    bench: Bench, code: str
-):
+def test_no_node_has_two_instances_after_an_answer_about_another_call(bench: Bench, code: str):
     bench.cloud.lag = 110
     bench.cloud.lose_answers = 1
     bench.cloud.next_errors = [None, *[error_codes.error(code, "no")] * 20]
@@ -111,7 +109,7 @@ def test_no_node_has_two_machines_after_an_answer_that_says_nothing_of_the_call_
     assert [item.node for item in bench.cloud.live()] == list(G[:2])
 
 
-def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
+def test_an_unanswered_repeat_is_unresolved_from_its_own_time_on(bench: Bench):
     """It may start what the first call did not, long after that one is out of doubt."""
     ask = unanswered(bench, happened=False)
     bench.clock.advance(100)
@@ -127,7 +125,7 @@ SAYS_NOTHING = ["IdempotentParameterMismatch", "SlowDown", "UnauthorizedOperatio
 
 
 @pytest.mark.parametrize("code", SAYS_NOTHING)
-def test_a_doubt_ends_two_minutes_after_the_last_call_without_an_answer_whatever_is_said_to_others(
+def test_an_unresolved_launch_expires_two_minutes_after_its_last_unanswered_call(
     bench: Bench, code: str
 ):
     ask = unanswered(bench, happened=False)
@@ -142,7 +140,7 @@ def test_a_doubt_ends_two_minutes_after_the_last_call_without_an_answer_whatever
     assert bench.engine.journal.view().unresolved_nodes == set()
 
 
-def test_a_doubt_whose_machines_have_ended_since_is_none(bench: Bench):
+def test_a_launch_whose_instances_have_terminated_is_resolved(bench: Bench):
     ask = unanswered(bench, happened=True)
     for machine in bench.cloud.live():
         bench.cloud.end(machine.id, "Client.UserInitiatedShutdown")
@@ -152,7 +150,7 @@ def test_a_doubt_whose_machines_have_ended_since_is_none(bench: Bench):
     assert [item.node for item in bench.cloud.live()] == list(G[:2])
 
 
-def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
+def test_a_repeat_that_was_not_sent_leaves_the_launch_unresolved(bench: Bench):
     """No credentials, say: the error is not EC2's answer to anything."""
     ask = unanswered(bench, happened=False)
 
@@ -170,7 +168,7 @@ def patient(folder: Path) -> Bench:
     return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600})
 
 
-def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(
+def test_an_unanswered_launch_is_unresolved_for_any_wait_before_its_call(
     tmp_path: Path,
 ):
     bench = patient(tmp_path)
@@ -183,7 +181,7 @@ def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its
     assert bench.engine.journal.view().unresolved_nodes == set(G[2:4])
 
 
-def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_before(tmp_path: Path):
+def test_an_unanswered_launch_is_unresolved_for_any_throttling_before_it(tmp_path: Path):
     bench = patient(tmp_path)
     throttled = [error_codes.error("RequestLimitExceeded", "slow down")] * 20
     bench.cloud.next_errors = [*throttled, *[error_codes.error("Unreachable", "no answer")] * 5]
@@ -192,14 +190,14 @@ def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_befo
     assert bench.engine.journal.view().unresolved_nodes == set(G[:2])
 
 
-def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):
+def test_unresolved_launches_of_nodes_that_no_job_wants_are_left_alone(bench: Bench):
     unanswered(bench, happened=True)
     before = bench.cloud.calls.count("launch")
     resume(bench.engine, [bench.slurm.start(8, G[4:5])])
     assert bench.cloud.calls.count("launch") == before + 1
 
 
-def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
+def test_an_unresolved_launch_with_a_claimed_node_is_left_to_the_claimant(bench: Bench):
     ask = unanswered(bench, happened=True)
     before = bench.cloud.calls.count("launch")
     with bench.engine.journal.resume_process() as other:
@@ -226,14 +224,14 @@ def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
         bench.engine.journal.record_call(request, run, [1])
 
 
-def test_asking_again_starts_no_machine_for_a_node_that_slurm_has_off(bench: Bench):
+def test_a_repeated_launch_starts_no_instance_for_a_powered_down_node(bench: Bench):
     killed_before_its_call(bench, G)
     resume(bench.engine, [bench.slurm.start(2, G[:1])])
     assert bench.cloud.live() == []
     assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
 
 
-def test_no_job_adopts_a_machine_that_was_launched_before_slurm_asked_for_its_node(bench: Bench):
+def test_no_job_adopts_an_instance_launched_before_slurm_powered_up_its_node(bench: Bench):
     killed_before_its_call(bench, G)
     resume(bench.engine, [bench.slurm.start(2, G[:1])])
     bench.clock.advance(LISTING_DELAY_SECONDS + 1)
@@ -244,7 +242,7 @@ def test_no_job_adopts_a_machine_that_was_launched_before_slurm_asked_for_its_no
     assert not [node for node in G[1:] if "POWERING_UP" in bench.slurm.flags(node)]
 
 
-def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench: Bench):
+def test_no_launch_is_repeated_while_slurm_can_not_be_read(bench: Bench):
     ask = unanswered(bench, happened=False)
     before = bench.cloud.calls.count("launch")
     bench.slurm.unreachable = True
@@ -252,7 +250,7 @@ def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench:
     assert bench.cloud.calls.count("launch") == before
 
 
-def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time(bench: Bench):
+def test_unresolved_launches_are_repeated_together_and_none_after_the_programs_time(bench: Bench):
     for number in range(4):
         killed_before_its_call(bench, G[2 * number : 2 * number + 2])
     bench.engine = replace(bench.engine, workers=WorkerPool(4))
@@ -274,8 +272,10 @@ def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time
 
 
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity", "Unreachable"])
-def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Bench, code: str):
-    """What is in doubt even then is so for every run."""
+def test_claims_on_nodes_that_no_job_wants_are_released_once_the_launch_is_resolved(
+    bench: Bench, code: str
+):
+    """What is unresolved even then is so for every run."""
     unanswered(bench, happened=False)
     bench.cloud.next_errors = [error_codes.error(code, "no")] if code else []
     engine = bench.engine
@@ -287,7 +287,7 @@ def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Ben
     assert (G[1] in claims.unresolved_nodes) == (code == "Unreachable")
 
 
-def test_a_request_in_the_journal_is_the_same_request_again():
+def test_a_request_read_from_the_journal_equals_the_one_written():
     offering = Offering(
         "p5.48xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1", "cr-0abc", block=True
     )

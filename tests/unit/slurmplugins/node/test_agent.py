@@ -141,7 +141,7 @@ def test_a_user_can_not_name_another_job_in_an_environment(stage: Stage):
     assert stage.agent.read_attempts() == {(7, 0)}
 
 
-def test_when_nobody_knows_the_jobs_it_is_tried_again(stage: Stage):
+def test_the_agent_tries_again_when_the_nodes_jobs_can_not_be_read(stage: Stage):
     stage.metadata.values["spot/instance-action"] = NOTICE
     stage.slurm.unreachable = True
     stage.runner.answer("/usr/bin/scontrol", "listpids", stderr="no socket", returncode=1)

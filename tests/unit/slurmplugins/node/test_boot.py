@@ -1,4 +1,4 @@
-"""First boot of a compute node, with the machine's files under a temporary root."""
+"""First boot of a compute node, with the instance's files under a temporary root."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def stage(tmp_path: Path, settings: node.NodeConfig, monkeypatch: pytest.MonkeyP
     return Stage(root, settings)
 
 
-def test_a_machine_becomes_the_node_its_place_in_the_launch_says(stage: Stage):
+def test_an_instance_becomes_the_node_its_place_in_the_launch_says(stage: Stage):
     stage.boot.run()
     assert stage.read("etc/hostname") == "gpu-002\n"
     facts = json.loads(stage.read("run/slurm-toolkit/instance.json"))
@@ -98,7 +98,7 @@ def test_a_node_tag_overrides_the_place_in_the_launch(stage: Stage):
     assert stage.read("etc/hostname") == "gpu-007\n"
 
 
-def test_a_machine_that_is_renamed_while_it_boots_registers_by_its_new_name(stage: Stage):
+def test_an_instance_that_is_renamed_while_it_boots_registers_by_its_new_name(stage: Stage):
     def renamed(_: str) -> str:
         stage.metadata.values["tags/instance/toolkit:node"] = "gpu-007"
         return KEY
@@ -201,7 +201,7 @@ def test_tags_that_arrive_late_are_waited_for(stage: Stage):
         ("tags/instance/toolkit:price", "1\nX=2"),
     ],
 )
-def test_odd_metadata_stops_the_boot_before_slurmd(stage: Stage, path: str, value: str):
+def test_invalid_metadata_stops_the_boot_before_slurmd(stage: Stage, path: str, value: str):
     stage.metadata.values[path] = value
     with pytest.raises(BootError):
         stage.boot.run()

@@ -55,7 +55,7 @@ def test_a_disk_with_something_on_it_is_left_alone(tmp_path: Path, runner: FakeR
     assert programs(runner) == ["mountpoint", "blkid"]
 
 
-def test_disks_that_are_another_machines_or_partitioned_are_not_looked_at(
+def test_disks_that_are_another_instances_or_partitioned_are_not_looked_at(
     tmp_path: Path, runner: FakeRunner
 ):
     """A container sees its host's disks in /sys, and has no device nodes for them."""

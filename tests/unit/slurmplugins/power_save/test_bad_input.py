@@ -96,7 +96,7 @@ def test_what_a_jobs_owner_writes_reaches_no_tag_and_no_command(bench: Bench, te
 
 
 @pytest.mark.parametrize("job", [0, -1, 2**40, True, "x", None, 1.5])
-def test_an_odd_job_number_is_no_job_but_its_nodes_are_launched(job: object):
+def test_an_invalid_job_number_is_no_job_but_its_nodes_are_launched(job: object):
     content = json.dumps({"jobs": [{"job_id": job, "nodes_resume": "gpu-001"}]}).encode()
     assert resume_file.job_requests(content, "gpu-001") == (JobRequest(None, G[:1]),)
 
@@ -176,7 +176,7 @@ def test_a_disk_that_fills_up_at_any_write_leaves_no_half_job(
     assert len(counted) == len(set(counted))
 
 
-def test_on_a_full_disk_reconcile_gives_jobs_back_and_ends_nothing(
+def test_on_a_full_disk_reconcile_gives_jobs_back_and_terminates_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -231,7 +231,7 @@ def test_a_damaged_line_keeps_no_idle_instance_and_says_what_it_names(bench: Ben
     assert [item.node for item in bench.cloud.live()] == [G[2]]
 
 
-def test_a_capacity_memory_that_can_not_be_written_stops_nothing(tmp_path: Path):
+def test_a_file_of_unavailable_offerings_that_can_not_be_written_stops_nothing(tmp_path: Path):
     bench = Bench(tmp_path)
     (tmp_path / "offerings.json").mkdir()
     bench.cloud.capacity = {"spot:g5.xlarge:us-east-1a": 0}
@@ -358,7 +358,7 @@ def test_a_policy_that_leaves_nothing_gives_the_nodes_back(bench: Bench):
     assert reasons(bench) == {"toolkit: no-offering"}
 
 
-def test_a_machine_that_is_there_for_a_job_without_any_offering_ends(bench: Bench):
+def test_an_instance_that_is_there_for_a_job_without_any_offering_ends(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     leave_no_offering(bench)
     resume(bench.engine, [JobRequest(8, G[:2])])

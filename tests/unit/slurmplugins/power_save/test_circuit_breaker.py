@@ -52,7 +52,7 @@ def job(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> JobL
     return JobLaunch(number, (NodeRequest(number, nodes, pool),), nodes)
 
 
-def test_four_failures_shut_nothing_and_the_fifth_does():
+def test_the_fifth_boot_failure_opens_the_circuit_breaker():
     record = circuit_breaker.record_boots(Record(), failed(4), NOW)
     assert not record.pools["gpu"].protected
     record = circuit_breaker.record_boots(record, failed(1, 4), NOW)
@@ -61,20 +61,20 @@ def test_four_failures_shut_nothing_and_the_fifth_does():
 
 
 @pytest.mark.parametrize("count", [4, 10_000])
-def test_a_machine_is_counted_once_however_often_it_is_seen(count: int):
+def test_an_instance_is_counted_once_however_often_it_is_seen(count: int):
     record = circuit_breaker.record_boots(Record(), failed(count), NOW)
     assert circuit_breaker.record_boots(record, failed(count), NOW) == record
     assert circuit_breaker.record_boots(record, failed(count), NOW + 3 * 3600) == record
 
 
-def test_a_machine_that_looks_failed_again_while_ec2_lists_it_is_not_counted_again():
+def test_an_instance_that_looks_failed_again_while_ec2_lists_it_is_not_counted_again():
     record = circuit_breaker.record_boots(Record(), failed(4), NOW)
     later = circuit_breaker.record_boots(record, BootResults(), NOW + 3600)
     assert circuit_breaker.record_boots(later, failed(4), NOW + 3615).pools == record.pools
 
 
 @pytest.mark.parametrize("set_by", [0.0, -86_400.0, 86_400.0])
-def test_machines_that_ec2_lists_no_more_are_forgotten(set_by: float):
+def test_instances_that_ec2_lists_no_more_are_forgotten(set_by: float):
     record = circuit_breaker.record_boots(Record(), failed(4), NOW)
     assert circuit_breaker.record_boots(record, BootResults(), NOW + set_by + 7200).counted == {}
 
@@ -87,7 +87,7 @@ def test_a_success_forgets_every_failure():
     )
 
 
-def test_a_success_beside_failures_keeps_the_pool_open():
+def test_a_registration_among_boot_failures_keeps_the_pool_unprotected():
     boots = BootResults(failed(9).failures, {"gpu": NOW})
     assert circuit_breaker.record_boots(Record(), boots, NOW).pools == {}
 
@@ -144,7 +144,7 @@ def test_a_probe_that_may_take_longer_than_any_pause_is_waited_for(bench: Bench)
     assert circuit_breaker.admit(screened.record, jobs, NOW + 600, 7200).permitted == ()
 
 
-def test_a_damaged_record_opens_every_pool(tmp_path: Path):
+def test_a_damaged_state_file_leaves_no_pool_protected(tmp_path: Path):
     for text in (
         "",
         "{",
@@ -165,7 +165,7 @@ def test_the_record_survives_its_file(tmp_path: Path):
 
 
 def never_comes_up(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> None:
-    """Slurm asks, machines start, and nothing registers."""
+    """Slurm asks, instances start, and nothing registers."""
     resume(bench.engine, [bench.slurm.start(number, nodes)])
     for _ in range(16):
         bench.clock.advance(15)
@@ -179,7 +179,7 @@ def never_comes_up(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ..
         run_pass(bench.engine)
 
 
-def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeeds(bench: Bench):
+def test_a_pool_whose_nodes_never_register_launches_nothing_until_a_probe_succeeds(bench: Bench):
     never_comes_up(bench, 7, G[:5])
     assert len(bench.events(LogEvent.PROTECTED_MODE_ENTERED)) == 1
     launches = len(bench.cloud.requests)
@@ -200,7 +200,7 @@ def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeed
     assert circuit_breaker.load(bench.engine.state).pools == {}
 
 
-def test_a_machine_that_is_there_for_a_job_in_a_protected_pool_ends(bench: Bench):
+def test_an_adopted_instance_of_a_job_in_a_protected_pool_is_terminated(bench: Bench):
     ask = bench.slurm.start(7, G[:2])
     resume(bench.engine, [JobRequest(7, G[:1])])
     circuit_breaker.update(bench.engine.state, failed(5), bench.clock.now())
@@ -220,8 +220,8 @@ def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench:
     assert not bench.events(LogEvent.PROTECTED_MODE_ENDED)
 
 
-def test_machines_that_come_up_beside_those_that_do_not_keep_the_pool_open(bench: Bench):
-    """A weak zone: some of a run's machines boot, the others never do."""
+def test_instances_that_register_beside_boot_failures_keep_the_pool_unprotected(bench: Bench):
+    """A weak zone: some of a run's instances boot, the others never do."""
     resume(bench.engine, [bench.slurm.start(1, G[5:])])
     bench.clock.advance(10)
     bench.boot()
@@ -229,7 +229,7 @@ def test_machines_that_come_up_beside_those_that_do_not_keep_the_pool_open(bench
     assert circuit_breaker.load(bench.engine.state).pools == {}
 
 
-def test_the_console_of_a_machine_that_never_came_up_is_kept(bench: Bench):
+def test_the_console_of_an_instance_that_never_came_up_is_kept(bench: Bench):
     bench.cloud.consoles = {f"i-{number:017x}": f"line\nKernel panic {number}" for number in (1, 2)}
     never_comes_up(bench, 7, G[:1])
     assert console_logs.tail(bench.engine.state, f"i-{1:017x}") == ("line", "Kernel panic 1")

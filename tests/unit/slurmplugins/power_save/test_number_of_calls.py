@@ -1,6 +1,6 @@
 """A decision takes a fixed number of calls and no waiting, whether for ten nodes or a thousand.
 
-That is what "within 30 s at 1,000 nodes" comes to on any machine: each call takes EC2 and slurmctld
+That is what "within 30 s at 1,000 nodes" comes to on any host: each call takes EC2 and slurmctld
 about as long for a thousand nodes as for ten, nothing else waits, and our own work grows as the
 number of nodes does, and not as its square.
 """
@@ -87,7 +87,7 @@ class Counted:
 
 
 def interrupted(cluster: Counted) -> int:
-    """EC2 takes every second machine; how many passes until the nodes are given back."""
+    """EC2 takes every second instance; how many passes until the nodes are given back."""
     lost = cluster.bench.cloud.live()[::2]
     for item in lost:
         cluster.bench.cloud.interrupt(item.id)

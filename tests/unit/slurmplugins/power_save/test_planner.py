@@ -79,7 +79,7 @@ def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobL
 # What is launched
 
 
-def test_a_job_without_instances_gets_one_launch_with_an_ask_for_each_pool():
+def test_a_job_without_instances_gets_one_launch_with_a_node_request_for_each_pool():
     ask = JobRequest(7, (G[0], C[0], G[1]))
     asks = (NodeRequest(7, G[:2], GPU, RUNGS), NodeRequest(7, C[:1], CPU, ((CPU.offerings[0],),)))
     plan = planned(ask)
@@ -112,7 +112,7 @@ def test_each_job_is_planned_by_itself_in_turn():
         ("other", 7, {}, RUNGS),
     ],
 )
-def test_a_jobs_partition_and_how_long_it_has_waited_choose_its_ladder(
+def test_a_jobs_partition_and_wait_choose_its_fallback_order(
     partition: str, job: int | None, waited: dict[int, float], ladder: Any
 ):
     policies = {
@@ -208,7 +208,7 @@ def test_an_instance_as_old_as_resume_timeout_is_replaced(age: float, adopted: b
         assert plan.affected_nodes == G[:1]
 
 
-def test_an_instance_of_another_pool_or_that_slurm_let_go_of_is_replaced():
+def test_an_instance_of_another_pool_or_of_a_node_powered_down_since_is_replaced():
     wrong = machine(pool="cpu")
     assert planned(JobRequest(7, G[:1]), listed=(wrong,)).stale_instances == (wrong,)
     plan = planned(JobRequest(7, G[:1]), listed=(machine(),), powered_down_ids=frozenset({"i-1"}))
@@ -231,7 +231,7 @@ def test_an_instance_that_ec2_does_not_list_yet_is_handed_out_as_the_journal_has
     assert plan == ResumePlan(adoptions=(assignment,), job_requests=(JobRequest(7, G[:1]),))
 
 
-def test_an_instance_that_ec2_lists_as_over_is_not_handed_out_from_the_journal():
+def test_an_instance_that_ec2_lists_as_terminated_is_not_handed_out_from_the_journal():
     gone = machine(state=S.TERMINATED)
     plan = planned(JobRequest(7, G[:1]), listed=(gone,), recent_launches={"i-1": made()})
     assert (plan.adoptions, plan.stale_instances, plan.launches) == ((), (), (launch(G[0]),))
@@ -255,7 +255,7 @@ def test_the_share_of_spot_counts_an_instance_that_the_journal_has_renamed():
 
 
 @pytest.mark.parametrize("state", S)
-def test_beside_an_instance_whose_end_was_decided_another_is_launched_and_it_is_told(
+def test_beside_an_instance_marked_for_termination_another_is_launched_and_the_plan_says_so(
     state: InstanceState,
 ):
     condemned = machine(state=state)
@@ -282,7 +282,7 @@ def test_the_instances_to_replace_and_those_that_should_be_over_are_all_told():
     assert (plan.stale_instances, plan.unterminated_instances) == (old, condemned)
 
 
-def test_a_node_that_another_run_is_at_is_left_to_it():
+def test_a_node_that_another_program_has_claimed_is_left_to_it():
     plan = planned(JobRequest(7, G[:2]), listed=(machine(),), claimed_nodes=frozenset(G[:1]))
     launched = JobLaunch(7, (NodeRequest(7, G[1:2], GPU, RUNGS),), G[:2])
     assert (plan.adoptions, plan.claimed_by_others, plan.launches) == ((), G[:1], (launched,))
@@ -311,7 +311,7 @@ def refused(
     return failure
 
 
-def test_a_node_that_burst_json_lacks_is_a_persons_to_mend():
+def test_a_job_on_a_node_that_burst_json_lacks_needs_a_person():
     failure = refused(G[0], *NOBODYS)
     text = "burst.json has no node fpga-1"
     assert failure == Failure(7, (G[0], *NOBODYS), "unknown-node", message=text, hold=True)
@@ -346,7 +346,7 @@ def test_an_instance_of_before_settles_no_launch_without_answer(
     assert failure.reason_code == "launch-in-doubt"
 
 
-def test_a_doubt_that_another_run_is_at_is_that_runs():
+def test_an_unresolved_launch_that_another_program_has_claimed_is_left_to_it():
     plan = planned(
         JobRequest(7, G[:1]), unresolved_nodes=frozenset(G[:1]), claimed_nodes=frozenset(G[:1])
     )
@@ -465,7 +465,7 @@ def test_a_node_that_is_up_on_what_the_plan_hands_out_is_waited_for(flags: str, 
     assert bool(left) is waits
 
 
-def test_a_node_that_works_on_what_the_plan_would_replace_keeps_it_and_leaves_the_ask():
+def test_a_node_that_works_on_an_instance_to_replace_keeps_it_and_leaves_the_request():
     ask = JobRequest(7, G[:3], shared_nodes=(G[0], G[3]))
     plan = ResumePlan(
         stale_instances=(machine(), machine("i-9", node=None)), launches=(launch(*G[:3]),)
@@ -478,7 +478,7 @@ def test_a_node_that_works_on_what_the_plan_would_replace_keeps_it_and_leaves_th
 
 
 @pytest.mark.parametrize("flags", ["IDLE+POWERED_DOWN", "DOWN", "UNREADABLE", "UNREADABLE+DOWN"])
-def test_no_instance_is_replaced_under_a_node_that_is_off_down_or_odd(flags: str):
+def test_no_instance_is_replaced_under_a_node_that_is_off_down_or_invalid(flags: str):
     plan = ResumePlan(
         stale_instances=(machine(), machine("i-9", node=None)), launches=(launch(G[0]),)
     )
@@ -489,7 +489,7 @@ def test_no_instance_is_replaced_under_a_node_that_is_off_down_or_odd(flags: str
         assert (left, len(failures)) == ([], 1)
 
 
-def test_a_node_that_only_its_pool_wants_replaced_is_no_reason_against_an_odd_one():
+def test_a_node_that_only_its_pool_wants_replaced_is_no_reason_against_an_invalid_one():
     plan = ResumePlan(stale_instances=(machine("i-9", node=None),), launches=(launch(G[0]),))
     ask = JobRequest(7, G[:1])
     assert planner.still_awaited([ask], plan, states(n1="UNREADABLE+DOWN")) == ([ask], [])
@@ -506,7 +506,7 @@ def test_a_node_for_which_nothing_is_planned_is_not_asked_about():
 # What suspend ends
 
 
-def test_suspend_ends_each_instance_of_the_nodes_that_slurm_has_let_go_of():
+def test_suspend_terminates_each_instance_of_the_nodes_that_slurm_has_powered_down():
     listed = (machine("i-2"), machine("i-1"), machine("i-3", G[1]), machine("i-4", G[2]))
     nodes = states(n1="IDLE+POWERING_DOWN", n2="ALLOCATED", n3="IDLE+POWERED_DOWN")
     why = "Slurm powered the node down"
@@ -516,7 +516,7 @@ def test_suspend_ends_each_instance_of_the_nodes_that_slurm_has_let_go_of():
     )
 
 
-def test_suspend_ends_nothing_of_a_node_that_slurm_does_not_show():
+def test_suspend_terminates_nothing_of_a_node_that_slurm_does_not_show():
     assert plan_terminations(G[:1], [machine()], {}, EndCause.SUSPEND) == ()
 
 

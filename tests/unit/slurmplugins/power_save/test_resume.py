@@ -32,7 +32,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_a_job_gets_one_machine_a_node_in_one_call(bench: Bench):
+def test_a_job_gets_one_instance_a_node_in_one_call(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:3])])
     assert [item.node for item in bench.cloud.live()] == list(G[:3])
     assert len(bench.cloud.requests) == 1
@@ -78,7 +78,7 @@ def test_out_of_offerings_gives_nodes_back_with_a_coded_reason_at_once(bench: Be
     assert ON_DEMAND in bench.slurm.queue[7].comment
 
 
-def test_nodes_are_let_go_of_although_slurm_does_not_know_one_of_them(bench: Bench):
+def test_nodes_are_given_back_although_slurm_does_not_know_one_of_them(bench: Bench):
     """slurm.conf lacks a node that burst.json has: slurmctld then refuses to show any."""
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (machine,) = bench.cloud.live()
@@ -93,7 +93,7 @@ def test_nodes_are_let_go_of_although_slurm_does_not_know_one_of_them(bench: Ben
     assert bench.engine.journal.view().powered_down_ids == {machine.id}
 
 
-def test_a_node_that_slurm_has_let_go_of_meanwhile_is_not_given_back_a_second_time(bench: Bench):
+def test_a_node_powered_down_meanwhile_is_not_given_back_a_second_time(bench: Bench):
     """A POWER_DOWN that is asked of a node that is off would stick to it, and hit its next job."""
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
     ask = bench.slurm.start(7, G[:2])
@@ -120,8 +120,8 @@ def test_a_job_over_two_pools_keeps_nothing_when_one_pool_fails(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
-def test_a_job_that_had_some_machines_before_loses_them_when_the_rest_can_not_be_had(bench: Bench):
-    """As when an earlier launch in doubt turns out to have worked, for one of its two pools."""
+def test_a_jobs_earlier_instances_are_terminated_when_the_rest_can_not_be_launched(bench: Bench):
+    """As when an earlier, unresolved launch turns out to have worked, for one of its two pools."""
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
     bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 0}
@@ -148,7 +148,7 @@ def test_repeating_a_resume_starts_nothing_new(bench: Bench):
     assert len(bench.cloud.requests) == 1
 
 
-def test_a_machine_the_cloud_does_not_list_yet_is_not_launched_twice(bench: Bench):
+def test_an_instance_the_cloud_does_not_list_yet_is_not_launched_twice(bench: Bench):
     bench.cloud.lag = 60
     ask = bench.slurm.start(7, G[:3])
     resume(bench.engine, [ask])
@@ -165,7 +165,7 @@ def test_nodes_a_live_run_works_on_are_left_to_it(bench: Bench):
     assert bench.slurm.queue[7].state == "RUNNING"
 
 
-def test_a_run_that_died_before_its_answer_makes_the_next_one_wait(bench: Bench):
+def test_a_resume_that_died_before_its_answer_makes_the_next_one_wait(bench: Bench):
     ask = bench.slurm.start(7, G[:1])
     bench.cloud.lag = 30
     bench.cloud.lose_answers = 99
@@ -177,7 +177,7 @@ def test_a_run_that_died_before_its_answer_makes_the_next_one_wait(bench: Bench)
     assert len(bench.cloud.requests) == 1
 
 
-def test_a_machine_already_condemned_does_not_settle_a_doubt(bench: Bench):
+def test_an_instance_marked_for_termination_does_not_resolve_a_launch(bench: Bench):
     """The list may still show it as live, and the unanswered launch not at all."""
     ask = bench.slurm.start(7, G[:1])
     resume(bench.engine, [ask])
@@ -202,7 +202,7 @@ def at(place: str, act: Callable[[], None]) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("place", ["journal.claim: done", "cloud.instances: about to"])
-def test_nothing_is_launched_for_a_job_with_a_node_that_slurm_has_let_go_of_since(
+def test_nothing_is_launched_for_a_job_with_a_node_that_slurm_has_powered_down_since(
     bench: Bench, place: str
 ):
     asks = [bench.slurm.start(7, G[:3]), bench.slurm.start(8, G[3:5])]
@@ -258,7 +258,7 @@ def test_a_slurmctld_that_restarts_during_a_resume_stops_no_launch(bench: Bench)
 
 
 @pytest.mark.parametrize("unreachable", [True, False])
-def test_a_machine_that_looks_old_is_kept_while_its_node_is_up_on_it(
+def test_an_instance_that_looks_old_is_kept_while_its_node_is_up_on_it(
     bench: Bench, unreachable: bool
 ):
     ask = bench.slurm.start(7, G[:2])
@@ -372,7 +372,7 @@ def test_a_node_of_nobody_is_given_back_with_a_reason(bench: Bench):
     assert bench.slurm.queue[7].held
 
 
-def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):
+def test_an_instance_left_from_long_ago_is_replaced(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     old = bench.cloud.live()[0].id
     bench.clock.advance(3600)
@@ -382,7 +382,7 @@ def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_machines_that_are_replaced_delay_no_job_but_those_that_replace_them(
+def test_instances_that_are_replaced_delay_no_job_but_those_that_replace_them(
     bench: Bench, workers: int
 ):
     first = bench.slurm.start(7, G[:1])
@@ -419,7 +419,9 @@ def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):
 
 
 @pytest.mark.parametrize("pool", ["cpu", ""])
-def test_a_machine_whose_tags_say_another_pool_is_replaced_and_not_adopted(bench: Bench, pool: str):
+def test_an_instance_whose_tags_say_another_pool_is_replaced_and_not_adopted(
+    bench: Bench, pool: str
+):
     """The name was another pool's before cluster.yaml changed: it may be of any shape."""
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (other,) = bench.cloud.live()
@@ -430,7 +432,7 @@ def test_a_machine_whose_tags_say_another_pool_is_replaced_and_not_adopted(bench
     assert (found.pool, found.id == other.id) == ("gpu", False)
 
 
-def test_a_machine_whose_end_is_decided_is_not_adopted_however_alive_it_looks(bench: Bench):
+def test_an_instance_whose_end_is_decided_is_not_adopted_however_alive_it_looks(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (doomed,) = bench.cloud.live()
     bench.engine.journal.mark_terminating([doomed.id], EndCause.SUSPEND)
@@ -448,7 +450,7 @@ def power_down_after_a_job(bench: Bench) -> None:
     bench.slurm.tick()
 
 
-def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
+def test_suspend_terminates_the_instances_of_nodes_powered_down(bench: Bench):
     power_down_after_a_job(bench)
     suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
     assert bench.cloud.live() == []
@@ -461,7 +463,7 @@ def test_suspend_asks_again_for_a_list_that_was_throttled(bench: Bench):
     assert bench.cloud.live() == []
 
 
-def test_a_machine_that_suspend_could_not_end_is_not_taken_for_the_nodes_next_one(bench: Bench):
+def test_an_instance_that_suspend_could_not_terminate_is_not_adopted_for_its_node(bench: Bench):
     """slurmctld lets in only what booted after it asked."""
     power_down_after_a_job(bench)
     left = {item.id for item in bench.cloud.live()}
@@ -478,14 +480,14 @@ def test_a_machine_that_suspend_could_not_end_is_not_taken_for_the_nodes_next_on
     assert left.isdisjoint(item.id for item in bench.cloud.live())
 
 
-def test_suspend_keeps_the_machine_of_a_node_that_is_up_again(bench: Bench):
+def test_suspend_keeps_the_instance_of_a_node_that_is_up_again(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.boot()
     suspend(bench.engine, G[:2], EndCause.SUSPEND)
     assert len(bench.cloud.live()) == 2
 
 
-def test_suspend_ends_nothing_when_slurm_can_not_be_read(bench: Bench):
+def test_suspend_terminates_nothing_when_slurm_can_not_be_read(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.slurm.unreachable = True
     with pytest.raises(SlurmUnreachable):
@@ -493,7 +495,7 @@ def test_suspend_ends_nothing_when_slurm_can_not_be_read(bench: Bench):
     assert len(bench.cloud.live()) == 2
 
 
-def test_suspend_touches_no_machine_without_our_tag(bench: Bench):
+def test_suspend_touches_no_instance_without_our_tag(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     machine = bench.cloud.live()[0]
     bench.cloud.machines[machine.id].cluster = "another"
@@ -534,7 +536,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("after_the_call", [True, False])
-def test_a_run_killed_around_its_launch_never_leads_to_a_second_machine(
+def test_a_resume_killed_around_its_launch_never_leads_to_a_second_instance(
     bench: Bench, after_the_call: bool
 ):
     ask = bench.slurm.start(7, G[:2])

@@ -97,7 +97,7 @@ def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
 
 
 @pytest.mark.parametrize("state", S)
-def test_suspend_ends_what_is_not_over_yet_and_nothing_twice(state: InstanceState):
+def test_suspend_terminates_each_live_instance_once(state: InstanceState):
     """The cause of a second end would be told for the first, too."""
     found = plan_terminations(
         [G[0]], [instance(state=state)], {G[0]: node("IDLE+POWERING_DOWN")}, EndCause.SUSPEND
@@ -119,7 +119,7 @@ def test_an_instance_that_was_given_to_another_node_is_not_marked_terminating_un
 # Whether the lists are believed
 
 
-def test_instances_that_we_ended_are_not_missed_in_ec2s_list():
+def test_instances_that_the_toolkit_terminated_are_not_missed_in_ec2s_list():
     ids = [f"i-{number}" for number in range(6)]
     ended = JournalView(termination_causes=dict.fromkeys(ids, EndCause.SUSPEND))
     assert snapshot.cloud_doubt(a_snapshot(known_instances=frozenset(ids), journal=ended)) == ""

@@ -85,7 +85,7 @@ def test_a_node_that_registers_again_is_asked_for_nothing_more(bench: Bench, sav
 
 
 @SAVED
-def test_a_job_whose_slurmd_never_registers_again_comes_back_within_resume_timeout(
+def test_a_job_whose_slurmd_never_registers_again_is_requeued_within_resume_timeout(
     bench: Bench, saved: str
 ):
     bench.slurm.killed(G, saved=saved)

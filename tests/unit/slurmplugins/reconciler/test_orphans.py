@@ -106,7 +106,7 @@ def test_an_instance_that_is_left_alone_keeps_no_other_from_its_end(other: Insta
     assert ended(a_snapshot(other, LOST, awaiting_reply=frozenset({"under way"}))) == [ORPHANED]
 
 
-def test_an_end_that_was_decided_and_did_not_come_about_is_repeated_with_its_cause():
+def test_a_termination_that_did_not_happen_is_repeated_with_its_cause():
     young = instance(launched_at=NOW)
     why = "its termination was decided before"
     given = a_snapshot(young, termination_causes={"i-1": EndCause.INTERRUPTION})
@@ -152,18 +152,18 @@ def test_no_instance_is_of_the_wrong_pool_that_is_no_nodes_or_whose_node_has_no_
         {"": Node("", ODD)},  # a record whose name can't be read may be this node's
     ],
 )
-def test_an_instance_whose_nodes_record_is_odd_is_not_ended(nodes: dict[str, Node]):
+def test_an_instance_whose_nodes_record_is_invalid_is_not_ended(nodes: dict[str, Node]):
     wrong = instance(pool="cpu")
     assert ended(a_snapshot(wrong, nodes=nodes)) == []
 
 
-def test_an_odd_record_without_a_name_protects_no_node_that_has_a_record():
+def test_an_invalid_record_without_a_name_protects_no_node_that_has_a_record():
     nodes = {GPU: Node(GPU, frozenset({"IDLE"})), "": Node("", ODD)}
     wrong = instance(pool="cpu")
     assert [item.instance for item in ended(a_snapshot(wrong, nodes=nodes))] == [wrong]
 
 
-def test_an_odd_record_protects_no_instance_without_a_node():
+def test_an_invalid_record_protects_no_instance_without_a_node():
     lost = instance(node=None)
     nodes = {"": Node("", ODD, instance_id="i-1")}
     assert [item.instance for item in ended(a_snapshot(lost, nodes=nodes))] == [lost]
@@ -172,7 +172,7 @@ def test_an_odd_record_protects_no_instance_without_a_node():
 # Which a person hears of
 
 
-def test_nothing_is_said_of_instances_that_are_as_they_should_be():
+def test_nothing_is_logged_of_instances_that_are_as_they_should_be():
     assert warnings_of(a_snapshot(instance(), instance("i-2", role="head", node=None))) == []
     assert warnings_of(a_snapshot(instance("i-3", role="builder", node=None))) == []
 

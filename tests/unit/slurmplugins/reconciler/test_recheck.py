@@ -255,7 +255,7 @@ def test_a_node_that_is_left_alone_for_what_it_has_become_keeps_its_instance(
     assert instance in {item.id for item in bench.cloud.live()}
 
 
-def test_an_instance_that_a_pass_ends_is_written_down_before_slurm_is_told_of_its_node(
+def test_a_termination_is_in_the_journal_before_slurmctld_is_told_of_its_node(
     bench: Bench,
 ):
     """SuspendProgram would else be first, and the pool's boot failure count as a suspend."""
@@ -282,7 +282,7 @@ def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
 
 
 @pytest.mark.parametrize("lasts", [True, False])
-def test_what_a_run_has_claimed_since_the_snapshot_is_left_to_it(bench: Bench, *, lasts: bool):
+def test_a_node_claimed_since_the_snapshot_is_left_to_its_claimant(bench: Bench, *, lasts: bool):
     """Also when that run was over before the pass came to act."""
     orphan(bench, 8, G[0])
     orphan(bench, 9, G[1])
@@ -374,7 +374,7 @@ def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Be
     assert busy == [{*G[:2], *cpu}, {*G[:2], *cpu}, {*G[:2], *cpu}, set(cpu)]
 
 
-def test_resume_ends_no_instance_of_a_node_that_is_up(bench: Bench):
+def test_resume_terminates_no_instance_of_a_node_that_is_up(bench: Bench):
     """Asked by hand, or by a run that was stopped for long, and launches for the others alone."""
     up(bench, 7, G[0])
     bench.clock.advance(1000)
@@ -400,7 +400,7 @@ def test_the_time_for_finding_capacity_is_counted_from_the_begin_of_the_run(benc
     assert bench.clock.monotonic() - began < budget + launch_call.LONGEST_PAUSE * 1.5
 
 
-def test_a_node_left_without_an_instance_by_a_settlement_gets_one_from_the_run_that_wants_it(
+def test_a_node_without_an_instance_after_a_launch_is_resolved_gets_one_from_the_waiting_resume(
     bench: Bench,
 ):
     journal = bench.engine.journal
@@ -411,7 +411,7 @@ def test_a_node_left_without_an_instance_by_a_settlement_gets_one_from_the_run_t
     assert [item.node for item in bench.cloud.live()] == list(G[:3])
 
 
-def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
+def test_resume_waits_a_bounded_time_for_anothers_resolution_of_a_launch(bench: Bench):
     journal = bench.engine.journal
     with journal.resume_process() as other:
         journal.claim(other, lambda _: G[:1], to_resolve=True)
@@ -420,7 +420,9 @@ def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
     assert [item.node for item in bench.cloud.live()] == [G[1]]
 
 
-def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles(bench: Bench):
+def test_nothing_is_launched_for_a_job_with_a_node_whose_launch_another_resume_resolves(
+    bench: Bench,
+):
     """That run does not want it, and need not find an instance for it."""
     journal = bench.engine.journal
     asks = [bench.slurm.start(7, G[:4]), bench.slurm.start(8, G[4:5])]
@@ -435,7 +437,9 @@ def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles
 CPU = "on-demand:m7i.large:us-east-1a"
 
 
-def test_a_run_ends_no_instance_of_a_node_that_is_up_without_setting_that_node_down(bench: Bench):
+def test_a_run_terminates_no_instance_of_a_node_that_is_up_without_setting_that_node_down(
+    bench: Bench,
+):
     """It came up while the rest of its job could not be had."""
     ask = bench.slurm.start(7, [G[0], *hostlist.expand("cpu-1")])
     bench.cloud.capacity = {CPU: 0}
@@ -453,7 +457,7 @@ def test_a_run_ends_no_instance_of_a_node_that_is_up_without_setting_that_node_d
     assert bench.slurm.flags(G[0]) >= {"DOWN", "POWER_DOWN"}
 
 
-def test_an_adopted_node_is_let_go_of_at_once(bench: Bench):
+def test_the_claim_on_an_adopted_node_is_released_at_once(bench: Bench):
     """Its job may end long before the run does."""
     up(bench, 7, G[0])
     asks = [JobRequest(7, G[:1]), bench.slurm.start(8, G[1:2])]
@@ -468,7 +472,7 @@ def busy(bench: Bench) -> frozenset[hostlist.NodeName]:
 
 
 @pytest.mark.parametrize("again", [0, 1])
-def test_killed_in_a_rename_the_next_resume_has_one_instance_a_node_and_none_of_anothers_name(
+def test_after_a_kill_in_a_reassignment_each_node_has_one_instance_of_its_own(
     bench: Bench, again: int
 ):
     asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:3])]
@@ -540,7 +544,7 @@ def test_an_answer_that_slurmctld_misses_costs_no_job_of_a_run_its_instances(ben
     assert old not in bench.cloud.live()
 
 
-def test_where_slurmctld_is_silent_a_run_sets_down_only_the_jobs_that_need_an_instance_ended(
+def test_while_slurmctld_is_silent_resume_gives_back_only_jobs_whose_instance_must_be_terminated(
     bench: Bench,
 ):
     asks = one_with_an_instance_from_before(bench)

@@ -50,7 +50,7 @@ def test_a_job_whose_peers_failed_before_slurm_knew_comes_back(bench: Bench):
     assert "requeued: it ended as it lost node gpu-002" in bench.slurm.queue[7].comment
 
 
-def test_the_job_comes_back_when_the_instance_goes_after_it(bench: Bench):
+def test_the_job_is_requeued_when_the_instance_goes_after_it(bench: Bench):
     """The workers failed on the notice; EC2 took the instance two minutes later."""
     bench.slurm.fail(7)
     bench.clock.advance(100)
@@ -66,7 +66,7 @@ def test_a_failed_job_on_healthy_instances_stays_failed_and_slurm_is_not_asked(b
     assert bench.slurm.asked_for_ended == 0
 
 
-def test_instances_that_we_end_bring_nothing_back(bench: Bench):
+def test_instances_that_the_toolkit_terminates_requeue_no_job(bench: Bench):
     bench.slurm.fail(7)
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
@@ -75,7 +75,7 @@ def test_instances_that_we_end_bring_nothing_back(bench: Bench):
     assert 7 in bench.slurm.over
 
 
-def test_a_node_that_fell_silent_is_evidence_too(bench: Bench):
+def test_a_node_that_stopped_responding_is_evidence_too(bench: Bench):
     bench.slurm.fail(7)
     bench.slurm.state[G[0]].flags.add("NOT_RESPONDING")
     passes(bench, 15)
@@ -141,7 +141,7 @@ def test_a_failed_job_on_a_nodes_next_instance_is_no_victim_of_the_one_before(be
         dataclasses.replace(JOB, admin_comment="toolkit: requeued: lost gpu-002 (i-0abc)"),
     ],
 )
-def test_what_ended_for_another_reason_stays_ended(job: EndedJob):
+def test_a_job_that_failed_for_another_reason_is_not_requeued(job: EndedJob):
     assert len(jobs_to_requeue([JOB], [LOSS])) == 1
     assert jobs_to_requeue([job], [LOSS]) == ()
 

@@ -652,7 +652,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table(name: str):
+def test_each_state_of_a_node_and_its_instances_has_the_actions_of_the_table(name: str):
     """Each state of a node and its instances has exactly the actions in the table."""
     given, expected = TABLE[name]
     assert told(rules.plan(given)) == expected
@@ -678,7 +678,7 @@ def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
     assert "not trusted" in found.blocked_by
 
 
-def test_a_node_that_answers_without_a_listed_instance_is_remarked():
+def test_a_node_that_answers_without_a_listed_instance_gets_a_warning():
     given = a_snapshot("ALLOCATED", without_instance_since=LONG_AGO)
     said = (f"node {NODE} responds, but EC2 lists no instance for it",)
     assert rules.plan(given).warnings == said
@@ -738,7 +738,7 @@ def test_instances_that_ended_are_no_reason_to_doubt():
     assert sum(isinstance(item, MarkDown) for item in found.actions) == 6
 
 
-def test_instances_we_ended_or_just_launched_are_not_missed():
+def test_instances_the_toolkit_terminated_or_just_launched_are_not_missed():
     given = fleet(4)
     ids = [item.id for item in given.instances]
     claims = JournalView(
@@ -749,7 +749,7 @@ def test_instances_we_ended_or_just_launched_are_not_missed():
     assert found.cloud_believed
 
 
-def test_doubt_ends_after_ten_minutes_of_the_same_answer():
+def test_a_doubted_list_is_believed_after_ten_minutes_of_the_same_answer():
     given = replace(fleet(4), instances=())
     first = rules.plan(given)
     assert first.doubted_since == NOW
@@ -761,7 +761,7 @@ def test_doubt_ends_after_ten_minutes_of_the_same_answer():
     assert len(believed.without_instance_since) == 4, "and only now do the graces begin"
 
 
-def test_an_instance_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
+def test_an_instance_of_a_node_that_slurm_does_not_list_gets_a_warning_and_lives():
     """slurm.conf and burst.json disagree, or Slurm's list has a hole: nobody here can know."""
     given = a_snapshot("IDLE", instance())
     nodes = {name: node for name, node in given.nodes.items() if name != NODE}
@@ -770,7 +770,7 @@ def test_an_instance_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
     assert found.warnings == ("i-1 is node gpu-001, which Slurm does not list",)
 
 
-def test_what_is_left_alone_is_remarked():
+def test_each_instance_that_is_left_alone_gets_a_warning():
     given = a_snapshot("IDLE", instance(pool="cpu"), instance(id="i-2", role="web"))
     assert rules.plan(given).warnings == (
         "i-1 works as node gpu-001, though its tags say pool 'cpu'",
@@ -782,7 +782,7 @@ LEFT = JournalView(powered_down_ids=frozenset({"i-1"}))
 """Slurm has powered the node down since i-1 was launched for it, and asks for it anew."""
 
 
-def test_an_instance_that_slurm_has_let_go_of_ends_while_its_node_waits_for_another():
+def test_an_instance_whose_node_slurm_has_powered_down_ends_while_its_node_waits_for_another():
     found = rules.plan(a_snapshot("IDLE+POWERING_UP+NOT_RESPONDING", instance(), journal=LEFT))
     assert found.actions == (
         Terminate(instance(), EndCause.SUSPEND, "Slurm powered its node down after the launch"),
@@ -790,7 +790,7 @@ def test_an_instance_that_slurm_has_let_go_of_ends_while_its_node_waits_for_anot
     assert found.without_instance_since == {NODE: NOW}
 
 
-def test_an_instance_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
+def test_an_instance_whose_node_slurm_has_powered_down_is_not_the_one_a_job_waits_for():
     """The job goes back first, so that nothing is ended under one."""
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
     fresh = rules.plan(a_snapshot(flags, instance(), journal=LEFT))
@@ -801,7 +801,7 @@ def test_an_instance_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
     assert late.actions == (MarkDown(NODE, reason), PowerDown(NODE, reason))
 
 
-def test_of_two_instances_the_one_that_slurm_has_let_go_of_ends_although_it_is_older():
+def test_of_two_instances_the_one_whose_node_slurm_has_powered_down_ends_although_it_is_older():
     new = instance(id="i-2", age=20)
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
     found = rules.plan(a_snapshot(flags, instance(), new, journal=LEFT, instance_id=""))
@@ -812,11 +812,13 @@ def test_of_two_instances_the_one_that_slurm_has_let_go_of_ends_although_it_is_o
     "flags",
     ["ALLOCATED", "IDLE", "IDLE+NOT_RESPONDING", "ALLOCATED+POWERING_UP", "IDLE+POWERING_UP"],
 )
-def test_an_instance_that_slurm_had_let_go_of_stays_where_slurmd_answers_or_may(flags: str):
+def test_an_instance_whose_node_slurm_had_powered_down_stays_where_slurmd_answers_or_may(
+    flags: str,
+):
     assert rules.plan(a_snapshot(flags, instance(age=60), journal=LEFT)).actions == ()
 
 
-def test_an_instance_that_slurm_has_let_go_of_is_left_to_the_run_that_is_at_its_node():
+def test_an_instance_whose_node_slurm_has_powered_down_is_left_to_the_run_that_is_at_its_node():
     claims = replace(LEFT, claimed_nodes=frozenset({NODE}))
     flags = "IDLE+POWERING_UP+NOT_RESPONDING"
     assert rules.plan(a_snapshot(flags, instance(), journal=claims)).actions == ()

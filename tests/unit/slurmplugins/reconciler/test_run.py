@@ -83,7 +83,7 @@ def test_after_an_interruption_the_node_is_usable_again_within_a_minute(bench: B
     assert bench.slurm.queue[8].state == "RUNNING"
 
 
-def test_a_node_drained_by_us_is_ended_once_its_job_has_left(bench: Bench):
+def test_a_node_drained_by_us_is_terminated_once_its_job_has_left(bench: Bench):
     up(bench)
     bench.slurm.drain([G[0]], "toolkit: spot interruption")
     passes(bench, 30)
@@ -109,7 +109,9 @@ def test_a_resume_that_died_before_its_launch_returns_its_job(bench: Bench):
     assert bench.slurm.state[G[0]].reason == "toolkit: no-machine"
 
 
-def test_a_job_does_not_wait_for_an_instance_that_slurm_let_go_of_before_it_asked(bench: Bench):
+def test_a_job_does_not_wait_for_an_instance_whose_node_slurm_powered_down_before_it_asked(
+    bench: Bench,
+):
     """EC2 could not be told to end it, and the run for the next job died before its claim."""
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     bench.slurm.finish(7)
@@ -177,7 +179,7 @@ def test_an_instance_named_after_it_was_first_seen_has_its_node_in_the_ledger(be
     assert bench.store.objects[where]["node"] == "gpu-006", "what was known is not unlearned"
 
 
-def test_the_ledger_knows_why_an_instance_was_ended(bench: Bench):
+def test_the_ledger_knows_why_an_instance_was_terminated(bench: Bench):
     up(bench)
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
@@ -525,7 +527,7 @@ def test_an_impaired_instance_that_fell_silent_gives_its_job_back_in_minutes(ben
     assert bench.cloud.live() == []
 
 
-def test_a_slurmctld_that_forgot_to_lose_patience_is_helped(bench: Bench):
+def test_a_node_that_slurmctld_should_have_set_down_is_given_back(bench: Bench):
     bench.slurm.resume_timeout = 1e9
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     passes(bench, 240)

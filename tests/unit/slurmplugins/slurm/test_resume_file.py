@@ -96,7 +96,7 @@ def test_without_an_argument_the_file_alone_counts():
         b"[" * 200_000,
     ],
 )
-def test_an_odd_file_still_gets_every_node_launched(content: bytes | None):
+def test_an_invalid_file_still_gets_every_node_launched(content: bytes | None):
     assert resume_file.job_requests(content, "gpu-[001-002]") == (
         JobRequest(None, (N[0],)),
         JobRequest(None, (N[1],)),
@@ -114,7 +114,7 @@ def test_a_jobs_number_is_read_as_any_version_writes_it(number: object):
 @pytest.mark.parametrize(
     "number", [None, [7], {}, {"set": False, "number": 7}, "x", "1" * 5000, 7.0, -7, True]
 )
-def test_nodes_of_a_job_whose_number_is_odd_are_one_ask(number: object):
+def test_nodes_of_a_job_with_an_invalid_number_are_one_request(number: object):
     content = json.dumps({"jobs": [{"job_id": number, "nodes_resume": "gpu-[001-002]"}]}).encode()
     assert resume_file.job_requests(content, "gpu-[001-002]") == (JobRequest(None, tuple(N[:2])),)
 

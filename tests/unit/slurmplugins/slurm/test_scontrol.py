@@ -117,7 +117,7 @@ def test_assignments_of_any_number_take_two_processes():
 
 
 @pytest.mark.parametrize("text", ["i-1\nshutdown", "i-1 state=down", "", "--x", "a" * 99])
-def test_nothing_odd_reaches_scontrols_input(text: str):
+def test_nothing_invalid_reaches_scontrols_input(text: str):
     slurm, _ = scontrol()
     with pytest.raises(SlurmRefused):
         slurm.assign([Assignment(G[0], text, "10.0.0.1", "g5")])

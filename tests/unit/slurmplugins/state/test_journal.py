@@ -44,7 +44,7 @@ def assignment(node: hostlist.NodeName, instance_id: str) -> Assignment:
     return Assignment(node, instance_id, "10.0.0.1", "g5.xlarge")
 
 
-def test_a_claim_holds_while_its_run_lives(journal: Journal):
+def test_a_claim_holds_while_its_program_lives(journal: Journal):
     with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:2])
         assert journal.view().claimed_nodes == set(G[:2])
@@ -69,7 +69,7 @@ def test_a_claim_ends_with_its_process_however_it_ends(journal: Journal, tmp_pat
     assert journal.view().claimed_nodes == frozenset()
 
 
-def test_the_lock_of_a_killed_run_is_swept_and_that_of_a_live_one_is_not(
+def test_the_lock_of_a_killed_program_is_deleted_and_that_of_a_live_one_is_not(
     journal: Journal, tmp_path: Path
 ):
     child = os.fork()
@@ -84,7 +84,7 @@ def test_the_lock_of_a_killed_run_is_swept_and_that_of_a_live_one_is_not(
         assert journal.view().claimed_nodes == {G[0]}
 
 
-def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
+def test_a_launch_without_an_outcome_is_unresolved_until_ec2_would_list_it(
     journal: Journal, clock: FakeClock
 ):
     with journal.resume_process() as run:
@@ -107,7 +107,7 @@ def test_what_a_live_run_has_asked_for_is_known_until_it_has_an_outcome(journal:
     assert journal.view().awaiting_reply == frozenset()
 
 
-def test_an_outcome_ends_the_doubt(journal: Journal):
+def test_an_outcome_resolves_the_launch(journal: Journal):
     journal.record_call(request("a1"), "run", [7])
     journal.record_failed("a1", error_codes.error("InsufficientInstanceCapacity", "none"))
     journal.record_call(request("a2"), "run", [7])
@@ -123,7 +123,7 @@ def test_launches_are_remembered_until_the_cloud_lists_them(journal: Journal, cl
     assert journal.view().recent_launches == {}
 
 
-def test_a_node_that_is_let_go_takes_its_machines_of_until_then_along_and_no_given_one(
+def test_a_power_down_covers_the_nodes_instances_until_then_and_no_reassigned_one(
     journal: Journal, clock: FakeClock
 ):
     journal.record_launched("a1", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
@@ -133,7 +133,7 @@ def test_a_node_that_is_let_go_takes_its_machines_of_until_then_along_and_no_giv
     assert journal.view().powered_down_ids == {"i-1"}
 
 
-def test_a_machine_that_a_node_got_after_it_was_seen_off_is_not_let_go_of(
+def test_a_power_down_covers_no_instance_launched_after_it_was_seen(
     journal: Journal, clock: FakeClock
 ):
     journal.record_launched("a1", [assignment(G[0], "i-1")])
@@ -144,7 +144,7 @@ def test_a_machine_that_a_node_got_after_it_was_seen_off_is_not_let_go_of(
     assert journal.view().powered_down_ids == {"i-1"}
 
 
-def test_a_condemned_machine_is_no_longer_a_launched_one(journal: Journal):
+def test_an_instance_marked_for_termination_is_no_longer_a_launched_one(journal: Journal):
     journal.record_launched("a1", [assignment(G[0], "i-1")])
     journal.mark_terminating(["i-1"], EndCause.SUSPEND)
     claims = journal.view()
@@ -158,7 +158,7 @@ def test_the_first_cause_given_for_an_end_stays(journal: Journal):
     assert journal.view().termination_causes == {"i-1": EndCause.SUSPEND}
 
 
-def test_a_machine_whose_node_is_claimed_can_not_be_condemned_as_idle(journal: Journal):
+def test_an_instance_whose_node_is_claimed_is_not_marked_for_termination_as_idle(journal: Journal):
     with journal.resume_process() as run:
         journal.claim(run, lambda _: G[:1])
         agreed = journal.mark_terminating_if_idle(
@@ -167,7 +167,7 @@ def test_a_machine_whose_node_is_claimed_can_not_be_condemned_as_idle(journal: J
     assert agreed == {"i-2", "i-3"}
 
 
-def test_an_instance_that_nobody_understands_ends_only_with_a_node_that_is_off(
+def test_an_instance_of_unknown_purpose_is_terminated_only_with_a_powered_down_node(
     journal: Journal, clock: FakeClock, tmp_path: Path
 ):
     """And while that line is new, not even then: it may have been given another name."""
@@ -217,7 +217,7 @@ def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeCloc
 
 
 def refused(journal: Journal, clock: FakeClock, calls: int) -> None:
-    """A run that asks so many times, and gets no machine."""
+    """A run that asks so many times, and gets no instance."""
     with journal.resume_process() as run:
         journal.claim(run, lambda _: G)
         for number in range(calls):
@@ -238,7 +238,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("calls", [10, 1000])
-def test_the_size_of_the_file_is_bounded_by_machines_and_not_by_calls(
+def test_the_size_of_the_file_is_bounded_by_instances_and_not_by_calls(
     journal: Journal, clock: FakeClock, tmp_path: Path, calls: int
 ):
     journal.record_launched("b", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
@@ -282,7 +282,7 @@ def test_a_process_reads_each_line_once(journal: Journal, monkeypatch: pytest.Mo
     assert len(journal.view().termination_causes) == len(read) == 20
 
 
-def test_what_was_said_at_one_moment_is_not_changed_by_what_comes(journal: Journal):
+def test_a_journal_view_is_not_changed_by_later_lines(journal: Journal):
     journal.record_launched("a1", [assignment(G[0], "i-1")])
     before = journal.view()
     journal.record_launched("a1", [assignment(G[1], "i-1")])
@@ -331,7 +331,7 @@ def test_after_a_boot_a_line_is_no_older_for_what_the_wall_clock_says(
     assert Journal(tmp_path, again).view().recent_launches == {}
 
 
-def test_what_runs_of_before_the_last_boot_were_at_is_left_to_nobody(tmp_path: Path):
+def test_claims_of_before_the_last_boot_do_not_hold(tmp_path: Path):
     """Their steady clock was another one."""
     old = Journal(tmp_path, FakeClock())
     with old.resume_process() as run:

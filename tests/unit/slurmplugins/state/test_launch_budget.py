@@ -179,7 +179,7 @@ def test_the_verdict_on_a_job_that_is_not_held_yet_outlasts_its_pauses(bench: Be
     assert launch_budget.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).permitted == ()
 
 
-def test_a_loop_is_told_from_a_beginning_by_twice_resume_timeout_and_the_longest_setback(
+def test_a_fresh_budget_needs_twice_resume_timeout_and_the_longest_unavailability(
     bench: Bench,
 ):
     rate = _launch_rate(bench.engine)
@@ -384,7 +384,7 @@ def refused(times: int, code: str = "UnauthorizedOperation") -> Record:
     return record
 
 
-def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(bench: Bench):
+def test_three_refused_terminations_in_a_row_stop_all_launches_until_one_succeeds(bench: Bench):
     launches = [job(bench, G[:2]), job(bench, C[:1], 8), job(bench, G[2:3], None)]
     assert len(launch_budget.screen(refused(2), launches, NOW, RATE).permitted) == 3
     screened = launch_budget.screen(refused(3), launches, NOW, RATE)
@@ -403,7 +403,7 @@ def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(
     )
 
 
-def test_while_nothing_can_be_ended_people_are_told_and_not_after():
+def test_a_warning_stands_while_nothing_can_be_terminated_and_not_after():
     assert launch_budget.block_reason(refused(2), NOW) == ""
     assert "(UnauthorizedOperation): nothing is launched" in launch_budget.block_reason(
         refused(3), NOW
@@ -452,7 +452,7 @@ def test_a_damaged_record_gives_every_job_a_new_budget(bench: Bench, text: str):
         {"slug": 5}, {"slug": "x", "message": 5}, {"asked": -5}, {"started": -1}, {"new": 1},
     ],
 )  # fmt: skip
-def test_an_odd_field_costs_one_job_its_count_and_stops_no_program(
+def test_an_invalid_field_costs_one_job_its_count_and_stops_no_program(
     bench: Bench, odd: dict[str, Any]
 ):
     now = bench.clock.now()
@@ -588,7 +588,7 @@ def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(benc
     assert len(bench.cloud.machines) == 6
 
 
-def test_a_doubt_lasts_while_ec2_may_not_list_yet_what_came_of_it():
+def test_a_launch_is_unresolved_while_ec2_may_not_list_its_instances_yet():
     record = Record({7: LaunchHistory(2, 0, NOW, NOW, doubts=(UnresolvedLaunch("a", 2, NOW),))})
     assert launch_budget.resolve_launches(record, (), NOW - 1) == record
     assert launch_budget.resolve_launches(record, (), NOW).jobs == {}
@@ -598,7 +598,7 @@ def test_a_doubt_lasts_while_ec2_may_not_list_yet_what_came_of_it():
 
 
 @pytest.mark.parametrize("odd", [5, [], ["a"], {"attempt": 5}, {"count": "2"}, {"at": None}])
-def test_an_odd_doubt_costs_one_job_its_count(bench: Bench, odd: object):
+def test_an_invalid_unresolved_launch_costs_one_job_its_count(bench: Bench, odd: object):
     doubt = {"attempt": "a", "count": 2, "at": 1.0}
     doubt = {**doubt, **odd} if isinstance(odd, dict) else odd
     jobs = {"7": {"asked": 2, "doubts": [doubt]}, "8": {"asked": 2}}
@@ -660,7 +660,7 @@ def test_instances_that_the_adapter_itself_ends_count(bench: Bench, *, fleet: bo
     assert client.started == 6
 
 
-def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(bench: Bench):
+def test_instances_of_one_offering_group_count_with_those_of_the_next(bench: Bench):
     """Two jobs in one call that EC2 answers in part: the larger one has its nodes from the next."""
     bench.cloud.capacity = {SPOT_A: 4, SPOT_B: 8}
     first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:6])
@@ -670,7 +670,9 @@ def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(benc
     assert len(bench.cloud.live()) == 6
 
 
-def test_a_condemned_instance_that_can_be_ended_now_makes_way_for_a_new_one(bench: Bench):
+def test_an_instance_marked_for_termination_that_can_be_terminated_now_makes_way_for_a_new_one(
+    bench: Bench,
+):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     old = {item.id for item in bench.cloud.live()}
     bench.engine.journal.mark_terminating(old, EndCause.SUSPEND)
@@ -680,7 +682,7 @@ def test_a_condemned_instance_that_can_be_ended_now_makes_way_for_a_new_one(benc
     assert old.isdisjoint(item.id for item in live)
 
 
-def test_a_job_beside_one_whose_old_instance_can_not_be_ended_is_launched_for(bench: Bench):
+def test_a_job_beside_one_whose_old_instance_can_not_be_terminated_is_launched_for(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.engine.journal.mark_terminating(
         [item.id for item in bench.cloud.live()], EndCause.SUSPEND
@@ -693,7 +695,7 @@ def test_a_job_beside_one_whose_old_instance_can_not_be_ended_is_launched_for(be
     assert not bench.slurm.queue[7].held
 
 
-def test_nothing_is_started_beside_a_condemned_instance_that_is_not_listed_yet(bench: Bench):
+def test_nothing_is_launched_beside_an_unlisted_instance_marked_for_termination(bench: Bench):
     bench.cloud.lag = 60.0
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.engine.journal.mark_terminating(

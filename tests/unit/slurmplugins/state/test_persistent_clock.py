@@ -86,7 +86,7 @@ def booted(clock: FakeClock, set_by: float) -> FakeClock:
 
 
 @pytest.mark.parametrize("set_by", [-DAY, -3600.0])
-def test_a_doubt_of_before_a_boot_ends_in_time_though_the_clock_is_set_back(
+def test_an_unresolved_launch_of_before_a_boot_expires_in_time_though_the_clock_is_set_back(
     bench: Bench, set_by: float
 ):
     request = LaunchRequest(
@@ -115,7 +115,7 @@ def test_a_boot_with_the_clock_set_back_leaves_instances_their_time_to_boot(
         assert claims.age(machine, bench.clock.now()) <= 10 + SAVE_EVERY
 
 
-def test_a_doubt_outlives_a_boot_that_lost_the_file_of_the_steady_clock(bench: Bench):
+def test_an_unresolved_launch_outlives_a_boot_that_lost_the_persistent_clocks_file(bench: Bench):
     request = LaunchRequest(
         "a1", "demo", "gpu", "spot", "demo-gpu", "", bench.config.pools["gpu"].offerings[0], G[:2]
     )
@@ -127,7 +127,7 @@ def test_a_doubt_outlives_a_boot_that_lost_the_file_of_the_steady_clock(bench: B
     assert Journal(bench.engine.state, clock).view().unresolved_nodes == frozenset()
 
 
-def test_what_the_steady_clock_shows_is_kept_though_ec2_can_not_be_listed(bench: Bench):
+def test_what_the_persistent_clock_shows_is_kept_though_ec2_can_not_be_listed(bench: Bench):
     run_pass(bench.engine)
     bench.cloud.unreadable = True
     bench.clock.advance(DAY)
@@ -138,7 +138,9 @@ def test_what_the_steady_clock_shows_is_kept_though_ec2_can_not_be_listed(bench:
 
 
 @pytest.mark.parametrize("ahead", [90.0, DAY])
-def test_a_setback_ends_in_time_though_the_clock_was_ahead(bench: Bench, ahead: float):
+def test_an_unavailable_offering_expires_in_time_though_the_clock_was_ahead(
+    bench: Bench, ahead: float
+):
     offering = bench.config.pools["gpu"].offerings[0]
     bench.clock.jump(ahead)
     bench.engine.unavailable_offerings.mark_unavailable(offering, NoCapacity("none", code="x"))

@@ -24,14 +24,16 @@ def test_when_all_offerings_failed_the_one_due_first_is_tried():
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"x": 3}', '{"x": {"code": "c"}}'])
-def test_a_damaged_memory_is_an_empty_one(tmp_path, text: str):
+def test_a_damaged_state_file_has_no_unavailable_offerings(tmp_path, text: str):
     path = tmp_path / "offerings.json"
     path.write_text(text)
     assert unavailable_offerings.UnavailableOfferings(path, FakeClock()).entries() == {}
 
 
 @pytest.mark.parametrize("jump", [-3600, 3600])
-def test_a_clock_that_is_set_changes_no_setbacks_length(tmp_path, jump: float):
+def test_setting_the_clock_does_not_change_how_long_an_offering_is_unavailable(
+    tmp_path, jump: float
+):
     clock = FakeClock()
     memory = unavailable_offerings.UnavailableOfferings(tmp_path / "offerings.json", clock)
     memory.mark_unavailable(SPOT, error_codes.error("InsufficientInstanceCapacity", "none"))

@@ -98,7 +98,7 @@ def test_data_without_a_length_is_refused():
     ("adapter", "packages"),
     [("huggingface", ("transformers",)), ("lightning", ("lightning", "pytorch_lightning"))],
 )
-def test_a_missing_package_is_said_with_what_to_install(monkeypatch, adapter, packages):
+def test_a_missing_package_is_logged_with_what_to_install(monkeypatch, adapter, packages):
     for package in packages:
         for name in [each for each in sys.modules if each.split(".")[0] == package]:
             monkeypatch.delitem(sys.modules, name)

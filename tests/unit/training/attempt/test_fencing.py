@@ -94,7 +94,7 @@ def committed(place):
     return [name for name in names(place) if (place.parents[1] / name / "COMMITTED").exists()]
 
 
-def test_an_owner_saves_as_ever_and_leaves_nothing_in_its_place(saves, place):
+def test_an_attempt_that_has_its_fence_saves_and_leaves_no_temporary_files(saves, place):
     checkpoints, save = saves()
     for step in (1, 2, 3):
         save(step)
@@ -116,7 +116,7 @@ def test_an_attempt_whose_run_was_taken_over_saves_and_deletes_nothing(saves, pl
     assert names(place) == before
 
 
-def test_every_rank_is_told(saves, place, ranks):
+def test_every_rank_learns_that_the_run_was_taken_over(saves, place, ranks):
     shutil.rmtree(place)
 
     def one(world):
@@ -156,7 +156,9 @@ def test_a_save_that_is_under_way_when_the_run_is_taken_over_is_not_committed(
     assert committed(place) == []
 
 
-def test_neither_is_one_in_the_background(saves, place, json_codec, part):
+def test_a_background_save_under_way_when_the_run_is_taken_over_is_not_committed(
+    saves, place, json_codec, part
+):
     checkpoints, _ = saves(codec=TakenOver(json_codec, place, delete=False), background=True)
     checkpoints.start_save({"model": part()}, step=1, facts={})
     with pytest.raises(Superseded):
@@ -328,7 +330,7 @@ def train(attempt_of, place, json_codec, part, memory_tracker):
 
 @pytest.mark.parametrize("every", [1, 100])
 @pytest.mark.parametrize("at", [1, 3])
-def test_a_run_that_was_taken_over_ends_with_a_verdict_and_touches_no_books(
+def test_a_superseded_attempt_writes_a_verdict_and_no_records(
     attempt_of, train, memory_tracker, every, at
 ):
     with pytest.raises(Superseded):
@@ -341,7 +343,7 @@ def test_a_run_that_was_taken_over_ends_with_a_verdict_and_touches_no_books(
     assert memory_tracker.statuses == []
 
 
-def test_one_that_was_taken_over_before_it_began_writes_no_books(attempt_of, train, place):
+def test_an_attempt_that_was_superseded_before_it_began_writes_no_records(attempt_of, train, place):
     """Its node was cut off while it imported, or filled a dataset."""
     run_dir = attempt_of().run_dir
     run_dir.mkdir()
@@ -352,7 +354,9 @@ def test_one_that_was_taken_over_before_it_began_writes_no_books(attempt_of, tra
     assert not left & {"attempts.jsonl", "steps.jsonl", "times.jsonl"}
 
 
-def test_so_does_one_that_has_nothing_more_to_save(attempt_of, train, place, monkeypatch):
+def test_a_superseded_attempt_with_nothing_more_to_save_writes_a_verdict_and_no_records(
+    attempt_of, train, place, monkeypatch
+):
     """Its last checkpoint was the whole run's."""
     saved = Checkpointer.save
 

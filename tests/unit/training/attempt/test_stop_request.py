@@ -82,7 +82,7 @@ def test_an_attempt_does_not_end_by_what_a_job_of_a_cluster_before_was_asked(att
     assert (outcome.code, "ended by error: " in outcome.log_lines[0]) == (1, True)
 
 
-def test_nor_is_a_lost_attempt_told_by_it(attempt):
+def test_a_stop_request_of_an_earlier_cluster_does_not_classify_a_lost_attempt(attempt):
     write_json(attempt.stop_files[0], THEIRS)
     books = AttemptsFile(attempt.run_dir / "attempts.jsonl")
     books.append(AttemptRecord.at_start(attempt, 0, BEGAN, world_size=1, nodes=(), instances=()))

@@ -41,7 +41,7 @@ def test_what_is_saved_is_the_state_at_the_time_of_begin(tmp_path, slow, json_co
     assert step_in(tmp_path, json_codec, part) == 1
 
 
-def test_two_saves_are_never_in_flight(tmp_path, slow, part):
+def test_two_background_saves_never_run_at_once(tmp_path, slow, part):
     checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True)
     checkpoints.start_save({"model": part({"step": 1})}, step=1, facts={})
     for another in (checkpoints.start_save, checkpoints.save):

@@ -128,7 +128,7 @@ def test_a_checkpointer_that_is_not_made_for_it_saves_nothing_in_the_background(
     assert not root.exists()
 
 
-def test_a_save_is_in_flight_until_its_end_and_is_settled_once(root, json_codec, part):
+def test_a_save_is_under_way_until_its_end_and_is_settled_once(root, json_codec, part):
     gate, write = threading.Event(), json_codec.write
 
     def held(*args):
@@ -171,7 +171,7 @@ def test_a_save_that_no_stop_waits_for_is_copied_to_every_tier(tmp_path, root, j
 
 
 @pytest.mark.parametrize("urgent", [False, True])
-def test_what_is_saved_is_read_back_unless_the_machine_goes(
+def test_what_is_saved_is_read_back_unless_the_instance_goes(
     root, json_codec, part, monkeypatch, urgent
 ):
     read = []

@@ -44,7 +44,7 @@ def test_what_is_on_the_nodes_disk_is_the_state_at_the_time_of_begin(place, json
     assert not place[1].exists()
 
 
-def test_a_save_before_the_machine_goes_takes_no_detour(place, json_codec, part):
+def test_a_save_before_the_instance_goes_takes_no_detour(place, json_codec, part):
     place[1].write_text("no folder can be made here")
     checkpoints = checkpointer(place, json_codec, Solo())
     assert checkpoints.save({"model": part({"step": 1})}, step=1, facts={}, urgent=True).step == 1

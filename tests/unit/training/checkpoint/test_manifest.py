@@ -37,7 +37,7 @@ def test_the_hash_is_named(written):
     assert file["hash"] == "xxh3-128"
 
 
-def test_one_of_the_version_before_is_read(written):
+def test_a_manifest_of_the_version_before_is_read(written):
     content = hashlib.sha256(b"content")
     file = {
         "name": "a",
@@ -52,13 +52,13 @@ def test_one_of_the_version_before_is_read(written):
         manifest.verify(written)
 
 
-def test_one_of_a_later_version_is_not_called_damaged(written):
+def test_a_manifest_of_a_later_version_is_not_called_damaged(written):
     restate(written, version=4)
     with pytest.raises(Unreadable, match="has version 4; this toolkit reads 3"):
         manifest.read(written)
 
 
-def test_one_hashed_by_what_this_version_can_not_check_is_not_called_damaged(written):
+def test_a_manifest_with_an_unknown_hash_algorithm_is_not_called_damaged(written):
     (file,) = json.loads((written / manifest.MANIFEST).read_bytes())["files"]
     restate(written, files=[file | {"hash": "blake3"}])
     with pytest.raises(

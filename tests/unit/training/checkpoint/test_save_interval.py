@@ -44,7 +44,7 @@ def test_the_interval_stays_within_its_bounds():
     assert save_interval.interval(100, 10, floor=0, ceiling=math.inf) == 10
 
 
-def test_more_machines_are_interrupted_sooner_and_a_quiet_past_counts():
+def test_more_instances_are_interrupted_sooner_and_a_quiet_past_counts():
     one = interruption_rate.mtti((), 1)
     assert interruption_rate.mtti((), 8) == one / 8
     assert interruption_rate.mtti([attempt("finished", 100)], 1) > one

@@ -23,7 +23,7 @@ def test_a_stop_that_comes_when_all_is_done_does_not_keep_a_run_from_finishing()
     boundaries.finish()
 
 
-def test_one_that_comes_while_there_is_more_to_train_is_heard():
+def test_a_stop_that_comes_while_there_is_more_to_train_is_obeyed():
     asked = []
     boundaries = StepSync(Solo(), stop_requested=lambda: bool(asked), leave=leave)
     boundaries.check()

@@ -90,7 +90,7 @@ def late(ranks, seconds, *, missing):
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_a_wait_that_takes_a_minute_is_said_once_and_its_error_says_for_whom(missing):
+def test_a_wait_that_takes_a_minute_is_logged_once_and_its_error_says_for_whom(missing):
     ranks = Ranks()
     with pytest.raises(RuntimeError, match=f"; 1 of 2 ranks .* missing: rank {missing} at") as end:
         late(ranks, 60, missing=missing)

@@ -40,7 +40,7 @@ _GULLIBLE = re.compile(
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), OSError(5, "Input/output error")])
-def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
+def test_a_filesystem_error_does_not_mean_that_a_file_is_absent(tmp_path, monkeypatch, error):
     def fails(*_, **__):
         raise error
 
@@ -52,7 +52,7 @@ def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
             ask(tmp_path)
 
 
-def test_what_is_absent_is_a_no(tmp_path):
+def test_an_absent_file_is_reported_as_absent(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "none", tmp_path / "file" / "none"):
         assert (path_exists(path), list_folder(path), checkpoint_names.last_step(path)) == (

@@ -72,7 +72,7 @@ def test_steps_that_an_attempt_still_took_beside_its_successor_do_not_count(run)
     assert sorted(found.repeated) == [2, 3, 4, 5]
 
 
-def test_nor_does_where_it_says_to_begin_after_its_successor_has(run):
+def test_a_start_line_that_an_attempt_writes_after_its_successors_does_not_count(run):
     write(run, (0, 2), (2, 6))
     late = StepLog(run.steps)
     late.resume(Resumption(0, 0, 0.0))
@@ -141,5 +141,5 @@ def test_the_command_says_it_in_json_and_in_its_exit_code(run, capsys):
     assert "no such file" in capsys.readouterr().err
 
 
-def test_no_log_has_no_history(tmp_path):
+def test_a_missing_step_log_has_no_history(tmp_path):
     assert steps.read(tmp_path / "none").steps == ()

@@ -70,7 +70,7 @@ def test_the_parts_of_two_attempts_are_what_happened_in_them():
     assert found.cost_usd == {}
 
 
-def test_the_parts_cost_what_the_machines_cost_for_so_long():
+def test_the_parts_cost_what_the_instances_cost_for_so_long():
     found = split((attempt(0, 0.0, 3600.0, price="0.36"),), HISTORY, PAUSES, now=9999.0)
     assert sum(Decimal(usd) for usd in found.cost_usd.values()) == Decimal("0.72")
     assert found.metrics()["toolkit.cost_usd_restore"] == pytest.approx(0.0008)

@@ -286,7 +286,7 @@ def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, att
     assert gather().artifacts == ()  # the next attempt has nothing new to say
 
 
-def test_hardware_is_named_by_machines_and_gpus():
+def test_hardware_is_named_by_instances_and_gpus():
     found = hardware.hardware_of([{"instance_type": "g5.12xlarge"}] * 2, ["NVIDIA A10G"] * 8)
     assert str(found) == "2 x g5.12xlarge, 8 x NVIDIA A10G"
     assert found.peak_flops == 8 * 70e12
@@ -350,7 +350,7 @@ def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path)
     assert said == ["GPU usage is no longer recorded: OSError('GPU is lost')"]
 
 
-def test_an_attempt_on_a_machine_with_gpus_records_what_its_own_are_at(
+def test_an_attempt_on_an_instance_with_gpus_records_what_its_own_are_at(
     attempt_of, monkeypatch, capsys
 ):
     """By nvidia-ml-py itself, on a driver that is played."""
@@ -390,7 +390,7 @@ def test_gpus_that_training_sees_and_nobody_can_ask_are_said_once_and_their_abse
     assert len(said) == 1
 
 
-def test_a_gpu_that_tells_its_memory_alone_is_said_and_costs_no_attempt(attempt_of, monkeypatch):
+def test_a_gpu_that_tells_its_memory_alone_is_logged_and_costs_no_attempt(attempt_of, monkeypatch):
     """A share of a GPU (MIG) has no utilization."""
     refuses = {"nvmlDeviceGetUtilizationRates": nvml.NOT_SUPPORTED}
     nvml.install(monkeypatch, Driver((0, 1, 2), refuses=refuses))

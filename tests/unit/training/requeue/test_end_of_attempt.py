@@ -57,7 +57,7 @@ def attempts(tmp_path):
     return AttemptsFile(tmp_path / "run" / "attempts.jsonl").attempts()
 
 
-def test_an_attempt_that_never_reached_its_loop_is_in_the_ledger_too(ended, tmp_path):
+def test_an_attempt_that_never_reached_its_loop_is_in_the_attempts_file_too(ended, tmp_path):
     outcome = ended(1, log="[rank0]: ModuleNotFoundError: No module named 'x'\n")
     assert outcome.code == 1
     (only,) = attempts(tmp_path)
@@ -135,7 +135,7 @@ def test_a_job_is_held_though_its_reason_can_not_be_noted(ended, slow):
     assert scontrol.job["comment"] == "mine"
 
 
-def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
+def test_a_spot_notice_requeues_the_job_by_its_exit_code_alone(ended):
     scontrol = FakeScontrol()
     outcome = ended(1, word=verdict.resume(7, "spot-interruption"), scontrol=scontrol)
     assert (outcome.code, scontrol.done) == (85, [])
@@ -163,7 +163,7 @@ def test_a_persons_comment_stays_when_it_could_not_be_read(ended, log, runs, ans
     assert ("requeuehold 12" in scontrol.done) == (runs == 3), "held all the same"
 
 
-def test_a_job_that_was_held_and_let_go_starts_with_a_new_budget(ended, tmp_path):
+def test_a_job_that_was_held_and_released_starts_with_a_new_budget(ended, tmp_path):
     codes = [ended(1, log=NCCL, restart=restart).code for restart in range(6)]
     assert codes == [85, 85, 93, 85, 85, 93]
     assert [one.held for one in attempts(tmp_path)] == [False, False, True] * 2
@@ -185,7 +185,7 @@ def test_what_the_workers_hold_is_held(ended, tmp_path):
 
 
 @pytest.mark.parametrize(("told", "saved", "reached"), [(40, None, 40), (40, 30, 40), (40, 50, 50)])
-def test_an_attempt_without_workers_in_the_ledger_reached_what_they_said_or_saved(
+def test_an_attempt_without_workers_in_the_attempts_file_reached_what_they_said_or_saved(
     ended, tmp_path, told, saved, reached
 ):
     """A save may be committed without its attempt hearing of it, and told of where it is not."""
@@ -341,7 +341,7 @@ def test_a_job_that_has_spent_its_dollars_is_held(ended, tmp_path, cap, code):
 
 
 @pytest.mark.parametrize("cap", ["0.01", "two hundred", "200,50", "NaN"])
-def test_a_dollar_cap_that_can_not_be_kept_is_said(ended, cap):
+def test_a_dollar_cap_that_can_not_be_kept_is_logged(ended, cap):
     outcome = ended(1, word=verdict.resume(3, "spot-interruption"), TOOLKIT_MAX_USD=cap)
     assert outcome.code == 85
     assert "TOOLKIT_MAX_USD" in outcome.log_lines[-1]
@@ -360,7 +360,7 @@ def test_an_attempt_that_died_without_a_word_is_judged_by_what_it_saved(ended, t
     assert attempts(tmp_path)[-1].step_end == 300  # saved last, after a fall-back
 
 
-def test_a_stop_that_was_asked_in_unknown_words_brings_the_job_back(ended, tmp_path):
+def test_a_stop_that_was_asked_in_unknown_words_requeues_the_job(ended, tmp_path):
     outcome = ended(0, word=verdict.resume(3, "unreadable-request"))
     assert outcome.code == 85
     assert attempts(tmp_path)[-1].cause == "preemption"
@@ -482,7 +482,7 @@ def test_a_filesystem_that_goes_away_for_long_at_any_operation_ends_no_job(owned
         assert ending.judge(1).code == 85
 
 
-def test_a_full_disk_under_the_ledger_brings_the_job_back_and_is_said(owned, monkeypatch):
+def test_a_full_disk_under_the_attempts_file_requeues_the_job_and_is_logged(owned, monkeypatch):
     def full(path, _content):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 

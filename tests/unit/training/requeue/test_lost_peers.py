@@ -68,7 +68,7 @@ def went(restart, *, after=30.0, state="DOWN", node="gpu-002", reason="toolkit: 
 
 
 @pytest.mark.parametrize("log", [NCCL, PEER, ""])
-def test_attempts_that_lost_a_machine_count_for_its_budget_once_slurm_knows(
+def test_attempts_that_lost_an_instance_count_for_its_budget_once_slurm_knows(
     attempt, attempts_file, log
 ):
     events = ""
@@ -104,7 +104,7 @@ def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attemp
         "",
     ],
 )
-def test_an_attempt_whose_machines_stayed_has_failed_of_its_network(attempt, attempts_file, event):
+def test_an_attempt_whose_instances_stayed_has_failed_of_its_network(attempt, attempts_file, event):
     attempt(0)
     attempt(1, events=event)
     assert attempts_file.attempts()[0].rule.startswith("nccl@")

@@ -33,7 +33,7 @@ def attempts_file(attempt_of):
 
 
 @pytest.mark.parametrize("answers", [[], [None], [None, None, RUNNING], [RUNNING]])
-def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_answers(
+def test_accounting_that_is_away_or_late_changes_nothing_in_the_attempts_file_once_it_answers(
     attempts_file, attempt_of, answers
 ):
     scontrol = FakeScontrol()

@@ -152,7 +152,7 @@ def test_a_job_whose_node_died_goes_on_while_there_is_money_or_no_cap(begun, att
     assert [one.cause for one in attempts_file.attempts()] == ["lost", "running"]
 
 
-def test_a_job_that_its_owner_lets_go_runs_its_next_attempt_and_no_more(begun, attempts_file):
+def test_a_job_that_its_owner_releases_runs_its_next_attempt_and_no_more(begun, attempts_file):
     assert begun(record(0), cap="1").code == 93
     assert begun(cap="1").code == 0
     attempts_file.replace_last(

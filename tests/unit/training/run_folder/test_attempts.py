@@ -21,7 +21,7 @@ def record(number, **changes):
     return attempts.AttemptRecord(**(fields | changes))
 
 
-def test_an_attempt_costs_its_machines_prices_times_its_seconds(tmp_path):
+def test_an_attempt_costs_its_instances_prices_times_its_seconds(tmp_path):
     books = attempts.AttemptsFile(tmp_path / "attempts.jsonl")
     books.append(record(0))
     books.replace_last(record(0).with_end(at=1900.0, cause="spot-interruption", step_end=50))
@@ -30,7 +30,7 @@ def test_an_attempt_costs_its_machines_prices_times_its_seconds(tmp_path):
     assert only == record(0).with_end(at=1900.0, cause="spot-interruption", step_end=50)
 
 
-def test_a_ledger_of_a_later_version_is_read_without_what_only_that_knows(tmp_path):
+def test_an_attempts_file_of_a_later_version_is_read_without_what_only_that_knows(tmp_path):
     path = tmp_path / "attempts.jsonl"
     path.write_bytes(encode_line(asdict(record(0)) | {"mood": "fine"}))
     books = attempts.AttemptsFile(path)
@@ -47,7 +47,7 @@ def test_without_a_price_there_is_no_cost_and_no_zero():
 
 
 @pytest.mark.parametrize("unread", [(), ({},), ({"price": None},), ({"price": "?"},)])
-def test_a_machine_that_could_not_be_asked_costs_what_the_others_do(unread):
+def test_an_instance_that_could_not_be_asked_costs_what_the_others_do(unread):
     hour = record(0, nodes=("n1", "n2", "n3"), instances=({"price": "8"}, {"price": "10"}, *unread))
     ended = hour.with_end(at=3700.0, cause="finished", step_end=5)
     assert ended.cost_usd == "27.000000"

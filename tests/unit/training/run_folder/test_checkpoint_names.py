@@ -69,7 +69,7 @@ def dies(attempt_of, part, memory_tracker, tmp_path):
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_an_attempt_ends_in_the_ledger_where_the_next_begins_whenever_it_dies(
+def test_an_attempt_ends_in_the_attempts_file_where_the_next_begins_whenever_it_dies(
     dies, attempt_of, background
 ):
     run_dir = attempt_of().run_dir

@@ -70,7 +70,7 @@ def test_a_comment_never_grows_past_its_bound(length):
     assert text.endswith("toolkit:checkpoint=1800000000")
 
 
-def test_outside_a_job_nothing_is_said():
+def test_outside_a_job_nothing_is_logged():
     assert comment_writer_for("7", {}) is None
     assert comment_writer_for("7", {"SLURM_JOB_ID": "8"}) is None
 

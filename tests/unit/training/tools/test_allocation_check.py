@@ -31,6 +31,6 @@ def test_an_allocation_that_works_has_nothing_wrong():
         ({"clock": 90.0}, "gpu-002: its clock is 10.0 s behind"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_node_it_is_on(change, says):
+def test_what_is_wrong_is_logged_with_the_node_it_is_on(change, says):
     (wrong,) = find_faults([GOOD, replace(OTHER, **change)])
     assert wrong.startswith(says)

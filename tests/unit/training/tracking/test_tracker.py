@@ -163,7 +163,7 @@ def test_an_attempt_whose_run_was_taken_over_sends_no_backlog_and_leaves_it_to_i
     assert not (tmp_path / "mlflow.json").exists()
 
 
-def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_server(
+def test_an_attempt_superseded_while_it_trains_or_waits_for_the_server_sends_no_backlog(
     tracker, tmp_path, place
 ):
     server = Server()

@@ -103,7 +103,7 @@ def head() -> Iterator[Head]:
 @example([("keep",), ("advance", 29.0), ("write",), ("boot", 0.0, -HOUR)])
 @example([("set_clock", 180.0), ("write",), ("boot", 20.0, 180.0)])
 @example([("write",), ("boot", 0.0, DAY), ("advance", 119.0), ("advance", 10.0)])
-def test_no_line_is_older_than_it_is_by_more_than_each_boot_may_add(taken: list[tuple]):
+def test_no_journal_line_ages_by_more_than_each_boot_may_add(taken: list[tuple]):
     """Nor does a doubt outlast its time, once the head has been up for as long."""
     with head() as world:
         for name, *arguments in taken:

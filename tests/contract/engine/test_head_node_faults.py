@@ -73,7 +73,7 @@ NOTHING = b"<Response><instanceStatusSet/><spotInstanceRequestSet/></Response>"
 
 
 class Ec2(http.server.BaseHTTPRequestHandler):
-    """Lists one machine that nobody wants, starts none, and remembers what it was asked."""
+    """Lists one instance that nobody wants, starts none, and remembers what it was asked."""
 
     asked: list[str]
 
@@ -238,7 +238,7 @@ WRONG: dict[Callable[[Head], None], tuple[str, str, bool]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda item: item.__name__)
-def test_what_is_wrong_with_the_head_is_said_and_nothing_is_launched(
+def test_resume_reports_a_fault_of_the_head_node_and_launches_nothing(
     head: Head, wrong: Callable[[Head], None]
 ):
     wrong(head)
@@ -255,7 +255,9 @@ def test_what_is_wrong_with_the_head_is_said_and_nothing_is_launched(
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda item: item.__name__)
-def test_a_pass_on_such_a_head_ends_no_machine(head: Head, wrong: Callable[[Head], None]):
+def test_a_pass_on_a_faulty_head_node_terminates_no_instance(
+    head: Head, wrong: Callable[[Head], None]
+):
     wrong(head)
     status = head.reconcile()
     assert "TerminateInstances" not in head.ec2
@@ -266,12 +268,12 @@ def test_a_pass_on_such_a_head_ends_no_machine(head: Head, wrong: Callable[[Head
     assert last.get("slug", "state") == WRONG[wrong][0].split()[0]
 
 
-def test_on_a_head_in_order_a_pass_ends_what_nobody_wants(head: Head):
+def test_on_a_sound_head_node_a_pass_terminates_an_orphan(head: Head):
     assert head.reconcile() == 0
     assert "TerminateInstances" in head.ec2
 
 
-def test_on_a_head_in_order_it_launches(head: Head):
+def test_on_a_sound_head_node_resume_launches(head: Head):
     """So that the others are not well for another reason."""
     assert head.resume() == 0
     assert head.ec2.count("RunInstances") == 3
@@ -282,14 +284,14 @@ def test_on_a_head_in_order_it_launches(head: Head):
     assert kinds == ["claim", *["intent", "failed"] * 3, "release"]
 
 
-def test_a_node_that_an_admin_added_keeps_no_other_from_its_machine(head: Head):
+def test_a_node_that_an_admin_added_keeps_no_other_from_its_instance(head: Head):
     assert head.resume(f"{NODES},node01") == 0
     assert head.ec2.count("RunInstances") == 3
     log = (head.folder / "logs" / "resume.log").read_text().splitlines()
     assert [line["parts"] for line in map(json.loads, log) if "parts" in line] == [["node01"]]
 
 
-def test_a_node_that_an_admin_added_keeps_no_other_from_its_end(head: Head):
+def test_a_node_that_an_admin_added_keeps_no_other_from_its_termination(head: Head):
     assert head.suspend("node01,gpu-005") == 0
     assert "TerminateInstances" in head.ec2
 

@@ -2,7 +2,7 @@
 
 A boundary is a call to the journal, the capacity memory, the cloud, Slurm or the object store;
 the process dies once before each takes effect and once after, before it learns of it. What is left
-is a state directory, a world in which EC2 and Slurm go on, and the timer that runs reconcile.
+is a state directory, a cluster in which EC2 and Slurm go on, and the timer that runs reconcile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.instance import Instance
 
-MORTAL = Path(__file__).with_name("mortal.py")
-WORLD = "world.pickle"
+KILL_AT_BOUNDARIES = Path(__file__).with_name("kill_at_boundaries.py")
+CLUSTER_FILE = "cluster.pickle"
 NODES = hostlist.expand("gpu-[001-008]")
 PASSES = 60
 FEWEST = 8
@@ -87,7 +87,7 @@ def machines_that_never_came_up(bench: Bench) -> None:
 
 
 def a_world_in_disorder(bench: Bench) -> None:
-    """An orphan, a double, an interruption, a node that lost its machine, a half-given-back one."""
+    """An orphan, a double, an interruption, a node without instance, a half-given-back one."""
     up(bench, 5)
     first = live(bench)
     double = replace(first[NODES[0]], id="i-double", address="10.9.0.1")
@@ -123,7 +123,9 @@ CASES: dict[str, tuple[str, Callable[[Bench], None]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_killed_at_every_boundary_it_neither_leaks_nor_doubles(case: str, tmp_path: Path):
+def test_a_program_killed_at_any_boundary_leaks_no_instance_and_launches_none_twice(
+    case: str, tmp_path: Path
+):
     lives = every_death(case, tmp_path)
     *killed, survivor = lives
     assert survivor["status"] == 0
@@ -140,8 +142,8 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
     template.mkdir()
     bench = Bench(template)
     prepare(bench)
-    bench.save(template / WORLD)
-    argv = [sys.executable, str(MORTAL), str(template), program, str(directory)]
+    bench.save(template / CLUSTER_FILE)
+    argv = [sys.executable, str(KILL_AT_BOUNDARIES), str(template), program, str(directory)]
     done = subprocess.run(argv, capture_output=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
     assert not done.stderr, done.stderr.decode()
@@ -151,7 +153,7 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
 def recovered(state: Path, place: str) -> None:
     """Nothing but time, Slurm and reconcile; then everything must be right again."""
     bench = Bench(state)
-    bench.load(state / WORLD)
+    bench.load(state / CLUSTER_FILE)
     journaled(bench, place)
     bench.cloud.calm()
     quiet = 0

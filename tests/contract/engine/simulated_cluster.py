@@ -1,4 +1,4 @@
-"""The programs in a whole world that can be made hostile: HTTP EC2, scontrol on disk, real files.
+"""A simulated cluster that can be hostile: HTTP EC2, scontrol on disk, and the real programs.
 
 resume, suspend, resume_fail and reconcile run as slurmctld and systemd run them, each a process of
 its own. EC2 is the local cloud behind a gate that can lie, and slurmctld is the fake one behind
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import hostlist
-from tests.contract.engine import forked
+from tests.contract.engine import fork_server
 from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
 from tests.fakes.scontrol import NO_JOBS, UNREACHED
@@ -75,7 +75,7 @@ sys.exit(answer["status"])
 
 
 @dataclass(frozen=True)
-class WorldClock:
+class ClusterClock:
     """`speed` seconds pass in a second of ours; `ahead` is what a test skipped."""
 
     speed: float = 1.0
@@ -341,10 +341,10 @@ def _pair(word: str) -> tuple[str, str]:
     return key.lower(), value
 
 
-class World:
+class SimulatedCluster:
     """A head node's files and programs, the EC2 that it asks, and the slurmctld that it serves."""
 
-    def __init__(self, folder: Path, local: Local, gate: Gate, clock: WorldClock) -> None:
+    def __init__(self, folder: Path, local: Local, gate: Gate, clock: ClusterClock) -> None:
         self.folder = folder
         self.local = local
         self.ec2 = gate
@@ -429,7 +429,7 @@ class World:
             process.wait()
             raise
 
-    def start(self, program: str, *argv: str) -> subprocess.Popen[bytes] | forked.Program:
+    def start(self, program: str, *argv: str) -> subprocess.Popen[bytes] | fork_server.Program:
         """Start one of the programs, and let it run beside the test."""
         code = PROGRAM.format(
             root=str(ROOT), folder=str(self.folder), program=program, began=self.clock.began,
@@ -444,7 +444,7 @@ class World:
         }
         errors = self.folder / "stderr"
         if self.before is None:
-            return forked.start(code, argv, environment, errors)
+            return fork_server.start(code, argv, environment, errors)
         with errors.open("ab") as stream:
             return subprocess.Popen(
                 [sys.executable, "-I", "-c", code, *argv],
@@ -453,7 +453,7 @@ class World:
                 preexec_fn=self.before,  # noqa: PLW1509 - it takes no lock
             )
 
-    # The world
+    # The cluster
 
     def skip(self, seconds: float) -> None:
         """Let that much time pass at once, for all."""
@@ -523,8 +523,10 @@ def served(controller: Controller, folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, *, speed: float = 1.0, **options: Any) -> Iterator[World]:
-    """A world of its own in which nothing runs. Options go to the local cloud."""
+def running_cluster(
+    folder: Path, *, speed: float = 1.0, **options: Any
+) -> Iterator[SimulatedCluster]:
+    """A cluster of its own in which nothing runs. Options go to the local cloud."""
     for name in ("state", "logs", "shared", "cloud"):
         (folder / name).mkdir()
     (folder / "slurm.conf").write_text("ClusterName=demo\n")
@@ -532,9 +534,9 @@ def opened(folder: Path, *, speed: float = 1.0, **options: Any) -> Iterator[Worl
     listeners = Listeners()
     with started(folder / "cloud", **options) as local:
         gate = Gate(local.cloud)
-        world = World(folder, local, gate, WorldClock(speed))
-        gate.turn = world.turn
-        world.endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        cluster = SimulatedCluster(folder, local, gate, ClusterClock(speed))
+        gate.turn = cluster.turn
+        cluster.endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listeners.add("hostile", bound, gate)
         thread = threading.Thread(target=listeners.run, daemon=True)
         thread.start()
@@ -543,10 +545,10 @@ def opened(folder: Path, *, speed: float = 1.0, **options: Any) -> Iterator[Worl
             data = {"ImageId": local.image}
             client.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
         local.client("s3").create_bucket(Bucket="demo-bucket")
-        world.configure()
+        cluster.configure()
         try:
-            with served(world.controller, folder):
-                yield world
+            with served(cluster.controller, folder):
+                yield cluster
         finally:
             listeners.stop()
             thread.join()

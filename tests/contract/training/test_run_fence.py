@@ -322,7 +322,7 @@ def test_where_slurmctld_holds_nothing_a_restart_without_helpers_comes_back(clus
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, name):
+def test_a_restart_that_meets_lasting_filesystem_errors_is_held_with_the_reason(cluster, name):
     assert cluster.claim(7)[1] == 0
     (cluster.root / "facts").write_text("70 N/A 1 others\n7 N/A 1 my words\n")
     cluster.refusing(name, 9999)
@@ -339,7 +339,7 @@ def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, nam
     ("name", "finds"), [("ip", ""), ("ss", 'printf "x x x :%d\\n" {20000..32000}')]
 )
 @pytest.mark.parametrize("restart", [0, 1])
-def test_neither_does_one_begin_without_an_address_or_a_port(cluster, name, finds, restart):
+def test_a_restart_without_an_address_or_a_port_does_not_begin(cluster, name, finds, restart):
     (cluster.root / "facts").write_text("7 N/A 1 my words\n")
     cluster.program(name, f"#!/bin/bash\n{finds}\n")
     rendezvous = f'source "{REPO}/jobscripts/lib/rendezvous.sh"\nrendezvous\n'
@@ -350,7 +350,7 @@ def test_neither_does_one_begin_without_an_address_or_a_port(cluster, name, find
 
 
 @pytest.mark.parametrize("name", ["squeue", "scontrol"])
-def test_it_is_held_though_slurmctld_misses_the_first_questions(cluster, name):
+def test_a_restart_is_held_though_slurmctld_misses_the_first_requests(cluster, name):
     assert cluster.claim(7)[1] == 0
     (cluster.root / "facts").write_text("7 N/A 1 my words\n")
     real = (cluster.root / name).read_text()
@@ -363,7 +363,7 @@ def test_it_is_held_though_slurmctld_misses_the_first_questions(cluster, name):
     assert "comment=my words | toolkit: held: " in note
 
 
-def test_a_first_start_that_meets_them_is_refused_soon_and_fails(cluster):
+def test_a_first_start_that_meets_filesystem_errors_is_refused_soon_and_fails(cluster):
     cluster.refusing("mkdir", 3)
     assert cluster.claim(7)[1] == 93
     assert cluster.scontrol() == []
@@ -482,7 +482,7 @@ def test_a_restart_takes_no_folder_that_a_job_of_an_earlier_slurm_of_the_same_na
     assert folders == ["7", "7", "7.2", "7.2"]
 
 
-def test_nor_one_that_an_older_job_left_which_was_refused_as_it_began(cluster):
+def test_a_restart_takes_no_folder_of_an_older_job_that_was_refused_at_its_start(cluster):
     """It had no room: there is an owner, and no record of what was submitted."""
     assert cluster.claim(7, run="", TOOLKIT_MIN_FREE_MIB=str(1 << 40))[1] == 93
     assert not (cluster.root / "runs" / "7" / "submission").exists()
@@ -580,7 +580,7 @@ def known(run):
     return (run / "attempts.jsonl").read_bytes(), replace(audit(run), repeated=())
 
 
-def test_wherever_an_attempt_is_taken_over_the_books_are_those_of_its_successor(
+def test_wherever_an_attempt_is_superseded_the_records_are_those_of_its_successor(
     tmp_path, monkeypatch
 ):
     """At each of its operations on the disk, the first of `with Run` and its last included."""

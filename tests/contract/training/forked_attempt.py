@@ -14,7 +14,7 @@ import torch.nn.parallel  # noqa: F401  # for the attempts
 import toolkit.training.run  # noqa: F401  # for the attempts
 
 
-def attempt(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+def start(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run argv[0] with the rest as its arguments; the child's number. Its exit code is its own."""
     child = os.fork()
     if child:

@@ -1,12 +1,12 @@
-"""Runs one of the engine's programs again and again, killing it one boundary later each time.
+"""Run one of the engine's programs again and again, killed one boundary later each time.
 
-mortal.py WORLD_DIR PROGRAM OUT_DIR
+kill_at_boundaries.py STATE_DIR PROGRAM OUT_DIR
 
-WORLD_DIR holds a state directory and the world, the fake cloud and the fake slurmctld, as a file.
-Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary; the world
-is written after each call that changed it and before the step, so that it outlives the process as
-EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a write cut
-short does. Ends when a run survives; prints a line of JSON for each run.
+STATE_DIR holds a state directory and the cluster, the fake cloud and the fake slurmctld, as a file.
+Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary. The
+cluster is written after each call that changed it and before the step, so that it outlives the
+process as EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a
+write cut short does. Ends when a run survives; prints a line of JSON for each run.
 """
 
 # ruff: noqa: E402 - a script has to find the repository before it imports from it
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
 
-WORLD = "world.pickle"
+CLUSTER_FILE = "cluster.pickle"
 PLACE = "place"
 HALF_A_LINE = '{"at":1795000000.0,"kind":"intent","attempt":"ab'
 
@@ -64,8 +64,8 @@ def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
     }
 
 
-class Scythe:
-    """Counts the steps, keeps the world on disk, and at one step ends the process for good."""
+class BoundaryKiller:
+    """Counts the steps, keeps the cluster on disk, and at one step ends the process for good."""
 
     def __init__(self, bench: Bench, fatal: int, *, torn: bool) -> None:
         self._bench, self._fatal, self._torn = bench, fatal, torn
@@ -76,7 +76,7 @@ class Scythe:
     def __call__(self, place: str) -> None:
         with self._lock:
             if place.endswith("done"):
-                self._bench.save(self._state / WORLD)
+                self._bench.save(self._state / CLUSTER_FILE)
             if self._passed == self._fatal:
                 self._die(place)
             self._passed += 1
@@ -89,20 +89,20 @@ class Scythe:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def one_life(state: Path, program: str, fatal: int, *, torn: bool) -> None:
+def run_until_boundary(state: Path, program: str, fatal: int, *, torn: bool) -> None:
     bench = Bench(state)
-    bench.load(state / WORLD)
-    programs(bench)[program](watch(bench.engine, Scythe(bench, fatal, torn=torn)))
-    bench.save(state / WORLD)
+    bench.load(state / CLUSTER_FILE)
+    programs(bench)[program](watch(bench.engine, BoundaryKiller(bench, fatal, torn=torn)))
+    bench.save(state / CLUSTER_FILE)
 
 
-def reap(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:
+def run_killed(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:
     """One run in a process of its own; minus the signal it died of, or its exit status."""
     shutil.copytree(template, state)
     child = os.fork()
     if not child:
         try:
-            one_life(state, program, fatal, torn=torn)
+            run_until_boundary(state, program, fatal, torn=torn)
         except BaseException:  # noqa: BLE001 - the child must end here, and say why
             traceback.print_exc()
             os._exit(70)
@@ -115,7 +115,7 @@ def main() -> None:
     for step in itertools.count():
         for torn in (False, True):
             state = out / f"{step}{'-torn' if torn else ''}"
-            status = reap(template, program, state, step, torn=torn)
+            status = run_killed(template, program, state, step, torn=torn)
             place = state / PLACE
             where = place.read_text() if place.exists() else ""
             sys.stdout.write(json.dumps({"state": str(state), "at": where, "status": status}))

@@ -224,7 +224,7 @@ def jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(
 def no_job_is_sent_from_a_node_that_answers_without_evidence(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
-    """EC2 lists its machine as over, or slurmd itself registered as something else."""
+    """EC2 lists its instance as over, or slurmd itself registered as something else."""
     over = {item.id for item in world.instances if not item.state.live}
     for action in plan.actions:
         if isinstance(action, MarkDown):
@@ -253,14 +253,16 @@ LAWS = (
 
 @given(worlds())
 @settings(max_examples=500)
-def test_every_law_holds_of_the_plan_for_every_world(world: snapshot.Snapshot):
+def test_every_law_holds_of_the_plan_for_every_snapshot(world: snapshot.Snapshot):
     plan = rules.plan(world)
     for law in LAWS:
         law(world, plan)
 
 
 @given(worlds(), st.data())
-def test_half_of_slurm_is_no_slurm(world: snapshot.Snapshot, data: st.DataObject):
+def test_a_slurm_that_lists_half_of_its_nodes_is_not_believed(
+    world: snapshot.Snapshot, data: st.DataObject
+):
     """Nothing is done on a list that lacks more than half of the nodes, whichever they are."""
     ours = [name for name in world.nodes if name in CONFIG.pool_by_node]
     fewest = (len(CONFIG.pool_by_node) - 1) // 2
@@ -271,10 +273,10 @@ def test_half_of_slurm_is_no_slurm(world: snapshot.Snapshot, data: st.DataObject
 
 
 @given(worlds(), st.data())
-def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
+def test_what_ec2_leaves_out_ends_no_instance_in_use_and_sends_no_job_away(
     world: snapshot.Snapshot, data: st.DataObject
 ):
-    """A node that answers runs on a machine, whatever part of EC2's list is there."""
+    """A node that answers runs on an instance, whatever part of EC2's list is there."""
     listed = data.draw(st.sets(st.sampled_from(IDS), max_size=len(IDS) - 1))
     part = tuple(item for item in world.instances if item.id in listed)
     over = {item.id for item in part if not item.state.live}
@@ -293,7 +295,7 @@ def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
 
 
 @given(worlds(), st.data())
-def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
+def test_nothing_is_done_while_ec2_leaves_out_most_of_the_live_instances(
     world: snapshot.Snapshot, data: st.DataObject
 ):
     """Until it has done so for ten minutes."""

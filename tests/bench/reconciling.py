@@ -14,32 +14,34 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import arena, ask, contest, launching, past, scontrol
+from tests.bench import busy_journal, contest, launching, scontrol, simulated_aws, workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.arena import Arena, Gate
     from tests.bench.contest import Figures
     from tests.bench.scontrol import Stub
+    from tests.bench.simulated_aws import Gate, SimulatedAws
 
 PAGE = 1000
-_NODES = re.compile(rf"{ask.OUR_POOL}-(?:\d+|\[[\d,-]+\])")
+_NODES = re.compile(rf"{workload.OUR_POOL}-(?:\d+|\[[\d,-]+\])")
 RUNNING = ("ALLOCATED", "CLOUD")
 GOING = ("CLOUD", "IDLE", "POWERING_DOWN")
 
 
-def program(name: str, root: Path, found: Arena, stub: Stub, limit: float, *more: str) -> Figures:
+def program(
+    name: str, root: Path, found: SimulatedAws, stub: Stub, limit: float, *more: str
+) -> Figures:
     argv = [contest.our_python(), "-I", str(contest.HERE / "ours.py"), name, str(root), *more]
     environment = contest.environment(found.endpoint, stub)
-    return contest.run("toolkit", argv, environment, arena=found, stub=stub, limit=limit)
+    return contest.run("toolkit", argv, environment, aws=found, stub=stub, limit=limit)
 
 
-def launched(root: Path, found: Arena, load: ask.Load, limit: float) -> Stub:
+def launched(root: Path, found: SimulatedAws, load: workload.Load, limit: float) -> Stub:
     """So many machines running, started by resume itself."""
-    subnet = arena.prepare(found, launching.client(found))
-    stub = launching.slurm(root, load, ask.OUR_POOL)
-    ask.write_ours(root, load, subnet, stub.bin)
+    subnet = simulated_aws.prepare(found, launching.client(found))
+    stub = launching.slurm(root, load, workload.OUR_POOL)
+    workload.write_ours(root, load, subnet, stub.bin)
     launching.our_resume(load, root, found, stub, limit)
     return stub
 
@@ -51,20 +53,23 @@ def again(root: Path, names: list[str], state: tuple[str, ...]) -> Stub:
 
 
 def suspend(nodes: int, limit: float) -> Figures:
-    load = ask.Load(1, nodes)
-    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+    load = workload.Load(1, nodes)
+    with (
+        tempfile.TemporaryDirectory() as place,
+        simulated_aws.opened(Path(place) / "cloud") as (found, _),
+    ):
         root = Path(place)
         launched(root, found, load, limit)
-        stub = again(root, load.names(ask.OUR_POOL), GOING)
+        stub = again(root, load.names(workload.OUR_POOL), GOING)
         found.served.clear()
-        return program("suspend", root, found, stub, limit, load.hostlist(ask.OUR_POOL))
+        return program("suspend", root, found, stub, limit, load.hostlist(workload.OUR_POOL))
 
 
 def reconcile(nodes: int, limit: float) -> Figures:
     """A pass over machines that were seen before, as nearly all passes are."""
     with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
         root = Path(place)
-        names = ask.Load(1, nodes).names(ask.OUR_POOL)
+        names = workload.Load(1, nodes).names(workload.OUR_POOL)
         stub = again(root, names, RUNNING)
         program("reconcile-unwritten", root, found, stub, limit)
         stub = again(root, names, RUNNING)
@@ -75,27 +80,30 @@ def reconcile(nodes: int, limit: float) -> Figures:
 def first_sight(nodes: int, limit: float) -> Figures:
     """A pass that sees so many machines for the first time, and writes the ledger of each."""
     with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
-        stub = again(Path(place), ask.Load(1, nodes).names(ask.OUR_POOL), RUNNING)
+        stub = again(Path(place), workload.Load(1, nodes).names(workload.OUR_POOL), RUNNING)
         found.served.clear()
         return program("reconcile", Path(place), found, stub, limit)
 
 
 @contextlib.contextmanager
-def _running(root: Path, nodes: int, limit: float) -> Iterator[Arena]:
-    base = ask.Load(1, min(PAGE, nodes))
-    with arena.opened(root / "cloud", throttled=False) as (found, gate):
+def _running(root: Path, nodes: int, limit: float) -> Iterator[SimulatedAws]:
+    base = workload.Load(1, min(PAGE, nodes))
+    with simulated_aws.opened(root / "cloud", throttled=False) as (found, gate):
         launched(root, found, base, limit)
         ids = _repeat(found, gate, nodes // base.nodes)
-        past.write(
-            root / "state", list(zip(ask.Load(1, nodes).names(ask.OUR_POOL), ids, strict=True))
+        busy_journal.write(
+            root / "state",
+            list(zip(workload.Load(1, nodes).names(workload.OUR_POOL), ids, strict=True)),
         )
         settings = json.loads((root / "burst.json").read_text())
-        settings["pools"][ask.OUR_POOL]["nodes"] = ask.Load(1, nodes).hostlist(ask.OUR_POOL)
+        settings["pools"][workload.OUR_POOL]["nodes"] = workload.Load(1, nodes).hostlist(
+            workload.OUR_POOL
+        )
         (root / "burst.json").write_text(json.dumps(settings))
         yield found
 
 
-def _repeat(found: Arena, gate: Gate, pages: int) -> list[str]:
+def _repeat(found: SimulatedAws, gate: Gate, pages: int) -> list[str]:
     """Answer DescribeInstances with the cloud's own page, over and over, as other machines; returns
     their ids.
     """

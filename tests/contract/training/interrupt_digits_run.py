@@ -1,6 +1,6 @@
 """The digits run, undisturbed and interrupted eight times: by notice and by kill -9 in turn.
 
-python interrupted.py ROOT TRAIN.PY [arguments…]
+python interrupt_digits_run.py ROOT TRAIN.PY [arguments…]
 
 Each attempt is a process of its own, forked from this one, which has imported what takes long.
 """
@@ -12,14 +12,14 @@ import sys
 import time
 from pathlib import Path
 
-import forked
+import forked_attempt
 import sklearn.datasets  # noqa: F401  # for the attempts
 
 TIMES = 8
 
 
 def attempt(root: Path, name: str, restart: int) -> int:
-    return forked.attempt(
+    return forked_attempt.start(
         sys.argv[2:],
         {
             "SLURM_JOB_ID": name,

@@ -30,7 +30,7 @@ REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Comeback:
+class Interruption:
     """One interruption: seconds since the notice, but for `dead`, which is Slurm's own."""
 
     asked: float
@@ -40,22 +40,22 @@ class Comeback:
     trains: float
 
 
-def measure(config: Path, repeats: int = REPEATS) -> list[Comeback]:
+def measure(config: Path, repeats: int = REPEATS) -> list[Interruption]:
     """Interrupt that many jobs of two nodes, one after the other."""
     found = load(config)
     cluster = Cluster(config, Head(Clients(found), found))
     return [_once(cluster) for _ in range(repeats)]
 
 
-def medians(runs: list[Comeback]) -> dict[str, float]:
+def medians(runs: list[Interruption]) -> dict[str, float]:
     """Figure by figure."""
     return {
         name: round(statistics.median(getattr(run, name) for run in runs), 1)
-        for name in Comeback.__slots__
+        for name in Interruption.__slots__
     }
 
 
-def _once(cluster: Cluster) -> Comeback:
+def _once(cluster: Cluster) -> Interruption:
     job = submit(cluster, TORCHRUN, DIGITS, "--epochs=400")
     try:
         job.trained(STEPS_FIRST)
@@ -73,13 +73,13 @@ def _first_step(job: TrainingJob) -> float:
     return next(done, 0.0)
 
 
-def _figures(job: TrainingJob, noticed: float, again: float) -> Comeback:
+def _figures(job: TrainingJob, noticed: float, again: float) -> Interruption:
     cluster = job.cluster
     request = json.loads(cluster.run("cat", f"/shared/.toolkit/stop/{job.number}.0.json"))
     rows = _accounting(cluster, job.number)
     folder = f"{HOME}/runs/{job.number}/checkpoints"
     saves = cluster.run("find", folder, "-name", "COMMITTED", "-printf", "%T@\n").split()
-    return Comeback(
+    return Interruption(
         asked=request["at"] - noticed,
         saved=max(at for at in map(float, saves) if at < again) - noticed,
         ended=rows[0][1] - noticed,

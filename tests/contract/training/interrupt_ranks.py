@@ -1,6 +1,6 @@
 """A training script on two ranks or so, undisturbed and disturbed in every way, with gloo.
 
-python interrupted_ranks.py ROOT TRAIN.PY MODULE[,MODULE…] [arguments…]
+python interrupt_ranks.py ROOT TRAIN.PY MODULE[,MODULE…] [arguments…]
 
 Every rank of every attempt is a process of its own, forked from this one, which has imported what
 takes long. Job 1 is undisturbed. Job 2 is asked to stop again and again, as early as can be, so
@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-import forked
+import forked_attempt
 
 RANKS = 2
 STOPS = 4
@@ -32,7 +32,7 @@ def start(root: Path, job: str, restart: int, ranks: int = RANKS) -> list[int]:
 
 
 def _fork(root: Path, job: str, restart: int, rank: int, place: dict[str, str]) -> int:
-    return forked.attempt(
+    return forked_attempt.start(
         [sys.argv[2], *sys.argv[4:]],
         {
             "SLURM_JOB_ID": job,

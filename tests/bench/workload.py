@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tests.bench import arena
+from tests.bench import simulated_aws
 from toolkit.config.model import Slurm
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def write_ours(
         },
     }  # fmt: skip
     if told:
-        at_once, per_second = arena.rate(raised=load.raised)
+        at_once, per_second = simulated_aws.rate(raised=load.raised)
         burst["instance_rate"] = {"burst": at_once, "per_second": per_second}
     (root / "burst.json").write_text(json.dumps(burst))
     (root / "resume.json").write_text(load.resume_file(OUR_POOL))

@@ -1,6 +1,6 @@
 """Play torchrun's agent: have fork_server start the ranks of one node; exit with 0 or 1.
 
-played_torchrun.py [torchrun's options] -- SCRIPT [arguments…]
+fake_torchrun.py [torchrun's options] -- SCRIPT [arguments…]
 
 FORK_SERVER is the server's socket. Without torchrun's options the script has no rank. A launch
 costs no import of torch; with torchrun it costs one a rank, and one and more for the agent.

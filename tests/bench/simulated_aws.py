@@ -58,7 +58,7 @@ class Served:
 
 
 @dataclass
-class Arena:
+class SimulatedAws:
     """Where it is, what was asked of it, and what it is running."""
 
     endpoint: str
@@ -80,7 +80,7 @@ class Gate:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self.arena: Arena | None = None
+        self.aws: SimulatedAws | None = None
         self.canned: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
         self._dns = request_rates.Bucket(*ROUTE53, ROUTE53[0], time.monotonic())
@@ -101,10 +101,10 @@ class Gate:
 
         answer = self._answer(call, environ, start)
         market = call.params.get("InstanceMarketOptions.MarketType", "on-demand")
-        if self.arena is not None:
+        if self.aws is not None:
             action = call.action or environ["REQUEST_METHOD"]
             fresh = len(self._cloud.tables.instances) - before
-            self.arena.served.append(
+            self.aws.served.append(
                 Served(call.service, action, began, time.monotonic(), seen[0], market, fresh)
             )
         return answer
@@ -152,7 +152,7 @@ def _reply(start: Any, status: int, kind: str, body: bytes) -> Iterable[bytes]:
 @contextlib.contextmanager
 def opened(
     state: Path, *, throttled: bool = True, raised: bool = True
-) -> Iterator[tuple[Arena, Gate]]:
+) -> Iterator[tuple[SimulatedAws, Gate]]:
     """A cloud of its own, full buckets, nothing running. `raised`: AWS has raised its rate."""
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
@@ -162,12 +162,12 @@ def opened(
     rates = mock.patch.dict(request_rates.RESOURCES, RunInstances=rate(raised=raised))
     with rates, Cloud(options, NoneDriver(), MemoryImageRegistry(), workers=workers) as cloud:
         gate = Gate(cloud)
-        gate.arena = Arena(f"http://127.0.0.1:{port}", cloud)
+        gate.aws = SimulatedAws(f"http://127.0.0.1:{port}", cloud)
         listeners.add("host", bound, gate)
         thread = threading.Thread(target=listeners.run, daemon=True)
         thread.start()
         try:
-            yield gate.arena, gate
+            yield gate.aws, gate
         finally:
             listeners.stop()
             thread.join()
@@ -178,7 +178,7 @@ def rate(*, raised: bool) -> tuple[float, float]:
     return RAISED["RunInstances"] if raised else PUBLISHED
 
 
-def prepare(arena: Arena, client: Any, *, fleet: bool = False) -> str:
+def prepare(aws: SimulatedAws, client: Any, *, fleet: bool = False) -> str:
     """A subnet large enough, and the launch templates that either's deployed cluster has.
 
     A fleet's call names types and subnets itself, so the peer's template then has neither.
@@ -191,5 +191,5 @@ def prepare(arena: Arena, client: Any, *, fleet: bool = False) -> str:
     peers = image if fleet else {**image, **placed, "InstanceType": "g5.xlarge"}
     for name, data in {"demo-gpu": image, "demo-queue1-cr1": peers}.items():
         client.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
-    arena.served.clear()
+    aws.served.clear()
     return subnet
