@@ -57,7 +57,7 @@ def _set_down(
     failures: Sequence[Failure],
     waiting_nodes: frozenset[NodeName] | None,
 ) -> Sequence[Failure]:
-    """Set the nodes that Slurm waits for DOWN, power them down, and log each decision.
+    """Set awaited nodes DOWN, power them down, and log each decision.
 
     All nodes go in one group of calls. A node that Slurm no longer waits for came up meanwhile on
     an instance that stays. `waiting_nodes` is None when Slurm can't be read.

@@ -73,7 +73,7 @@ class SlurmCalls:
         kind: type[_Reasoned],
         call: Callable[..., None],
     ) -> list[Outcome]:
-        """Make one call, with nodes and `reason`, for each reason among these actions."""
+        """Make one call for each reason among these actions."""
         groups: dict[str, list[_Reasoned]] = defaultdict(list)
         for action in actions:
             if isinstance(action, kind):

@@ -57,7 +57,7 @@ instances can be terminated."""
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """What all launches of one ResumeProgram process share."""
+    """The values that all launches of one ResumeProgram process share."""
 
     engine: Engine
     process_id: str
@@ -206,7 +206,9 @@ def retag_nodes(
     instances: Mapping[str, Instance],
     may_retag: Callable[[str], bool],
 ) -> bool:
-    """Give instances the names of other nodes, first in EC2: they read its tags.
+    """Tag instances with the names of other nodes.
+
+    EC2 comes first, because instances read their name from its tags.
 
     Returns False where `may_retag` forbade it; some may have been retagged then. Raises CloudError
     or StateError.

@@ -92,7 +92,9 @@ def _without_unterminated(
     job_tracker: JobTracker,
     unterminated: Mapping[NodeName, NotTerminated],
 ) -> list[NodeRequest]:
-    """Fail the jobs with a node whose old instance lives; return the others' requests."""
+    """Fail the jobs with a node whose old instance lives.
+
+    Returns the requests of the other jobs."""
     remaining: list[NodeRequest] = []
     for job in jobs:
         requests = job.node_requests
@@ -207,7 +209,7 @@ class PoolLaunch:
             next(pauses)
 
     def _call(self, batch: Batch, group: OfferingGroup) -> list[CallResult]:
-        """Launch a batch; repeat while EC2 only throttles it, and halve it for a quota.
+        """Launch a batch, repeated while throttled, and halved for a quota.
 
         The throttle is inside EC2's answer. EC2 answers a fleet's token as it did before, so each
         repeat is a launch of its own. Other parts of a large job keep their instances meanwhile. A

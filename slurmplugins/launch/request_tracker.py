@@ -129,7 +129,7 @@ class JobTracker:
         self._publish(results, surplus_ids)
 
     def record_launched(self, instances: Iterable[Instance], final: Sequence[Assignment]) -> None:
-        """Count launched instances against their quotas, and report those whose node is final.
+        """Count launched instances by quota, and report those with final nodes.
 
         Their jobs are not decided then: they may still fail.
         """

@@ -102,7 +102,7 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 def _plan_if_doubted(snapshot: Snapshot) -> Plan | None:
-    """Return the empty plan if the list of Slurm or EC2 is not trusted."""
+    """Return an empty plan if Slurm's or EC2's list is untrusted."""
     blocked_by, doubted_since, cloud_believed = slurm_doubt(snapshot), snapshot.doubted_since, True
     if not blocked_by and (doubt := cloud_doubt(snapshot)):
         doubted_since = _not_in_future(doubted_since, snapshot.moment)

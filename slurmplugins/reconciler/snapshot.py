@@ -95,7 +95,7 @@ class Plan:
 
 
 def slurm_doubt(snapshot: Snapshot) -> str:
-    """Return why Slurm's list of nodes is not trusted; empty if it is."""
+    """Return why Slurm's list of nodes is untrusted, or nothing."""
     names = snapshot.config.pool_by_node
     listed = sum(1 for name in names if name in snapshot.nodes and snapshot.nodes[name].readable)
     if listed < len(names) * LEAST_SHARE:
@@ -104,7 +104,7 @@ def slurm_doubt(snapshot: Snapshot) -> str:
 
 
 def cloud_doubt(snapshot: Snapshot) -> str:
-    """Return why EC2's list of instances is not trusted; empty if it is.
+    """Return why EC2's list of instances is untrusted, or nothing.
 
     EC2 lists terminated instances for about an hour. So an instance that is known to live should be
     listed in some state. It is known from the last pass, or from a slurmd on it that answers.

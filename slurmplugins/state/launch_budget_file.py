@@ -71,7 +71,7 @@ class StartedInstances:
         return sum(self.certain_counts.get(node, 0) for node in nodes)
 
     def unresolved_for(self, nodes: Collection[NodeName]) -> Mapping[str, int]:
-        """Return by launch id the number that may have started for these nodes."""
+        """Return, by launch id, how many instances may have started."""
         own_nodes = frozenset(nodes)
         counts = {
             launch_id: len(own_nodes.intersection(request_nodes))

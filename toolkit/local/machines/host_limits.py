@@ -13,7 +13,7 @@ one, systemd ends at once, and EC2 shows `Client.InstanceInitiatedShutdown`.
 
 
 def raise_inotify_limit(proc: Path = Path("/proc")) -> None:
-    """Raise the limit of inotify instances, if it is lower than machines need.
+    """Raise the limit of inotify instances to what machines need.
 
     It is never lowered again, since another local cloud may rely on it; a reboot ends it. A host
     that does not allow the change keeps its own limit. May be repeated.

@@ -185,7 +185,7 @@ _unreadable_on_any_error = partial(unreadable_on_error, error_class=Exception)
 
 
 def _unless_urgent(tier: Tier, urgency: Urgency, work: Callable[[], T]) -> Callable[[], T]:
-    """Wrap one rank's work on a tier, so that an interruption notice ends it.
+    """Let an interruption notice end one rank's work on a tier.
 
     Such an end is a failure like any other, so all ranks go on from the same place.
     """

@@ -77,7 +77,9 @@ class _WorkerPool(Generic[T]):
 
     @contextmanager
     def recording_failure(self) -> Iterator[None]:
-        """Note an error in the block, and stop all threads: the waiting one raises it."""
+        """Record a block's error and stop all threads.
+
+        The waiting thread raises the error."""
         try:
             yield
         except BaseException as error:  # noqa: BLE001

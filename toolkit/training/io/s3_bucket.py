@@ -91,7 +91,9 @@ class MultipartUpload:
         self._sent_parts: dict[int, dict[str, Any]] = {}
 
     def send(self, number: int, content: bytes | bytearray) -> None:
-        """Send a part, unless S3 has it. Threads may call it at the same time."""
+        """Send a part, unless S3 has it.
+
+        Threads may call it at the same time."""
         sha256 = checksum(content)
         part = {"PartNumber": number + 1, "ChecksumSHA256": sha256}
         answer = self._arrived_parts.get(number)

@@ -134,7 +134,7 @@ def _rootfs(config: Mapping[str, Any]) -> Path:
 
 
 def make_mount_points(rootfs: Path, mounts: Iterable[Mount]) -> None:
-    """Make the mount points of a step in its rootfs, before any node starts it.
+    """Make a step's mount points before any node starts the step.
 
     runc makes those that the image lacks, on every node at once. On a shared filesystem the second
     node's runc then fails with "file exists". A rootfs that can't be written is left as it is: runc
