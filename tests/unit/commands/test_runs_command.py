@@ -1,7 +1,6 @@
 """`toolkit runs` asks the head, and touches a run's folder only as its owner."""
 
 import json
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from click.testing import CliRunner
 
 from tests.fakes.mlflow import a_run
 from toolkit.commands import runs as runs_command
-from toolkit.deploy import head as head_module, session as session_module
 from toolkit.errors import HeadCommandFailed
 from toolkit.runs.compare import compare
 from toolkit.runs.errors import ReplayRefused, RunNotFound, TrackingAway
@@ -88,15 +86,8 @@ class Head:
 
 
 @pytest.fixture
-def head(monkeypatch):
-    @contextmanager
-    def connected(config):
-        yield None
-
-    fake_head = Head()
-    monkeypatch.setattr(session_module, "connected", connected)
-    monkeypatch.setattr(head_module, "Head", lambda clients, config: fake_head)
-    return fake_head
+def head(as_head):
+    return as_head(Head())
 
 
 def runs(*words):

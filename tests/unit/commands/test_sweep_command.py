@@ -1,7 +1,6 @@
 """`toolkit sweep` submits as the user whose sweep it is, and reads what the storage has."""
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -9,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from toolkit.commands import sweep as sweep_command
-from toolkit.deploy import head as head_module, session as session_module
 from toolkit.errors import HeadCommandFailed
 from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
 
@@ -48,15 +46,8 @@ class Head:
 
 
 @pytest.fixture
-def head(monkeypatch):
-    @contextmanager
-    def connected(config):
-        yield None
-
-    fake_head = Head()
-    monkeypatch.setattr(session_module, "connected", connected)
-    monkeypatch.setattr(head_module, "Head", lambda clients, config: fake_head)
-    return fake_head
+def head(as_head):
+    return as_head(Head())
 
 
 def sweep(*words):

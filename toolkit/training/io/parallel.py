@@ -79,7 +79,8 @@ class _WorkerPool(Generic[T]):
     def recording_failure(self) -> Iterator[None]:
         """Record a block's error and stop all threads.
 
-        The waiting thread raises the error."""
+        The waiting thread raises the error.
+        """
         try:
             yield
         except BaseException as error:  # noqa: BLE001

@@ -93,7 +93,8 @@ class MultipartUpload:
     def send(self, number: int, content: bytes | bytearray) -> None:
         """Send a part, unless S3 has it.
 
-        Threads may call it at the same time."""
+        Threads may call it at the same time.
+        """
         sha256 = checksum(content)
         part = {"PartNumber": number + 1, "ChecksumSHA256": sha256}
         answer = self._arrived_parts.get(number)
