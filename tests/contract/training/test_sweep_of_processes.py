@@ -35,7 +35,8 @@ class Array:
     fork_server: Path
     running: dict = field(default_factory=dict)
 
-    def start(self, task, restart=0, *more):
+    def start(self, task, restart=0, *more, hold_after=None):
+        """Start a task; with `hold_after`, it waits after that many steps for `kill_held`."""
         run_dir = self.root / f"task-{task}"
         environment = {
             **os.environ,
@@ -50,34 +51,33 @@ class Array:
             "SLURM_ARRAY_TASK_ID": str(task),
             "SLURM_RESTART_COUNT": str(restart),
         }
-        played = str(Path(__file__).with_name("fake_torchrun.py"))
-        script = str(REPO / "jobscripts" / "sweep" / "train.py")
-        argv = [
-            sys.executable,
-            played,
-            script,
-            "--epochs",
-            str(EPOCHS),
-            "--checkpoint-every",
-            "5",
-            *more,
-        ]
+        script = [str(REPO / "jobscripts" / "sweep" / "train.py")]
+        if hold_after is not None:
+            held_training = str(Path(__file__).with_name("held_training.py"))
+            script = [held_training, str(hold_after), str(self.held_sign(task)), *script]
+        fake_torchrun = str(Path(__file__).with_name("fake_torchrun.py"))
+        options = ["--epochs", str(EPOCHS), "--checkpoint-every", "5", *more]
         log = (self.root / f"task-{task}.log").open("ab")
         self.running[task] = subprocess.Popen(
-            argv, env=environment, stdout=log, stderr=subprocess.STDOUT
+            [sys.executable, fake_torchrun, *script, *options],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
         log.close()
 
-    def kill_after(self, task, steps):
-        """kill -9 once a checkpoint is behind it; False: it was done before that."""
-        log = self.root / f"task-{task}" / "steps.jsonl"
+    def held_sign(self, task):
+        return self.root / f"task-{task}.held"
+
+    def kill_held(self, task):
+        """Send SIGKILL to a task that waits after its steps, with a checkpoint committed."""
         process = self.running[task]
-        while process.poll() is None:
-            if log.exists() and log.read_bytes().count(b'"event": "step"') > steps:
-                process.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.005)
-        return process.wait(60) == -signal.SIGKILL
+        checkpoints = self.root / f"task-{task}" / "checkpoints"
+        while not (self.held_sign(task).exists() and [*checkpoints.glob("*/COMMITTED")]):
+            assert process.poll() is None, (self.root / f"task-{task}.log").read_text()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(60) == -signal.SIGKILL
 
     def finish(self, task):
         code = self.running[task].wait(120)
@@ -100,11 +100,10 @@ def array(tmp_path, fork_server):
 
 
 def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
-    for task in range(TASKS):
-        array.start(task)
-    assert array.kill_after(0, 6), "it was to be killed while it trained"
-    assert array.kill_after(1, 12)
-    assert array.kill_after(2, 6)  # this one never comes back
+    for task, steps in enumerate((7, 13, 7, None)):
+        array.start(task, hold_after=steps)
+    for task in (0, 1, 2):  # the last of them never comes back
+        array.kill_held(task)
     for task in (0, 1):
         array.start(task, restart=1)
     for task in (0, 1, 3):
