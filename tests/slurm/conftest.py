@@ -1,7 +1,8 @@
-"""One real cluster for the whole tier, on a local cloud of this checkout's own.
+"""One real cluster for the whole tier, on the checkout's local cloud.
 
-Two workers share it, each with its lane: the files of FARM_LANE have nodes of the pool `farm`, all
-others those of the pool `gpu`. What concerns the whole cluster is a test of the second lane.
+Two workers share the cluster, and each has a lane. The files of FARM_LANE use nodes of the pool
+`farm`, all others those of the pool `gpu`. A test that concerns the whole cluster is in the second
+lane.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from toolkit.local.machines.shared_images import Library
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
-PORTS = range(20_000, 30_000)  # below those that the kernel gives to whoever connects
+PORTS = range(20_000, 30_000)  # below the ports that the kernel gives to clients
 GROUPS = ("runs", "sweep")
 FARM_LANE = frozenset(
     f"test_{subject}"
@@ -50,10 +51,10 @@ FARM_LANE = frozenset(
         "warm_up",
     )
 )
-DEPLOY_SECONDS = 1500  # a cold one builds two images
-OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # what they need besides PyTorch
+DEPLOY_SECONDS = 1500  # a deploy without stored images builds two
+OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # their requirements besides PyTorch
 UNREACHED = "Unable to contact slurm controller"
-FARM = {  # for test_burst.py: small machines, many of them
+FARM = {  # for test_burst.py: many small nodes
     "count": 20,
     "shape": {"cpus": 2, "memory_gib": 4},
     "offerings": [
@@ -67,7 +68,10 @@ FARM = {  # for test_burst.py: small machines, many of them
 def toolkit(
     *argv: str, timeout: float = 300, may_fail: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run the CLI as a person does; a failure shows what it printed, unless it may fail."""
+    """Run the CLI as a person does.
+
+    A failure shows the command's output, unless `may_fail` is set.
+    """
     done = subprocess.run(
         [str(TOOLKIT), *argv], capture_output=True, text=True, timeout=timeout, check=False
     )
@@ -79,7 +83,7 @@ def toolkit(
 
 @dataclass(frozen=True)
 class Cluster:
-    """A deployed cluster and the ways to it."""
+    """A deployed cluster, with the ways to run commands on it."""
 
     config: Path
     head: Head
@@ -87,7 +91,8 @@ class Cluster:
     def run(self, *argv: str, timeout: float = 120) -> str:
         """Run argv on the head node as root.
 
-        A question is put to slurmctld again while it restarts: the other lane has it do so.
+        A query is repeated while slurmctld restarts, because tests of the other lane restart
+        slurmctld.
         """
         deadline = time.monotonic() + 120
         is_query = "squeue" in argv or {"scontrol", "show"} <= set(argv)
@@ -95,9 +100,7 @@ class Cluster:
             failed = None
             try:
                 done = self.head.output(argv, timeout=timeout)
-                error_text = (
-                    done.stderr
-                )  # `scontrol show job --json` exits 0 where it heard nothing
+                error_text = done.stderr  # `scontrol show job --json` exits 0 without an answer
             except HeadCommandFailed as error:
                 failed, error_text = error, error.stdout + error.stderr
             if not (is_query and UNREACHED in error_text) or time.monotonic() > deadline:
@@ -111,14 +114,14 @@ class Cluster:
         return self.run("runuser", "-u", "ada", "--", *argv)
 
     def write(self, path: str, text: str) -> str:
-        """Write a researcher's file; its path."""
+        """Write a researcher's file, and return its path."""
         self.as_user("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, text)
         return path
 
     def toolkit(
         self, command: str, *argv: str, may_fail: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of the CLI, or one of a group, on this cluster."""
+        """Run a command, or a group's command, of the CLI."""
         words = (command,) if command not in GROUPS else (command, argv[0])
         more = argv[len(words) - 1 :]
         return toolkit(*words, "--config", str(self.config), *more, may_fail=may_fail)
@@ -129,7 +132,10 @@ class Cluster:
         return job
 
     def jobs(self, number: str) -> list[dict]:
-        """Return slurmctld's record; none five minutes after the job's end."""
+        """Return slurmctld's records of a job.
+
+        slurmctld forgets a job five minutes after its end; then the list is empty.
+        """
         try:
             return json.loads(self.run("scontrol", "show", "job", number, "--json"))["jobs"]
         except HeadCommandFailed as failed:
@@ -143,7 +149,7 @@ class Cluster:
 
 
 class Lanes(LoadScopeScheduling):
-    """Every test of a lane to one worker, in order."""
+    """A scheduler that gives each lane's tests to one worker, in order."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "farm" if Path(nodeid.partition("::")[0]).stem in FARM_LANE else "gpu"
@@ -154,13 +160,19 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """What needs no cluster comes first: the other lane deploys it meanwhile."""
+    """Put the tests that need no cluster first.
+
+    The worker of the other lane deploys the cluster meanwhile.
+    """
     items.sort(key=lambda item: item.path.name != "test_real_machines.py")
 
 
 @pytest.fixture(scope="session")
 def state():
-    """The tier's own state directory, whatever the environment says; its images stay for later."""
+    """The tier's own state directory, whatever the environment says.
+
+    The directory's images are kept for later sessions.
+    """
     done = subprocess.run([REPOSITORY / "scripts/test-state"], stdout=subprocess.PIPE, check=True)
     path = Path(done.stdout.decode().strip())
     os.environ["TOOLKIT_LOCAL_DIR"] = str(path)
@@ -169,7 +181,10 @@ def state():
 
 
 def free_port(state: Path) -> int:
-    """The first free port, from one on that other checkouts' clouds hardly begin with."""
+    """Return the first free port from a number given by `state`.
+
+    Clouds of other checkouts hardly begin with the same number.
+    """
     first = int(Layout(state).name.removeprefix("tkl-"), 16) % len(PORTS)
     for port in (*PORTS[first:], *PORTS[:first]):
         with socket.socket() as attempt:
@@ -183,14 +198,16 @@ def free_port(state: Path) -> int:
 
 
 def host_traces(state: Path) -> dict[str, list[str]]:
-    """What a person would look at for leftovers of the cloud in that directory, and of no other:
-    mounts, namespaces, control groups, processes. Nothing of it is in the host's own network.
+    """Return the host's traces of the cloud in that directory, by kind.
+
+    The kinds are mounts, network namespaces, control groups and processes. Traces of other clouds
+    are left out. The cloud sets nothing in the host's own network.
     """
     name = Layout(state).name
     rows = {
         "mount": Path("/proc/self/mountinfo").read_text().splitlines(),
         "netns": _names("/run/netns"),
-        # Not by a walk through all of them: others' groups go while it walks.
+        # No walk through all groups: groups of others disappear meanwhile, and the walk would fail.
         "cgroup": [str(root / name) for root in cgroups.hierarchies() if (root / name).exists()],
         "ps": list(_arguments()),
     }
@@ -208,7 +225,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _arguments():
-    """Every process's command line, but for zombies, which have none."""
+    """Yield the command line of every process; zombies have none."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -216,21 +233,22 @@ def _arguments():
 
 @pytest.fixture(scope="session")
 def traces(state):
-    """Look at what the host shows of the tier's cloud."""
+    """A function that returns the host's traces of the tier's cloud."""
     return lambda: host_traces(state)
 
 
 @pytest.fixture(scope="session")
 def cluster(state):
-    """The tier's cluster, as `toolkit deploy` leaves it; made by the first who asks.
+    """The tier's cluster, as `toolkit deploy` leaves it.
 
-    It goes with the session, unless scripts/slurm-tier says that others come after.
+    The first worker that asks for it deploys it. The session's end removes it, unless
+    scripts/slurm-tier says that later sessions need it.
     """
     path, failed = state / "cluster.yaml", state / "cluster.failed"
     with (state / "tier.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if StateFiles(state).running() is None or not path.exists():
-            # Not once more by each worker that waits: it takes minutes.
+            # A deploy takes minutes: a worker that waited does not repeat one that failed.
             assert not failed.exists() or not _kept(), "another worker could not deploy the cluster"
             failed.touch()
             _deploy(state, path)
@@ -247,13 +265,16 @@ def _kept() -> bool:
 
 
 def _deploy(state: Path, path: Path) -> None:
-    """Written only when it is there: another worker may be waiting for it."""
+    """Deploy the cluster, and write cluster.yaml at its path at the end.
+
+    Another worker may wait for this file, so the file appears only with a finished cluster.
+    """
     path.unlink(missing_ok=True)
     toolkit("local", "down")
     port = free_port(state)
     new = path.with_suffix(".new.yaml")
     _configure(state, new, port)
-    # Another checkout may be building the same: its images are known to a cloud that begins then.
+    # Another checkout may build the same images. A cloud that starts afterwards finds them.
     with Library(Layout(state).library).locked("images-of-tests"):
         toolkit("local", "up", "--port", str(port), timeout=600)
         toolkit("image", "build", "--config", str(new), timeout=DEPLOY_SECONDS)
@@ -262,7 +283,7 @@ def _deploy(state: Path, path: Path) -> None:
 
 
 def _configure(state: Path, path: Path, port: int) -> None:
-    """The example's cluster, with what the tests need besides."""
+    """Write the example's cluster.yaml with the changes that the tests need."""
     settings = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
     settings["cluster"] = "judge"
     settings["pools"]["gpu"]["count"] = 8

@@ -1,4 +1,4 @@
-"""The instances of the real cluster, as EC2 lists them, and what plays them."""
+"""The real cluster's instances, as EC2 lists them, and their machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 def instances_of_pool(cluster, pool: str, *states: str) -> list[dict]:
-    """The pool's machines that EC2 lists in those states."""
+    """Return the pool's instances that EC2 lists in those states."""
     response = (
         Clients(load(cluster.config))
         .client("ec2")
@@ -33,10 +33,10 @@ def instances_of_pool(cluster, pool: str, *states: str) -> list[dict]:
 
 
 def node(cluster, name: str) -> dict:
-    """The node, as Slurm has it."""
+    """Return Slurm's record of the node."""
     return json.loads(cluster.run("scontrol", "show", "node", name, "--json"))["nodes"][0]
 
 
 def driver_and_machine(cluster, name: str) -> tuple[NspawnDriver, str]:
-    """What plays the machine behind a node, and the machine's id."""
+    """Return the driver and the id of the machine behind a node."""
     return factory.nspawn_driver(Layout.from_environment()), node(cluster, name)["instance_id"]

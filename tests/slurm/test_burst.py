@@ -1,7 +1,9 @@
-"""Twenty nodes in one burst, and what goes wrong with them: every job ends, nothing leaks.
+"""Twenty nodes in one burst, with faults: every job completes, nothing leaks.
 
-Jobs of six, four and two nodes and eight of one; a spot pool that runs out while they start, a
-slurmctld that restarts while they start, and a quarter of the machines taken back while they run.
+The jobs have six, four and two nodes, and eight have one node each.
+
+- Spot capacity runs out while the nodes start. - slurmctld restarts while the nodes start. - A
+quarter of the instances is interrupted while the jobs run.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
-GATE = "/shared/home/ada/gate"  # the jobs work until it is there, however slow the machine is
+GATE = "/shared/home/ada/gate"  # the jobs work until it exists, however slow the test host is
 WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"
-# Of each type of spot; the rest of the twenty must be had elsewhere in the same resume.
+# Free spot instances by type. EC2 gives the rest of the twenty elsewhere, in the same resume.
 SPOT_LEFT = {"c7i.large": 7, "m7i.large": 6}
 SPOT = sum(SPOT_LEFT.values())
-NOTICE = 12.0  # seconds; EC2 gives 120, but nothing here watches for the notice
+NOTICE = 12.0  # seconds; EC2 gives 120, but the jobs do not watch for the notice
 POOL = "farm"
 
 
@@ -47,7 +49,7 @@ def states(cluster, numbers: list[str]) -> Counter[str]:
 
 
 def assert_one_instance_for_each_node(items: list[dict]) -> None:
-    """No node has two machines, ever: the law that costs money when it is broken."""
+    """Assert that no node has two instances: a second one costs money."""
     owners = Counter(
         ec2_messages.instance(item).node for item in items if item["State"]["Name"] != "terminated"
     )
@@ -66,13 +68,13 @@ def spot_runs_out(cluster):
 
 @pytest.fixture(scope="module")
 def burst(cluster):
-    """The jobs' numbers; filled by the first test."""
+    """The jobs' ids; the first test fills the list."""
     return []
 
 
 @pytest.fixture(scope="module")
 def gate(cluster):
-    """Opens it; closed again at the end."""
+    """A function that makes the gate's file, removed at the end."""
     yield lambda: cluster.as_user("touch", GATE)
     cluster.as_user("rm", "-f", GATE)
 
@@ -102,7 +104,7 @@ def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restar
     assert_one_instance_for_each_node(launched)
     assert len(launched) == sum(SIZES)
     lifecycles = Counter(item.get("InstanceLifecycle", "on-demand") for item in launched)
-    # slurmctld may ask for the jobs in several calls; a later one takes no spot that was refused.
+    # slurmctld may ask for the jobs in several calls. A later call takes no refused spot offering.
     assert 0 < lifecycles["spot"] <= SPOT
     assert lifecycles["on-demand"] == sum(SIZES) - lifecycles["spot"]
 

@@ -1,4 +1,4 @@
-"""Training in a container that is pinned by its digest: umoci, oci.conf and runc as they are."""
+"""Training in a container pinned by digest, with real umoci and runc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 LAYOUT, BUNDLE = f"{HOME}/image", f"{HOME}/bundle"
-# No registry is reached from here: the image is made on the spot. What it lacks is the machine's.
+# No registry can be reached, so the tests make an image. Its programs are mounted from the node.
 FROM_MACHINE = ("/usr", "/opt/python", "/etc/alternatives", "/etc/ld.so.cache")
 MOUNTS = ",".join(f"{path}:{path}:ro" for path in FROM_MACHINE)
 MAKE = """

@@ -1,4 +1,4 @@
-"""The cluster's end, when every other test is through with it."""
+"""The end of the cluster, after all other tests."""
 
 from __future__ import annotations
 

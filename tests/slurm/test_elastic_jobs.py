@@ -1,4 +1,4 @@
-"""Jobs that come back on fewer nodes than they had."""
+"""Jobs that resume on fewer nodes than they had."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ ONLY_TWO = "farm-[003-020]"
 
 
 def are_free(cluster, nodes: str) -> bool:
-    """Slurm gives a job with a range what is free just then: not what still powers down."""
+    """Return whether all these nodes are free now.
+
+    Slurm starts a job with a range of nodes on the nodes that are free. Nodes that still power down
+    are not.
+    """
     records = json.loads(cluster.run("scontrol", "show", "nodes", nodes, "--json"))["nodes"]
     other = {"POWERING_DOWN", "POWERING_UP", "COMPLETING", "DRAIN"}
     return all("IDLE" in node["state"] and not other & set(node["state"]) for node in records)
 
 
 def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster):
-    """A person has drained the node that EC2 takes: the notice leaves their reason as it is."""
+    """Interrupt a node of the job that a person has drained.
+
+    The interruption notice keeps the person's reason on the node.
+    """
     until("three free nodes", lambda: are_free(cluster, "farm-[001-003]"))
     job = submit(cluster, *ON_FARM, "--nodes=2-4", ONLY_THREE, *FSDP)
     step_before = job.trained(5)
@@ -49,7 +56,7 @@ def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster)
 
 
 def test_slurmctld_shows_the_minimum_and_maximum_nodes_of_a_pending_job(cluster):
-    """`toolkit why` rests on it."""
+    """Check the two fields that `toolkit why` reads."""
     job = submit(cluster, "--hold", "--nodes=2-4", *FSDP)
     assert (job.record()["node_count"]["number"], job.record()["max_nodes"]["number"]) == (2, 4)
     cluster.as_user("scontrol", "update", f"jobid={job.number}", "numnodes=2")

@@ -1,8 +1,8 @@
-"""A slurmctld that is killed, and restores its nodes as they were before they registered.
+"""A killed slurmctld that restores its nodes from before their registration.
 
-It saves them when something happens to one, five seconds apart, else every five minutes. So the
-file of before is put back while slurmctld is down: what a kill at the worst moment leaves. It is
-the whole cluster's, so these tests run beside no other.
+slurmctld saves its nodes five seconds after a change of one, otherwise every five minutes. A test
+copies an earlier file back while slurmctld is down. A kill at the worst moment leaves the same
+file. The whole cluster is affected, so these tests run beside no other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.slurm.waiting import until
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
-# Long enough for a request, short enough to be waited for. Its step has slurmctld save the job.
+# The gate holds the job while a request runs. slurmctld saves the job with its step.
 WORK = "--wrap=srun bash -c 'until [[ -e {gate} ]]; do sleep 1; done'"
-# Stopped as well, or systemd would start it again beside the copies.
+# systemctl stop as well: otherwise systemd would start slurmctld while the files are copied.
 KILL = f"""
 pkill -9 -x slurmctld
 systemctl stop slurmctld
@@ -39,7 +39,10 @@ def flags(cluster, job) -> set[str]:
 
 
 def keep_node_state(cluster, of: str) -> None:
-    """Keep the file as it is now; it is what slurmctld saves after something happens to a node."""
+    """Have slurmctld save its nodes, and keep a copy of the file.
+
+    slurmctld saves the file after a change of a node.
+    """
     before = cluster.run("stat", "--format=%y", SAVED)
     cluster.run("scontrol", "update", f"nodename={of}", "comment=saved")
     until("slurmctld's save", lambda: cluster.run("stat", "--format=%y", SAVED) != before)
@@ -48,7 +51,10 @@ def keep_node_state(cluster, of: str) -> None:
 
 @pytest.fixture
 def throttled_ec2():
-    """No instance is had, and nodes are powering up, until this is called."""
+    """A function that ends EC2's throttle.
+
+    Until its call, EC2 launches no instance, and the nodes stay powering up.
+    """
 
     def clear() -> None:
         toolkit("local", "throttle", "--clear")
@@ -75,7 +81,10 @@ def submit_waiting_job(cluster, gate: str):
 
 @contextlib.contextmanager
 def no_reconcile(cluster):
-    """Nobody mends a node meanwhile; a run that is under way ends first."""
+    """Stop reconcile inside the block, so that it repairs no node.
+
+    A pass that runs already ends first.
+    """
     timer, service = RECONCILE
     cluster.run("systemctl", "stop", timer)
     try:
@@ -92,11 +101,11 @@ def no_reconcile(cluster):
 
 
 def check_job_goes_on(cluster, job, gate: str) -> None:
-    """On the instance that it has, to its end."""
+    """Check that the job completes on the instance that it has."""
     name = job.nodes()[0]
     instance = node(cluster, name)["instance_id"]
     until("its step saved", lambda: "StepId" in steps(cluster, job))
-    cluster.run("sleep", "6")  # slurmctld's own pause between two saves
+    cluster.run("sleep", "6")  # slurmctld waits so long between two saves
     with no_reconcile(cluster):
         cluster.run("sh", "-c", KILL)
         until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))

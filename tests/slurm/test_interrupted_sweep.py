@@ -1,4 +1,4 @@
-"""A sweep of twelve trials on four spot machines, some of which are taken away."""
+"""A sweep of twelve trials on four spot instances, with interruptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SWEEP = "taken"
 TRIALS, AT_ONCE = 12, 4
 LAST = TRIALS - 1
 NOTICES = {0: 120.0, 1: 1.0, LAST: 120.0}
-"""Seconds, by task: two that can be heard, one that can't."""
+"""Seconds of notice, by task: two that the job can use, one that it can't."""
 COUNT = """
 cd "$1"
 for trial in $(grep -lF "$2" -- */trial.json); do
@@ -27,20 +27,20 @@ done
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the sweep, as it runs."""
+    """A running task of the sweep."""
 
     job: TrainingJob
-    array: str  # the job id of the whole
+    array: str  # the array's own job id
     node: str
 
     def trial(self) -> int:
-        """The number of the trial that it works on."""
+        """Return the number of the task's trial."""
         path = f"{HOME}/runs/{self.job.number}/trial.json"
         return json.loads(self.job.cluster.run("cat", path))["trial"]
 
 
 def tasks_in_queue(cluster, *options: str) -> list[list[str]]:
-    """Job, array, number and node of the sweep's tasks that are not over."""
+    """Return job, array, number and node of the sweep's queued tasks."""
     argv = ("squeue", "--noheader", "--array", "--user=ada", f"--name={SWEEP}")
     return [
         line.split() for line in cluster.run(*argv, "--format=%A %F %K %N", *options).splitlines()
@@ -48,7 +48,7 @@ def tasks_in_queue(cluster, *options: str) -> list[list[str]]:
 
 
 def training_task(cluster, number: int) -> Task | None:
-    """The task, in the middle of its trial, of which it has saved a part."""
+    """Return the task, once it has saved a part of its trial."""
     for job, array, task_id, *node in tasks_in_queue(cluster, "--states=RUNNING"):
         if task_id == str(number) and node and TrainingJob(cluster, job).saved():
             return Task(TrainingJob(cluster, job), array, *node)
@@ -56,14 +56,17 @@ def training_task(cluster, number: int) -> Task | None:
 
 
 def attempt_counts(cluster) -> dict[str, int]:
-    """How often every task was begun, by job."""
+    """Return the number of attempts of each task, by job."""
     sweep_line = f'"sweep": "{SWEEP}"'
     lines = cluster.run("sh", "-c", COUNT, "sh", f"{HOME}/runs", sweep_line).splitlines()
     return {job: int(count) for job, count in map(str.split, lines)}
 
 
 def test_interrupted_trials_resume_and_every_trial_completes_once(cluster):
-    """Where they saved; and no other task is begun again for it, whichever task it was."""
+    """Interrupt three tasks, and check their second attempts.
+
+    They resume at their last save. No other task has a second attempt.
+    """
     for name in ("slow.py", "slow_trial.py"):
         cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
     cluster.toolkit(
@@ -84,7 +87,7 @@ def test_interrupted_trials_resume_and_every_trial_completes_once(cluster):
     interrupted: dict[str, tuple[Task, int, int]] = {}
     for number, notice in NOTICES.items():
         task = until(f"a checkpoint of task {number}", lambda n=number: training_task(cluster, n))
-        # The last one has the array's own number, which scontrol takes for all of them.
+        # The last task has the array's own job id, which scontrol would take for all tasks.
         assert (task.job.number == task.array) == (number == LAST)
         interrupted[task.job.number] = task, task.trial(), task.job.saved()[-1]
         toolkit("local", "interrupt", task.node, "--notice", str(notice))

@@ -1,4 +1,4 @@
-"""The other jobscripts on machines of which some are taken: shards, stages, ZeRO, a notebook."""
+"""The other jobscripts with interruptions: FSDP, pipeline, ZeRO, a notebook."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ ARGUMENTS = {
     "pipeline": ("--epochs", "40", "--hidden", "64"),
     "deepspeed": ("--epochs", "40", "--hidden", "64", "--stage", "3", "--offload"),
 }
-STEPS = 5  # before the interruption
-# With the token and with another; nothing while nobody listens.
+STEPS = 5  # steps of a job before its interruption
+# Request the status with the right token and with another. Nothing is printed before the notebook
+# answers.
 REQUEST_STATUS = """
 import sys, urllib.error, urllib.request
 place, file = sys.argv[1:]
@@ -38,13 +39,13 @@ except OSError:
 
 @dataclass(frozen=True)
 class InterruptedJob:
-    """A job of two machines that lost one of them after so many steps."""
+    """A job of two nodes that lost one after `reached` steps."""
 
     job: TrainingJob
     reached: int
 
 
-# Of sbatch's command line alone; the job script has other words of its own.
+# Options of sbatch's command line alone; the job script has others.
 COMMAND_LINE_OPTIONS = ("--exclusive", "--nice=5", "--mem-per-cpu", "2G")
 
 
@@ -53,7 +54,10 @@ def script(name: str) -> tuple[str, str]:
 
 
 def notebook_answer(cluster, job: TrainingJob, starts: int) -> str | None:
-    """What the notebook that was begun as often says to its user; None: nothing yet."""
+    """Return the notebook's answers to its user after so many starts.
+
+    None means that the notebook does not answer yet.
+    """
     places = re.findall(r"the notebook is at (\S+);", job.output())
     if len(places) < starts:
         return None
@@ -63,7 +67,7 @@ def notebook_answer(cluster, job: TrainingJob, starts: int) -> str | None:
 
 @pytest.fixture(scope="module")
 def interrupted_jobs(cluster):
-    """All at the same time, and each loses a machine."""
+    """Jobs that run at the same time, each with one interrupted node."""
     jobs = {
         name: submit(cluster, *COMMAND_LINE_OPTIONS, *script(name), *words)
         for name, words in ARGUMENTS.items()
@@ -72,7 +76,10 @@ def interrupted_jobs(cluster):
     interrupted: dict[str, InterruptedJob] = {}
 
     def all_interrupted() -> bool:
-        """Interrupt each job soon after it trains: another's boot may last until its end."""
+        """Interrupt each job soon after its training begins.
+
+        The boot of another job's nodes may last longer than the job.
+        """
         for name, job in jobs.items():
             if name not in interrupted and (reached := job.steps()) >= STEPS:
                 interrupted[name] = InterruptedJob(job, reached)

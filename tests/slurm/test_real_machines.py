@@ -1,7 +1,7 @@
-"""Real machines, without the AWS API: they boot, are entered, imaged, and leave no trace.
+"""Real machines without the AWS API, from their boot to their removal.
 
-They have a state directory of their own beside TOOLKIT_LOCAL_DIR, and the base image from the
-library of both: removing everything here cannot touch another test's machines.
+The machines have a state directory of their own beside TOOLKIT_LOCAL_DIR. Their base image comes
+from the library of both. So the removal of everything cannot touch the machines of other tests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def wait_until(what, condition):
 
 @pytest.fixture(scope="module")
 def layout(state):
-    del state  # it says which directory is this checkout's
+    del state  # needed for TOOLKIT_LOCAL_DIR alone, which it sets
     tier = Layout.from_environment()
     machine_layout = Layout(tier.state.with_name(f"{tier.state.name}-machines"))
     machine_layout.make()
@@ -151,7 +151,8 @@ def test_a_disk_survives_a_reboot_and_a_stop(driver, make_spec):
             done = driver.execute(spec.instance_id, ["sh", "-c", init_started], timeout=PATIENCE)
         except NotRunning:  # between two boots
             return False
-        # Begun before the machine went down, it ends with it, or finds no first process to join.
+        # This command began before the shutdown. It ends with the machine, or finds no first
+        # process.
         return done.returncode == 0 and done.stdout.decode().strip() != first
 
     wait_until("the reboot", rebooted)
@@ -187,7 +188,7 @@ def test_machines_are_listed_and_removed_after_a_kill_9_of_their_processes(
     before = host_traces(layout.state)
     spec = make_spec(18)
     start_input = pickle.dumps((layout, spec))
-    # No fork: a worker of xdist has threads, and what they hold is held in the child for ever.
+    # A new interpreter, no fork: a child would keep the locks that xdist's threads hold.
     done = subprocess.run(
         [sys.executable, "-c", START], input=start_input, check=False, timeout=PATIENCE
     )
@@ -196,9 +197,9 @@ def test_machines_are_listed_and_removed_after_a_kill_9_of_their_processes(
     assert run_shell(driver, spec, "echo alive") == "alive"
     group = driver._groups
     for pid in set(group.members(spec.instance_id)) - {driver._init(spec.instance_id)}:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
             status = Path(f"/proc/{pid}/status").read_text()
-            if "\nNSpid:\t" + str(pid) + "\n" in status:  # outside the machine: launcher and nspawn
+            if "\nNSpid:\t" + str(pid) + "\n" in status:  # outside the machine: launcher, nspawn
                 os.kill(pid, signal.SIGKILL)
     removed = cleanup.remove_everything(layout)
     assert spec.instance_id in removed.machines
@@ -212,5 +213,5 @@ def test_a_command_that_times_out_is_killed_inside_the_machine(driver, make_spec
     driver.start(spec)
     done = driver.execute(spec.instance_id, ["sleep", "8642"], timeout=0.5)
     assert done.returncode == 124
-    # A zombie may wait a moment for the machine's init, which is still booting.
+    # A zombie may remain until the machine's init reaps it; init is still booting.
     run_shell(driver, spec, "! pgrep --runstates D,R,S,T -x sleep")

@@ -1,6 +1,6 @@
-"""Jobs that EC2 refuses: what they are told, and when.
+"""Jobs that EC2 refuses: their comments, and the time until these.
 
-One fault is the whole cloud's, and one law is a time. So these tests run beside no other.
+One fault affects the whole cloud, and one law is a time. So these tests run beside no other.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ def submit(cluster, *argv):
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_instances(cluster):
-    """A job has to ask EC2. A test of a lane that failed may have left jobs."""
+    """A pool without instances, so that a job needs a launch.
+
+    A failed test of the same lane may have left jobs; they are cancelled.
+    """
     cluster.run("sh", "-c", "scancel --user=ada || true")
     until("no instance of the pool", lambda: not instances_of_pool(cluster, "gpu", *LIVE))
 
 
 def given_back_entries(cluster, job: str) -> list[dict]:
-    """What the head's decision log has of nodes that this job could not have."""
+    """Return the head's decision-log entries of nodes given back for this job."""
     log = cluster.run("sh", "-c", f"cat {DECISIONS} 2>/dev/null || true").splitlines()
     return [
         line
@@ -42,7 +45,10 @@ def given_back_entries(cluster, job: str) -> list[dict]:
 
 
 def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cluster):
-    """By the head's clock: from the moment of the submission, as Slurm has it."""
+    """Exhaust the only type, and read the decision log's times.
+
+    The minute is measured on the head's clock, from Slurm's submit time of the job.
+    """
     toolkit("local", "exhaust", "g5.xlarge")
     try:
         job = submit(cluster, SMOKE)
@@ -61,7 +67,11 @@ def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cl
 
 
 def test_a_job_over_the_quota_is_held_and_runs_when_released(cluster):
-    """Asking EC2 again would not help: a person has to, and is told why."""
+    """Refuse a launch with EC2's quota error.
+
+    Another launch would fail as well, so the job waits for a person. `toolkit why` tells the person
+    the remedy.
+    """
     toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
     try:
         job = submit(cluster, SMOKE)

@@ -1,4 +1,4 @@
-"""Training jobs and every way of losing them: cancelled, failed, held, preempted, struck dead."""
+"""Training jobs that are cancelled, fail, are held, preempted or lose instances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.training.slurm.job import SlurmJob
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 NETWORK_ERROR = "RuntimeError: NCCL error in: ncclRemoteError: A call failed, network error"
-# Fails as a broken network makes a job fail, but only on the first start of the job.
+# The script fails as after a network error, but only in the job's first attempt.
 FLAKY = f"""
 import os, sys
 if not os.environ.get("SLURM_RESTART_COUNT"):
@@ -37,13 +37,16 @@ GATE = f"{HOME}/gate-of-survivor"
 
 
 def stop_machine(cluster, node: str) -> None:
-    """End the machine behind a node as a power cut would."""
+    """Stop the machine behind a node as a power cut would."""
     driver, machine = driver_and_machine(cluster, node)
     driver.stop(machine, grace=0)
 
 
 def interrupt_without_agent(cluster, node: str) -> None:
-    """A spot notice for a machine whose node agent is not there to see it."""
+    """Interrupt a node's instance while its node agent is stopped.
+
+    The agent does not see the interruption notice.
+    """
     driver, machine = driver_and_machine(cluster, node)
     done = driver.execute(machine, ["systemctl", "stop", "slurm-node-agent.service"], timeout=30)
     assert done.returncode == 0, done.stderr
@@ -52,7 +55,10 @@ def interrupt_without_agent(cluster, node: str) -> None:
 
 @dataclass(frozen=True)
 class Jobs:
-    """All at once: each waits for machines, for Slurm's KillWait, for a delay or for the head."""
+    """Jobs that run at the same time, because each has long waits.
+
+    The waits are for instances, for Slurm's KillWait, for a delay or for the head node.
+    """
 
     smoke: TrainingJob
     cancelled: TrainingJob
@@ -60,12 +66,15 @@ class Jobs:
     failing: TrainingJob
     costly: TrainingJob
     missed_notice: TrainingJob
-    step_before_notice: int  # steps of `missed_notice` when its notice came
+    step_before_notice: int  # steps of `missed_notice` at its notice
 
 
 @pytest.fixture(scope="module")
 def jobs(cluster):
-    """Submitted; one cancelled, and one with a notice, as soon as they train."""
+    """The submitted jobs, of which two are disturbed while they train.
+
+    One is cancelled, and one gets an interruption notice.
+    """
     flaky = cluster.write(f"{HOME}/flaky.py", FLAKY)
     failing = cluster.write(f"{HOME}/wrong.py", FAILING)
     missed_notice, cancelled = slow(cluster, *ONE_NODE), slow(cluster, *ONE_NODE)
@@ -99,7 +108,7 @@ def test_a_network_failure_requeues_the_job_after_a_delay(jobs):
     waiting = jobs.flaky.record()
     assert "transient" in waiting["comment"], waiting["comment"]
     delay = waiting["eligible_time"]["number"] - waiting["submit_time"]["number"]
-    assert delay > 20  # 30 s, spread; of itself Slurm waits for 11
+    assert delay > 20  # our delay is 30 s with jitter; Slurm's own is 11 s
     assert jobs.flaky.ended() == {"COMPLETED"}, jobs.flaky.output()
 
 
@@ -108,7 +117,10 @@ def test_the_smoke_test_passes_on_four_nodes(jobs):
 
 
 def test_a_job_with_all_gpus_of_its_nodes_has_all_of_their_cpus(cluster, jobs):
-    """Four nodes of a GPU and four CPUs each, and nothing said of CPUs."""
+    """Read the CPUs of a job that requests four nodes alone.
+
+    Each of its nodes has one GPU and four CPUs.
+    """
     argv = ("sacct", "--allocations", "--noheader", "--parsable2", "--format=AllocTRES")
     tres = cluster.run(*argv, f"--jobs={jobs.smoke.number}")
     assert "cpu=16" in tres.strip().split(",")
@@ -142,7 +154,7 @@ class JobsOfTwoNodes:
     """Two jobs of two nodes each."""
 
     survivor: TrainingJob
-    headless: TrainingJob  # the machine that its batch script was on is gone
+    headless: TrainingJob  # the node of its batch script is lost
 
 
 @pytest.fixture(scope="module")
@@ -151,13 +163,16 @@ def jobs_of_two_nodes(cluster):
     headless.trained(3 * SAVE_EVERY)
     stop_machine(cluster, headless.nodes()[0])
     yield JobsOfTwoNodes(survivor, headless)
-    # A test that failed leaves no job that keeps its nodes from the tests after it.
+    # A failed test may leave these jobs, and they would keep nodes from later tests.
     for job in (survivor, headless):
         cluster.as_user("scancel", "--quiet", job.number)
 
 
 def preempt(survivor: TrainingJob, *argv: str) -> None:
-    """Have a short job take a node of one that trains: that one saves and comes back."""
+    """Preempt a training job with a short one; await its second attempt.
+
+    The training job saves before it is requeued.
+    """
     survivor.running()
     step_before = survivor.trained(40)
     node = survivor.nodes()[0]
@@ -176,14 +191,17 @@ def test_a_preempted_job_saves_and_is_requeued(cluster, jobs_of_two_nodes):
 
 
 def causes_by_accounting(cluster, node: str, since: float) -> set[str]:
-    """What a job can read, as its user, of what became of a node; long after it serves again."""
+    """Return the causes that accounting's node events give, as the job's user.
+
+    Accounting keeps the events long after the node is in service again.
+    """
     job = SlurmJob("0", lambda argv: cluster.as_user(*argv))
     event_lines = [event.line for event in job.node_events([node], since)]
     return {classify(Evidence(nodes=line)).cause for line in event_lines}
 
 
 def test_jobs_are_requeued_when_an_instance_dies_without_a_notice(cluster, jobs_of_two_nodes):
-    """One loses a worker, the other the node that its batch script is on."""
+    """Stop a node of each job: a worker's, the batch script's."""
     survivor, headless = jobs_of_two_nodes.survivor, jobs_of_two_nodes.headless
     survivor.trained(survivor.attempt(1)["step_start"] + 40)
     stopped_node, at = survivor.nodes()[-1], time.time()
@@ -191,7 +209,7 @@ def test_jobs_are_requeued_when_an_instance_dies_without_a_notice(cluster, jobs_
 
     for job, times in ((survivor, 2), (headless, 1)):
         until("the requeue", lambda job=job, times=times: job.record()["restart_cnt"] >= times)
-    # slurmctld hands its events on to slurmdbd in its own time.
+    # slurmctld sends its events to slurmdbd with a delay.
     until("the event", lambda: NODE_FAILURE in causes_by_accounting(cluster, stopped_node, at))
     begun_at = headless.attempt(1)["step_start"]
     assert begun_at >= SAVE_EVERY
@@ -209,14 +227,17 @@ def test_a_cancelled_job_is_killed_in_mlflow(jobs):
 
 
 def test_preemption_by_qos_works_after_an_apply(cluster):
-    """Slurm has one kind at a time, and takes the other only when slurmctld starts anew."""
+    """Remove the partition's priority, apply, and preempt by QOS.
+
+    Slurm has one preemption type at a time. slurmctld reads the type at its start only.
+    """
     yaml = YAML(typ="rt")
     cluster_settings = yaml.load(cluster.config.read_text())
     del cluster_settings["partitions"]["urgent"]["priority"]
     new = cluster.config.with_suffix(".new.yaml")
     with new.open("w") as file:
         yaml.dump(cluster_settings, file)
-    new.replace(cluster.config)  # whole at every moment: the other lane reads it, too
+    new.replace(cluster.config)  # the other lane reads the file too, so it is replaced in one step
     cluster.toolkit("apply")
     for change in (
         ("modify", "qos", "normal", "set", "gracetime=120"),

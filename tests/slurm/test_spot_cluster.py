@@ -1,4 +1,7 @@
-"""The judge: a real cluster, deployed, trained on, billed. The tests run in this order."""
+"""A real cluster that is deployed, trained on and billed.
+
+The tests run in this order.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,15 @@ def play(cluster, book):
 
 
 def test_status_calls_the_cluster_healthy(cluster):
-    """Sooner or later: the other lane restarts slurmctld, and its instances are taken."""
+    """Wait until `toolkit status` succeeds.
+
+    The other lane restarts slurmctld and interrupts instances meanwhile.
+    """
     argv = [str(TOOLKIT), "status", "--json", "--config", str(cluster.config)]
 
     def healthy() -> bool:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
-        log.warning("%s%s", done.stdout, done.stderr)  # shown if it never is
+        log.warning("%s%s", done.stdout, done.stderr)  # for a failed test
         return done.returncode == 0 and json.loads(done.stdout)["healthy"]
 
     until("a healthy cluster", healthy)
@@ -69,7 +75,7 @@ def test_sbatch_refuses_an_impossible_request_with_a_reason(cluster):
 
 @pytest.fixture(scope="module")
 def demo(cluster):
-    """The demo, played once."""
+    """The cluster's demo, shared by the tests of this module."""
     return cluster.demo()
 
 

@@ -1,4 +1,4 @@
-"""A dataset on every machine before the jobs that read it."""
+"""A dataset in every node's cache before the jobs that read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training job on the real cluster, as a researcher submits and sees it."""
+"""A training job, as a researcher submits and sees it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DIGITS = "/shared/jobscripts/digits/train.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 PYTHON = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
 SAVE_EVERY = 20  # steps between two periodic checkpoints of slow.py
-# Of the pool `farm`, whose nodes have no GPU: a rank a node, and no other job beside it.
+# The pool `farm`, whose nodes have no GPU: one rank a node, and no other job on it.
 ON_FARM = ("--partition=batch", "--gpus-per-node=0", "--exclusive")
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One job: what Slurm says of it, and what it wrote into its run folder."""
+    """One job: its records in Slurm, the files of its run folder."""
 
     cluster: Cluster
     number: str
@@ -34,7 +34,10 @@ class TrainingJob:
         return self.cluster.job(self.number)
 
     def states(self) -> frozenset[str]:
-        """As slurmctld has them; as accounting does once slurmctld has forgotten the job."""
+        """Return the job's states from slurmctld.
+
+        After slurmctld has forgotten the job, accounting gives the state.
+        """
         if records := self.cluster.jobs(self.number):
             return frozenset(records[0]["job_state"])
         argv = ("sacct", "--allocations", "--noheader", "--parsable2", "--format=State")
@@ -44,24 +47,24 @@ class TrainingJob:
         return self.cluster.run("scontrol", "show", "hostnames", self.record()["nodes"]).split()
 
     def log(self) -> list[dict]:
-        """Its steps, as they were logged."""
+        """Return the log's lines, one for each step."""
         return [json.loads(line) for line in self._lines("steps.jsonl")]
 
     def steps(self) -> int:
-        """How many steps its log has."""
+        """Return the number of steps in the log."""
         return len(self._lines("steps.jsonl"))
 
     def saved(self) -> list[int]:
-        """The steps of its checkpoints, the first first."""
+        """Return the steps of the checkpoints, oldest first."""
         pauses = [json.loads(line) for line in self._lines("times.jsonl")]
         return [pause["step"] for pause in pauses if pause["kind"] == "save"]
 
     def attempts(self) -> list[dict]:
-        """The attempt ledger."""
+        """Return the lines of the attempts file."""
         return [json.loads(line) for line in self._lines("attempts.jsonl")]
 
     def attempt(self, number: int) -> dict:
-        """Wait until an attempt knows the step it begins with; its line of the ledger."""
+        """Return an attempt's line, once the line has the attempt's first step."""
 
         def started_attempt() -> dict | None:
             attempts = self.attempts()[number:]
@@ -70,13 +73,14 @@ class TrainingJob:
         return until(f"attempt {number} of job {self.number}", started_attempt)
 
     def causes(self) -> list[str]:
-        """Why its attempts ended, the first first; without the one under way."""
+        """Return the causes of the ended attempts, oldest first."""
         return [attempt["cause"] for attempt in self.attempts() if attempt["ended_at"]]
 
     def run(self) -> dict | None:
-        """Its newest MLflow run, as `toolkit runs` shows it.
+        """Return the newest MLflow run, as `toolkit runs` shows it.
 
-        None also while MLflow does not answer yet: on a busy machine it is up after the first job.
+        None means no run yet, or that MLflow does not answer yet. On a busy test host the first job
+        can start before MLflow.
         """
         output = self.cluster.toolkit("runs", "list", "--json", may_fail=True)
         if "[tracking-away]" in output.stderr:
@@ -86,7 +90,7 @@ class TrainingJob:
         return next((r for r in runs if r["tags"].get("toolkit.job_id") == self.number), None)
 
     def running(self) -> frozenset[str]:
-        """Wait until it runs; an early end fails at once."""
+        """Wait until the job runs; an early end fails at once."""
 
         def is_running() -> bool:
             states = self.states()
@@ -97,12 +101,12 @@ class TrainingJob:
         return self.states()
 
     def trained(self, steps: int) -> int:
-        """Wait for so many steps; the steps it has then."""
+        """Wait for so many steps, and return the steps at that time."""
         until(f"{steps} steps of job {self.number}", lambda: self.steps() >= steps)
         return self.steps()
 
     def ended(self, seconds: float = PATIENCE) -> frozenset[str]:
-        """Wait for its end, its last process's too; the states it ended in."""
+        """Wait for the end of the job's processes; return its states."""
 
         def is_finished() -> bool:
             states = self.states()
@@ -115,7 +119,7 @@ class TrainingJob:
         return "\n".join(self._file(f"{HOME}/slurm-{self.number}.out").splitlines()[-40:])
 
     def _lines(self, name: str) -> list[str]:
-        # The last line may be under way.
+        # The last line may be half written.
         return self._file(f"{HOME}/runs/{self.number}/{name}").split("\n")[:-1]
 
     def _file(self, path: str) -> str:
@@ -123,15 +127,18 @@ class TrainingJob:
 
 
 def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> TrainingJob:
-    """Submit as ada, with plain sbatch from her home; `before` is what stands before sbatch."""
+    """Submit as ada from her home, with plain sbatch.
+
+    `before` comes before the word sbatch on the command line.
+    """
     number = cluster.as_user(*before, "sbatch", "--parsable", f"--chdir={HOME}", *argv)
     return TrainingJob(cluster, number.strip())
 
 
 def slow(cluster: Cluster, *argv: str, gate: str = "") -> TrainingJob:
-    """Submit training that takes a second an epoch and leaves the machine to others.
+    """Submit training that takes a second an epoch and needs little CPU.
 
-    It ends well with the first epoch after the file `gate` is there.
+    The run completes with the first epoch after the file `gate` exists.
     """
     script = cluster.write(f"{HOME}/slow.py", (SCRIPTS / "slow.py").read_text())
     options = ["--epochs=1000", f"--save-every={SAVE_EVERY}"]

@@ -1,4 +1,7 @@
-"""Waiting for something of the real world, with a word about what did not come."""
+"""Waiting for a condition of the real world.
+
+The error names the thing that did not come.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE = 900.0
-"""Seconds. It ends a test that hangs, and is no law: the machine may have other work."""
+"""Seconds. The limit ends a test that hangs. It is no law, because the test host may be busy."""
 
 
 def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """The first true answer of `condition`, asked every second; an error after `seconds`."""
+    """Return the first true value of `condition`, called every second.
+
+    Raises AssertionError after `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"

@@ -1,6 +1,7 @@
-"""Training that takes time and little of the machine, so that many fit on two cores.
+"""Training that is slow but needs little CPU.
 
-It imports neither scikit-learn nor an optimizer, which take longer than all of its steps.
+Many such trainings fit on two cores. The script imports neither scikit-learn nor an optimizer,
+because these imports take longer than all of its steps.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def loss_of(model: torch.nn.Module, inputs: torch.Tensor = INPUTS) -> torch.Tens
 def epochs(
     run: Run, model: torch.nn.Module, number: int, *, rate: float = 0.1, pause: float = PAUSE
 ) -> Iterator[int]:
-    """Fit a line, and come back with the number of every epoch that is over, from 0."""
+    """Fit a line, and yield each finished epoch's number, from 0."""
     run.resume(model=model)
     for batch in run.batches(ORDER, number):
         if batch.begins_epoch and batch.epoch:
@@ -58,7 +59,10 @@ def epochs(
 
 
 def is_open(gate: Path | None, ranks: int) -> bool:
-    """Return whether every rank sees the gate's file, so that all of them end together."""
+    """Return whether every rank sees the gate's file.
+
+    All ranks get the same answer, so they end together.
+    """
     if gate is None:
         return False
     gate_exists = torch.tensor(float(gate.exists()))

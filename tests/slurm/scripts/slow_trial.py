@@ -1,4 +1,4 @@
-"""One trial of a sweep over how fast `slow` learns."""
+"""One trial of a sweep over the learning rate of `slow`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def space(trial: Any) -> dict[str, Any]:
 
 
 def stay(run: Run) -> None:
-    """Get no further, and leave when asked to, as a long evaluation does."""
+    """Take no further step for minutes, unless a stop is requested.
+
+    A long evaluation does the same.
+    """
     for _ in range(int(STAY / PAUSE)):
         run.check()
         time.sleep(PAUSE)
