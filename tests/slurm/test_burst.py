@@ -2,8 +2,9 @@
 
 The jobs have six, four and two nodes, and eight have one node each.
 
-- Spot capacity runs out while the nodes start. - slurmctld restarts while the nodes start. - A
-quarter of the instances is interrupted while the jobs run.
+- Spot capacity runs out while the nodes start.
+- slurmctld restarts while the nodes start.
+- A quarter of the instances is interrupted while the jobs run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A catalog in a folder, with a clock that is moved by hand."""
+"""A catalog in a folder, with a clock that the test sets."""
 
 import time
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ from toolkit.datasets.store.folder_store import FolderStore
 
 @dataclass
 class Clock:
-    """Begins at the real time: the files of a folder store have real times."""
+    """A clock that begins at the real time and stands still.
+
+    A folder store's files have real times.
+    """
 
     now: float
 
@@ -38,7 +41,7 @@ def catalog(store, clock):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Files of a few hundred bytes have several chunks."""
+    """A small chunk size: files of 200 bytes have two chunks."""
     monkeypatch.setattr(chunks, "CHUNK", 128)
 
 

@@ -1,9 +1,12 @@
-"""A process that holds a dataset of a cache, and may be killed on the way.
+"""A process that holds a cache's dataset and can be killed.
 
 fill_process.py STORE CACHE REF LIMIT [--fatal N --when WHEN | --halt N FILE] [--keep]
 
---fatal: SIGKILL at file operation N. --halt: at file operation N, say so in FILE and wait to be
-killed. --keep: print the folder, hold it until standard input ends. Prints what it came to.
+- --fatal: send SIGKILL to itself at file operation N.
+- --halt: make FILE at file operation N, and wait for a kill.
+- --keep: print the folder, and hold it until standard input ends.
+
+The process prints `full`, or `filled` or `found` with the folder.
 """
 
 from __future__ import annotations

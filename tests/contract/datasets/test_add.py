@@ -1,4 +1,4 @@
-"""Adding a folder: all of it or nothing, whatever happens on the way, and nothing twice."""
+"""Adding a folder: all or nothing, and no content twice."""
 
 import itertools
 
@@ -42,7 +42,11 @@ def test_add_does_not_send_content_again_that_the_store_has(catalog, root):
 def test_add_killed_at_any_file_operation_can_be_repeated_and_stores_the_whole_dataset(
     tmp_path, root, when
 ):
-    """What is visible by name is whole; what a dead one left is gone on with or harmless."""
+    """Kill the add at each file operation in turn, and repeat it.
+
+    A named version is always whole. The next add resumes the files of the killed one, or ignores
+    them.
+    """
     version = described(CONTENT).version
     for fatal in itertools.count():
         store_root = tmp_path / f"store-{fatal}"
@@ -94,7 +98,10 @@ def test_add_waits_ten_minutes_for_garbage_collection_and_then_fails(catalog, ro
 
 
 def test_an_add_marker_older_than_its_lifetime_is_not_refreshed(catalog, clock, root):
-    """Garbage collection may have taken it for dead and deleted what it counted on."""
+    """Set the clock beyond the marker's lifetime.
+
+    Garbage collection may have judged the add dead, and deleted content that the add relied on.
+    """
     with gc_markers.adding(catalog) as marker:
         clock.now += 3600
         with pytest.raises(StoreBusy):

@@ -1,4 +1,4 @@
-"""One copy a node: filled once, held while it is used, let go by size."""
+"""One copy a node: filled once, held in use, evicted by size."""
 
 import os
 import sys
@@ -155,7 +155,8 @@ def test_a_hold_that_waited_for_a_fill_is_counted_as_joined(make_cache):
             assert waiting.wait(10)
             return super().open(file)
 
-    # Who waits may have the lock for a moment when the filler makes its own a shared one.
+    # The filler makes its exclusive lock a shared one. The waiting hold may get the lock in
+    # between.
     patient = make_cache(sleep=time.sleep)
     filler = threading.Thread(target=lambda: patient.hold(version, Slow(CONTENT).opened).release())
     filler.start()
@@ -174,7 +175,10 @@ def test_a_cache_folder_that_can_not_be_made_is_refused(tmp_path):
 
 
 def test_datasets_are_imported_without_any_third_party_package():
-    """No click, no boto3, no torch: a warm-up runs under the node's own Python."""
+    """Import the datasets modules as a warm-up does.
+
+    A warm-up runs under the node's own Python, without click, boto3 and torch.
+    """
     import subprocess
 
     code = (

@@ -1,4 +1,4 @@
-"""A cache under real processes that come at once, hold, and are killed with SIGKILL."""
+"""A cache under real concurrent processes that hold datasets and are killed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def wait_for_file(path):
 
 
 def checked_entries(root):
-    """Every entry that a reader could see, checked."""
+    """Return the entries that a reader could see, with checked content."""
     by_size = {sum(map(len, content.values())): content for content in CONTENTS.values()}
     entries = []
     for folder in (root / "cache" / "entries").glob("*"):
@@ -100,7 +100,10 @@ def test_one_of_five_processes_fills_the_cache_and_all_hold_the_same_folder(root
 def test_a_fill_killed_at_any_file_operation_shows_no_wrong_data_and_the_next_one_succeeds(
     root, when
 ):
-    """Each in a process of its own, forked here: SIGKILL, no clean-up, no exception."""
+    """Fork a process for each file operation, and kill it there.
+
+    SIGKILL leaves no time for clean-up or exceptions.
+    """
     from tests.contract.datasets.fill_process import die
     from tests.fakes.disk import MortalDisk
 
@@ -158,7 +161,10 @@ def test_a_dataset_stays_in_the_cache_until_the_process_that_holds_it_ends(root,
 
 
 def test_a_forked_loader_keeps_the_dataset_that_its_parent_held(root):
-    """A data loader's worker is a fork: while it reads, the dataset stays."""
+    """Fork a data loader's worker that reads the dataset.
+
+    The dataset stays in the cache while the worker reads.
+    """
     import contextlib
 
     catalog = Catalog(FolderStore(root / "store"))
@@ -184,7 +190,10 @@ def test_a_forked_loader_keeps_the_dataset_that_its_parent_held(root):
 
 
 def test_a_warm_up_under_the_bare_interpreter_stops_with_85_and_then_completes(root):
-    """As jobscripts run it: no package of the toolkit's own, a stop request, exit 85, then 0."""
+    """Run the warm-up as jobscripts do, with a stop request.
+
+    The toolkit's own packages are not installed. The exit codes are 85, then 0.
+    """
     (root / "run").mkdir()
     environment = {
         "PATH": os.environ["PATH"],

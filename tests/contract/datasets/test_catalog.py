@@ -1,4 +1,4 @@
-"""Names stand for versions, and what they once stood for stays."""
+"""Names stand for versions, and a numbered name keeps its version."""
 
 import pytest
 
@@ -28,7 +28,10 @@ def test_the_number_of_a_forgotten_version_is_not_used_again(catalog):
 
 
 def test_two_set_names_at_once_get_two_numbers(catalog, store, monkeypatch):
-    """The number is taken by whoever writes first; the other one looks again."""
+    """Set the name twice at once.
+
+    The first writer gets the number; the second reads the names again and takes the next number.
+    """
     real, rivals = store.write_new, [ONE.version]
 
     def raced(key, content):

@@ -1,4 +1,7 @@
-"""Derived data is made once for the same inputs, code and parameters; its origin is on record."""
+"""Derived data: made once for each key, with its origin on record.
+
+The key is made of inputs, code and parameters.
+"""
 
 import os
 import threading
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("no_syncing")
 
 @pytest.fixture
 def no_syncing(monkeypatch):
-    """The disk is real here; its syncs wait for everybody else's writes."""
+    """A real disk without syncs, which wait for other processes' writes."""
     from toolkit.datasets.filesystem import Disk
 
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
@@ -50,7 +53,7 @@ def raw(catalog, tmp_path):
 
 @pytest.fixture
 def build():
-    """A build that turns letters up, and how often it ran."""
+    """A build that returns its files in capitals, and records its calls."""
 
     class Build:
         def __init__(self) -> None:

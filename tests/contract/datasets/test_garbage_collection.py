@@ -1,4 +1,4 @@
-"""Garbage collection takes what nothing kept descends from, and nothing else, ever."""
+"""Garbage collection deletes only content that no kept version descends from."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ DAY = 86_400
 
 @pytest.fixture
 def add_dataset(catalog, tmp_path):
-    """Add a small dataset of one shared and one own file."""
+    """A function that adds a dataset of two files, one shared."""
 
     def add_small(word, name=None, into=None):
         folder = write_tree(tmp_path / "src" / word, {"own": word.encode(), "shared": b"s"})
@@ -127,7 +127,10 @@ def test_the_marker_of_a_killed_add_expires(catalog, clock, add_dataset):
 def test_garbage_collection_deletes_nothing_if_a_manifest_can_not_be_read(
     catalog, clock, add_dataset
 ):
-    """What it mentions can't be known, so nothing can be known to be garbage."""
+    """Damage a manifest, so that its files are unknown.
+
+    No content is provably garbage then.
+    """
     kept_version = add_dataset("kept", "kept")
     add_dataset("lost")
     catalog.store.write(f"manifests/{kept_version[7:]}.json", b"{}")

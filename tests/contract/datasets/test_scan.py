@@ -1,4 +1,7 @@
-"""A folder becomes the manifest of its files, and of nothing that leads out of it."""
+"""The scan of a folder: a manifest of its own files alone.
+
+A symbolic link that leads outside is refused.
+"""
 
 import os
 import socket
@@ -72,7 +75,7 @@ def test_a_path_that_is_no_folder_is_unknown(tmp_path):
 
 
 def age(root, seconds=3600):
-    """As if the files had been there for a while."""
+    """Set the files' times to a while ago."""
     for path in root.rglob("*"):
         if path.is_file():
             before = path.stat().st_mtime - seconds
@@ -92,7 +95,10 @@ def test_unchanged_files_are_not_hashed_again(root, tmp_path):
 
 
 def test_a_file_that_just_changed_is_hashed_again(root, tmp_path):
-    """The same size, the same tick of the clock, other content: only reading it tells."""
+    """Scan again at once, when a change could be invisible.
+
+    New content may have the same size within the same tick of the clock. Only reading shows it.
+    """
     memory = ScanMemory(tmp_path / "memory", root)
     scan(root, memory=memory)
     assert scan(root, memory=memory).hashed_files == len(CONTENT)

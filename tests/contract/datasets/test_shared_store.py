@@ -1,4 +1,7 @@
-"""A folder store that is open to all, as the cluster makes it: everybody adds, nobody replaces."""
+"""A folder store open to all users, as the cluster makes it.
+
+Every user adds content, and no user replaces another's.
+"""
 
 import os
 import stat
@@ -50,7 +53,7 @@ def test_add_does_not_replace_the_manifest_of_another_user(catalog, store, tmp_p
         assert add(catalog, root, name="mine").version == version
     assert record.stat().st_ino == before
     add(catalog, root)
-    assert record.stat().st_ino != before  # one's own is written again: young for collection
+    assert record.stat().st_ino != before  # rewritten: young for garbage collection
 
 
 def test_a_lock_for_all_users_excludes_other_holders(tmp_path):

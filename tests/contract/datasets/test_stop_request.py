@@ -1,4 +1,7 @@
-"""A training script that is asked to stop while it takes its datasets leaves, to come back."""
+"""Stop requests to a training script that is fetching its datasets.
+
+The script exits with the code that has its job requeued.
+"""
 
 import json
 from pathlib import Path
@@ -24,7 +27,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """This process is a job's: its attempt, with a store and a cache of its own."""
+    """This process as a job's attempt, with its own store and cache."""
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
     (tmp_path / "run").mkdir()
     for name, value in {
@@ -55,8 +58,8 @@ def test_a_stop_request_during_a_fill_ends_the_script_with_85_and_the_verdict_re
     ask_to_stop(job)
     with pytest.raises(Stopped) as stopped:
         dataset(version.version)
-    assert stopped.value.code == 85  # no rank goes on waiting for this one
-    # No script takes it for a dataset that it can't have.
+    assert stopped.value.code == 85  # no rank waits longer for this one
+    # A script's `except Exception` must not take the stop for an error of the dataset.
     assert not isinstance(stopped.value, Exception)
     recorded = verdict.read(job.verdict_file)
     assert recorded == stopped.value.verdict
@@ -85,7 +88,10 @@ def test_a_stop_request_ends_the_wait_for_another_ranks_fill_or_build(job, versi
 
 
 def test_a_cached_dataset_is_returned_despite_a_stop_request(job, version):
-    """The run hears it at its first step, and saves what it has."""
+    """Take a cached dataset while a stop is requested.
+
+    The run reads the request at its first step, and saves.
+    """
     dataset(version.version)
     dataset_module._held_datasets.popitem()[1].release()
     ask_to_stop(job)

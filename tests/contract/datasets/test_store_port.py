@@ -1,4 +1,4 @@
-"""One suite for both kinds of store: a folder, and S3 as moto has it, over HTTP."""
+"""One suite for both stores: a folder, and moto's S3 over HTTP."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def root(tmp_path):
 
 
 def overwrite(store, key, content):
-    """As something that is not the toolkit would."""
+    """Replace a record, as a program outside the toolkit would."""
     store.delete([key])
     store.write(key, content)
 
@@ -131,7 +131,7 @@ def _opened(catalog, version):
 
 
 def test_an_interrupted_upload_sends_only_the_missing_parts(store, root, monkeypatch):
-    """The parts that arrived are not sent again."""
+    """Interrupt an upload after the first and the last part."""
     scanned = scan(root)
     big = next(file for file in scanned.manifest.files if file.path == "big")
     source, buffer = LocalFile(root / "big"), memoryview(bytearray(BUFFER))
@@ -222,7 +222,7 @@ def test_stale_uploads_are_deleted(store, root):
     file = next(one for one in scan(root).manifest.files if one.path == "big")
     upload = store.upload(file)
     upload.abandon()
-    store.delete_stale_uploads(0)  # moto says 2010 of every upload
+    store.delete_stale_uploads(0)  # moto dates every upload in 2010
     assert _begun(store) == 1
     store.delete_stale_uploads(time.time() + 60)
     assert _begun(store) == 0
@@ -293,7 +293,10 @@ def test_the_url_of_a_store_decides_between_s3_and_a_folder(aws, tmp_path):
 def test_the_environment_wins_over_the_clusters_region_and_endpoint_for_s3(
     tmp_path, monkeypatch, client
 ):
-    """Nodes have credentials by their role, and no region."""
+    """Read the region first from the site file, then from the environment.
+
+    A node has credentials by its role, and no region.
+    """
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "absent"))

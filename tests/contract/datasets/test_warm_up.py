@@ -1,4 +1,4 @@
-"""Warming a cache is a job like any other: it stops when asked; its exit code says what next."""
+"""Warming a cache as a job, with stops and exit codes."""
 
 import errno
 import json
@@ -86,7 +86,10 @@ def test_a_warm_up_with_a_wrong_reference_or_setting_is_held_with_93(
 
 
 def test_a_warm_up_that_finds_the_cache_full_fails_with_1(settings, attempt, tmp_path):
-    """Both don't fit at once, and what was warmed first does not make room for what comes last."""
+    """Warm two datasets that do not fit together.
+
+    The second one does not evict the first one.
+    """
     tight = replace(settings, cache_limit=4 * 4096)
     assert warm(["one", "two"], tight, attempt, as_json=False) == 1
     assert len(tight.node_cache().entries()) == 1
@@ -94,7 +97,10 @@ def test_a_warm_up_that_finds_the_cache_full_fails_with_1(settings, attempt, tmp
 
 @pytest.fixture
 def store_away(monkeypatch):
-    """A store that is away for so many tries, and what the job slept meanwhile."""
+    """A function that makes the store fail a number of times.
+
+    It returns the list of the job's sleeps.
+    """
     slept, real = [], dataset.open_store
 
     def away(tries, error):
@@ -160,7 +166,7 @@ def test_a_stop_request_ends_the_wait_for_a_store(settings, attempt, store_away)
     def sleep(seconds):
         slept.append(seconds)
         attempt.stop_files[1].write_text('{"cause": "spot-interruption"}')
-        time.sleep(0.25)  # no oftener is looked for one
+        time.sleep(0.25)  # longer than the least time between two looks for a stop request
 
     assert warm(["one"], settings, attempt, as_json=False, sleep=sleep) == 85
     assert (len(slept), verdict.read(attempt.verdict_file).cause) == (1, "spot-interruption")
@@ -253,7 +259,10 @@ def test_the_environment_wins_over_the_clusters_settings(tmp_path):
 
 
 def test_a_user_has_a_private_cache_folder_in_the_scratch_space_of_the_cluster(tmp_path):
-    """On the nodes' fast disk where they have one, else on the root disk."""
+    """Read the cache folder without and with the nodes' fast disk.
+
+    Without it, the folder is on the root disk.
+    """
     site, scratch = tmp_path / "training.json", tmp_path / "scratch"
     site.write_text(json.dumps({"data_cache": str(scratch)}))
     user_folder = f"toolkit-data-{os.getuid()}"

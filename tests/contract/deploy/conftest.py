@@ -1,4 +1,4 @@
-"""A local cloud without machines, and an actor who plays what runs on them."""
+"""A local cloud without machines, and an actor that does their work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4
 
 
 class HeadDriver(NoneDriver):
-    """Answers the commands that `toolkit status`, `apply` and `accounts` send."""
+    """A driver that answers the commands of `toolkit status`, `apply` and `accounts`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,10 @@ class HeadDriver(NoneDriver):
 
 
 class Actor:
-    """Plays the machines: a builder ends well and turns off, a head takes bundle/current."""
+    """A thread that does the work of the cloud's instances.
+
+    A builder finishes its image and stops. The head node applies bundle/current.
+    """
 
     def __init__(self, cloud: Cloud, clients: Clients, driver: HeadDriver) -> None:
         self.cloud, self.clients, self.driver = cloud, clients, driver
@@ -97,7 +100,7 @@ class Actor:
 
 @pytest.fixture
 def config(tmp_path):
-    """examples/local.yaml against an endpoint of the test's own."""
+    """A cluster.yaml like examples/local.yaml, with an endpoint of the test's own."""
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     credentials = tmp_path / "credentials"
@@ -112,7 +115,7 @@ def config(tmp_path):
 
 
 class Deployment:
-    """A cluster.yaml, and the world it is deployed into."""
+    """A cluster.yaml, with the actor of its cloud."""
 
     def __init__(self, path, config, actor) -> None:
         self.path, self.config, self.actor = path, config, actor
@@ -124,7 +127,7 @@ class Deployment:
 
 
 class serving:  # noqa: N801  # reads as a word in a with statement
-    """The local cloud on a bound socket, with its actor, until the block ends."""
+    """A context with the local cloud on a bound socket."""
 
     def __init__(self, state, bound, port, config) -> None:
         self.options = Options(
@@ -151,4 +154,4 @@ class serving:  # noqa: N801  # reads as a word in a with statement
         self.thread.join()
         self.cloud.__exit__(*error)
         self.workers.shutdown()
-        gc.collect()  # what moto complains of at its end belongs to this test, not to the next
+        gc.collect()  # moto's warnings at its end belong to this test, not to the next

@@ -1,4 +1,7 @@
-"""A bucket with an old version or a delete marker in it can't be deleted: it is emptied of all."""
+"""Emptying a bucket, with all its old versions and delete markers.
+
+S3 deletes only a bucket in which none of them is left.
+"""
 
 import boto3
 import pytest
@@ -30,7 +33,7 @@ def test_empty_deletes_every_version_and_delete_marker_over_several_pages(s3):
             s3.put_object(Bucket=NAME, Key=f"runs/{number}", Body=content)
     s3.delete_object(Bucket=NAME, Key="runs/0")
     assert Bucket(s3, NAME).empty() == 15
-    s3.delete_bucket(Bucket=NAME)  # refused for a bucket that is not empty
+    s3.delete_bucket(Bucket=NAME)  # S3 refuses this for a bucket that is not empty
     assert not Bucket(s3, NAME).exists()
 
 

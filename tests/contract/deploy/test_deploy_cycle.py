@@ -1,4 +1,4 @@
-"""From cluster.yaml to a healthy cluster and back, through the AWS API of the local cloud."""
+"""Deploy, change and destroy a cluster through the local cloud's AWS API."""
 
 import json
 
@@ -8,7 +8,7 @@ from toolkit import cli
 from toolkit.deploy import build, changes, destroy, head_setup
 from toolkit.deploy.tagged_resources import find_resources
 
-# moto complains of objects that are still there when it is thrown away, as a whole cloud is here.
+# moto warns about objects that are left at its end. Here a whole cloud is left.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -17,7 +17,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    """The actor answers in milliseconds; so may we ask."""
+    """Short waits between polls; the actor answers within milliseconds."""
     for module in (head_setup, build, changes, destroy):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
@@ -27,12 +27,15 @@ def toolkit(config, *words):
 
 
 def lost_account(slurmdbd):
-    """Somebody removes a user that cluster.yaml declares."""
+    """Remove a user that cluster.yaml declares from slurmdbd."""
     del slurmdbd.members["vision", "ada"], slurmdbd.defaults["ada"]
 
 
 def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
-    """deploy, status, plan, deploy again, a change, apply, destroy: each says what it did."""
+    """Run each command of a cluster's life, and read its output.
+
+    The commands are deploy, status, plan, a second deploy, a changed apply, and destroy.
+    """
     assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     assert "cluster demo is healthy" in capsys.readouterr().out
 
@@ -82,7 +85,7 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
 
 
 def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):
-    """--dry-run makes a change set to show it, and takes it away again."""
+    """Run a dry run, which makes a change set and deletes it."""
     assert toolkit(config, "deploy", "--dry-run") == 0
     output = capsys.readouterr().out
     assert "image toolkit-head-" in output
@@ -95,7 +98,10 @@ def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):
 
 
 def test_a_failed_image_build_ends_the_deploy_and_terminates_its_builders(config, capsys):
-    """Nothing that costs money is left, the failed task is named, and destroy takes the rest."""
+    """Fail a task of the image build.
+
+    No instance is left, and the error names the failed task. destroy removes the rest.
+    """
     config.actor.failing_task = "Install slurmd"
     assert toolkit(config, "deploy") == 1
     assert "Install slurmd" in capsys.readouterr().err
@@ -108,7 +114,7 @@ def test_a_failed_image_build_ends_the_deploy_and_terminates_its_builders(config
 
 
 def test_a_status_without_an_endpoint_names_toolkit_local_up(config, capsys):
-    """Exit code 4, and how to start the local one."""
+    """Expect exit code 4, with the command that starts the local cloud."""
     config.edit(config.config.aws.endpoint_url, "http://127.0.0.1:1")
     assert toolkit(config, "status") == 4
     assert "toolkit local up" in capsys.readouterr().err

@@ -1,7 +1,7 @@
-"""Programs as forks of a Python that has loaded botocore: to load it is most of what each takes.
+"""Programs as forks of a Python that has loaded botocore.
 
-Each is a process of its own from its `main` on, and ends as any Python does. What a program loads,
-and when, is tests/contract/engine/test_entry_points.py's.
+Loading botocore is most of a program's time. From its `main` on, each program is a process of its
+own, and ends as any Python does. test_entry_points.py tests the imports of a program.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ exec(compile(asked["code"], "<program>", "exec"), {"__name__": "__main__"})
 
 
 class Program:
-    """One that was started; what a Popen can do, as far as tests ask for it."""
+    """A started program, with the part of Popen that tests need."""
 
     def __init__(self, near: socket.socket) -> None:
         self._near, self._said = near, near.makefile("rb")
@@ -78,7 +78,10 @@ class Program:
         self._returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return its exit status. Raises TimeoutExpired."""
+        """Return its exit status.
+
+        Raises TimeoutExpired.
+        """
         if self._returncode is None:
             self._near.settimeout(timeout)
             try:
@@ -90,14 +93,17 @@ class Program:
         return self._returncode
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, unless its end is known."""
+        """Send SIGKILL, unless the exit status is known."""
         if self._returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
 
 def start(code: str, argv: Sequence[str], environment: Mapping[str, str], errors: Path) -> Program:
-    """Run the code as `python -I -c` does, its standard error appended to a file."""
+    """Run the code as `python -I -c` does.
+
+    Its standard error is appended to a file.
+    """
     near = socket.socket(socket.AF_UNIX)
     near.connect(_parent())
     asked = {"code": code, "argv": argv, "environment": environment, "errors": str(errors)}
@@ -107,7 +113,7 @@ def start(code: str, argv: Sequence[str], environment: Mapping[str, str], errors
 
 @functools.cache
 def _parent() -> str:
-    """The socket of this test process's own."""
+    """Return the socket of this test process's own server."""
     folder = tempfile.TemporaryDirectory()
     path = str(Path(folder.name) / "socket")
     parent = subprocess.Popen(

@@ -1,12 +1,12 @@
-"""Run one of the engine's programs again and again, killed one boundary later each time.
+"""Run an engine program repeatedly, killed one boundary later each time.
 
 kill_at_boundaries.py STATE_DIR PROGRAM OUT_DIR
 
-STATE_DIR holds a state directory and the cluster, the fake cloud and the fake slurmctld, as a file.
-Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary. The
-cluster is written after each call that changed it and before the step, so that it outlives the
-process as EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a
-write cut short does. Ends when a run survives; prints a line of JSON for each run.
+STATE_DIR has a state directory, and a file with the fake cloud and the fake slurmctld. Each run has
+a copy of it and a process of its own, which sends itself SIGKILL at its boundary. The cluster is
+written after each call that changed it, so it outlives the process as EC2 does. At a journal
+boundary, a second run leaves half a line in the journal, as an interrupted write does. The script
+prints a line of JSON for each run, and ends when a run survives.
 """
 
 # ruff: noqa: E402 - a script has to find the repository before it imports from it
@@ -46,11 +46,14 @@ HALF_A_LINE = '{"at":1795000000.0,"kind":"intent","attempt":"ab'
 
 
 def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
-    """Each as its entry point calls it, with what Slurm asks for at this moment."""
+    """Return each program by name, as its entry point calls it.
+
+    The programs get the nodes that Slurm wants at that moment.
+    """
     slurm = bench.slurm
 
     def in_parts(engine: Engine) -> None:
-        """Every job of more than two nodes is larger than a call."""
+        """Run resume with batches so small that larger jobs are split."""
         sizes = {"MAX_SHARED_BATCH": 2, "MAX_JOB_BATCH": 2}
         with mock.patch.multiple(batching, **sizes):
             resume(engine, slurm.asks())
@@ -65,7 +68,10 @@ def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
 
 
 class BoundaryKiller:
-    """Counts the steps, keeps the cluster on disk, and at one step ends the process for good."""
+    """Counts the steps, and kills the process at one of them.
+
+    The cluster on disk is kept up to date before each step.
+    """
 
     def __init__(self, bench: Bench, fatal: int, *, torn: bool) -> None:
         self._bench, self._fatal, self._torn = bench, fatal, torn
@@ -97,7 +103,10 @@ def run_until_boundary(state: Path, program: str, fatal: int, *, torn: bool) -> 
 
 
 def run_killed(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:
-    """One run in a process of its own; minus the signal it died of, or its exit status."""
+    """Run the program once in a process of its own.
+
+    Returns its exit status, or minus the signal that killed it.
+    """
     shutil.copytree(template, state)
     child = os.fork()
     if not child:

@@ -1,8 +1,10 @@
-"""A simulated cluster that can be hostile: HTTP EC2, scontrol on disk, and the real programs.
+"""A simulated cluster whose EC2 and slurmctld can be hostile.
 
-resume, suspend, resume_fail and reconcile run as slurmctld and systemd run them, each a process of
-its own. EC2 is the local cloud behind a gate that can lie, and slurmctld is the fake one behind
-`scontrol` and `squeue`. Time runs `speed` times as fast as ours, for all of them alike.
+resume, suspend, resume_fail and reconcile are the real programs. They run as slurmctld and systemd
+run them, each in a process of its own.
+
+EC2 is the local cloud over HTTP, behind a gate that can lie. slurmctld is the fake one behind
+`scontrol` and `squeue`. All their clocks run `speed` times as fast as real time.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ sys.exit(answer["status"])
 
 @dataclass(frozen=True)
 class ClusterClock:
-    """`speed` seconds pass in a second of ours; `ahead` is what a test skipped."""
+    """A clock that runs `speed` times as fast as real time.
+
+    `ahead` is the time that a test skipped.
+    """
 
     speed: float = 1.0
     began: float = field(default_factory=time.time)
@@ -101,7 +106,10 @@ class ClusterClock:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the gate answers. The body's pieces are sent one by one."""
+    """An answer of the gate.
+
+    The body's pieces are sent one by one.
+    """
 
     status: int = 200
     body: bytes | Iterable[bytes] = b""
@@ -109,7 +117,7 @@ class Reply:
 
     @classmethod
     def refusal(cls, code: str, message: str = "as told", status: int = 400) -> Reply:
-        """EC2's own way to say no."""
+        """Return an error in EC2's own form."""
         text = (
             f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message>"
             "</Error></Errors><RequestID>r</RequestID></Response>"
@@ -119,9 +127,10 @@ class Reply:
 
 @dataclass
 class Lie:
-    """`reply` in place of the answer to so many calls of an action, or what `alter` makes of it.
+    """A false answer to a number of calls of an action.
 
-    `done`: the call is carried out all the same. `when` chooses the calls.
+    The answer is `reply`, or the true one changed by `alter`. With `done`, the call is carried out
+    as well. `when` selects the calls.
     """
 
     action: str
@@ -133,7 +142,7 @@ class Lie:
 
 
 class Gate:
-    """Stands before the local cloud: keeps what was asked, and lies where it is told to."""
+    """A gate before the local cloud; it records calls and lies."""
 
     def __init__(self, cloud: Any) -> None:
         self._cloud = cloud
@@ -146,12 +155,15 @@ class Gate:
         return sum(call.action == action for call in self.asked)
 
     def lie(self, action: str, reply: Reply | None = None, **more: Any) -> Lie:
-        """Answer this action so from now on; the newest lie that fits is told."""
+        """Answer this action so from now on.
+
+        Of several lies that match, the newest is told.
+        """
         self.lies.insert(0, Lie(action, reply, **more))
         return self.lies[0]
 
     def honest(self) -> None:
-        """Tell no more lies."""
+        """Remove all lies."""
         self.lies.clear()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -204,8 +216,8 @@ def _send(reply: Reply, start_response: Any) -> Iterable[bytes]:
 class Controller:
     """Answers scontrol and squeue from the fake slurmctld.
 
-    `alter` changes the JSON of a read before it is sent: it gets the words and the answer. It may
-    raise SlurmUnreachable.
+    `alter` gets a read's words and its JSON, and returns the JSON to send. It may raise
+    SlurmUnreachable.
     """
 
     def __init__(self, slurm: FakeSlurm) -> None:
@@ -342,7 +354,7 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 class SimulatedCluster:
-    """A head node's files and programs, the EC2 that it asks, and the slurmctld that it serves."""
+    """A head node's files and programs, with their EC2 and their slurmctld."""
 
     def __init__(self, folder: Path, local: Local, gate: Gate, clock: ClusterClock) -> None:
         self.folder = folder
@@ -352,12 +364,12 @@ class SimulatedCluster:
         self.slurm = FakeSlurm(clock)  # type: ignore[arg-type]
         self.controller = Controller(self.slurm)
         self.wrong = 0.0
-        """How far the head's wall clock is ahead of the true time."""
+        """Seconds that the head's wall clock is ahead of the true time."""
         self.boot_id = "boot-1"
         self.environment: dict[str, str] = {}
-        """What the programs' environment has besides."""
+        """Further variables of the programs' environment."""
         self.before: Callable[[], None] | None = None
-        """What each program does before it begins, as to give up a right."""
+        """Runs in each program before its start, to give up rights."""
         self.endpoint = ""
         self._cloud = Ec2("demo", lambda: local.client("ec2"))
 
@@ -366,7 +378,7 @@ class SimulatedCluster:
         return self.folder / "state"
 
     def configure(self, **more: Any) -> None:
-        """Write burst.json, with these settings over the usual ones."""
+        """Write burst.json with these settings over the defaults."""
         settings = {**self._burst(), **more}
         (self.folder / "burst.json").write_text(json.dumps(settings))
         for pool in settings["pools"].values():
@@ -388,7 +400,10 @@ class SimulatedCluster:
     # The programs
 
     def resume(self, nodes: str | None = None, content: bytes | None = None) -> int:
-        """Run it as slurmctld does: for all that it waits for, unless told otherwise."""
+        """Run it as slurmctld does.
+
+        Without arguments it gets all nodes that slurmctld waits for.
+        """
         asks = self.slurm.asks()
         if content is None:
             jobs = [
@@ -406,13 +421,13 @@ class SimulatedCluster:
         return self.run("resume", nodes)
 
     def suspend(self) -> int:
-        """Run it for the nodes that slurmctld has powered down since."""
+        """Run it for the nodes that slurmctld has powered down lately."""
         nodes = hostlist.compress(self.slurm.suspended)
         self.slurm.suspended.clear()
         return self.run("suspend", nodes)
 
     def reconcile(self, passes: int = 1, period: float = 15.0) -> int:
-        """Run so many passes as the timer does; the worst exit status."""
+        """Run passes as the timer does; return the worst exit status."""
         worst = 0
         for _ in range(passes):
             worst = max(worst, self.run("reconcile"))
@@ -420,7 +435,7 @@ class SimulatedCluster:
         return worst
 
     def run(self, program: str, *argv: str, timeout: float = 120.0) -> int:
-        """Run one of the programs to its end, and return its exit status."""
+        """Run a program to its end, and return its exit status."""
         process = self.start(program, *argv)
         try:
             return process.wait(timeout)
@@ -430,7 +445,7 @@ class SimulatedCluster:
             raise
 
     def start(self, program: str, *argv: str) -> subprocess.Popen[bytes] | fork_server.Program:
-        """Start one of the programs, and let it run beside the test."""
+        """Start one of the programs beside the test."""
         code = PROGRAM.format(
             root=str(ROOT), folder=str(self.folder), program=program, began=self.clock.began,
             speed=self.clock.speed, ahead=self.clock.ahead, wrong=self.wrong, boot=self.boot_id,
@@ -456,7 +471,7 @@ class SimulatedCluster:
     # The cluster
 
     def skip(self, seconds: float) -> None:
-        """Let that much time pass at once, for all."""
+        """Advance all clocks by that much time at once."""
         self.clock.skipped.append(seconds)
         self.turn()
         with self.controller.lock:
@@ -478,15 +493,15 @@ class SimulatedCluster:
                     self.slurm.register(item.node, item.id, item.address, item.launched_at)
 
     def instances(self) -> tuple[Instance, ...]:
-        """The cluster's instances as EC2 truly has them."""
+        """Return the cluster's instances as EC2 truly has them."""
         return self._cloud.instances()
 
     def live(self) -> list[Instance]:
-        """The cluster's instances that run, or are about to."""
+        """Return the cluster's instances that run, or are about to."""
         return [item for item in self.instances() if item.state.live]
 
     def log(self, program: str) -> list[dict[str, Any]]:
-        """The lines that a program logged, of all its runs."""
+        """Return the log lines of all runs of a program."""
         path = self.folder / "logs" / f"{program}.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -505,7 +520,7 @@ class _Caller(socketserver.StreamRequestHandler):
 
 @contextlib.contextmanager
 def served(controller: Controller, folder: Path) -> Iterator[None]:
-    """scontrol and squeue in `folder`/bin, as long as it lasts."""
+    """Provide scontrol and squeue in `folder`/bin during the block."""
     socket = str(folder / "slurmctld")
     (folder / "bin").mkdir()
     for name in ("scontrol", "squeue"):
@@ -526,7 +541,10 @@ def served(controller: Controller, folder: Path) -> Iterator[None]:
 def running_cluster(
     folder: Path, *, speed: float = 1.0, **options: Any
 ) -> Iterator[SimulatedCluster]:
-    """A cluster of its own in which nothing runs. Options go to the local cloud."""
+    """Run a new cluster in which nothing runs.
+
+    The options go to the local cloud.
+    """
     for name in ("state", "logs", "shared", "cloud"):
         (folder / name).mkdir()
     (folder / "slurm.conf").write_text("ClusterName=demo\n")

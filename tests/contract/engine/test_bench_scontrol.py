@@ -1,4 +1,4 @@
-"""The benchmarks' scontrol and squeue answer what the engine asks as slurmctld does."""
+"""The benchmarks' scontrol and squeue, which answer the engine as slurmctld does."""
 
 from __future__ import annotations
 

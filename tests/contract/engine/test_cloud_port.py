@@ -1,8 +1,8 @@
-"""One suite for everything that claims to be the cloud port: the fake, and EC2 as moto has it.
+"""One suite for all implementations of the cloud port: fake, moto's EC2.
 
-`CLOUDS` is the list to extend: a name, and a context manager that yields a function, which for
-each test makes an `Offered` of a cluster nobody else has. What an implementation is known to lack
-is in `gaps`, by test name, and must then fail: a gap that closes is noticed.
+`CLOUDS` lists the implementations by name. Each is a context manager that yields a function. For
+each test the function makes an `Offered` with a cluster of its own. Known gaps are in `gaps`, by
+test name. Such a test must fail, so the suite notices a gap that closes.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ NODES = hostlist.expand("gpu-[001-003]")
 
 @dataclass(frozen=True)
 class Gap:
-    """What an implementation is known to lack: why a test fails there, and with which error."""
+    """A known gap: the reason of a test's failure, and its error."""
 
     why: str
     raises: type[BaseException] = AssertionError
 
 
 SILENT = pytest.fail.Exception
-"""What pytest.raises raises when nothing was refused."""
+"""pytest.raises raises this when nothing was refused."""
 
 NO_TOKEN = "moto does not look at ClientToken"
 ENDLESS = "moto's capacity is endless"
@@ -85,8 +85,10 @@ HEALTH = (
 
 @dataclass(frozen=True)
 class Offered:
-    """An implementation under test. `subnet` and `zone` exist, `settle` lets late things happen,
-    `limit` leaves only so many instances of an offering.
+    """An implementation under test.
+
+    `subnet` and `zone` exist. `settle` lets late changes happen. `limit` leaves only so many
+    instances of an offering.
     """
 
     cluster: str
@@ -136,7 +138,7 @@ def moto() -> Iterator[Callable[[str], Offered]]:
     import boto3
     from moto import mock_aws
 
-    # moto's FilterNotImplementedError is nothing that an EC2 says, so it is taken for no answer.
+    # moto raises FilterNotImplementedError. EC2 has no such code, so it counts as no answer.
     unfiltered = Gap("moto can't filter spot requests by status-code", CloudUnreachable)
 
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
@@ -147,7 +149,7 @@ def moto() -> Iterator[Callable[[str], Offered]]:
         subnet = client.describe_subnets()["Subnets"][0]
         image = client.describe_images()["Images"][0]["ImageId"]
         launch_template(client, image)
-        # One that the filter would be held against: the gap is there whatever test comes first.
+        # A request for moto to filter. So the gap shows in each test, whichever runs first.
         client.request_spot_instances(LaunchSpecification={"ImageId": image})
 
         def offer(cluster: str) -> Offered:
@@ -164,7 +166,7 @@ def moto() -> Iterator[Callable[[str], Offered]]:
 
 
 def launch_template(client: Any, image: str) -> None:
-    """What the stack would have made."""
+    """Create the launch template as the stack would."""
     client.create_launch_template(
         LaunchTemplateName="demo-gpu",
         LaunchTemplateData={"ImageId": image, "MetadataOptions": {"HttpTokens": "required"}},
@@ -177,7 +179,7 @@ numbers = itertools.count(1)
 
 @pytest.fixture(scope="module", params=CLOUDS)
 def offer(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Offered]]:
-    """An implementation, started once: moto takes seconds to load its catalogue."""
+    """An implementation that is started once; moto loads its catalogue for seconds."""
     with CLOUDS[request.param]() as found:
         yield found
 
@@ -206,7 +208,7 @@ def ask(offered: Offered, attempt: str = "a1", **more: Any) -> LaunchRequest:
 
 
 def fleet(offered: Offered, attempt: str = "f1", **more: Any) -> LaunchRequest:
-    """Two instance types, either of which will do."""
+    """Return a request for either of two instance types."""
     other = Offering("g5.2xlarge", Lifecycle.SPOT, offered.zone, "0.5")
     return ask(offered, attempt, others=(other,), **more)
 
@@ -388,7 +390,7 @@ def test_ec2_refuses_a_fleet_that_contradicts_itself(
 
 
 def sends(monkeypatch: pytest.MonkeyPatch, operation: str, wrong: Callable[[Sent], None]) -> None:
-    """Have the adapter send what it should not."""
+    """Have the adapter send a wrong request."""
     right = getattr(ec2_messages, operation)
 
     def made(request: LaunchRequest) -> Sent:
@@ -428,7 +430,7 @@ def test_less_than_the_least_is_nothing_at_all(offered: Offered):
 
 
 def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
-    """Their hostlist is longer than one tag."""
+    """Launch nodes whose hostlist is longer than one tag."""
     nodes = tuple(reversed(hostlist.expand("gpu-[001-150]")))[::2]
     launched = offered.launch(ask(offered, nodes=nodes))
     assert [item.node for item in launched.instances] == list(nodes)
@@ -557,7 +559,10 @@ def test_an_instance_that_is_being_interrupted_is_listed(offered: Offered):
 
 
 def test_an_instance_of_a_fleet_that_is_being_interrupted_is_listed(offered: Offered):
-    """Its spot request has none of our tags: a fleet can't give it any."""
+    """Interrupt an instance whose spot request has none of our tags.
+
+    CreateFleet can't tag a spot request.
+    """
     machine = offered.launch(fleet(offered)).instances[0]
     offered.settle()
     offered.give_notice(machine.id)

@@ -1,4 +1,4 @@
-"""Credentials from the instance's role, over a metadata service that answers late or not at all."""
+"""Credentials of the instance's role from a slow or absent metadata service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = "http://127.0.0.1:1"
 
 
 class SlowMetadata(http.server.BaseHTTPRequestHandler):
-    """An instance's metadata service, whose token takes longer than botocore would wait."""
+    """A metadata service whose token takes longer than botocore's default wait."""
 
     def do_PUT(self) -> None:
         time.sleep(1.2)
@@ -46,7 +46,7 @@ class SlowMetadata(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def nothing_at_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials but those of the instance's role, if any."""
+    """An environment without credentials, except those of the instance's role."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):

@@ -1,4 +1,7 @@
-"""The programs as Slurm calls them: no PATH, no HOME, a time limit, an ear on their output."""
+"""The programs as Slurm calls them.
+
+They have no PATH and no HOME, but a time limit, and Slurm reads their output.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,17 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def called(module: str, *argv: str, environment: dict[str, str] | None = None) -> float:
-    """Run as the three-line wrappers do, and return the seconds until the caller is free."""
+    """Run a module as the three-line wrappers do.
+
+    Returns the seconds until the caller is free.
+    """
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.{module} as m"
     code += "; m.main()"
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, *argv],
         env=environment or {},
-        capture_output=True,  # waits until every holder of the pipes has let go
+        capture_output=True,  # run() returns once every process has closed the pipes
         check=False,
         timeout=30,
     )
@@ -31,7 +37,10 @@ def called(module: str, *argv: str, environment: dict[str, str] | None = None) -
 
 @pytest.mark.parametrize("module", ["resume", "suspend", "resume_fail"])
 def test_the_caller_is_free_at_once_with_an_empty_environment(module: str, tmp_path: Path):
-    """Two seconds is for a loaded test host; on an idle one it takes a twentieth of that."""
+    """Measure the call; the two seconds are for a loaded test host.
+
+    An idle one needs a tenth of a second.
+    """
     resume_file = tmp_path / "resume.json"
     resume_file.write_text('{"jobs": []}')
     environment = {"SLURM_RESUME_FILE": str(resume_file)}

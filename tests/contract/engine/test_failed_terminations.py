@@ -1,4 +1,7 @@
-"""The programs where EC2 ends nothing, or starts too little: launches stay bounded all the same."""
+"""The programs with an EC2 that terminates nothing, or starts too little.
+
+The number of launches stays bounded.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
 
 
 def goes_on(cluster: SimulatedCluster, seconds: float) -> None:
-    """Time passes, slurmctld does what is due, and the programs that it or the timer starts run."""
+    """Advance the time, and run the programs that are due then.
+
+    slurmctld or the timer starts them.
+    """
     cluster.skip(seconds)
     failed = hostlist.compress(cluster.slurm.resume_failed)
     cluster.slurm.resume_failed.clear()
@@ -50,12 +56,12 @@ def goes_on(cluster: SimulatedCluster, seconds: float) -> None:
 
 
 def free(cluster: SimulatedCluster, nodes: tuple[NodeName, ...]) -> bool:
-    """slurmctld may start a job on these nodes."""
+    """Return whether slurmctld may start a job on these nodes."""
     return all(cluster.slurm.flags(node) >= {"IDLE", "POWERED_DOWN"} for node in nodes)
 
 
 def again(cluster: SimulatedCluster, job: int, nodes: tuple[NodeName, ...]) -> None:
-    """slurmctld starts the job on these nodes, if it may and they are free."""
+    """Start the job on these nodes, if slurmctld may."""
     state = cluster.slurm.queue[job]
     if state.state == "PENDING" and not state.held and free(cluster, nodes):
         cluster.slurm.start(job, nodes)
@@ -63,7 +69,7 @@ def again(cluster: SimulatedCluster, job: int, nodes: tuple[NodeName, ...]) -> N
 
 
 def of_cpu(call: Call) -> bool:
-    """The call is for instances of the pool cpu."""
+    """Return whether the call is for instances of the pool cpu."""
     return "demo-cpu" in call.params.values()
 
 
@@ -75,7 +81,10 @@ def started(cluster: SimulatedCluster) -> int:
 def test_a_requeued_job_gets_few_instances_while_none_can_be_terminated(
     cluster: SimulatedCluster, code: str
 ):
-    """Each try is on other nodes, so nothing of what is left over stands in its way."""
+    """Start each attempt on other nodes.
+
+    So no surviving instance of the earlier attempts stands in the way.
+    """
     cluster.ec2.lie("TerminateInstances", REFUSALS[code])
     cluster.ec2.lie("RunInstances", NONE_LEFT, when=of_cpu)
     cluster.slurm.start(7, (*NODES, *CPU))
@@ -89,7 +98,10 @@ def test_a_requeued_job_gets_few_instances_while_none_can_be_terminated(
 
 
 def test_a_node_whose_instance_can_not_be_terminated_gets_no_second_one(cluster: SimulatedCluster):
-    """The node is free again to slurmctld, which has forgotten what became of it."""
+    """Start the job again on a node that slurmctld takes for free.
+
+    slurmctld has forgotten the failed termination.
+    """
     cluster.ec2.lie("TerminateInstances", REFUSALS["UnauthorizedOperation"])
     cluster.slurm.start(7, NODES)
     cluster.resume()
@@ -132,7 +144,10 @@ def test_no_launch_is_made_while_no_instance_can_be_terminated(
 
 
 def test_a_job_that_ec2_begins_to_serve_again_and_again_is_held(cluster: SimulatedCluster):
-    """One pool has instances and the other has none: each try starts some and ends them."""
+    """Start a job on two pools, of which one has no capacity.
+
+    Each attempt launches some instances and terminates them.
+    """
     cluster.ec2.lie("RunInstances", NONE_LEFT, when=of_cpu)
     cluster.slurm.start(7, (*NODES, *CPU))
     cluster.resume()
@@ -162,7 +177,7 @@ def test_a_running_job_whose_spot_instances_are_taken_for_days_is_never_held(
         for item in cluster.live():
             InstanceEvents(cluster.local.cloud.tables).interrupt(item.id, 0.0)
         goes_on(cluster, 3600)
-        for _ in range(ROUNDS):  # on a busy host a pass may find its view too old to act on
+        for _ in range(ROUNDS):  # on a busy test host a snapshot may be too old to act on
             goes_on(cluster, 3600)
             if free(cluster, NODES):
                 break
@@ -185,11 +200,14 @@ def test_a_job_above_the_rate_that_cluster_yaml_tells_is_held_before_anything_is
 
 
 def test_a_job_above_the_rate_that_is_assumed_is_tried_once_and_held(tmp_path: Path):
-    """The account might have had more: so EC2 is asked, but never a second time for the same."""
+    """Ask for more instances than the assumed rate allows.
+
+    The account might have a higher rate, so EC2 is tried, but only once for the same job.
+    """
     throttled = Reply.refusal("RequestLimitExceeded", status=503)
     with running_cluster(
         tmp_path
-    ) as cluster:  # at our own speed: the search has to reach EC2 in its time
+    ) as cluster:  # at real speed, since the search must reach EC2 in time
         cluster.configure(**wide(cluster, count=1050, resume_timeout=40))
         cluster.ec2.lie(
             "RunInstances", throttled, when=lambda _: cluster.ec2.count("RunInstances") > 1
@@ -204,7 +222,7 @@ def test_a_job_above_the_rate_that_is_assumed_is_tried_once_and_held(tmp_path: P
 
 
 def wide(cluster: SimulatedCluster, *, count: int, resume_timeout: float) -> dict[str, Any]:
-    """Settings with so many nodes in the pool gpu."""
+    """Return settings with so many nodes in the pool gpu."""
     settings = json.loads((cluster.folder / "burst.json").read_text())
     settings["pools"]["gpu"]["nodes"] = f"gpu-[1-{count}]"
     settings["slurm"]["resume_timeout"] = resume_timeout

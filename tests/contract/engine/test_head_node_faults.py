@@ -1,7 +1,7 @@
-"""The programs themselves on heads where something is wrong: real files, limits and boto3.
+"""The real programs on faulty head nodes, with real files and boto3.
 
-Whatever it is, resume has the node say so in a coded reason and the job in its comment, and
-launches nothing; reconcile ends nothing.
+For each fault, resume launches nothing. The nodes' reason has a code, and the job's comment has the
+fault. reconcile terminates nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ NOTHING = b"<Response><instanceStatusSet/><spotInstanceRequestSet/></Response>"
 
 
 class Ec2(http.server.BaseHTTPRequestHandler):
-    """Lists one instance that nobody wants, starts none, and remembers what it was asked."""
+    """An EC2 that records its calls, lists one orphan, and launches nothing."""
 
     asked: list[str]
 
@@ -99,12 +99,12 @@ class Ec2(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Not into the test's output."""
+        """Keep the server's log out of the test's output."""
 
 
 @dataclass
 class Head:
-    """A head node's files, the scontrol that it has, and the EC2 that it asks."""
+    """A head node's files, with its scontrol and its EC2."""
 
     folder: Path
     ec2: list[str]
@@ -146,14 +146,14 @@ class Head:
         ).returncode
 
     def _limit(self) -> None:
-        """Without root's right to write what is read-only, and with files no larger than said."""
-        for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH; no one else has them
+        """Give up root's write access to read-only files, and limit file sizes."""
+        for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH; only root has them
             ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
         if self.largest_file is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.largest_file, self.largest_file))
 
     def said(self) -> list[str]:
-        """What scontrol was told, less the questions."""
+        """Return the commands that scontrol got, without queries."""
         lines = (self.folder / "said").read_text().splitlines()
         return [line for line in lines if not line.startswith("show ")]
 
@@ -181,12 +181,12 @@ def head(tmp_path: Path) -> Iterator[Head]:
     yield Head(tmp_path, handler.asked)
     server.shutdown()
     server.server_close()
-    for item in (tmp_path, *tmp_path.rglob("*")):  # pytest has to remove it
+    for item in (tmp_path, *tmp_path.rglob("*")):  # pytest can remove them then
         item.chmod(0o755)
 
 
 def full_disk(head: Head) -> None:
-    """Not a byte more into the journal."""
+    """Limit the file size to that of the journal."""
     (head.state / "journal.jsonl").write_bytes(b"x" * 65_536)
     head.largest_file = 65_536
 
@@ -274,7 +274,10 @@ def test_on_a_sound_head_node_a_pass_terminates_an_orphan(head: Head):
 
 
 def test_on_a_sound_head_node_resume_launches(head: Head):
-    """So that the others are not well for another reason."""
+    """Launch without a fault.
+
+    Otherwise the other tests could pass for another reason.
+    """
     assert head.resume() == 0
     assert head.ec2.count("RunInstances") == 3
     (line,) = [line for line in head.said() if "state=down" in line]

@@ -1,4 +1,4 @@
-"""The programs against an EC2 whose answers are lost, cut, odd, endless or a refusal."""
+"""The programs with an EC2 that loses, cuts, distorts or refuses answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODES = hostlist.expand("gpu-[001-002]")
 XMLNS = b'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 THROTTLED = "RequestLimitExceeded"
 ROUND = 90.0
-"""Seconds from one start of a job to the next, less than a doubt lasts."""
+"""Seconds between two starts of a job, less than a launch stays unresolved."""
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ def hurried(tmp_path: Path) -> Iterator[SimulatedCluster]:
 
 
 def patiently(cluster: SimulatedCluster, seconds: int) -> None:
-    """Have slurmctld wait so long for nodes: a busy host must not decide a test."""
+    """Set slurmctld's resume timeout, long enough for a busy test host."""
     cluster.configure(slurm={**cluster._burst()["slurm"], "resume_timeout": seconds})
 
 
 def with_fleets(cluster: SimulatedCluster, nodes: str = "gpu-[001-008]", wait: int = 3600) -> None:
-    """Give the pool gpu two spot types in one zone, and one type on demand after them."""
+    """Give the pool gpu two spot types, then one on demand."""
     pool = cluster._burst()["pools"]["gpu"]
     spot, _, demand = pool["offerings"]
     offerings = [spot, {**spot, "type": "g5.2xlarge", "price": "0.5"}, demand]
@@ -62,7 +62,7 @@ def with_fleets(cluster: SimulatedCluster, nodes: str = "gpu-[001-008]", wait: i
 def up(
     cluster: SimulatedCluster, job: int = 7, nodes: tuple[hostlist.NodeName, ...] = NODES
 ) -> None:
-    """Have the job at work on instances of its own."""
+    """Have the job run on instances of its own."""
     cluster.slurm.start(job, nodes)
     assert cluster.resume() == 0
     cluster.boot()
@@ -86,7 +86,7 @@ def remarks(cluster: SimulatedCluster) -> str:
     return "; ".join(found["remarks"])
 
 
-# An answer that proves nothing
+# Answers that prove nothing
 
 NO_PROOF = {
     "an empty 504": Reply(504),
@@ -138,7 +138,10 @@ def test_ten_minutes_of_504_start_two_instances_for_two_nodes(tmp_path: Path):
 
 
 def a_round(cluster: SimulatedCluster) -> None:
-    """Have resume run, then slurmctld and the timer: nodes go off, and the job starts again."""
+    """Run resume, slurmctld and the timer once.
+
+    The nodes power down, and the job starts again.
+    """
     began = cluster.clock.now()
     cluster.resume()
     if cluster.slurm.queue[7].state == "RUNNING":
@@ -159,7 +162,7 @@ def until_it_runs(cluster: SimulatedCluster) -> None:
     assert sorted(str(item.node) for item in cluster.live()) == list(NODES)
 
 
-# A list that is not as it should be
+# Lists that are invalid
 
 
 def test_an_instance_that_is_listed_twice_is_one_instance(cluster: SimulatedCluster):
@@ -248,7 +251,7 @@ def test_a_node_whose_instance_is_in_an_unknown_state_gets_no_second_one(cluster
 
 
 def in_state(body: str, instance_id: str, state: str) -> str:
-    """The answer, with this instance in another state."""
+    """Return the answer with this instance in another state."""
     before, mark, after = body.partition(f"<instanceId>{instance_id}</instanceId>")
     pattern = r"(<instanceState>.*?<name>)[^<]*(</name>)"
     return before + mark + re.sub(pattern, rf"\g<1>{state}\2", after, count=1, flags=re.DOTALL)
@@ -284,7 +287,7 @@ def test_an_invalid_tag_is_put_aside_for_its_instance_alone(cluster: SimulatedCl
     assert cluster.reconcile() == 0
 
 
-# An answer without an end
+# Answers without an end
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["the same token", "ever new tokens"])
@@ -323,7 +326,7 @@ def test_an_answer_that_drips_without_end_ends_a_pass(cluster: SimulatedCluster)
     assert len(cluster.live()) == 2
 
 
-# A refusal
+# Refusals
 
 
 @pytest.mark.parametrize("naming", [True, False])

@@ -1,6 +1,6 @@
-"""The programs on odd answers of slurmctld, odd files, and clocks that are set.
+"""The programs on invalid answers of slurmctld, invalid files and reset clocks.
 
-What is odd is put aside by itself: the rest of a pass, of a job and of the state goes on.
+Each program rejects the invalid record alone, and handles the rest of a pass, a job or the state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOREIGN = "node-099"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
-    # Slower than ours: what a busy test host delays makes nothing late here.
+    # Slower than real time: a delay on a busy test host makes nothing late here.
     with running_cluster(tmp_path, speed=0.3) as one:
         yield one
 
@@ -47,7 +47,7 @@ def at_work(cluster: SimulatedCluster, job: int, *nodes: str) -> dict[str, str]:
 
 
 def lost(cluster: SimulatedCluster, instance_id: str) -> None:
-    """EC2 ends an instance."""
+    """Terminate an instance in EC2, so that its node stops responding."""
     cluster.local.client("ec2").terminate_instances(InstanceIds=[instance_id])
     cluster.local.settle()
     cluster.slurm.silence(
@@ -56,7 +56,10 @@ def lost(cluster: SimulatedCluster, instance_id: str) -> None:
 
 
 def orphaned(cluster: SimulatedCluster, node: str) -> str:
-    """Slurm lets go of a node behind our back; its instance is an orphan ten minutes later."""
+    """Return an instance whose node is powered down without SuspendProgram.
+
+    The instance is an orphan ten minutes later.
+    """
     instance_id = at_work(cluster, 90, node)[node]
     cluster.slurm.finish(90)
     cluster.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
@@ -85,7 +88,10 @@ ENDED = {"job_id": 70, "batch_flag": True, "job_state": ["FAILED"], "nodes": "gp
 
 
 def test_invalid_jobs_end_no_pass(cluster: SimulatedCluster):
-    """An orphan ends, and a job whose instance was lost comes back, whatever other jobs are."""
+    """Run passes while slurmctld lists invalid jobs.
+
+    The orphan is terminated all the same. The job with a lost instance is requeued all the same.
+    """
     orphan = orphaned(cluster, G[3])
     mine = at_work(cluster, 7, G[0])
     lost(cluster, mine[G[0]])
@@ -110,7 +116,10 @@ def test_invalid_jobs_end_no_pass(cluster: SimulatedCluster):
     "odd", [{"name": G[5], "state": [["IDLE"]]}, {"name": ["gpu-006"]}], ids=str
 )
 def test_an_invalid_node_ends_no_pass(cluster: SimulatedCluster, odd: object):
-    """The orphan of another node ends. What may be the odd one's instance does not."""
+    """Run passes while slurmctld lists an invalid node.
+
+    Another node's orphan is terminated. An instance that may be the invalid node's is not.
+    """
     orphan = orphaned(cluster, G[3])
     mine = at_work(cluster, 7, G[5])
     cluster.slurm.finish(7)
@@ -133,7 +142,10 @@ def test_an_invalid_node_ends_no_pass(cluster: SimulatedCluster, odd: object):
 
 
 def test_an_instance_of_a_node_that_may_be_the_invalid_one_does_not_end(cluster: SimulatedCluster):
-    """Slurm has a node that burst.json has not, and its name can't be read."""
+    """Give an instance a node that burst.json does not have.
+
+    slurmctld lists a node with an unreadable name, which may be that node.
+    """
     mine = at_work(cluster, 7, G[0])
     tags = [{"Key": "toolkit:nodes", "Value": FOREIGN}]
     cluster.local.client("ec2").create_tags(Resources=list(mine.values()), Tags=tags)
@@ -147,7 +159,7 @@ def test_an_instance_of_a_node_that_may_be_the_invalid_one_does_not_end(cluster:
 
 
 def whole(cluster: SimulatedCluster, content: bytes, nodes: str = "gpu-[001-003]") -> list[int]:
-    """How many nodes each launch call asked for at the least."""
+    """Run resume for three nodes; return each launch call's MinCount."""
     cluster.slurm.start(7, G[:3])
     cluster.resume(nodes, content)
     calls = [call for call in cluster.ec2.asked if call.action == "RunInstances"]
@@ -197,7 +209,7 @@ def test_more_strange_nodes_than_can_be_named_cost_no_other_its_end(cluster: Sim
 
 
 def asked_again(cluster: SimulatedCluster) -> None:
-    """Slurm gives the nodes to a job anew, as it does a while after they were given back."""
+    """Start another job on the nodes after they were given back."""
     cluster.slurm.queue.clear()
     cluster.slurm.define(G[:2])
     cluster.slurm.start(8, G[:2])
@@ -225,7 +237,7 @@ def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back_over_
 def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set_over_a_boot(
     cluster: SimulatedCluster, set_by: float
 ):
-    """EC2 does not list it yet."""
+    """Hide the launched instances from DescribeInstances, and start resume again."""
     cluster.reconcile(1)
     hide = cluster.ec2.lie("DescribeInstances", alter=lambda _: NONE)
     cluster.slurm.start(7, G[:2])
@@ -237,7 +249,10 @@ def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set_over_a_boot
 
 
 def killed_in_launch(cluster: SimulatedCluster, *, done: bool) -> None:
-    """Kill resume while EC2 has its call, so that the answer reaches nobody."""
+    """Kill resume while EC2 has its launch call.
+
+    No program gets the answer.
+    """
     begun: list[subprocess.Popen[bytes] | Program] = []
     start = cluster.start
 
@@ -260,7 +275,10 @@ def killed_in_launch(cluster: SimulatedCluster, *, done: bool) -> None:
 def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
     cluster: SimulatedCluster, ahead: float
 ):
-    """None is called late, none is an orphan, and no pool is protected afterwards."""
+    """Run passes with the head's clock a day ahead while instances boot.
+
+    None counts as late or as an orphan, and the pool is not protected afterwards.
+    """
     cluster.slurm.start(7, G[:5])
     cluster.resume()
     cluster.wrong = ahead
@@ -295,7 +313,10 @@ def test_state_files_that_are_nested_too_deeply_end_no_program(cluster: Simulate
 
 
 def test_an_answer_of_slurmctld_that_is_nested_too_deeply_is_none(cluster: SimulatedCluster):
-    """The pass says that it could not read Slurm, and ends as one that failed."""
+    """Give scontrol a deeply nested answer.
+
+    The pass logs that it could not read Slurm, and fails.
+    """
     mine = at_work(cluster, 7, G[0])
     (cluster.folder / "bin" / "scontrol").write_text("#!/bin/sh\nprintf '%0200000d' 0 | tr 0 '['\n")
     assert cluster.reconcile(1) == 1
@@ -345,7 +366,7 @@ def test_invalid_numbers_in_state_files_end_no_program(cluster: SimulatedCluster
 
 
 def powerless() -> None:
-    """Give up root's right to write what is read-only."""
+    """Give up root's write access to read-only files."""
     for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
 
@@ -354,7 +375,10 @@ def powerless() -> None:
 def test_a_job_with_a_dead_instance_comes_back_though_the_state_is_read_only(
     cluster: SimulatedCluster, bare: bool
 ):
-    """Also where there was no state before. No instance ends, since that can't be agreed on."""
+    """Make the state read-only, with and without earlier files.
+
+    No instance is terminated, because the termination cannot be journalled.
+    """
     orphan = orphaned(cluster, G[3])
     mine = at_work(cluster, 7, G[0], G[1])
     cluster.reconcile(1)
@@ -374,11 +398,11 @@ def test_a_job_with_a_dead_instance_comes_back_though_the_state_is_read_only(
     assert cluster.slurm.queue[7].state == "PENDING"
     assert cluster.slurm.state[G[0]].reason.startswith("toolkit: machine-ended")
     assert mine[G[1]] in live(cluster)
-    assert orphan not in live(cluster)  # the pass before ended it
+    assert orphan not in live(cluster)  # the pass before terminated it
 
 
 def rewritten(cluster: SimulatedCluster, change: Any) -> None:
-    """Have a newer version's journal: each line of the one that is there, changed."""
+    """Change each journal line, as if a newer version had written it."""
     path = cluster.state / "journal.jsonl"
     lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -394,7 +418,7 @@ def longer(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def renamed(record: dict[str, Any]) -> dict[str, Any]:
-    """Kinds that nobody here knows, and fields in another shape."""
+    """Return the record with an unknown kind and another shape."""
     if record["kind"] == "intent":
         return {**record, "kind": "intent-2"}
     if record["kind"] == "launched":
@@ -405,7 +429,7 @@ def renamed(record: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("change", [longer, renamed])
 def test_what_a_newer_version_launched_gets_no_double(cluster: SimulatedCluster, change: Any):
-    """EC2 does not list it yet."""
+    """Hide the launched instances from DescribeInstances, and start resume again."""
     hide = cluster.ec2.lie("DescribeInstances", alter=lambda _: NONE)
     cluster.slurm.start(7, G[:2])
     cluster.resume()
@@ -419,7 +443,11 @@ NONE = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>
 
 
 def test_an_unresolved_launch_of_a_newer_version_gets_no_double(cluster: SimulatedCluster):
-    """Nor is it asked about again, since that would be another call."""
+    """Start resume again after a launch without an answer.
+
+    The launch is not repeated by its client token either, since the newer version's call may
+    differ.
+    """
     cluster.slurm.start(7, G[:2])
     cluster.reconcile(1, period=0.0)
     killed_in_launch(cluster, done=False)
@@ -461,7 +489,11 @@ def test_an_instance_that_a_newer_version_marked_for_termination_is_given_to_no_
 def test_an_instance_that_an_unknown_line_names_is_not_ended_while_that_is_new(
     cluster: SimulatedCluster,
 ):
-    """For two minutes; then it is an orphan as any other, since Slurm has let go of its node."""
+    """Name an orphan in a journal line of an unknown kind.
+
+    The instance is kept for two minutes. Then it is an orphan as any other, since Slurm has powered
+    down its node.
+    """
     orphan = orphaned(cluster, G[3])
     stamp = {"at": cluster.clock.now(), "up": cluster.clock.monotonic(), "boot": cluster.boot_id}
     with (cluster.state / "journal.jsonl").open("a") as file:

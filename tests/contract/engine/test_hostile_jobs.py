@@ -1,7 +1,7 @@
-"""Jobs that can't begin as a whole, through the programs: no instance is paid for in their name.
+"""The programs with jobs that can't begin: they get no instance.
 
-A het job begins when all its components have their nodes, and a job on shared nodes when all of
-these are up. A quota that other jobs of ours fill comes free without a person.
+A het job begins once all its components have their nodes. A job on shared nodes begins once all
+these nodes are up. A quota that our own other jobs fill becomes free without a person.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
 
 
 def without_cpu(cluster: SimulatedCluster, code: str = NO_CPU) -> Lie:
-    """EC2 has no instance of the cpu pool's only type."""
+    """Refuse all launches of the cpu pool's only type."""
     return cluster.ec2.lie(
         "RunInstances",
         Reply.refusal(code, status=500),
@@ -40,7 +40,7 @@ def without_cpu(cluster: SimulatedCluster, code: str = NO_CPU) -> Lie:
 
 
 def het(cluster: SimulatedCluster) -> None:
-    """A het job of two components, one of them in the cpu pool."""
+    """Start a het job of two components, one in the cpu pool."""
     cluster.slurm.start(7, G[:2], whole=7)
     cluster.slurm.start(8, C[:1], whole=7)
 
@@ -50,7 +50,10 @@ def on(cluster: SimulatedCluster) -> set[str | None]:
 
 
 def minutes(cluster: SimulatedCluster, seconds: int) -> None:
-    """Normal life for so long: requeued jobs start again, and nodes that are off come back."""
+    """Run the cluster for so long, with all its programs.
+
+    Requeued jobs start again, and powered-down nodes are available again.
+    """
     end = cluster.clock.now() + seconds
     while cluster.clock.now() < end:
         cluster.slurm.schedule()

@@ -1,8 +1,11 @@
-"""kill -9 at every boundary of every program, one after the other: no leak, no double.
+"""SIGKILL at every boundary of every program: no leak, no double.
 
-A boundary is a call to the journal, the capacity memory, the cloud, Slurm or the object store;
-the process dies once before each takes effect and once after, before it learns of it. What is left
-is a state directory, a cluster in which EC2 and Slurm go on, and the timer that runs reconcile.
+A boundary is a call to the journal, the capacity memory, the cloud, Slurm or the object store. The
+process dies once before each call takes effect. It dies once after the effect, before the program
+has the answer.
+
+Afterwards there is a state directory, a cluster in which EC2 and Slurm continue, and reconcile's
+timer.
 """
 
 from __future__ import annotations
@@ -34,13 +37,13 @@ CLUSTER_FILE = "cluster.pickle"
 NODES = hostlist.expand("gpu-[001-008]")
 PASSES = 60
 FEWEST = 8
-"""Boundaries of the smallest program; fewer would mean that nothing was watched."""
+"""The fewest boundaries of a program; with fewer, the test would have watched nothing."""
 
 PERIOD = 15.0
 """Seconds between two passes of reconcile, as the timer has it."""
 
 QUIET = 3
-"""All must be well within PASSES passes, and stay so for a few."""
+"""Passes for which all must stay well, within PASSES."""
 
 
 def two_jobs_and_a_fallback(bench: Bench) -> None:
@@ -87,7 +90,10 @@ def machines_that_never_came_up(bench: Bench) -> None:
 
 
 def a_world_in_disorder(bench: Bench) -> None:
-    """An orphan, a double, an interruption, a node without instance, a half-given-back one."""
+    """Set up an orphan, a double, an interruption, and two faulty nodes.
+
+    One node has no instance, and one is half given back.
+    """
     up(bench, 5)
     first = live(bench)
     double = replace(first[NODES[0]], id="i-double", address="10.9.0.1")
@@ -136,7 +142,7 @@ def test_a_program_killed_at_any_boundary_leaks_no_instance_and_launches_none_tw
 
 
 def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
-    """Run the case's program until it dies at its first boundary, its second, and so on."""
+    """Run the case's program until it has died at each boundary."""
     program, prepare = CASES[case]
     template = directory / "template"
     template.mkdir()
@@ -151,7 +157,10 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
 
 
 def recovered(state: Path, place: str) -> None:
-    """Nothing but time, Slurm and reconcile; then everything must be right again."""
+    """Check that all is right again after a number of passes.
+
+    Only time, Slurm and reconcile go on.
+    """
     bench = Bench(state)
     bench.load(state / CLUSTER_FILE)
     journaled(bench, place)
@@ -171,7 +180,10 @@ def recovered(state: Path, place: str) -> None:
 
 
 def slurm_calls(bench: Bench) -> None:
-    """slurmctld goes on: what it let go of is suspended, what was requeued starts again."""
+    """Make the calls that slurmctld makes.
+
+    It suspends the nodes that it powers down, and starts the requeued jobs.
+    """
     let_go, bench.slurm.suspended = bench.slurm.suspended, []
     failed, bench.slurm.resume_failed = bench.slurm.resume_failed, []
     suspend(bench.engine, let_go, EndCause.SUSPEND)
@@ -204,7 +216,7 @@ def left_over(bench: Bench) -> Iterator[str]:
             yield f"{name} is {sorted(flags)}, its machine {name in machines}"
     for number, job in bench.slurm.queue.items():
         runs = job.state == "RUNNING" and set(job.nodes) <= set(machines)
-        if not (runs or job.held):  # one that is held waits for a person
+        if not (runs or job.held):  # a held job waits for a person
             yield f"job {number} is {job.state}"
 
 

@@ -1,4 +1,4 @@
-"""The programs, when slurmctld was killed before it saved that its nodes had registered."""
+"""The programs after slurmctld's kill, with its nodes' registration unsaved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place(cluster: SimulatedCluster) -> Path:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
-    """A job at work on two nodes."""
+    """A job that runs on two nodes."""
     with running_cluster(tmp_path) as one:
         place(one).mkdir(parents=True)
         one.slurm.start(7, NODES)

@@ -1,4 +1,4 @@
-"""A secret that the programs have is in nothing that they write, send or say, whatever fails."""
+"""The programs' secrets, absent from all that they write and send."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
 
 
 def said(cluster: SimulatedCluster) -> Iterator[tuple[str, str]]:
-    """Everything that came out of the programs: where, and the text."""
+    """Yield all output of the programs: its place, and the text."""
     for place in ("state", "logs", "shared", "stderr"):
         root = cluster.folder / place
         for path in [root] if root.is_file() else sorted(root.rglob("*")):
@@ -106,7 +106,10 @@ def test_a_secret_is_in_nothing_that_is_told_of_a_failing_call(
 def test_a_secret_is_in_nothing_that_is_told_of_a_credentials_file_that_is_damaged(
     cluster: SimulatedCluster,
 ):
-    """Python's own message about such a file quotes the line."""
+    """Damage the credentials file.
+
+    Python's own message about such a file quotes the line.
+    """
     path = cluster.folder / "credentials"
     path.write_text(f"[default]\naws_access_key_id = AKIA\naws_secret_access_key {SECRET}\n")
     cluster.environment = {

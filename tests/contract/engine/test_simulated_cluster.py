@@ -1,4 +1,4 @@
-"""The simulated cluster that the hostile tests begin with: the programs do their work in it."""
+"""The simulated cluster without hostility, in which the programs do their work."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def local_options() -> dict[str, Any]:
-    """Settings a test changes by overriding this."""
+    """Settings of the local cloud; a test overrides them."""
     return {}
 
 
@@ -40,7 +40,10 @@ def subnet(ec2) -> str:
 
 @pytest.fixture
 def launch(local, ec2, subnet) -> Callable[..., list[dict[str, Any]]]:
-    """Run instances of one type in the subnet; a None takes a parameter away."""
+    """A function that launches instances of one type in the subnet.
+
+    A parameter that is None is left out.
+    """
 
     def run(count: int = 1, **changes: Any) -> list[dict[str, Any]]:
         request = {
@@ -63,7 +66,7 @@ def spot() -> dict[str, Any]:
 
 @pytest.fixture
 def show(ec2) -> Callable[[str], dict[str, Any]]:
-    """Describe one instance."""
+    """A function that describes one instance."""
 
     def describe(instance_id: str) -> dict[str, Any]:
         described = ec2.describe_instances(InstanceIds=[instance_id])
@@ -74,13 +77,13 @@ def show(ec2) -> Callable[[str], dict[str, Any]]:
 
 @pytest.fixture
 def control(local) -> Client:
-    """What `toolkit local` talks to."""
+    """A client of the local cloud's control endpoint, as in `toolkit local`."""
     return Client(local.cloud.options.port)
 
 
 @pytest.fixture
 def fleet(local, ec2, subnet) -> Callable[..., dict[str, Any]]:
-    """Ask for an instant fleet of these types in two zones."""
+    """A function that creates an instant fleet in two zones."""
     vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
     other = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.2.0/24", AvailabilityZone="us-east-1b")
     subnets = (subnet, other["Subnet"]["SubnetId"])

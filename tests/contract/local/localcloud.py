@@ -1,4 +1,4 @@
-"""A local cloud in this process, without machines, behind a socket of its own."""
+"""A local cloud in this process, without machines, on its own socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FINAL_STATES = ("running", "stopped", "terminated")
 
 
 class Clock:
-    """A clock that can be moved forward; it also goes by itself."""
+    """A clock that runs, and that a test can move forward."""
 
     def __init__(self, base: Callable[[], float]) -> None:
         self._base = base
@@ -37,13 +37,16 @@ class Clock:
         return self._base() + self.offset
 
     def stop(self) -> None:
-        """Go no further by itself, however long the machine takes for what comes."""
+        """Stop the clock; only a test moves it then.
+
+        The time that the test host needs no longer counts.
+        """
         now = self._base()
         self._base = lambda: now
 
 
 class TalkingDriver(NoneDriver):
-    """No machines, but commands are answered and consoles written."""
+    """A driver without machines that answers commands and returns consoles."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +66,7 @@ class TalkingDriver(NoneDriver):
 
 @dataclass
 class Local:
-    """The local cloud and how to talk to it."""
+    """The local cloud, with its clients and clocks."""
 
     cloud: Cloud
     endpoint: str
@@ -83,21 +86,24 @@ class Local:
         )
 
     def settle(self) -> None:
-        """Let every instance reach the state it is on its way to."""
+        """Wait until every instance has reached its final state."""
         self.until(lambda: all(instance.state in FINAL_STATES for instance in self.instances()))
 
     def instances(self) -> list[Any]:
         return list(self.cloud.tables.instances.values())
 
     def pass_time(self, seconds: float) -> None:
-        """Move both clocks forward, and let happen what is due."""
+        """Move both clocks forward, and do all that is due by then."""
         self.clock.offset += seconds
         self.wall.offset += seconds
         self.cloud.machine_controller.tick()
         self.settle()
 
     def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-        """Return the condition's value once it is true, looking after machines meanwhile."""
+        """Return the condition's value once it is true.
+
+        The cloud's controller ticks meanwhile.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.cloud.machine_controller.tick()
@@ -110,7 +116,7 @@ class Local:
 
 @contextlib.contextmanager
 def started(state: Path, **options: Any) -> Iterator[Local]:
-    """Run a local cloud; its request rates are off unless asked for."""
+    """Run a local cloud; its request rates are off by default."""
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     merged_options = Options(

@@ -1,4 +1,7 @@
-"""The engine's own suite for the cloud port, against the local cloud: `GAPS` is what it lacks."""
+"""The engine's own suite for the cloud port, against the local cloud.
+
+`GAPS` lists the missing behaviour of the local cloud.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ offered = suite.offered
 
 @pytest.fixture
 def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
-    # A new one for each test: attempts of the suite are all called a1, and EC2 refuses a client
-    # token that comes back with another request.
+    # A new cloud for each test: the suite's first launch id is always a1, and EC2 refuses a client
+    # token that is repeated with another request.
     with started(tmp_path) as local:
         client = local.client("ec2")
         describe_instances.attach(client)

@@ -1,4 +1,4 @@
-"""`toolkit local` against a daemon of its own process, without machines."""
+"""`toolkit local` against a daemon in its own process, without machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def port():
 
 @pytest.fixture
 def toolkit_local(tmp_path, port):
-    """Run a command on a state directory of the test's own; down in the end."""
+    """A function that runs `toolkit local` with its own state directory.
+
+    The fixture runs `down` at the end.
+    """
 
     def run(*words, fails=False):
         result = CliRunner().invoke(command, [*words, "--state", str(tmp_path)])

@@ -163,7 +163,7 @@ def nodes(local, launch, spot):
 
 
 class Imds:
-    """The metadata service as one instance reads it."""
+    """The metadata service, as one instance reads it."""
 
     def __init__(self, local, instance_id) -> None:
         self.base = f"{local.endpoint}/_imds/{instance_id}"

@@ -1,4 +1,4 @@
-"""Launching and ending instances of the local cloud, as boto3 sees it."""
+"""Launching and terminating instances of the local cloud, as boto3 sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What EC2 refuses, the local cloud refuses: else a request that AWS never takes passes here."""
+"""The refusals of EC2, which the local cloud must give as well.
+
+Otherwise a request would pass here that AWS never accepts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ ONE_ZONE = {"SingleAvailabilityZone": True}
 
 @pytest.fixture
 def refusal_code():
-    """Tell the code with which a call is refused; an answer fails the test."""
+    """A function that returns the error code of a refused call.
+
+    The test fails if the call succeeds.
+    """
 
     def call(function, *args, **options):
         with pytest.raises(ClientError) as caught:
@@ -105,7 +111,10 @@ def test_spot_and_on_demand_fleets_have_allocation_strategies_of_their_own(
 
 
 def test_price_capacity_optimized_takes_the_cheapest_offering(fleet):
-    """The local cloud knows no depth of a pool: docs/local.md says so."""
+    """Read the allocation strategy's simplification from docs/local.md.
+
+    The local cloud does not know how much capacity a pool has left.
+    """
     answer = fleet(
         2,
         types=("g5.2xlarge", "g5.xlarge"),
@@ -115,7 +124,10 @@ def test_price_capacity_optimized_takes_the_cheapest_offering(fleet):
 
 
 def test_a_describe_call_accepts_200_filter_values_at_most(ec2, refusal_code):
-    """Of all its filters together; DescribeInstances takes more ids than that."""
+    """Send 201 filter values, in one filter and in two.
+
+    The limit is for all filters of a call together. DescribeInstances accepts more ids than that.
+    """
 
     def filters(first, second=0):
         values = [f"i-{number:017x}" for number in range(first + second)]
@@ -150,7 +162,10 @@ def other_subnet(ec2, subnet):
 def test_a_protected_instance_keeps_all_of_its_zone_from_termination(
     ec2, launch, local, refusal_code, other_subnet, *, when
 ):
-    """As EC2's reference has it: the instances of other zones end all the same."""
+    """Terminate instances of two zones in one call.
+
+    EC2's reference says that the instances of other zones are terminated all the same.
+    """
     (protected,) = launch(DisableApiTermination=when == "at its launch")
     if when == "later":
         ec2.modify_instance_attribute(
@@ -201,7 +216,10 @@ def test_a_client_token_has_64_characters_at_most(launch, fleet, refusal_code, l
 
 
 def test_a_throttle_may_be_inside_the_answer_of_a_fleet(fleet, control, local):
-    """The call succeeds, as it does on EC2; so many offerings carry the error."""
+    """Throttle two offerings of a fleet.
+
+    As on EC2, the call succeeds, and the throttled offerings carry the error.
+    """
     control.post("throttle", {"action": "CreateFleet", "inside": True, "count": 2})
     answer = fleet(3)
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200

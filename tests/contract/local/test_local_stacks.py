@@ -1,4 +1,4 @@
-"""CloudFormation of the local cloud, with the template that deploy really uses."""
+"""CloudFormation of the local cloud, with the real template of deploy."""
 
 from __future__ import annotations
 

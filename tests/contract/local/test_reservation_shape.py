@@ -1,16 +1,16 @@
-"""The quick XML of instances says what moto's slow one says."""
+"""The fast XML of instances, compared with the slow one of moto."""
 
 from __future__ import annotations
 
 from moto.ec2.responses import EC2Response
 from moto.ec2.responses.instances import InstanceResponse
 
-# Where moto is wrong: EC2 says "amazon" and gives the public name of an address it chose itself.
+# Errors of moto: EC2 has the owner "amazon" and the public name of an address it chose itself.
 WRONG = ("Association.IpOwnerId", "Association.PublicDnsName")
 
 
 def leaves(value, path=""):
-    """Return every leaf by its path."""
+    """Return every leaf of the value, by its path."""
     if isinstance(value, dict):
         return {
             k: v for name, one in value.items() for k, v in leaves(one, f"{path}.{name}").items()
