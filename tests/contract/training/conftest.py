@@ -1,4 +1,4 @@
-"""Stand-ins for what a test is not about, by name; and programs that fork ranks."""
+"""Fixtures that fork ranks, and the fakes that are shared by name."""
 
 import os
 import subprocess
@@ -16,7 +16,10 @@ __all__ = ["json_codec", "part", "ranks"]
 
 @pytest.fixture(scope="session")
 def worker():
-    """Run a program of this folder, which forks ranks; it must end well, and says why if not."""
+    """A function that runs a program of this folder, which forks ranks.
+
+    The test fails with the program's output if its exit status is not 0.
+    """
     here = Path(__file__).resolve().parent
 
     def run(name, *words, timeout, **environment):
@@ -37,9 +40,12 @@ def worker():
 
 @pytest.fixture(scope="session")
 def fork_server():
-    """The socket of a process that has imported torch, and forks what fake_torchrun.py asks."""
+    """The socket of a process that has imported torch.
+
+    fake_torchrun.py asks this process to fork ranks.
+    """
     here = Path(__file__).resolve().parent
-    with tempfile.TemporaryDirectory() as folder:  # a socket's name has to be short
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
         place = Path(folder) / "socket"
         server = subprocess.Popen(
             [sys.executable, str(here / "fork_server.py"), str(place)],
@@ -54,5 +60,5 @@ def fork_server():
         while not place.is_socket() and server.poll() is None:
             time.sleep(0.02)
         yield place
-        server.kill()  # its input ends by itself where this process was killed
+        server.kill()  # the end of its input stops it when this process is killed
         server.communicate()

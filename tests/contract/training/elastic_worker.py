@@ -1,11 +1,12 @@
-"""Runs trained on 2 ranks, then on 1, then on 3, in every way to spread a model over them.
+"""Runs on 2, 1 and 3 ranks, with each way of sharding.
 
 python elastic_worker.py ROOT KIND…
 
-A run goes on in ROOT/<kind> where it was stopped on the number of ranks before, and in
-ROOT/<kind>.killed where all of its first ranks were killed after they had saved. The ranks are
-forked from one process: what takes the time is to import torch and DeepSpeed. That torchrun starts
-ranks just as well is test_torchrun_job's to show.
+The run in ROOT/<kind> was stopped on the earlier number of ranks. All first ranks of the run in
+ROOT/<kind>.killed were killed after a save. Each run continues on the next number of ranks.
+
+The ranks are forked from one process, because importing torch and DeepSpeed takes most of the time.
+test_torchrun_job.py tests torchrun itself.
 """
 
 import os
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # or each rank would, at its first optimizer step
+import torch._dynamo  # imported here once, or each rank would import it at its first optimizer step
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -45,7 +46,7 @@ KILLED_AT = 6  # steps: two after a save
 
 
 class Shared:
-    """The world of this process, for one run after the other."""
+    """This process's process group, kept open for several runs."""
 
     def __init__(self, world: ProcessGroup) -> None:
         self._world = world
@@ -85,7 +86,7 @@ def attempt(folder: Path, restart: int) -> Attempt:
 
 
 def plain(kind: str, world: ProcessGroup) -> tuple[Any, dict[str, Any], Any]:
-    """A step to make, the parts of a checkpoint and their codec."""
+    """Return a training step, the parts of a checkpoint, and their codec."""
     model = network()
     if kind.startswith("fsdp2"):
         mesh = init_device_mesh("cpu", (world.size,))
@@ -111,7 +112,7 @@ def plain(kind: str, world: ProcessGroup) -> tuple[Any, dict[str, Any], Any]:
 
 
 def zero(stage: int, **of_codec: Any) -> tuple[Any, dict[str, Any], Any]:
-    """The same with DeepSpeed."""
+    """Return the same for DeepSpeed."""
     import deepspeed
 
     from toolkit.training.checkpoint.deepspeed_codec import DeepSpeedCodec
@@ -140,17 +141,20 @@ def zero(stage: int, **of_codec: Any) -> tuple[Any, dict[str, Any], Any]:
 
 
 def prepare_deepspeed(level: str) -> None:
-    """What each rank would import at its first step, torch's compilers above all, is imported."""
+    """Import all that each rank would import at its first step.
+
+    Most of it is torch's compilers.
+    """
     import deepspeed
     import deepspeed.runtime.zero.muon.muon_optimizer
 
     deepspeed.utils.logger.setLevel(level)
-    # It would compile what it has in C++ for CPUs; gloo does.
+    # DeepSpeed would compile its C++ code for CPUs, which is not needed beside gloo.
     deepspeed.ops.__compatible_ops__.clear()
 
 
 def weights(kind: str, parts: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """The whole model, on every rank."""
+    """Return the whole model's weights, on every rank."""
     if kind.startswith("zero"):
         import deepspeed
 
@@ -163,7 +167,7 @@ def weights(kind: str, parts: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def killed(folder: Path) -> None:
-    """End this rank without a word, once a checkpoint is whole."""
+    """Kill this rank with SIGKILL, once a checkpoint is committed."""
     while not list(folder.glob("checkpoints/*/COMMITTED")):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -203,7 +207,7 @@ def train(
             if stop_at and batch.step == stop_at and world.rank == 0:
                 run.attempt.stop_dir.mkdir(exist_ok=True)
                 run.attempt.stop_files[0].write_text('{"cause": "spot-interruption"}')
-                time.sleep(0.2)  # so often it looks
+                time.sleep(0.2)  # the interval of the looks for a stop request
             if kill_at and batch.step == kill_at:
                 killed(folder)
             mine = torch.as_tensor(batch.mine)
@@ -221,7 +225,7 @@ def train(
 
 
 def attempts(folder: Path) -> int:
-    """How often a run was begun."""
+    """Return the number of attempts of a run."""
     ledger = folder / "attempts.jsonl"
     return len(ledger.read_text().splitlines()) if ledger.exists() else 0
 
@@ -241,10 +245,11 @@ def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
         if attempts(root / f"{kind}.killed"):
             runs += [(root / f"{kind}.killed", stop_at)]
         if not attempts(root / kind):
-            # The first time also: undisturbed, and stopped and resumed on the same ranks.
+            # In the first call also two other runs: one undisturbed, and one stopped and resumed on
+            # the same ranks.
             runs += [(root / f"{kind}.whole", 0), (root / f"{kind}.same", stop_at)]
             runs += [(root / f"{kind}.same", 0)]
-        world.gather(None)  # all have looked
+        world.gather(None)  # all ranks have read the attempts files
         for folder, at in runs:
             number = world.broadcast(attempts(folder))
             try:
@@ -255,7 +260,10 @@ def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
 
 
 def forked(ranks: int, work: Callable[[], None]) -> list[int]:
-    """Do the work on so many ranks, each a copy of this process; their exit codes."""
+    """Run the work on so many ranks, forked from this process.
+
+    Returns their exit codes.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -270,7 +278,7 @@ def forked(ranks: int, work: Callable[[], None]) -> list[int]:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            block_reader.thread_pool.cache_clear()  # they did not come along
+            block_reader.thread_pool.cache_clear()  # a fork has none of the threads
             ended = 1
             try:
                 work()
@@ -284,7 +292,7 @@ def forked(ranks: int, work: Callable[[], None]) -> list[int]:
 
 
 def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
-    """The same; they end with this code, or the program does."""
+    """Run the work as `forked` does, and exit on another code."""
     codes = forked(ranks, work)
     if set(codes) != {code}:
         raise SystemExit(f"{ranks} ranks: exit codes {codes}")

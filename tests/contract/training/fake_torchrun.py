@@ -1,9 +1,11 @@
-"""Play torchrun's agent: have fork_server start the ranks of one node; exit with 0 or 1.
+"""A stand-in for torchrun's agent: fork_server starts one node's ranks.
 
 fake_torchrun.py [torchrun's options] -- SCRIPT [arguments…]
 
-FORK_SERVER is the server's socket. Without torchrun's options the script has no rank. A launch
-costs no import of torch; with torchrun it costs one a rank, and one and more for the agent.
+FORK_SERVER is the server's socket. Without torchrun's options the script has no rank. The exit
+status is 0 or 1.
+
+This launch is fast, because nothing imports torch. With torchrun the agent and each rank import it.
 """
 
 import argparse
@@ -28,7 +30,10 @@ def parse() -> argparse.Namespace:
 
 
 def environment(args: argparse.Namespace, rank: int) -> dict[str, str]:
-    """What torchrun tells a rank; that it keeps the store itself, it does not."""
+    """Return torchrun's environment of a rank.
+
+    The variable that says that the agent keeps the store is left out.
+    """
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

@@ -1,9 +1,11 @@
-"""Start training scripts as processes of their own, forked from one that imported torch once.
+"""Training scripts as processes forked from one that has imported torch.
 
-fork_server.py SOCKET        serves until its standard input ends; fake_torchrun.py asks it
+fork_server.py SOCKET
 
-A script runs with the asker's environment, folder and output, as often as it wants ranks. The
-asker's end is the ranks' end, without a word. The first rank that fails ends the others.
+The server answers fake_torchrun.py until its standard input ends.
+
+A script runs in the caller's environment and folder, with the caller's output, once for each rank.
+When the caller ends, the ranks are killed. The first rank that fails ends the others.
 """
 
 import ast
@@ -18,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked_attempt  # its folder comes first on the path
+import forked_attempt  # forked_attempt lies in this script's folder, which is first on the path
 
 
 def import_what_it_imports(script: Path) -> None:
@@ -27,15 +29,15 @@ def import_what_it_imports(script: Path) -> None:
         if isinstance(line, ast.ImportFrom) and line.module:
             names = [line.module]
         for name in names:
-            with contextlib.suppress(ImportError):  # the rank will say so
+            with contextlib.suppress(ImportError):  # the rank reports the error itself
                 module = importlib.import_module(name)
                 if isinstance(line, ast.ImportFrom):
-                    for one in line.names:  # toolkit.training loads each on first use
+                    for one in line.names:  # toolkit.training loads each name on first use
                         getattr(module, one.name, None)
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Take the asker's place: its environment, its folder, its output."""
+    """Take over the caller's environment, folder and output."""
     with Path(os.devnull).open() as nothing:
         for here, there in enumerate([nothing.fileno(), *streams]):
             os.dup2(there, here)
@@ -46,12 +48,15 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def together(asker: socket.socket, ranks: dict[int, int]) -> int:
-    """Wait for all ranks, by their descriptors: 1 if one fails, as torchrun's own code is."""
+    """Wait for all ranks by their descriptors; return their exit code.
+
+    The code is 1 if a rank fails, as torchrun's is.
+    """
     failed = 0
     while ranks:
         ready, _, _ = select.select([asker, *ranks], [], [])
         for one in ready:
-            if one is asker:  # it was killed
+            if one is asker:  # the caller was killed
                 for rank in ranks.values():
                     os.kill(rank, signal.SIGKILL)
                 return 1
@@ -82,15 +87,15 @@ def main() -> None:
         listening.listen()
         while True:
             ready, _, _ = select.select([listening, sys.stdin], [], [])
-            with contextlib.suppress(ChildProcessError):  # none is left
+            with contextlib.suppress(ChildProcessError):  # no child is left
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             if sys.stdin in ready:
-                os._exit(0)  # to take all those modules down takes seconds
+                os._exit(0)  # a normal exit would take seconds to unload the modules
             asker, _ = listening.accept()
             try:
                 request, streams = received(asker)
-            except ValueError:  # it was killed before it had said all
+            except ValueError:  # the caller was killed before the end of its request
                 continue
             import_what_it_imports(Path(request["folder"], request["argv"][0]))
             if os.fork() == 0:

@@ -1,5 +1,6 @@
-"""An attempt of a training script as a process of its own, forked from one that has imported what
-takes long. For scripts of this folder, which find it beside them.
+"""A training script's attempt, forked from a process with its imports.
+
+The scripts of this folder import this module from their own folder.
 """
 
 import os
@@ -7,7 +8,7 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 
-# What the first optimizer step and the first save of an attempt would import.
+# The imports of an attempt's first optimizer step and first save.
 import torch._dynamo
 import torch.nn.parallel  # noqa: F401  # for the attempts
 
@@ -15,7 +16,10 @@ import toolkit.training.run  # noqa: F401  # for the attempts
 
 
 def start(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run argv[0] with the rest as its arguments; the child's number. Its exit code is its own."""
+    """Run argv[0] with the rest as its arguments; return the pid.
+
+    The child exits with the script's own code.
+    """
     child = os.fork()
     if child:
         return child

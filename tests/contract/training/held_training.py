@@ -1,8 +1,8 @@
-"""Run a training script up to a number of steps, then let it wait to be killed.
+"""Run a training script for some steps, then hold it.
 
 held_training.py STEPS FILE SCRIPT [arguments…]
 
-FILE is made once that many steps are taken. Saves in the background go on while the script waits.
+The script makes FILE after that many steps. Background saves continue while it is held.
 """
 
 import runpy
@@ -15,7 +15,7 @@ from toolkit.training import Run
 
 
 def hold_after(steps: int, sign: Path) -> None:
-    """Have the call of Run.step with that number never return."""
+    """Make the last of so many calls of Run.step never return."""
     step = Run.step
     taken = 0
 
@@ -28,7 +28,7 @@ def hold_after(steps: int, sign: Path) -> None:
             while True:
                 signal.pause()
 
-    Run.step = held  # type: ignore[method-assign]  # this process alone
+    Run.step = held  # type: ignore[method-assign]  # in this process alone
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""The digits run, undisturbed and interrupted eight times: by notice and by kill -9 in turn.
+"""The digits run, undisturbed and interrupted eight times.
 
 python interrupt_digits_run.py ROOT TRAIN.PY [arguments…]
 
-Each attempt is a process of its own, forked from this one, which has imported what takes long.
+Interruption notice and SIGKILL take turns. Each attempt is a process forked from this one, which
+has done the slow imports.
 """
 
 import os

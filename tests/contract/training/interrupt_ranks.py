@@ -1,11 +1,13 @@
-"""A training script on two ranks or so, undisturbed and disturbed in every way, with gloo.
+"""A training script on a few gloo ranks, undisturbed and disturbed.
 
 python interrupt_ranks.py ROOT TRAIN.PY MODULE[,MODULE…] [arguments…]
 
-Every rank of every attempt is a process of its own, forked from this one, which has imported what
-takes long. Job 1 is undisturbed. Job 2 is asked to stop again and again, as early as can be, so
-that it is stopped at every place of an epoch; then it is killed; then a bit of its newest
-checkpoint is flipped; then it ends on its own. Job 3 goes from two ranks to one and to three.
+Each rank of each attempt is a process forked from this one, which has done the slow imports.
+
+- Job 1 is undisturbed.
+- Job 2 gets stop requests, each as early as possible, so that it stops at each place of an epoch.
+ Then it is killed, a bit of its newest checkpoint is flipped, and the last attempt finishes.
+- Job 3 goes from two ranks to one and to three.
 """
 
 import importlib
@@ -20,7 +22,7 @@ import forked_attempt
 
 RANKS = 2
 STOPS = 4
-MORE = 11  # steps before it is killed: two checkpoints are committed in them
+MORE = 11  # steps before the kill, in which two checkpoints are committed
 
 
 def start(root: Path, job: str, restart: int, ranks: int = RANKS) -> list[int]:
@@ -75,8 +77,8 @@ def request(root: Path, job: str, restart: int) -> None:
 
 
 def asked_to_stop(root: Path, restart: int) -> None:
-    # Two attempts in three find the request waiting, and stop where they see it first. To do so
-    # always would be to stop in the same evaluation for ever.
+    # Two attempts of three find the request waiting, and stop where they first look for it. If all
+    # did, each would stop in the same evaluation.
     waiting = restart % 3 < 2
     if waiting:
         request(root, "2", restart)

@@ -1,8 +1,11 @@
-"""A sharded save of two ranks, one of which SIGKILL ends at one file operation after the other.
+"""A sharded save of two ranks, killed at each file operation.
 
-python sharded_faults_worker.py ROOT        writes ROOT/met.json: the steps found, by killed rank
+python sharded_faults_worker.py ROOT
 
-Each time the state is loaded on one rank, whole, and is exactly that of its step, or this fails.
+The script writes the loaded steps by killed rank to ROOT/met.json.
+
+After each kill the state is loaded on one rank. The script fails unless the whole state is exactly
+that of its step.
 """
 
 import contextlib
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from elastic_worker import forked, network, on, plain, weights  # its folder comes first on the path
+from elastic_worker import forked, network, on, plain, weights  # beside this script
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training.checkpoint.checkpointer import Checkpointer
@@ -24,8 +27,8 @@ from toolkit.training.distributed.process_group import ProcessGroup, Solo, join
 from toolkit.training.errors import CheckpointFailed
 
 RANKS = 2
-MOST = 200  # operations; a save has far fewer
-STRIDE = 3  # test_checkpoint_faults strikes at every one, on one rank
+MOST = 200  # a limit; a save has far fewer operations
+STRIDE = 3  # every third operation; test_checkpoint_faults strikes at each, on one rank
 
 
 def train(step: Any) -> None:
@@ -35,12 +38,12 @@ def train(step: Any) -> None:
 
 def quick_join() -> ProcessGroup:
     torch.set_num_threads(1)
-    os.fsync = lambda _: None  # faults are put where one is; waiting for it proves nothing
+    os.fsync = lambda _: None  # the faults replace fsync; its wait proves nothing
     return join(timeout=timedelta(seconds=20))
 
 
 def undisturbed(root: Path) -> None:
-    """Two checkpoints, and what the model is at these two steps and the next."""
+    """Write two checkpoints, and the weights of three steps."""
     world = quick_join()
     step, parts, codec = plain("fsdp2", world)
     for number in (1, 2, 3):
@@ -55,14 +58,17 @@ def undisturbed(root: Path) -> None:
 
 
 def third(folder: Path, rank: int, number: int) -> None:
-    """Go on to step 3; that rank dies at its numberth operation, and says if it had as many."""
+    """Train step 3, and kill that rank during its save.
+
+    The kill comes at the file operation of that number. If the save has fewer, a file reports it.
+    """
     world = quick_join()
     step, parts, codec = plain("fsdp2", world)
     saves = Checkpointer(folder, world, codec=codec)
     saves.load(parts)
     train(step)
     if world.rank != rank:
-        with contextlib.suppress(CheckpointFailed, RuntimeError):  # the other went
+        with contextlib.suppress(CheckpointFailed, RuntimeError):  # the other rank was killed
             saves.save(parts, step=3, facts={})
         return
     with disk.strike(number, disk.vanish):

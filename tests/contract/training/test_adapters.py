@@ -1,6 +1,7 @@
-"""Other people's trainers in a run lose nothing, repeat nothing and end with the same bits.
+"""Other libraries' trainers in a run that is interrupted.
 
-The runs are those of `interrupt_ranks`; by torchrun they are in `test_torchrun_job`.
+No step is lost or repeated, and the weights have the same bits as undisturbed. The attempts are
+those of `interrupt_ranks`; `test_torchrun_job` has those by torchrun.
 """
 
 import os
@@ -26,14 +27,14 @@ pytestmark = pytest.mark.timeout(240)
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]
-EPOCHS = {"huggingface": 25, "lightning": 40}  # of three steps, some of which take a millisecond
+EPOCHS = {"huggingface": 25, "lightning": 40}  # each three steps, some of a millisecond
 STOPS = 4
 EXAMPLES = {
     "huggingface": ("--sequences", "96", "--batch", "16", "--length", "16", "--width", "32",
                     "--layers", "1"),
     "lightning": ("--batch", "240", "--hidden", "32"),
 }  # fmt: skip
-# What an attempt would import; accelerate takes up DeepSpeed where it is installed.
+# An attempt's imports; accelerate uses DeepSpeed if it is installed.
 MODULES = {
     "huggingface": "toolkit.training.adapters.huggingface,transformers.trainer,deepspeed,"
     "transformers.models.gpt2.modeling_gpt2",
@@ -56,7 +57,10 @@ def same(a, b):
 
 @pytest.fixture(scope="module", params=EXAMPLES)
 def disturbed(request, tmp_path_factory):
-    """The folder with job 1, undisturbed, and job 2: stopped, killed, its checkpoint spoilt."""
+    """The folder with job 1, undisturbed, and job 2, disturbed.
+
+    Job 2 is stopped and killed, and its checkpoint is damaged.
+    """
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(
         dir=memory if memory.is_dir() else tmp_path_factory.mktemp("runs")
@@ -79,7 +83,7 @@ def test_stopped_killed_and_spoilt_it_ends_with_the_same_bits(disturbed):
     assert "checkpoint not loaded: step-" in said
     assert "content differs from what was written" in said
     whole, interrupted = state(root / "1"), state(root / "2")
-    whole.pop("trainer", None)  # Hugging Face's log of times
+    whole.pop("trainer", None)  # Hugging Face's log, which has times
     interrupted.pop("trainer", None)
     assert same(whole, interrupted)
 
@@ -93,7 +97,7 @@ def test_no_step_is_lost_or_taken_twice_and_the_verdicts_are_right(disturbed):
     causes = [attempt["cause"] for attempt in found.attempts]
     assert causes == ["spot-interruption"] * STOPS + ["lost", "finished"]
     last_stop = max(a["step_end"] for a in found.attempts if a["cause"] == "spot-interruption")
-    assert min(found.repeated) >= last_stop  # none by the notices
+    assert min(found.repeated) >= last_stop  # none because of a notice
     words = [verdict.read(root / "2" / f"verdict.2.{restart}.json") for restart in range(STOPS + 2)]
     assert [word and word.exit_code for word in words] == [85] * STOPS + [None, 0]
 

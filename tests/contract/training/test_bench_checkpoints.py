@@ -1,4 +1,4 @@
-"""`make bench` ends with its figures, those of checkpoints too, and keeps what it has by then."""
+"""The benchmarks' figures: those of checkpoints, and those before a failure."""
 
 import argparse
 import json

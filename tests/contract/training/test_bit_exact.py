@@ -1,4 +1,4 @@
-"""Interrupted eight times, by notice and by kill -9, a run ends with the same weights."""
+"""A run interrupted eight times, which ends with the same weights."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(200)
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]
-EPOCHS = 60  # of 15 steps; before a notice is seen, a quick machine does eighty
+EPOCHS = 60  # epochs of 15 steps; a fast test host does eighty before it reads a notice
 ARGUMENTS = ("--epochs", str(EPOCHS), "--hidden", "64", "--checkpoint-every", "20")
 
 
@@ -28,7 +28,10 @@ def weights(run_dir):
 
 @pytest.fixture
 def root(tmp_path):
-    """In memory, where there is such a place: hundreds of checkpoints, and no power fails."""
+    """A folder in memory if the test host has one.
+
+    The run makes hundreds of checkpoints, and no test needs them after a power cut.
+    """
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
         yield Path(folder)

@@ -1,4 +1,7 @@
-"""The fault matrix with real tensors: the last good state or a clear error, never wrong numbers."""
+"""The fault matrix with real tensors.
+
+A load gives the last good state or a clear error, and never wrong numbers.
+"""
 
 import os
 import random
@@ -28,7 +31,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 @pytest.fixture(autouse=True)
 def quick_disk(monkeypatch):
-    """Faults are put where an fsync is; waiting for it proves nothing."""
+    """A disk without the wait of fsync.
+
+    The faults replace fsync; its wait proves nothing.
+    """
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -54,7 +60,7 @@ def train(found):
 
 
 def numbers(found):
-    """All that a checkpoint must bring back, as one flat list."""
+    """Return all that a checkpoint must restore, as one flat list."""
     state = found["optimizer"].state_dict()["state"]
     tensors = [*found["model"].state_dict().values()]
     tensors += [value for values in state.values() for value in values.values()]
@@ -89,7 +95,7 @@ def two_saves(root, kind):
 
 @pytest.fixture(scope="module")
 def saved(kind, tmp_path_factory):
-    """A folder with two checkpoints, and what they hold."""
+    """A folder with two checkpoints, and their numbers."""
     return two_saves(tmp_path_factory.mktemp(kind), kind)
 
 
@@ -101,7 +107,7 @@ def pathlib_of(request, monkeypatch):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Several blocks to a file."""
+    """Blocks so small that a file has several."""
     for module in (hashed_file, manifest):
         monkeypatch.setattr(module, "BLOCK", 8000)
     monkeypatch.setattr(hashed_file, "_LARGE_PIECE", 4000)
@@ -113,7 +119,7 @@ def saved_in_blocks(kind, small_blocks, tmp_path):
 
 
 def load(root, kind):
-    """The step that was loaded; its numbers are then exactly those that were saved."""
+    """Load into new parts, and return the step and all numbers."""
     found = parts()
     loaded = Checkpointer(root, Solo(), codec=codec(kind)).load(found)
     return loaded.facts["step"], numbers(found)
@@ -157,7 +163,7 @@ def test_damage_anywhere_in_any_file_is_found_and_the_one_before_is_loaded(
 
 
 class Third:
-    """A third save, disturbed at one operation after the other; each time of the same state."""
+    """A third save, from the same state, disturbed at each operation."""
 
     def __init__(self, root, truth, kind, scratch, *, local) -> None:
         self.root, self.truth, self.kind = root, truth, kind
@@ -165,7 +171,7 @@ class Third:
         self.found = parts()
         Checkpointer(root, Solo(), codec=codec(kind)).load(self.found)
         train(self.found)
-        generators.seed(3)  # a load changes them
+        generators.seed(3)  # a load changes the generators
         truth[3] = numbers(self.found)
         self.steps = []
 
@@ -183,7 +189,7 @@ class Third:
         return behind.wait_for_save()
 
     def load(self, copy):
-        """The step that is there, which then has its own numbers."""
+        """Return the loaded step, after a check of its numbers."""
         step, loaded = load(copy, self.kind)
         assert loaded == self.truth[step]
         shutil.rmtree(copy)
@@ -191,7 +197,11 @@ class Third:
         return step
 
     def numbers(self, *, slow=1):
-        """Every operation once, and where that tells nothing new every third; DCP's are slow."""
+        """Return the operations to strike.
+
+        Every third one is enough for a save by way of the local disk. `slow` is the stride for DCP,
+        whose saves are slow.
+        """
         return range(1, 2000, 3 if self.local else 1 if self.kind == "torch" else slow)
 
 
@@ -276,7 +286,7 @@ def test_no_error_of_the_filesystem_makes_a_run_begin_at_an_older_checkpoint(
     saved, kind, pathlib_of, lasting
 ):
     root, truth = saved
-    load(root, kind)  # what that imports is not looked for below
+    load(root, kind)  # the imports of a load are not part of the measurement
     told = []
     for number in count(1):
         with pytest.MonkeyPatch.context() as patch:
@@ -319,9 +329,10 @@ def test_no_error_of_any_one_call_deletes_a_checkpoint_that_is_to_be_kept(tmp_pa
 
 
 def save_and_lose_the_run(root, number, *, reads_fail):
-    """Another attempt takes over, and saves, at the `number`th call; what was there, and is then.
+    """Have another attempt take over and save, during a save.
 
-    Nothing where there are fewer calls.
+    Returns the checkpoints at that moment and at the end. There are none at that moment if the save
+    has fewer calls.
     """
     place = root / "owner" / "12.0.first.ab"
     place.mkdir(parents=True)
@@ -364,7 +375,10 @@ def test_nothing_good_left_is_an_error(tmp_path, saved, kind):
 
 
 def test_damage_where_no_rank_reads_is_found_too(tmp_path, saved, kind):
-    """Such as the file of a rank that is no longer there; the parts are by then those of step 2."""
+    """Damage a file of a rank that no longer exists.
+
+    The damage is found after the parts have been loaded from step 2.
+    """
     root, truth = saved
     shutil.copytree(root, tmp_path / "copy")
     folder = tmp_path / "copy" / "step-00000002.000002"
@@ -394,7 +408,7 @@ def test_a_load_reads_and_hashes_no_block_twice(tmp_path, kind, monkeypatch):
     Checkpointer(tmp_path, Solo(), codec=codec(kind)).load(found)
     twice = {name for (name, _), times in reads.items() if times > 1}
     assert (blocks > 8, len(reads)) == (True, blocks)
-    assert twice <= {".metadata"}  # which DCP itself opens twice
+    assert twice <= {".metadata"}  # DCP itself opens this file twice
 
 
 def test_an_optimizer_that_has_made_no_step_comes_back_as_one(tmp_path, kind):

@@ -1,4 +1,4 @@
-"""A checkpoint is either wholly what was saved or not a checkpoint."""
+"""A checkpoint is either exactly the saved state, or no checkpoint."""
 
 import os
 import shutil
@@ -102,7 +102,7 @@ def test_one_that_could_not_be_loaded_does_not_count_as_kept(tmp_path, json_code
 
 
 class Flow:
-    """One way for a checkpoint to come about, with a save to be disturbed."""
+    """One way to make a checkpoint, with a save to disturb."""
 
     def __init__(self, root, codec, part, *, behind, tier, owned) -> None:
         self.root, self.codec, self.part, self.behind = root, codec, part, behind
@@ -137,7 +137,7 @@ class Flow:
 
 @pytest.fixture(params=["", "behind and tier", "owned"])
 def flow(request, tmp_path, json_codec, part, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # counted below; waiting for it proves nothing
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # counted below; its wait proves nothing
 
     def make(name):
         return Flow(
@@ -153,12 +153,12 @@ def flow(request, tmp_path, json_codec, part, monkeypatch):
 
 
 def disturbed(one, disturb):
-    """What is loaded after a third save that `disturb` did something to."""
+    """Return the step that is loaded after a disturbed third save."""
     one.save(1)
     one.save(2)
     disturb(lambda: one.save(3))
     found = one.load()
-    one.save(4)  # whatever happened, the next save works
+    one.save(4)  # the next save works after each disturbance
     assert one.load() == 4
     return found
 
@@ -185,7 +185,7 @@ def test_a_run_taken_over_at_any_file_operation_of_a_save_gets_no_checkpoint_fro
         assert one.load() == then[0]
         with pytest.raises(Superseded):
             one.save(4)
-    assert len(outcomes) > 10  # the operations were really met
+    assert len(outcomes) > 10  # the operations were really struck
     assert set(outcomes) == {2, 3}
 
 
@@ -199,9 +199,9 @@ def test_sigkill_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(flow):
         outcomes.append(disturbed(flow(number), disturb))
         if not struck[-1]:
             break
-    assert len(outcomes) > 10  # the operations were really met
+    assert len(outcomes) > 10  # the operations were really struck
     assert set(outcomes) == {2, 3}
-    assert outcomes == sorted(outcomes)  # before the commit the old one, from it on the new one
+    assert outcomes == sorted(outcomes)  # the commit makes the new one the last
 
 
 @pytest.mark.parametrize("fault", [disk.tear, disk.fill])
@@ -243,7 +243,10 @@ def test_a_checkpoint_that_was_committed_survives_a_power_cut(flow):
 
 @pytest.fixture
 def vouched(monkeypatch):
-    """Note of each manifest and commit, at its rename, which names it vouches for were lost yet."""
+    """A function that records names not yet on disk at renames.
+
+    At the rename of a manifest or commit, all its files must be on disk.
+    """
     rename, seen = Path.replace, []
 
     def watch(power):
@@ -262,15 +265,20 @@ def vouched(monkeypatch):
 
 
 def test_a_name_that_vouches_for_files_is_given_when_those_are_on_disk(flow, vouched):
-    """The manifest after its files, the commit after the manifest and the folder: in every copy."""
+    """Record the renames of a save and of a tier's fetch.
+
+    The manifest's rename comes after its files, and the commit's after the manifest and the folder.
+    This holds for each copy.
+    """
     one = flow("order")
     for place in ("near", "far"):
         (one.root / place).mkdir(parents=True, exist_ok=True)
     with disk.Power(one.root) as power:
         seen = vouched(power)
         one.save(1)
-        for _ in one.tiers:  # from which it is fetched
-            # Kept elsewhere: a new folder with its inode would pass for one on the disk.
+        for _ in one.tiers:  # the checkpoint is fetched from there
+            # Renamed, not deleted: a new folder could have the same inode, and would count as one
+            # on disk.
             next((one.root / "near").glob("step-*")).rename(one.root / "gone")
             assert one.load() == 1
     assert [path.name for path, _ in seen] == ["manifest.json", "COMMITTED"] * (len(seen) // 2)
@@ -300,7 +308,7 @@ def test_a_save_whose_bytes_arrived_wrong_fails_and_neither_older_one_goes(
 
 
 class FullDisk:
-    """Rank 1 finds the disk full."""
+    """A codec with which rank 1's disk is full."""
 
     def __init__(self, codec) -> None:
         self.codec = codec
@@ -330,7 +338,7 @@ def test_every_rank_loads_the_same_checkpoint_even_if_only_one_finds_it_bad(
 ):
     for step in (1, 2):
         ranks(3, lambda world, step=step: save(tmp_path, json_codec, part, step, world))
-    (tmp_path / "step-00000002.000002" / "rank-2.json").unlink()  # rank 0 alone looks at it
+    (tmp_path / "step-00000002.000002" / "rank-2.json").unlink()  # rank 0 alone checks this file
 
     def one(world):
         model = part()

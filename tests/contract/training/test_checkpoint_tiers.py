@@ -1,4 +1,4 @@
-"""A copy in another place is as good as the first, or it is no checkpoint."""
+"""Copies of checkpoints in tiers: as good as the first, or none."""
 
 import shutil
 from pathlib import Path
@@ -64,7 +64,11 @@ def test_after_the_disk_is_gone_no_number_is_given_twice(near, saved):
 def test_a_stop_that_asks_no_tier_gives_no_number_twice_either(
     near, far, checkpointer, part, first
 ):
-    """Of a tier that it does not wait for it knows what it had, and what went there since."""
+    """Save urgently without a call to the tier.
+
+    The save number must be higher than all in the tier. The Checkpointer remembers its earlier
+    names, and the copies it has made since.
+    """
     checkpointer().save({"model": part()}, step=1, facts={})
     checkpoints = checkpointer(tiers=(FolderTier(far, outlives_notice=False),))
     if first == "it saved":
@@ -173,7 +177,7 @@ def test_a_copy_that_was_cut_short_is_gone_on_with(near, far, saved):
     tier.push(folder, manifest.read(folder).files)
     tier.commit(folder)
     assert tier.names() == [name]
-    assert (far / name / "rank-0.json").stat().st_ino == before  # not copied again
+    assert (far / name / "rank-0.json").stat().st_ino == before  # the file was not copied again
     manifest.verify(far / name)
 
 
@@ -185,7 +189,10 @@ def half_done(far, number):
 
 
 def test_copies_left_half_done_go_with_the_next_commit_of_a_newer_one(far, saved):
-    """They are of no use any more, and paid for."""
+    """Commit newer copies beside an unfinished one.
+
+    The unfinished copy has no use any more, and it costs money.
+    """
     half = half_done(far, 1)
     kept = [saved(step).name for step in (2, 3)]
     assert half not in kept
@@ -193,7 +200,10 @@ def test_copies_left_half_done_go_with_the_next_commit_of_a_newer_one(far, saved
 
 
 def test_a_copy_half_done_that_is_newer_than_every_commit_stays(far, checkpointer, part):
-    """It was begun by a later attempt, which goes on with it."""
+    """Save beside a newer unfinished copy, which a later attempt has begun.
+
+    The later attempt resumes the copy.
+    """
     checkpoints = checkpointer()
     checkpoints.save({"model": part()}, step=1, facts={})
     newer = half_done(far, 9)
@@ -218,7 +228,10 @@ def test_ranks_share_the_copying_and_the_fetching(near, far, json_codec, part, r
 
 
 def test_a_folder_that_only_one_rank_sees_is_an_error_on_all(tmp_path, json_codec, part, ranks):
-    """Each machine's own disk is no place that all ranks share."""
+    """Save into a folder of each rank's own.
+
+    A node's own disk is no folder that all ranks share.
+    """
 
     def save(world):
         root = tmp_path / f"nvme-{world.rank}"

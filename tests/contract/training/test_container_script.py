@@ -1,4 +1,4 @@
-"""A container is pinned by its digest, or the job doesn't start."""
+"""The pin of a container by digest: without it, no job starts."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ echo "digest ${{TOOLKIT_CONTAINER_DIGEST:-none}}"
 
 @pytest.fixture
 def options(tmp_path):
-    """Runs the helper on a cluster that has pyxis, or OCI, or neither."""
+    """A function that runs the helper with pyxis, OCI or neither."""
     srun = tmp_path / "srun"
 
     def run(container, *, has=""):
@@ -86,10 +86,13 @@ def test_an_image_file_is_checked_against_its_pin(options, tmp_path):
 
 
 def test_a_bundle_must_be_of_the_image_that_was_pinned(options, tmp_path):
-    """What is to be mounted is not here, so that is what a bundle of the right image ends with."""
+    """Run with an absent bundle, another image's, and the right one.
+
+    Even the right one fails, because the path to mount is missing.
+    """
     bundle = tmp_path / "bundle"
     bundle.mkdir()
-    assert options(f"{bundle}@{DIGEST}", has="oci")[0] == 93  # no bundle at all
+    assert options(f"{bundle}@{DIGEST}", has="oci")[0] == 93  # there is no bundle yet
     (bundle / "config.json").write_text('{"root": {"path": "rootfs"}}')
     code, said = options(f"{bundle}@{DIGEST}", has="oci")
     assert (code, "is not of the pinned image" in said) == (93, True)
@@ -106,8 +109,11 @@ def test_a_cluster_without_containers_says_so(options):
 
 
 def test_an_older_torchrun_is_given_no_option_that_it_lacks(tmp_path):
-    """An image brings its own; what 2.13 added is told by the environment."""
-    of_older = {  # those of torch 2.1 that a launch needs
+    """Launch with the torchrun of an older image.
+
+    Options that came with version 2.13 are passed through the environment.
+    """
+    of_older = {  # the options of torch 2.1 that a launch needs
         *("nnodes", "node-rank", "nproc-per-node", "rdzv-backend", "rdzv-id", "max-restarts"),
         *("master-addr", "master-port", "local-addr"),
     }

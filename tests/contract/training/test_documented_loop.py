@@ -1,4 +1,4 @@
-"""The loop of docs/training.md that is no `Run`, as it stands there."""
+"""The training loop without `Run` of docs/training.md, run as printed there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ STEPS = 250
 
 @pytest.fixture
 def loop(tmp_path, monkeypatch):
-    """Run an attempt of it; the steps that it trained, and its verdict."""
+    """A function that runs one attempt of the loop.
+
+    It returns the trained steps and the verdict.
+    """
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (text,) = [block for block in blocks if "StopFiles" in block]
     for name in os.environ:
@@ -43,7 +46,7 @@ def loop(tmp_path, monkeypatch):
             trained.append(step)
             if requested and step == at_step:
                 write_json(attempt.stop_files[0], {"cause": "spot-interruption", "at": requested})
-                time.sleep(0.25)  # no oftener is looked for one
+                time.sleep(0.25)  # longer than the least time between two looks for a stop request
 
         given = {"steps": STEPS, "train": train, "parts": {"model": torch.nn.Linear(2, 2)}}
         with suppress(Stopped):

@@ -1,4 +1,4 @@
-"""A run goes on with more and with fewer ranks, however its model is spread over them."""
+"""A run on more and on fewer ranks, with each sharding."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "z
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory, worker):
-    """Every kind on 2 ranks, then on 1, then on 3."""
+    """The folder with each kind of run, on three numbers of ranks."""
     root = tmp_path_factory.mktemp("elastic")
     worker("elastic_worker.py", str(root), *KINDS, timeout=1700, DS_ACCELERATOR="cpu")
     return root
@@ -23,7 +23,7 @@ def weights(folder):
 
 
 def drawn(folder):
-    """Of each rank, by step, in the last attempt."""
+    """Return each rank's random numbers of the last attempt, by step."""
     return torch.load(folder / "drawn.pt", weights_only=True)
 
 
@@ -47,7 +47,7 @@ def test_killed_on_two_ranks_it_goes_on_from_its_last_save_on_one_and_on_three(r
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["", ".killed"])
 def test_from_two_ranks_to_one_to_three_the_weights_are_those_of_a_run_undisturbed(root, kind, end):
-    """But for the order in which numbers add up."""
+    """Compare the weights with a tolerance, for the order of summing differs."""
     whole, elastic = weights(root / f"{kind}.whole"), weights(root / f"{kind}{end}")
     assert whole.keys() == elastic.keys()
     for name, value in whole.items():
@@ -64,7 +64,10 @@ def test_stopped_and_resumed_on_the_same_ranks_the_weights_are_the_same_bits(roo
 def test_stopped_and_resumed_on_the_same_ranks_every_rank_draws_the_numbers_it_would_have(
     root, kind
 ):
-    """Of Python's, numpy's and torch's generators; each rank has seeded its own."""
+    """Compare the numbers of Python's, numpy's and torch's generators.
+
+    Each rank has seeded its own generators.
+    """
     whole, same = drawn(root / f"{kind}.whole"), drawn(root / f"{kind}.same")
     assert [sorted(steps) for steps in same] == [list(range(min(same[0]), 16))] * 2
     assert min(same[0]) > 4, "it was not resumed"

@@ -1,5 +1,7 @@
-"""The jobscripts that train nothing, as bash runs them; srun and scontrol are played. And whether
-any of the jobscripts runs outside the container that it was given.
+"""The jobscripts without training, as bash runs them.
+
+srun and scontrol are stand-ins. One test checks that each jobscript runs in the given container or
+not at all.
 """
 
 import json
@@ -21,13 +23,13 @@ from toolkit.submit.plan import plan
 from toolkit.submit.slurm_client import SlurmClient
 
 pytestmark = pytest.mark.timeout(120)
-JOB = "312"  # its port is not that of a job in another file, which may run at the same time
+JOB = "312"  # no other test file's job has its port, so files may run at the same time
 REPO = Path(__file__).resolve().parents[3]
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
 """
-# The real one. It refuses root, which runs these tests and no notebook.
+# The real Jupyter. It refuses root without this option, and these tests run as root.
 JUPYTER = f"""#!/bin/bash
 exec {Path(sys.executable).parent}/jupyter-server --allow-root "$@"
 """
@@ -77,13 +79,16 @@ def start(node, script, *arguments, **more):
 
 
 def ended(node, process, code):
-    """Wait for the job; what it said."""
+    """Wait for the job's end with this code; return its log."""
     assert process.wait(timeout=100) == code, (node / "job.log").read_text()
     return (node / "job.log").read_text()
 
 
 def status(node, token, what="status"):
-    """The HTTP status of a question to the node's notebook; None while nobody answers."""
+    """Return the HTTP status of a request to the node's notebook.
+
+    None means that the notebook does not answer yet.
+    """
     said = re.search(r"the notebook is at (\S+);", (node / "job.log").read_text())
     if said is None:
         return None
@@ -100,7 +105,7 @@ def status(node, token, what="status"):
 
 
 def answering(node, process):
-    """Wait for the notebook; its token."""
+    """Wait until the notebook answers, and return its token."""
     token, deadline = node / "runs" / JOB / "token", time.monotonic() + 30
     while time.monotonic() < deadline and process.poll() is None:
         if token.exists() and status(node, token.read_text()) == 200:
@@ -121,7 +126,7 @@ def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_
     token = answering(notebook, process)
     assert status(notebook, "another") == 403
     assert (notebook / "runs" / JOB / "token").stat().st_mode & 0o077 == 0
-    while process.poll() is None:  # as a visible page of JupyterLab asks by itself, but more often
+    while process.poll() is None:  # requests of an open JupyterLab page, but more of them
         for what in ("kernels", "sessions", "terminals", "contents"):
             status(notebook, token, what)
         time.sleep(1)
@@ -151,7 +156,7 @@ def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_on
 
 def test_a_notebook_whose_instance_is_taken_comes_back(notebook):
     request = notebook / "stop" / f"{JOB}.0.json"
-    request.write_text(json.dumps({"at": time.time() - 7200.0}))  # to a job of a cluster before
+    request.write_text(json.dumps({"at": time.time() - 7200.0}))  # to a job of an earlier cluster
     process = start(notebook, "interactive.sbatch")
     token = answering(notebook, process)
     time.sleep(2.5)
@@ -230,7 +235,7 @@ echo "srun $*"
 
 
 class Silent:
-    """Slurm, with nothing to say against a job."""
+    """A Slurm whose every answer is empty."""
 
     def run(self, argv, *, timeout=60):
         return ""

@@ -1,4 +1,4 @@
-"""A run is submitted again word for word, or it is said why not."""
+"""A replay, which repeats a run's submission or says why not."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def git(folder, *words):
 
 
 class Case:
-    """A run of a script in a dirty checkout, and the sbatch that would take it again."""
+    """A script's run in a dirty checkout, with a fake sbatch."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.run_dir, self.code = root, root / "runs" / "12", root / "code"
@@ -36,7 +36,7 @@ class Case:
         git(self.code, "add", ".")
         git(self.code, "commit", "-qm", "Begin")
         (self.code / "model.py").write_text("WIDTH = 2\n")
-        (self.code / "helper.py").write_text("HELP = 1\n")  # which git does not know
+        (self.code / "helper.py").write_text("HELP = 1\n")  # not in git
         RunFolder(self.run_dir).create()
         parts = self.run_dir / "submission"
         (parts / "job.sbatch").write_text("#!/bin/bash\n#SBATCH --requeue\n")
@@ -98,7 +98,7 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
         "two words",
     )
     assert environment["NCCL_DEBUG"] == "INFO"
-    assert environment["SBATCH_EXPORT"] == "ALL,WIDTH=2"  # which submission.json leaves out
+    assert environment["SBATCH_EXPORT"] == "ALL,WIDTH=2"  # submission.json leaves this out
     assert environment["TOOLKIT_REPLAY_OF"] == RunFolder(case.run_dir).key
     assert not any(name.startswith("SLURM_") for name in environment)
     assert folder == str(case.code)

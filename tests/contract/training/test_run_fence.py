@@ -1,4 +1,7 @@
-"""A run's folder is one attempt's at a time, as the batch scripts decide it; squeue is played."""
+"""A run's folder, which the batch scripts give to one attempt alone.
+
+At any time one attempt has the folder. squeue and scontrol are stand-ins.
+"""
 
 import itertools
 import os
@@ -30,9 +33,9 @@ source "{REPO}/jobscripts/lib/preflight.sh"
 prepare
 echo "OWNER $TOOLKIT_RUN_OWNER"
 """
-# It answers what the file `queue` says: a line a moment, `JOB STATE,JOB STATE`; the last one stays.
-# As Slurm does: of one job, an error for one that it does not know. An empty line: it is away.
-# The file `facts` is what else it says of each job: JOB TASK RESTARTS COMMENT.
+# squeue answers the next line of the file `queue`, `JOB STATE,JOB STATE`; the last line is
+# repeated. As in Slurm, an unknown job is an error. An empty line means that slurmctld does not
+# answer. The file `facts` has the other facts of each job: JOB TASK RESTARTS COMMENT.
 SQUEUE = """#!/bin/bash
 case $* in
   *--Format=JobID,ArrayTaskID,RestartCnt) exec cut -d " " -f 1,2,3 {root}/facts ;;
@@ -46,13 +49,13 @@ job=${{BASH_REMATCH[1]}} now=$(head -n 1 {root}/queue)
 tr , '\\n' <<<"$now" | grep "^$job " ||
   {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
 """
-# A shared filesystem that says no until a job has waited for so long.
+# A shared filesystem that fails until a job has waited for so long.
 REFUSING = """#!/bin/bash
 waited=$(($(paste -sd + {root}/slept)))
 ((waited >= {seconds})) || {{ echo "$0: Input/output error" >&2; exit 1; }}
 exec /bin/{name} "$@"
 """
-# Of the restart that asks, unless slurmctld is said to know of a later one.
+# The answer is the caller's restart, unless a file names a later one.
 SCONTROL = """#!/bin/bash
 [[ $1 == show ]] || {{ echo "$*" >>{root}/scontrol.log; exit; }}
 restarts=$(cat {root}/restarts 2>/dev/null || echo "$SLURM_RESTART_COUNT")
@@ -70,7 +73,7 @@ exec {sys.executable} "${{@:2}}"
 
 @dataclass
 class Cluster:
-    """Its jobs share the run `shared`, unless `run=""`."""
+    """A cluster whose jobs share the run `shared`, unless `run=""`."""
 
     root: Path
 
@@ -95,7 +98,7 @@ class Cluster:
         self.program(name, REFUSING.format(root=self.root, name=name, seconds=seconds))
 
     def scontrol(self):
-        """What was done to jobs."""
+        """Return the commands that changed jobs."""
         log = self.root / "scontrol.log"
         return log.read_text().splitlines() if log.exists() else []
 
@@ -131,12 +134,12 @@ class Cluster:
         )
 
     def claim(self, job, restart=0, **more):
-        """The exit code of a job's preflight, and what it said."""
+        """Return the output and the exit code of a job's preflight."""
         process = self.start(job, restart, **more)
         return process.communicate(timeout=60)[0], process.returncode
 
     def owners(self, run="shared"):
-        """`JOB.RESTART` of who has the run."""
+        """Return `JOB.RESTART` of each attempt in the run's fence."""
         places = (self.root / "runs" / run / "checkpoints" / "owner").iterdir()
         return [".".join(place.name.split(".")[:2]) for place in places]
 
@@ -185,7 +188,7 @@ LEFT_OUT = "[toolkit] TOOLKIT_SWEEP={} is ignored: it belongs to job {}, which s
 
 @pytest.mark.parametrize("restart", [0, 1])
 def test_an_attempt_is_the_same_with_another_jobs_environment_beneath_its_own(cluster, restart):
-    """It was submitted from within that one."""
+    """Submit a job from within another job."""
     cluster.program("attempt.sh", ATTEMPT)
     told = []
     for beneath in ({}, OTHERS):
@@ -229,7 +232,7 @@ def test_a_task_of_an_array_and_a_restart_that_slurm_gave_up_are_what_their_envi
     cluster,
 ):
     task = {"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "2"}
-    (cluster.root / "facts").write_text("10 1 0\n9 2 3\n")  # begun again since
+    (cluster.root / "facts").write_text("10 1 0\n9 2 3\n")  # slurmctld has requeued it since
     cluster.program("job.sh", PREFLIGHT + 'echo "TASK $SLURM_ARRAY_TASK_ID"')
     said, _ = cluster.claim(9, 1, **task)
     assert cluster.owners() == ["9.1"]
@@ -256,7 +259,7 @@ def test_a_restart_that_meets_errors_of_the_shared_folder_for_half_a_minute_begi
 
 
 JOBSCRIPTS = sorted((REPO / "jobscripts").glob("*.sbatch"))
-# It waits, and has the helpers there from the third time on.
+# The third sleep brings the helpers back.
 BACK = """#!/bin/bash
 echo "$1" >>{root}/slept
 (($(wc -l <{root}/slept) < 4)) || ln -sfn {repo}/jobscripts {root}/away
@@ -264,7 +267,10 @@ echo "$1" >>{root}/slept
 
 
 def started(cluster, script, restart, **array):
-    """A job script whose helpers are in a folder that is away: its code, and what it said."""
+    """Run a job script whose helpers' folder is absent.
+
+    Returns its exit code and its output.
+    """
     away = {"TOOLKIT_JOBSCRIPTS": str(cluster.root / "away")}
     job = cluster.start(9, restart, "bash", str(script), run="", **away, **array)
     said, _ = job.communicate(timeout=60)
@@ -275,7 +281,7 @@ def started(cluster, script, restart, **array):
 def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_is_held_after_it(
     cluster, script
 ):
-    assert started(cluster, script, 0)[0] == 93  # which may be a mistake
+    assert started(cluster, script, 0)[0] == 93  # the reason may be a mistake of the user
     assert cluster.scontrol() == []
     code, said = started(cluster, script, 1)
     assert (code, cluster.scontrol()) == (93, ["requeuehold 9"])
@@ -457,7 +463,10 @@ def test_the_tasks_of_an_array_each_have_a_run_of_their_own(cluster):
 
 
 def test_a_run_of_another_slurms_job_is_refused_until_somebody_lets_it_go(cluster):
-    """Of that job this one knows nothing: a number says another job here."""
+    """Claim the run of a job with the other Slurm's number.
+
+    This Slurm knows nothing of that job: the number is another job's here.
+    """
     cluster.claim(7, 4)
     cluster.slurm_id("second")
     for job in (7, 8):
@@ -483,7 +492,10 @@ def test_a_restart_takes_no_folder_that_a_job_of_an_earlier_slurm_of_the_same_na
 
 
 def test_a_restart_takes_no_folder_of_an_older_job_that_was_refused_at_its_start(cluster):
-    """It had no room: there is an owner, and no record of what was submitted."""
+    """Claim the folder of a job that had no disk space.
+
+    The folder has a fence, but no record of the submission.
+    """
     assert cluster.claim(7, run="", TOOLKIT_MIN_FREE_MIB=str(1 << 40))[1] == 93
     assert not (cluster.root / "runs" / "7" / "submission").exists()
     cluster.slurm_id("second")
@@ -492,7 +504,10 @@ def test_a_restart_takes_no_folder_of_an_older_job_that_was_refused_at_its_start
 
 
 def test_a_folder_without_an_owner_is_still_its_jobs(cluster):
-    """Killed as it took over from the attempt before, or a person has deleted the place."""
+    """Delete the fence's place, and then the fence.
+
+    A kill during a takeover leaves no place, and a person may delete the fence.
+    """
     cluster.claim(7, run="")
     owner = cluster.root / "runs" / "7" / "checkpoints" / "owner"
     for place in owner.iterdir():
@@ -528,7 +543,10 @@ with Run(params={}, seed=0, codec=JsonCodec(), tracker=MemoryTracker(), checkpoi
 
 
 def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_why(cluster):
-    """As on a machine that slurmctld has given up: both run the whole batch script."""
+    """Run two attempts of a job at the same time.
+
+    That happens if slurmctld has given up a node that still works.
+    """
     (cluster.root / "train.py").write_text(TRAINING)
     script = str(REPO / "jobscripts" / "torchrun.sbatch")
     old = cluster.start(7, 0, "bash", script, "train.py", "wait")
@@ -555,7 +573,10 @@ def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_
 
 
 def trained(place, restart):
-    """The run of an attempt, in this process, as its batch script would start it; how it ended."""
+    """Run an attempt in this process, and return its end.
+
+    The attempt has the environment that its batch script would give it.
+    """
     doubles = {"world": Solo(), "codec": JsonCodec(), "tracker": MemoryTracker()}
     environment = {
         "SLURM_JOB_ID": "7",
@@ -576,14 +597,17 @@ def trained(place, restart):
 
 
 def known(run):
-    """What the ledger and the audit say; what was done in vain may be more."""
+    """Return the attempts file and the audit, without the repeated steps."""
     return (run / "attempts.jsonl").read_bytes(), replace(audit(run), repeated=())
 
 
 def test_wherever_an_attempt_is_superseded_the_records_are_those_of_its_successor(
     tmp_path, monkeypatch
 ):
-    """At each of its operations on the disk, the first of `with Run` and its last included."""
+    """Take the run over at each disk operation of an attempt.
+
+    The operations begin with the first of `with Run`, and end with its last.
+    """
     monkeypatch.setattr(os, "fsync", lambda _: None)
     ends = Counter()
     for number in itertools.count(1):
@@ -596,7 +620,7 @@ def test_wherever_an_attempt_is_superseded_the_records_are_those_of_its_successo
             shutil.rmtree(places[0])
             places[1].mkdir()
             with monkeypatch.context() as elsewhere:
-                elsewhere.setattr(os, "getpid", lambda: 1)  # its temporary files are its own
+                elsewhere.setattr(os, "getpid", lambda: 1)  # its temporary files get other names
                 assert trained(places[1], 1) == "done"
             after.append(known(run))
             return call(*args)

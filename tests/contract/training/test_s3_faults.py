@@ -1,6 +1,7 @@
-"""The fault matrix of the S3 tier, against a real server: what S3 alone gives back is whole.
+"""The fault matrix of the S3 tier, against a real server.
 
-The machine's own disk is gone after each fault: the last good state, or a clear error.
+The node's own disk is lost after each fault. S3 alone then gives the last good state, or a clear
+error.
 """
 
 import contextlib
@@ -46,7 +47,8 @@ def endpoint():
 def client(endpoint, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # the server is in here
+    # The server runs in this process.
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
     monkeypatch.setattr(os, "fsync", lambda _: None)
     for module in (hashed_file, manifest):
         monkeypatch.setattr(module, "BLOCK", BLOCK)
@@ -83,7 +85,7 @@ def killed_before(_call, _arguments):
 
 
 def killed_after(call, arguments):
-    with contextlib.suppress(ClientError):  # "not found" is an answer, too
+    with contextlib.suppress(ClientError):  # "not found" is an answer as well
         call(**arguments)
     raise Killed
 
@@ -105,7 +107,7 @@ def save(root, client, prefix, step):
 
 
 def load(root, client, prefix):
-    """The step that S3 alone gives back; its content is then exactly what was saved."""
+    """Load from S3 alone, check the content, and return the step."""
     shutil.rmtree(root, ignore_errors=True)
     model = Weights()
     loaded = checkpointer(root, client, prefix).load({"model": model})
@@ -124,7 +126,7 @@ def test_a_fault_at_any_call_of_an_upload_leaves_the_last_good_state_in_s3(tmp_p
             save(root, faulty, prefix, 2)
         met.update(faulty.met)
         steps.append(load(root, client, prefix))
-        assert save(root, client, prefix, 3).problems == ()  # whatever happened
+        assert save(root, client, prefix, 3).problems == ()  # a later save works after each fault
         assert load(root, client, prefix) == 3
         if len(faulty.met) < number:
             break

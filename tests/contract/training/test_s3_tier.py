@@ -1,4 +1,4 @@
-"""Checkpoints in S3, as moto plays it: whole, checked, and gone on with after a kill."""
+"""Checkpoints in moto's S3: whole, checked, and resumed after a kill."""
 
 import json
 import os
@@ -29,11 +29,11 @@ SIZE = 2 * BLOCK + 1000  # three parts
 
 
 class Cut(Exception):  # noqa: N818  # says what happened
-    """The process ends here."""
+    """The process ends at this call."""
 
 
 class Through:
-    """A client that has another do what it does not do itself."""
+    """A client that passes other calls on to another client."""
 
     def __init__(self, client) -> None:
         self._client = client
@@ -58,7 +58,10 @@ class CutShort(Through):
 
 
 class Telling(Through):
-    """A client that knows its parts' checksums, and holds an upload's end to them, as S3 does."""
+    """A client that knows the checksums of the parts, as S3 does.
+
+    It checks them when an upload is completed.
+    """
 
     def __init__(self, client) -> None:
         super().__init__(client)
@@ -113,7 +116,10 @@ def test_what_is_in_s3_comes_back_when_the_disk_is_gone(tmp_path, client, conten
 
 
 def test_on_a_cluster_a_run_comes_back_from_where_cluster_yaml_says(tmp_path, monkeypatch, content):
-    """All that a node has is its role's credentials and the site file."""
+    """Take all settings from the site file, and credentials from the role.
+
+    A node has nothing else.
+    """
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -183,7 +189,10 @@ class Dying(Through):
 def test_a_save_after_an_upload_cut_short_and_a_lost_disk_is_what_s3_gives_back(
     tmp_path, client, size
 ):
-    """The step is the same, the bytes are not: other nodes, another order of summing."""
+    """Save other bytes of the same step.
+
+    After an interruption the nodes differ, and so does the order of summing.
+    """
     told = Telling(client)
     checkpointer(tmp_path / "a", told).save({"model": Weights(bytes(size))}, step=1, facts={})
     cut = Dying(told, "complete_multipart_upload" if size > BLOCK else "put_object")

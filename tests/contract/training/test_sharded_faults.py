@@ -1,4 +1,7 @@
-"""One of two ranks is killed at a file operation of its save: the last good state, whole."""
+"""A sharded save in which one of two ranks is killed.
+
+At each file operation of the save, the last good state stays whole.
+"""
 
 import json
 

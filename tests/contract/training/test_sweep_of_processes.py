@@ -1,4 +1,7 @@
-"""A sweep of real processes over Optuna's real proxy: killed or not, every trial ends once."""
+"""A sweep of real processes over Optuna's real proxy.
+
+Each trial ends exactly once, also if its process is killed.
+"""
 
 import os
 import signal
@@ -28,7 +31,10 @@ TASKS, EPOCHS = 4, 6
 
 @dataclass
 class Array:
-    """Job array 9 on this machine: a process a task, as Slurm would start and requeue it."""
+    """Job array 9 on the test host, one process a task.
+
+    The test starts and requeues the processes as Slurm would.
+    """
 
     root: Path
     storage: str
@@ -36,7 +42,10 @@ class Array:
     running: dict = field(default_factory=dict)
 
     def start(self, task, restart=0, *more, hold_after=None):
-        """Start a task; with `hold_after`, it waits after that many steps for `kill_held`."""
+        """Start a task.
+
+        With `hold_after`, it waits after that many steps for `kill_held`.
+        """
         run_dir = self.root / f"task-{task}"
         environment = {
             **os.environ,
@@ -70,7 +79,10 @@ class Array:
         return self.root / f"task-{task}.held"
 
     def kill_held(self, task):
-        """Send SIGKILL to a task that waits after its steps, with a checkpoint committed."""
+        """Send SIGKILL to a task that waits after its steps.
+
+        The method first waits for a committed checkpoint.
+        """
         process = self.running[task]
         checkpoints = self.root / f"task-{task}" / "checkpoints"
         while not (self.held_sign(task).exists() and [*checkpoints.glob("*/COMMITTED")]):
@@ -86,7 +98,7 @@ class Array:
 
 @pytest.fixture
 def array(tmp_path, fork_server):
-    """The server that the head node runs, here over SQLite."""
+    """A job array with the head node's server, here over SQLite."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -102,7 +114,7 @@ def array(tmp_path, fork_server):
 def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
     for task, steps in enumerate((7, 13, 7, None)):
         array.start(task, hold_after=steps)
-    for task in (0, 1, 2):  # the last of them never comes back
+    for task in (0, 1, 2):  # the last of them is not requeued
         array.kill_held(task)
     for task in (0, 1):
         array.start(task, restart=1)
@@ -116,7 +128,7 @@ def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
     assert found["trials"] == len(ended) == TASKS
     assert ended.pop("9_2") == "failed"
     assert set(ended.values()) <= {"complete", "pruned"}
-    for task in (0, 1):  # they went on from their own checkpoint, and lost no sample
+    for task in (0, 1):  # they resumed at their own checkpoint, and lost no sample
         checked = audit(array.root / f"task-{task}")
         assert checked.ok, checked.problems
         assert checked.resumed_at[0] >= 5

@@ -1,8 +1,10 @@
-"""The batch script with real workers and real signals; srun is played.
+"""The batch script with real workers and real signals.
 
-The player of srun starts the command on this machine as Slurm would on the first node. What real
-Slurm makes of the exit codes is tested in tests/slurm. Where a law needs torchrun's own agent, a
-test says so with `torchrun=True`; elsewhere `fork_server.py` forks the ranks, which is cheaper.
+srun is a stand-in that starts the command on the test host as Slurm would on the first node.
+tests/slurm tests real Slurm's reaction to the exit codes.
+
+A test with `torchrun=True` needs torchrun's own agent. Elsewhere `fork_server.py` forks the ranks,
+which is faster.
 """
 
 import json
@@ -41,7 +43,7 @@ exec {sys.executable} {Path(__file__).with_name("fake_torchrun.py")} "$@"
 
 @dataclass
 class Cluster:
-    """One node with `ranks` GPUs that are none, and a shared filesystem."""
+    """One node with `ranks` pretended GPUs, and a shared filesystem."""
 
     root: Path
     fork_server: Path
@@ -57,7 +59,7 @@ class Cluster:
         (self.root / "stop").mkdir()
 
     def _environments(self) -> None:
-        """The real one, and one that differs in its torchrun."""
+        """Make two environments: the real one, and one with a fake torchrun."""
         real = Path(sys.executable).parents[1]
         (self.root / "env").symlink_to(real)
         played = self.root / "played"
@@ -126,7 +128,7 @@ class Cluster:
         return (self.root / f"job-{job}.log").read_text()
 
     def wait_for_steps(self, job, attempt, steps=10):
-        """Until the attempt has done some steps."""
+        """Wait until the attempt has taken some steps."""
         path = self.run_dir(job) / "steps.jsonl"
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -136,7 +138,7 @@ class Cluster:
         pytest.fail(f"attempt {attempt} did not get anywhere:\n{self.log(job)}")
 
     def workers(self, process):
-        """The training processes: the children of torchrun."""
+        """Return the training processes, which are torchrun's children."""
         launchers = _children(process.pid)
         return [pid for launcher in launchers for pid in _children(launcher)]
 
@@ -179,7 +181,13 @@ def result(cluster, job):
 
 
 def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
-    """By the agent's notice, by the trap of the time limit, by the loss of a rank, by kill -9."""
+    """Interrupt a run four times.
+
+    - The node agent puts an interruption notice.
+    - The time limit sends the batch script a signal.
+    - A rank is killed.
+    - All processes are killed.
+    """
     assert cluster.run(1, 0, *ARGUMENTS) == 0
     assert result(cluster, 1)["accuracy"] > 0.95
 
@@ -193,13 +201,13 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
     job.send_signal(signal.SIGUSR1)
     assert job.wait(timeout=100) == 85
 
-    # a rank goes: the others ask to be brought back
+    # A rank is lost: the other ranks ask for a requeue.
     job = cluster.submit(2, 2, *ARGUMENTS, torchrun=True)
     cluster.wait_for_steps(2, 2)
     os.kill(cluster.workers(job)[-1], signal.SIGKILL)
     assert job.wait(timeout=100) == 85
 
-    job = cluster.submit(2, 3, *ARGUMENTS)  # everything goes, without a word
+    job = cluster.submit(2, 3, *ARGUMENTS)  # all processes are killed
     cluster.wait_for_steps(2, 3)
     for pid in [job.pid, *_children(job.pid), *cluster.workers(job)]:
         os.kill(pid, signal.SIGKILL)
@@ -213,18 +221,21 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
         "finished",
     ]
     assert found.attempts[1]["cause"] == "time-limit"
-    # A rank that is killed without a word is most often the memory killer's.
+    # A rank that got SIGKILL was most often killed for memory.
     assert found.attempts[2]["cause"] in ("transient", "out-of-memory")
     assert found.attempts[3]["cause"] == "lost"
     first, second = found.attempts[:2]
     assert first["step_end"] == second["step_start"]
-    assert all(step >= second["step_end"] for step in found.repeated)  # none by the notices
+    assert all(step >= second["step_end"] for step in found.repeated)  # none because of a notice
     assert same(weights(cluster.run_dir(1)), weights(cluster.run_dir(2)))
     assert result(cluster, 1)["accuracy"] == result(cluster, 2)["accuracy"]
 
 
 def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster):
-    """The others wait for it in a collective, before any of them has a run."""
+    """Stop a job while rank 0 waits for another job's fill.
+
+    The other ranks wait for it in a collective, before any of them has a run.
+    """
     (cluster.root / "data.py").write_text(
         "import os\n"
         "from toolkit.training import Run, dataset\n"
@@ -240,7 +251,7 @@ def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster
     places = {"TOOLKIT_DATA_STORE": "store", "TOOLKIT_DATA_CACHE": "cache"}
     lock = cluster.root / "cache" / "locks" / version.removeprefix("sha256:")
     lock.parent.mkdir(parents=True)
-    with Lock(lock) as filling:  # another job of this user, for as long as it likes
+    with Lock(lock) as filling:  # another job of this user, which never ends its fill
         assert filling.try_exclusive()
         (cluster.root / "stop" / "11.0.json").write_text('{"cause": "spot-interruption"}')
         job = cluster.submit(11, 0, script="data.py", WANTED=version, **places)
@@ -256,9 +267,10 @@ PIPELINE = ("--epochs", "3", "--hidden", "64")
 
 
 def test_a_job_that_is_requeued_with_no_step_left_ends_well(cluster):
-    """As a notice after the last step's save does. This example saves beside its steps.
+    """Run a completed job again.
 
-    With machines that are taken, all examples train in tests/slurm/test_other_jobscripts.py.
+    A notice after the last step's save has the same effect. This example saves in the background.
+    tests/slurm/test_other_jobscripts.py trains all examples with interrupted instances.
     """
     job = {"script": REPO / "jobscripts" / "fsdp" / "train.py", "batch": "fsdp"}
     for attempt in (0, 1):
@@ -278,7 +290,10 @@ def test_a_pipeline_comes_back_in_fewer_stages_and_once_more_with_no_step_left(c
 
 
 def test_another_trainers_run_under_torchrun_asks_to_be_requeued(cluster):
-    """How it comes back, with which bits, and Hugging Face's ranks are in test_adapters."""
+    """Stop Lightning under torchrun.
+
+    test_adapters tests the next attempt with its bits, and Hugging Face's ranks.
+    """
     script = REPO / "jobscripts" / "lightning" / "train.py"
     (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
     words = ("--batch", "240", "--hidden", "32")
@@ -317,7 +332,10 @@ def test_a_job_whose_node_died_with_its_dollars_spent_trains_again_when_it_is_re
 
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])
 def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
-    """A script without the library exits with torchrun's own code; its arguments arrive whole."""
+    """Run a script without the library, with odd arguments.
+
+    It exits with torchrun's own code, and gets its arguments unchanged.
+    """
     (cluster.root / name).write_text("import sys\nprint('argv', sys.argv[1:])\n")
     odd = ["two words", "$HOME", "`id`", "--flag=*", ""]
     assert cluster.run(4, 0, *odd, script=name, ranks=1, torchrun=True) == 0, cluster.log(4)
@@ -445,7 +463,10 @@ def test_a_first_start_takes_no_folder_of_an_older_job_of_the_same_number(cluste
 
 
 def test_a_restart_takes_no_folder_of_another_clusters_job_of_the_same_number(cluster):
-    """Its first launch may have failed before the script ran."""
+    """Run a restart whose first launch left no folder.
+
+    The first launch may have failed before the script ran.
+    """
     (cluster.root / "ok.py").write_text("import os; print('IN', os.environ['TOOLKIT_RUN_DIR'])")
     for name, restart in (("old", 0), ("old", 1), ("new", 1), ("new", 2)):
         cluster.run(7, restart, script="ok.py", ranks=1, SLURM_CLUSTER_NAME=name)

@@ -1,4 +1,7 @@
-"""The fault matrix with DeepSpeed's own files: the last good state, never wrong numbers."""
+"""The fault matrix with DeepSpeed's own files.
+
+A load gives the last good state, and never wrong numbers.
+"""
 
 import json
 
@@ -16,7 +19,10 @@ def met(tmp_path_factory, worker):
 
 @pytest.mark.parametrize("kind", ["zero1", "zero2", "zero3"])
 def test_damage_to_any_file_gives_the_numbers_of_the_step_before(met, kind):
-    """Of DeepSpeed's two, ours, the manifest and the commit; each flipped, cut and missing."""
+    """Check the number of damaged files.
+
+    They are DeepSpeed's two, ours, the manifest and the commit, each flipped, cut and missing.
+    """
     assert met[kind]["damaged"] >= 15
 
 
@@ -34,5 +40,8 @@ def test_damage_is_found_also_where_the_files_are_rewritten_for_fewer_ranks(met,
 
 @pytest.mark.parametrize("kind", ["zero1", "zero2", "zero3"])
 def test_an_attempt_that_lives_on_beside_its_successor_spoils_nothing_that_is_rewritten(met, kind):
-    """Nor does what another that was killed has left stay."""
+    """Check the ends of the superseded attempts.
+
+    The worker checks that nothing is left of a killed attempt's rewriting.
+    """
     assert met[kind]["beside"] == ["superseded"] * 2

@@ -1,8 +1,9 @@
-"""DeepSpeed's own files through the fault matrix, on one rank; and those of two ranks on one.
+"""DeepSpeed's own files through the fault matrix, on one rank.
 
-python zero_faults_worker.py ROOT        prints one line of JSON: what was met, by stage of ZeRO
+python zero_faults_worker.py ROOT
 
-Every load gives exactly the numbers of the step it names, or this fails.
+The script prints one line of JSON with the outcomes, by stage of ZeRO. It loads the files of one
+rank and those of two ranks. It fails unless each load gives exactly the numbers of its step.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from elastic_worker import on, prepare_deepspeed, zero  # its folder comes first on the path
+from elastic_worker import on, prepare_deepspeed, zero  # beside this script
 
 from tests.fakes import checkpoint_disk as disk, generators
 from toolkit.training.attempt.fencing import Fence
@@ -33,7 +34,10 @@ def train(step: Any) -> None:
 
 
 def numbers(parts: dict[str, Any]) -> list[float | str | None]:
-    """The weights, the master copies and moments of the optimizer, the generators, of this rank."""
+    """Return all numbers of this rank that a checkpoint must restore.
+
+    They are the weights, the optimizer's master copies and moments, and the generators' states.
+    """
     import deepspeed
 
     engine = parts["engine"]
@@ -62,7 +66,7 @@ def damaged(content: bytes, damage: str) -> bytes | None:
 
 
 def copies(root: Path, into: Path, damages: tuple[str, ...]) -> Any:
-    """A copy of the checkpoints for every file of the newer one and every damage to it."""
+    """Yield copies of the checkpoints, each with a damage to one file."""
     for path in sorted((root / NEWER).iterdir()):
         for damage in damages:
             copy = into / f"{path.name}-{damage}"
@@ -98,7 +102,7 @@ def alone(root: Path, world: ProcessGroup) -> dict[str, Any]:
 def kills(
     root: Path, here: Path, world: ProcessGroup, stage: int, truth: dict[int, Any]
 ) -> list[int]:
-    """The steps that came back after a kill at each file operation of a third save."""
+    """Return the loaded step after a kill at each operation of saving."""
     step, parts, codec = zero(stage)
     steps = []
     for number in range(1, 200):
@@ -124,7 +128,10 @@ def kills(
 def reshaped(
     root: Path, world: ProcessGroup, parts: dict[str, Any], codec: Any, stage: int
 ) -> list[int]:
-    """What two ranks saved, one file of it damaged at a time, on one rank."""
+    """Return the steps that one rank loads from two ranks' damaged files.
+
+    One file is damaged at a time.
+    """
     of_two = root / f"two{stage}"
     assert load(of_two, world, parts, codec) == 2
     newer = numbers(parts)
@@ -143,7 +150,10 @@ def reshaped(
 
 
 def beside(root: Path, world: ProcessGroup, stage: int) -> list[str]:
-    """An attempt and its successor rewrite one checkpoint, each while the other is at it."""
+    """Have an attempt and its successor rewrite one checkpoint at once.
+
+    Each of them does so once while the other is at work.
+    """
     (root / ".universal.left").mkdir()
     truth, ends = None, []
     for first in (True, False):
@@ -177,7 +187,7 @@ def beside(root: Path, world: ProcessGroup, stage: int) -> list[str]:
 
 @contextlib.contextmanager
 def during_conversion(work: Any) -> Any:
-    """`work` is done as the next conversion has ended, and before it is read."""
+    """Run `work` between the end of the next conversion and its reading."""
     from toolkit.training.checkpoint import deepspeed_codec as zero_codec
 
     real = zero_codec.ds_to_universal.main
@@ -205,7 +215,7 @@ def rank(root: Path) -> None:
     from toolkit.training.distributed.process_group import join
 
     torch.set_num_threads(1)
-    os.fsync = lambda _: None  # faults are put where one is; waiting for it proves nothing
+    os.fsync = lambda _: None  # the faults replace fsync; its wait proves nothing
     world = join(timeout=timedelta(seconds=60))
     if world.size == 2:
         two(root, world)
