@@ -20,7 +20,7 @@ from tests.slurm.waiting import until
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
-# The gate holds the job while a request runs. slurmctld saves the job with its step.
+# The job works until the gate's file exists. slurmctld saves the job when its step starts.
 WORK = "--wrap=srun bash -c 'until [[ -e {gate} ]]; do sleep 1; done'"
 # systemctl stop as well: otherwise systemd would start slurmctld while the files are copied.
 KILL = f"""

@@ -192,7 +192,7 @@ def test_a_forked_loader_keeps_the_dataset_that_its_parent_held(root):
 def test_a_warm_up_under_the_bare_interpreter_stops_with_85_and_then_completes(root):
     """Run the warm-up as jobscripts do, with a stop request.
 
-    The toolkit's own packages are not installed. The exit codes are 85, then 0.
+    No third-party package can be imported. The exit codes are 85, then 0.
     """
     (root / "run").mkdir()
     environment = {

@@ -1,4 +1,4 @@
-"""A local cloud without machines, and an actor that does their work."""
+"""A local cloud, with an actor in place of its machines."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
 
 
 def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):
-    """Run a dry run, which makes a change set and deletes it."""
+    """Deploy with --dry-run, which makes a change set and deletes it."""
     assert toolkit(config, "deploy", "--dry-run") == 0
     output = capsys.readouterr().out
     assert "image toolkit-head-" in output

@@ -2,11 +2,12 @@
 
 kill_at_boundaries.py STATE_DIR PROGRAM OUT_DIR
 
-STATE_DIR has a state directory, and a file with the fake cloud and the fake slurmctld. Each run has
-a copy of it and a process of its own, which sends itself SIGKILL at its boundary. The cluster is
-written after each call that changed it, so it outlives the process as EC2 does. At a journal
-boundary, a second run leaves half a line in the journal, as an interrupted write does. The script
-prints a line of JSON for each run, and ends when a run survives.
+STATE_DIR is a state directory with a further file, which has the fake cloud and the fake slurmctld.
+Each run has a copy of it and a process of its own, which sends itself SIGKILL at its boundary. The
+cluster is written after each call that changed it, so it outlives the process as EC2 does.
+
+At a journal boundary, a second run leaves half a line in the journal, as an interrupted write does.
+The script prints a line of JSON for each run, and ends when a run survives.
 """
 
 # ruff: noqa: E402 - a script has to find the repository before it imports from it

@@ -142,7 +142,7 @@ class Lie:
 
 
 class Gate:
-    """A gate before the local cloud; it records calls and lies."""
+    """A gate before the local cloud; it records calls, and can lie."""
 
     def __init__(self, cloud: Any) -> None:
         self._cloud = cloud
@@ -400,9 +400,9 @@ class SimulatedCluster:
     # The programs
 
     def resume(self, nodes: str | None = None, content: bytes | None = None) -> int:
-        """Run it as slurmctld does.
+        """Run slurm-resume as slurmctld does.
 
-        Without arguments it gets all nodes that slurmctld waits for.
+        Without arguments the program gets all nodes that slurmctld waits for.
         """
         asks = self.slurm.asks()
         if content is None:
@@ -421,13 +421,13 @@ class SimulatedCluster:
         return self.run("resume", nodes)
 
     def suspend(self) -> int:
-        """Run it for the nodes that slurmctld has powered down lately."""
+        """Run slurm-suspend for the nodes that slurmctld has powered down lately."""
         nodes = hostlist.compress(self.slurm.suspended)
         self.slurm.suspended.clear()
         return self.run("suspend", nodes)
 
     def reconcile(self, passes: int = 1, period: float = 15.0) -> int:
-        """Run passes as the timer does; return the worst exit status."""
+        """Run slurm-reconcile as its timer does; return the worst exit status."""
         worst = 0
         for _ in range(passes):
             worst = max(worst, self.run("reconcile"))

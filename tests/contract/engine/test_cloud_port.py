@@ -1,8 +1,9 @@
-"""One suite for all implementations of the cloud port: fake, moto's EC2.
+"""One suite for all implementations of the cloud port.
 
-`CLOUDS` lists the implementations by name. Each is a context manager that yields a function. For
-each test the function makes an `Offered` with a cluster of its own. Known gaps are in `gaps`, by
-test name. Such a test must fail, so the suite notices a gap that closes.
+They are the fake, and EC2 as moto has it. `CLOUDS` lists them by name. Each is a context manager
+that yields a function. For each test the function makes an `Offered` with a cluster of its own.
+Known gaps are in `gaps`, by test name. Such a test must fail, so the suite notices a gap that
+closes.
 """
 
 from __future__ import annotations

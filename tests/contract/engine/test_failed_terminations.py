@@ -205,9 +205,8 @@ def test_a_job_above_the_rate_that_is_assumed_is_tried_once_and_held(tmp_path: P
     The account might have a higher rate, so EC2 is tried, but only once for the same job.
     """
     throttled = Reply.refusal("RequestLimitExceeded", status=503)
-    with running_cluster(
-        tmp_path
-    ) as cluster:  # at real speed, since the search must reach EC2 in time
+    # At real speed, since the search must reach EC2 in time.
+    with running_cluster(tmp_path) as cluster:
         cluster.configure(**wide(cluster, count=1050, resume_timeout=40))
         cluster.ec2.lie(
             "RunInstances", throttled, when=lambda _: cluster.ec2.count("RunInstances") > 1

@@ -116,11 +116,11 @@ class Head:
         return self.folder / "state"
 
     def resume(self, nodes: str = NODES) -> int:
-        """Run it as slurmctld does, and return its exit status."""
+        """Run slurm-resume as slurmctld does, and return its exit status."""
         return self._run("resume", nodes)
 
     def suspend(self, nodes: str) -> int:
-        """Run it as slurmctld does, and return its exit status."""
+        """Run slurm-suspend as slurmctld does, and return its exit status."""
         return self._run("suspend", nodes)
 
     def reconcile(self) -> int:

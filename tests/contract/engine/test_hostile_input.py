@@ -58,7 +58,7 @@ def lost(cluster: SimulatedCluster, instance_id: str) -> None:
 def orphaned(cluster: SimulatedCluster, node: str) -> str:
     """Return an instance whose node is powered down without SuspendProgram.
 
-    The instance is an orphan ten minutes later.
+    Ten minutes have passed since, so the instance is an orphan.
     """
     instance_id = at_work(cluster, 90, node)[node]
     cluster.slurm.finish(90)
@@ -209,7 +209,7 @@ def test_more_strange_nodes_than_can_be_named_cost_no_other_its_end(cluster: Sim
 
 
 def asked_again(cluster: SimulatedCluster) -> None:
-    """Start another job on the nodes after they were given back."""
+    """Start another job on the nodes that were given back."""
     cluster.slurm.queue.clear()
     cluster.slurm.define(G[:2])
     cluster.slurm.start(8, G[:2])

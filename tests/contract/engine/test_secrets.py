@@ -1,4 +1,7 @@
-"""The programs' secrets, absent from all that they write and send."""
+"""The programs' secrets, absent from all that they write and send.
+
+Failing calls and files are included.
+"""
 
 from __future__ import annotations
 

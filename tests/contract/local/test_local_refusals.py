@@ -111,9 +111,9 @@ def test_spot_and_on_demand_fleets_have_allocation_strategies_of_their_own(
 
 
 def test_price_capacity_optimized_takes_the_cheapest_offering(fleet):
-    """Read the allocation strategy's simplification from docs/local.md.
+    """Ask for two types, of which the fleet gets the cheaper one.
 
-    The local cloud does not know how much capacity a pool has left.
+    The local cloud does not know how much capacity a pool has left, as docs/local.md says.
     """
     answer = fleet(
         2,

@@ -149,7 +149,7 @@ def prepare_deepspeed(level: str) -> None:
     import deepspeed.runtime.zero.muon.muon_optimizer
 
     deepspeed.utils.logger.setLevel(level)
-    # DeepSpeed would compile its C++ code for CPUs, which is not needed beside gloo.
+    # DeepSpeed would compile its C++ code for CPUs; gloo does its work.
     deepspeed.ops.__compatible_ops__.clear()
 
 
@@ -292,7 +292,10 @@ def forked(ranks: int, work: Callable[[], None]) -> list[int]:
 
 
 def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
-    """Run the work as `forked` does, and exit on another code."""
+    """Run the work on so many ranks.
+
+    The program exits unless each rank ends with `code`.
+    """
     codes = forked(ranks, work)
     if set(codes) != {code}:
         raise SystemExit(f"{ranks} ranks: exit codes {codes}")

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked_attempt  # forked_attempt lies in this script's folder, which is first on the path
+import forked_attempt  # beside this script
 
 
 def import_what_it_imports(script: Path) -> None:

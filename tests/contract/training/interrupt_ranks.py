@@ -6,7 +6,7 @@ Each rank of each attempt is a process forked from this one, which has done the 
 
 - Job 1 is undisturbed.
 - Job 2 gets stop requests, each as early as possible, so that it stops at each place of an epoch.
- Then it is killed, a bit of its newest checkpoint is flipped, and the last attempt finishes.
+  Then it is killed, a bit of its newest checkpoint is flipped, and the last attempt finishes.
 - Job 3 goes from two ranks to one and to three.
 """
 

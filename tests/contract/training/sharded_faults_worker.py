@@ -38,7 +38,7 @@ def train(step: Any) -> None:
 
 def quick_join() -> ProcessGroup:
     torch.set_num_threads(1)
-    os.fsync = lambda _: None  # the faults replace fsync; its wait proves nothing
+    os.fsync = lambda _: None  # a fault strikes the call; waiting proves nothing
     return join(timeout=timedelta(seconds=20))
 
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def quick_disk(monkeypatch):
     """A disk without the wait of fsync.
 
-    The faults replace fsync; its wait proves nothing.
+    Faults strike at the call of fsync, and waiting for the disk proves nothing.
     """
     monkeypatch.setattr(os, "fsync", lambda _: None)
 

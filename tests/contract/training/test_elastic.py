@@ -47,7 +47,7 @@ def test_killed_on_two_ranks_it_goes_on_from_its_last_save_on_one_and_on_three(r
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["", ".killed"])
 def test_from_two_ranks_to_one_to_three_the_weights_are_those_of_a_run_undisturbed(root, kind, end):
-    """Compare the weights with a tolerance, for the order of summing differs."""
+    """Compare the weights with a tolerance, because the order of summing differs."""
     whole, elastic = weights(root / f"{kind}.whole"), weights(root / f"{kind}{end}")
     assert whole.keys() == elastic.keys()
     for name, value in whole.items():

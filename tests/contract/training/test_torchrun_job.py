@@ -183,15 +183,15 @@ def result(cluster, job):
 def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
     """Interrupt a run four times.
 
-    - The node agent puts an interruption notice.
-    - The time limit sends the batch script a signal.
+    - The test writes an interruption notice, as the node agent does.
+    - The batch script gets the time limit's signal.
     - A rank is killed.
     - All processes are killed.
     """
     assert cluster.run(1, 0, *ARGUMENTS) == 0
     assert result(cluster, 1)["accuracy"] > 0.95
 
-    job = cluster.submit(2, 0, *ARGUMENTS)  # a notice, as the node agent puts it
+    job = cluster.submit(2, 0, *ARGUMENTS)  # a notice, as the node agent writes it
     cluster.wait_for_steps(2, 0)
     (cluster.root / "stop" / "2.0.json").write_text('{"cause": "spot-interruption"}')
     assert job.wait(timeout=100) == 85
@@ -463,7 +463,7 @@ def test_a_first_start_takes_no_folder_of_an_older_job_of_the_same_number(cluste
 
 
 def test_a_restart_takes_no_folder_of_another_clusters_job_of_the_same_number(cluster):
-    """Run a restart whose first launch left no folder.
+    """Restart a job whose first launch left no folder.
 
     The first launch may have failed before the script ran.
     """

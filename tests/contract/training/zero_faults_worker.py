@@ -102,7 +102,10 @@ def alone(root: Path, world: ProcessGroup) -> dict[str, Any]:
 def kills(
     root: Path, here: Path, world: ProcessGroup, stage: int, truth: dict[int, Any]
 ) -> list[int]:
-    """Return the loaded step after a kill at each operation of saving."""
+    """Return the steps that are loaded after kills of a third save.
+
+    SIGKILL strikes at each file operation of the save in turn.
+    """
     step, parts, codec = zero(stage)
     steps = []
     for number in range(1, 200):
@@ -215,7 +218,7 @@ def rank(root: Path) -> None:
     from toolkit.training.distributed.process_group import join
 
     torch.set_num_threads(1)
-    os.fsync = lambda _: None  # the faults replace fsync; its wait proves nothing
+    os.fsync = lambda _: None  # a fault strikes the call; waiting proves nothing
     world = join(timeout=timedelta(seconds=60))
     if world.size == 2:
         two(root, world)
