@@ -137,7 +137,7 @@ class Flow:
 
 @pytest.fixture(params=["", "behind and tier", "owned"])
 def flow(request, tmp_path, json_codec, part, monkeypatch):
-    # Faults strike at the call, and waiting for the disk proves nothing.
+    # Faults strike at the call, and disk.Power notes it: waiting for the disk proves nothing.
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
     def make(name):
