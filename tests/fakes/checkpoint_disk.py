@@ -20,7 +20,7 @@ from toolkit.training.checkpoint import block_reader
 
 OPERATIONS = [
     *((os, name) for name in ("fsync", "link", "mkdir", "pwrite", "replace", "rmdir", "unlink")),
-    (Path, "open"),  # which goes to no function of os
+    (Path, "open"),  # it calls io.open, and no function of os
 ]
 # Adds calls that change nothing, or only a time: a death between them tests nothing new.
 CALLS = [*OPERATIONS, *((os, name) for name in ("listdir", "open", "preadv", "stat", "utime"))]

@@ -325,7 +325,7 @@ class FakeCloud:
                 del self._late[token]
                 try:
                     self._once(late.request, late.call, late.due)
-                except Exception:  # noqa: BLE001, S112 - nobody is there to be told
+                except Exception:  # noqa: BLE001, S112 - no caller is left to get the error
                     continue
 
     def _once(self, request: LaunchRequest, call: Call, at: float) -> Answer:
@@ -357,7 +357,7 @@ class FakeCloud:
             wanted -= share
         if call.fleet:
             answer.errors = [_fleet_error(*item) for item in codes_of_refusals]
-        # RunInstances says nothing about what it could not do beyond the minimum.
+        # RunInstances does not report instances beyond the minimum that it could not start.
         if most - wanted < call.least:
             if not call.fleet:
                 raise error_codes.error(*codes_of_refusals[0][1:])
@@ -366,7 +366,7 @@ class FakeCloud:
             key = self._key(call, choice)
             if key in self.capacity:
                 self.capacity[key] -= share
-            # A fleet numbers its instances anew for each launch that it is made of.
+            # A fleet makes several launches, and each numbers its instances from 0.
             first = 0 if call.fleet else len(answer.ids)
             answer.ids += [self._one(call, choice, first + n, at) for n in range(share)]
         return answer

@@ -52,7 +52,7 @@ class FakeScontrol:
             found = self._named(words[1])
             if "--oneliner" in words:
                 return "\n".join(f"JobId={n} JobState={self._state(n)}" for n in found)
-            # With --json it prints the array although one task is asked for.
+            # With --json, scontrol prints the whole array even for one task.
             array = self.tasks[found[0]].array
             return json.dumps({"jobs": [self._record(n) for n in self._named(str(array))]})
         for number in self._named(words[0].removeprefix("jobid=")):

@@ -180,7 +180,7 @@ def test_launch_calls_are_as_reviewed(sent, templates):
     """Compare the calls with their files, so that review shows changes."""
     calls = {name: [readable(call) for call in case_calls] for name, case_calls in sent.items()}
     merged_launches = {
-        # All zones look the same.
+        # One launch of each kind is enough: all zones look the same.
         name: list(
             {
                 launch["InstanceType"] + str(launch.get("InstanceMarketOptions")): launch

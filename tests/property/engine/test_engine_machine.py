@@ -485,7 +485,7 @@ class Trouble(RuleBasedStateMachine):
         )
 
     def _machines_boot_badly(self) -> None:
-        """Impair the instances until a pass gives their nodes back."""
+        """Impair instances for so long that a pass gives their nodes back."""
         self.submit_and_resume(2, 0, None)
         self.bench.clock.advance(1)
         for machine in self.bench.cloud.live():
