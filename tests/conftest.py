@@ -1,12 +1,12 @@
-"""For every tier."""
+"""Settings for every tier."""
 
 import gc
 
 import pytest_randomly
 
-# Short-lived processes with much memory that stays: looking through it is a tenth of their time.
+# The processes are short-lived and keep much memory: the collector takes a tenth of their time.
 gc.set_threshold(200_000, 50, 50)
 
-# DeepSpeed registers a seeder with pytest-randomly; to load it imports torch into every process of
-# the unit tests. What torch draws, tests that use it seed themselves.
+# DeepSpeed registers a seeder with pytest-randomly. Loading it imports torch into every process of
+# the unit tests. Tests that draw from torch seed it themselves.
 pytest_randomly.entrypoint_reseeds = []

@@ -1,4 +1,7 @@
-"""python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--json FILE] [--into FILE]"""
+"""Command that runs the benchmarks and prints their tables.
+
+python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--json FILE] [--into FILE]
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ LAUNCHES = "launches"
 NODES = 10_000
 FRESH = 1_000
 LONG = 20.0
-"""Seconds: a peer that takes longer runs once, so that all ends within a quarter of an hour."""
+"""Seconds: a slower peer runs once, so that all benchmarks end within a quarter of an hour."""
 
 AT_ONCE = f"{simulated_aws.RAISED['RunInstances'][0]:,.0f}"
 RATE = f"{simulated_aws.RAISED['RunInstances'][1]:.0f}/s"
@@ -81,9 +84,12 @@ Contestant = tuple[str, "Callable[[Load, float], Figures]"]
 
 
 def contestants(load: Load) -> tuple[list[Contestant], list[Contestant]]:
-    """Ours, and the peer's ways to be set up."""
+    """Return our contestants, and the peer's.
+
+    Each is a program in one set-up.
+    """
     at_defaults = ("toolkit, defaults", partial(launching.ours, told=False))
-    tells = load.raised and not load.market.fleet  # there is a rate that is not published
+    tells = load.raised and not load.market.fleet  # its rate is not the published one
     ours: list[Contestant] = [("toolkit", launching.ours)] if tells else []
     without = ("parallelcluster, DNS off", partial(launching.peer, dns=False))
     peers: list[Contestant] = [] if load.market.fleet else [("parallelcluster", launching.peer)]
@@ -94,7 +100,7 @@ def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -
     load, sides = LOADS[name], contestants(LOADS[name])
     ours = {label for label, _ in sides[0]}
     runs: dict[str, list[Figures]] = {label: [] for side in sides for label, _ in side}
-    for _ in range(options.repeat):  # in turns: what else the machine does falls on all
+    for _ in range(options.repeat):  # in turns, so that other load of the host falls on all
         for label, run in (*sides[0], *sides[1]):
             again = label in ours or not runs[label] or runs[label][0].wall <= LONG
             if again:
@@ -111,7 +117,10 @@ def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -
 def launched(
     load: Load, ours: Mapping[str, list[Figures]], peers: Mapping[str, list[Figures]]
 ) -> str:
-    """A load's two tables: what each took, and ours over the peer's."""
+    """Return a load's two tables: figures of each, and ratios.
+
+    The ratios are our wall time over the peer's.
+    """
     floor = launching.floor(load)
     lines = [
         report.row(f"{label}{_times(runs)}", runs, floor)
@@ -202,7 +211,10 @@ def cache(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str,
 def checkpoints(
     _options: argparse.Namespace, say: Callable[[str], None], *size: str
 ) -> dict[str, Any]:
-    """`size`: its MIB and ROUNDS, where they are to be others than its own."""
+    """Measure saving and loading in a process of its own.
+
+    `size` has MIB and ROUNDS, where they differ from the defaults.
+    """
     with tempfile.TemporaryDirectory() as folder:
         argv = [sys.executable, "-m", "tests.bench.checkpoints", f"{folder}/run", *size]
         done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
@@ -259,9 +271,9 @@ OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str
 }
 ON_CLUSTER = frozenset(
     {"requeue", "start-on-head"}
-)  # asked for by name alone: a cluster must be up
+)  # run only if they are named: a cluster must be up
 EVERY = (*LOADS, *OTHERS)
-"""`launches` is all the loads."""
+"""`launches` stands for all loads."""
 
 EXAMPLE = Path("examples/local.yaml")
 

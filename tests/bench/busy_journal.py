@@ -1,7 +1,8 @@
-"""A journal as a busy day leaves it, written by the journal itself.
+"""A journal of a busy day, written through the journal's own code.
 
-Every node of a pool has had three machines in jobs of eight nodes, each launch refused once before
-it went well, each machine let go of and ended; it has its fourth now.
+Every node of a pool has had three instances, in jobs of eight nodes. Each launch was refused once
+before it succeeded. Three times the node was powered down and its instance terminated. The node has
+its fourth instance now.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _REFUSED = error_codes.error(
 
 
 class _Earlier(SystemClock):
-    """The machine's clocks, some hours ago."""
+    """The host's clocks, some hours ago."""
 
     hours = 0.0
 
@@ -43,8 +44,10 @@ class _Earlier(SystemClock):
 
 
 def write(state: Path, machines: Sequence[tuple[str, str]]) -> None:
-    """`machines`: node and instance id of each that is there now. Syncing thirty thousand lines
-    would take longer than all else.
+    """Write the journal of a busy day.
+
+    `machines` has the node and the instance id of each instance that runs now. Nothing is synced:
+    for thirty thousand lines that would take longer than all the rest.
     """
     clock = _Earlier()
     journal = Journal(state, clock)
@@ -68,7 +71,10 @@ def _jobs(machines: Sequence[tuple[str, str]], generation: int) -> Iterator[list
 
 
 def _id(now: str, generation: int) -> str:
-    """The ids of machines that are there begin with a 0."""
+    """Return the instance id of a node's instance.
+
+    The ids of instances that run now begin with a 0.
+    """
     return f"i-{'0abc'[generation]}{now[3:]}"
 
 

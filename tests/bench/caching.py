@@ -1,7 +1,8 @@
-"""Filling a dataset cache against plain copies of the same files, in turns, in one run.
+"""Benchmark of filling a dataset cache against plain copies.
 
-Three sources: a folder whose content is in memory; one behind a delay, a stand-in for a network
-filesystem; and S3, as moto's server in a process of its own has it.
+The ways take turns on the same files in one run. There are three sources: a folder whose content is
+in memory, one behind a delay, and S3. The delay stands in for a network filesystem. S3 is moto's
+server in a process of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 REPEATS = 3
 OPEN_SECONDS, READ_SECONDS = 0.001, 0.0005
-"""What a file costs to open and 256 KiB cost to read, for the stand-in."""
+"""The seconds to open a file and to read 256 KiB of it, on the slow stand-in."""
 AT_ONCE = 16
 
 Way = Callable[[Path], object]
@@ -70,16 +71,22 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Medians of one way; `ratio` is the median of (the toolkit over this way) in the same turn."""
+    """The medians of one way.
+
+    `ratio` is the median of the toolkit's time over this way's in the same turn.
+    """
 
     wall: float
-    cpu: float  # of this process and its children, which the load of others changes least
+    cpu: float  # of this process and its children, which other load of the host changes least
     ratio: float
     cpu_ratio: float
 
 
 def fills(source: str, shape: Shape) -> Mapping[str, Took]:
-    """What each way to get the files took, the content on disk at its end."""
+    """Return the times of each way to copy the files.
+
+    A way ends once the files are on the disk.
+    """
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         root = Path(name)
         made = _made(root / "source", shape)
@@ -98,7 +105,7 @@ def _of_folder(root: Path, made: Path, *, delayed: bool) -> dict[str, Way]:
             "toolkit": lambda to: _fill(manifest, _Delayed(catalog.store), to),
             "one after another": lambda to: _delayed_copy(made, to),
         }
-    # `cp and check` is what a plain copy takes that is as sure of its bytes as the cache is.
+    # `cp and check` is a plain copy that is as sure of its bytes as the cache is.
     return {
         "toolkit": lambda to: _fill(manifest, catalog.store, to),
         "cp -r": lambda to: _synced(["cp", "-r", made, to], to),
@@ -131,8 +138,10 @@ def _of_s3(client: Any, made: Path) -> dict[str, Way]:
 
 
 def _medians(ways: Mapping[str, Way], targets: Path) -> Mapping[str, Took]:
-    """In turns, so that the load of others hits all alike. Nothing is deleted before the end: ext4
-    without a journal, as machines like this have it, makes new files slowly after many were.
+    """Run the ways in turns, so that other load hits all.
+
+    Nothing is deleted before the end. On ext4 without a journal, as on such hosts, creating files
+    is slow after many were deleted.
     """
     runs: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for turn in range(REPEATS):
@@ -167,7 +176,10 @@ def _synced(argv: Sequence[str | Path], folder: Path) -> None:
 
 
 def _checked(source: Path, to: Path) -> None:
-    """The hashes are known before, as they are to the cache."""
+    """Copy the files and check their hashes.
+
+    The hashes are known before, as they are to the cache.
+    """
     listing = source.with_suffix(".sha256")
     if not listing.exists():
         with listing.open("wb") as out:
@@ -178,7 +190,7 @@ def _checked(source: Path, to: Path) -> None:
 
 
 class _Delayed:
-    """A store that is far away: every open and every read takes its time, whoever waits."""
+    """A distant store, where every open and every read takes time."""
 
     def __init__(self, store: Any) -> None:
         self._store, self.workers = store, store.workers
@@ -199,7 +211,7 @@ class _Far:
 
 
 def _delayed_copy(source: Path, to: Path) -> None:
-    """What cp does, with the same delays."""
+    """Copy as cp does, with the same delays."""
     for path in sorted(source.rglob("*.bin")):
         target = to / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -227,6 +239,6 @@ def _made(folder: Path, shape: Shape) -> Path:
     for number in range(shape.files):
         path = folder / f"{number % 100:02d}" / f"{number}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # No two alike: the store would keep one.
+        # All differ: the store would keep one of equal files.
         path.write_bytes(number.to_bytes(8, "little") + block[8:])
     return folder

@@ -1,9 +1,11 @@
-"""Saving and loading against bare dcp.save and dcp.load, on one rank and one disk.
+"""Benchmark of saving and loading against bare dcp.save and dcp.load.
 
-python -m tests.bench.checkpoints FOLDER [MIB] [ROUNDS]     prints a table, and one line of JSON
+It runs on one rank and one disk, and prints a table and one line of JSON.
 
-Every round does each thing once, one after the other; a ratio is the median of the rounds' own
-ratios, so that a machine that others use as well moves it less than it moves the seconds.
+python -m tests.bench.checkpoints FOLDER [MIB] [ROUNDS]
+
+Every round does each thing once, one after the other. A ratio is the median of the rounds' own
+ratios. Other load of the host changes it less than it changes the seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ ROUNDS = 7
 
 @dataclass
 class Row:
-    """Seconds by the clock and of the processors, one a round."""
+    """Wall and CPU seconds, one of each a round."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -55,13 +57,16 @@ def processor() -> float:
 
 
 def resident_mib() -> float:
-    """What of this process is in memory and in no file."""
+    """Return this process's memory that is not backed by a file."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def state(mib: int) -> Any:
-    """A model of so many MiB, in tensors of 64, as 4096 x 4096 weights are."""
+    """Make a model of so many MiB.
+
+    Its tensors have 64 MiB each, as weights of 4096 x 4096 have.
+    """
     import torch
 
     torch.manual_seed(0)
@@ -72,7 +77,7 @@ def state(mib: int) -> Any:
 
 @contextmanager
 def unhashed() -> Iterator[None]:
-    """The same without hashes, to tell what they cost."""
+    """Turn the hashes off, to measure their cost."""
     from toolkit.training.checkpoint import hashed_file
 
     nothing = SimpleNamespace(update=lambda _: None, digest=lambda: b"", hexdigest=lambda: "")
@@ -91,7 +96,7 @@ class Bench:
         self.plain, self.ours = root / "plain", root / "ours"
         self.parts, self.into = {"model": state(mib)}, {"model": state(mib)}
         self.rows: dict[str, Row] = {}
-        self.memory: dict[str, float] = {}  # MiB that stay taken, by the kind of copy
+        self.memory: dict[str, float] = {}  # MiB that stay in use, by the kind of copy
 
     def row(self, name: str, work: Callable[[], object]) -> None:
         self.rows.setdefault(name, Row()).time(work)
@@ -121,7 +126,7 @@ class Bench:
         self.checkpoints().save(self.parts, step=1, facts={}, **options)
 
     def clear(self) -> None:
-        """Nothing there, and nothing of it still on its way to the disk."""
+        """Delete all files and flush all pending writes to the disk."""
         for folder in (self.plain, self.ours):
             shutil.rmtree(folder, ignore_errors=True)
         os.sync()
@@ -139,7 +144,10 @@ class Bench:
         self.row("save, and read back", self.save)
 
     def loads(self) -> None:
-        """All from the page cache: what a disk adds, it adds to each."""
+        """Measure loads from the page cache.
+
+        The time of a disk would be the same for all.
+        """
         self.clear()
         self.bare_save(fsync=True)
         self.save()
@@ -152,7 +160,10 @@ class Bench:
             self.row("load, without hashes", lambda: self.checkpoints().load(self.into))
 
     def stalls(self, rounds: int) -> None:
-        """Of saves in the background, and what they take besides: copies in memory, or files."""
+        """Measure background saves: their stall, and their copies.
+
+        The copies are in memory or on the local disk.
+        """
         from toolkit.training.checkpoint.dcp_codec import DcpCodec
         from toolkit.training.checkpoint.local_disk import ViaLocalDisk
         from toolkit.training.distributed.process_group import Solo
@@ -174,7 +185,7 @@ class Bench:
         self.memory[name] = resident_mib() - before
 
     def hashes(self) -> None:
-        """What the algorithms take of one core."""
+        """Measure each hash algorithm on one core."""
         block = os.urandom(16 << 20)
 
         def over(made: Callable[[bytes], Any]) -> None:
@@ -193,7 +204,7 @@ class Bench:
 
 @contextmanager
 def unhashed_reads() -> Iterator[None]:
-    """As `unhashed`, where every block has to be found good."""
+    """Turn the hashes off for loads, and accept every block."""
     from toolkit.training.checkpoint import hashed_file
 
     class Equal(str):

@@ -1,4 +1,4 @@
-"""One contestant's run: start it, bound it, and say what it took."""
+"""One run of a contestant, with a time limit and its figures."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ PEER = "aws-parallelcluster-node==3.16.1"
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run took. `calls` are AWS calls by service; `done` says that it reached its end, and
-    `wanted` how many instances it was asked for.
+    """The figures of one run.
+
+    `calls` are AWS calls by service. `done` says that the run reached its end. `wanted` is the
+    number of instances that it was to start.
     """
 
     who: str
@@ -44,7 +46,7 @@ class Figures:
 
     @property
     def short(self) -> bool:
-        """Whether it came to an end of its own without all instances."""
+        """Tell whether the run ended by itself without all instances."""
         return self.done and self.machines < self.wanted
 
     @property
@@ -61,7 +63,10 @@ def run(
     stub: Stub,
     limit: float,
 ) -> Figures:
-    """Run it to its end, or until `limit` seconds are over, and count what it did."""
+    """Run a contestant to its end or its limit.
+
+    The limit is in seconds. The figures count the run's calls.
+    """
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -102,14 +107,19 @@ def environment(endpoint: str, stub: Stub, **more: str) -> dict[str, str]:
 
 
 def our_python() -> str:
-    """Ours runs with boto3 and the standard library alone: TOOLKIT_BENCH_PYTHON may be another
-    interpreter, such as the one that a head node has.
+    """Return the interpreter that our programs run on.
+
+    They need boto3 and the standard library alone. TOOLKIT_BENCH_PYTHON may name another
+    interpreter, such as a head node's.
     """
     return os.environ.get("TOOLKIT_BENCH_PYTHON", sys.executable)
 
 
 def peer_python() -> str:
-    """The peer's interpreter; its virtualenv is made on first use, outside of ours."""
+    """Return the peer's interpreter.
+
+    Its virtualenv is made on first use, outside of ours.
+    """
     python = PEER_VENV / "bin" / "python"
     if not (PEER_VENV / ".complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEER_VENV)], check=True)

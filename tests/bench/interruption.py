@@ -1,7 +1,7 @@
-"""From EC2's notice to training again, on a real cluster that is up.
+"""Benchmark from EC2's notice to training again, on a real cluster.
 
-Each figure is a difference between two moments that somebody wrote down anyway: the node agent's
-stop request, the checkpoint's commit, Slurm's accounting (whole seconds), the step log.
+Each figure is a difference between two times that are recorded anyway. They come from the node
+agent's stop request, the checkpoint's commit, Slurm's accounting (whole seconds) and the step log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """One interruption: seconds since the notice, but for `dead`, which is Slurm's own."""
+    """One interruption, in seconds since the notice.
+
+    `dead` alone is counted from the job's exit.
+    """
 
     asked: float
     saved: float
@@ -48,7 +51,7 @@ def measure(config: Path, repeats: int = REPEATS) -> list[Interruption]:
 
 
 def medians(runs: list[Interruption]) -> dict[str, float]:
-    """Figure by figure."""
+    """Return the median of each figure."""
     return {
         name: round(statistics.median(getattr(run, name) for run in runs), 1)
         for name in Interruption.__slots__
@@ -68,7 +71,7 @@ def _once(cluster: Cluster) -> Interruption:
 
 
 def _first_step(job: TrainingJob) -> float:
-    """When the second attempt logged its first step; 0 while it has not."""
+    """Return the time of the second attempt's first step, or 0."""
     done = (step["at"] for step in job.log() if step.get("attempt") == 1 and "samples" in step)
     return next(done, 0.0)
 
@@ -89,7 +92,10 @@ def _figures(job: TrainingJob, noticed: float, again: float) -> Interruption:
 
 
 def _accounting(cluster: Cluster, job: str) -> list[tuple[float, float]]:
-    """When each attempt started and ended; an end that isn't there yet is infinite."""
+    """Return the start and the end of each attempt.
+
+    An attempt that has not ended ends at infinity.
+    """
     columns = ("--duplicates", "--allocations", "--parsable2", "--noheader", "--format=Start,End")
     text = cluster.run("env", "SLURM_TIME_FORMAT=%s", "sacct", *columns, f"--jobs={job}")
     rows = [line.split("|") for line in text.splitlines()]

@@ -1,4 +1,7 @@
-"""Launch benchmarks: both contestants against the same throttled EC2, one after the other."""
+"""Benchmarks of launches against the same throttled EC2.
+
+The contestants run one after the other.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def client(found: SimulatedAws) -> Any:
 
 
 def slurm(root: Path, load: Load, pool: str) -> scontrol.Stub:
-    """slurmctld as it is when it asks for the nodes of these jobs."""
+    """Write stubs of a slurmctld that has just requested these nodes."""
     return scontrol.write(root / "slurm", load.names(pool), UP, load.allocated(pool))
 
 
@@ -49,14 +52,15 @@ def ours(load: Load, limit: float, *, told: bool = True) -> Figures:
 
 @contextlib.contextmanager
 def opened(place: str, load: Load) -> Iterator[SimulatedAws]:
-    """Open the cloud that this load is asked of."""
+    """Open the cloud for a load."""
     with simulated_aws.opened(Path(place) / "cloud", raised=load.raised) as (found, _):
         yield found
 
 
 def floor(load: Load) -> float:
-    """Seconds that EC2's own rate of starting instances takes, whoever asks. It publishes none for
-    fleets.
+    """Return the seconds that EC2's own launch rate takes for a load.
+
+    EC2 publishes no such rate for fleets.
     """
     at_once, per_second = simulated_aws.rate(raised=load.raised)
     return 0.0 if load.market.fleet else max(0.0, (load.nodes - at_once) / per_second)
@@ -104,7 +108,10 @@ def peer(load: Load, limit: float, *, capacity: bool = True, dns: bool = True) -
 
 
 def hop(limit: float) -> tuple[float, Figures]:
-    """Seconds from EC2 saying that the first offering has no capacity to asking for the next."""
+    """Measure the seconds from a refused offering to the next request.
+
+    The first offering has no capacity.
+    """
     load = workload.Load(1, 8)
     with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)

@@ -1,9 +1,9 @@
-"""Contestant: this toolkit's programs, as their entry points run them, on given directories.
+"""Contestant: this toolkit's programs, run on given directories.
 
 ours.py PROGRAM ROOT [HOSTLIST]
 
-Only the paths differ from a head node, and that it stays in the foreground. Prints its own CPU
-seconds and peak memory, without those of the scontrol processes it starts.
+They run as their entry points run them. Only the paths differ from a head node, and they stay in
+the foreground. Prints their own CPU seconds and peak memory, without those of their scontrol calls.
 """
 
 # ruff: noqa: E402 - a script has to find the repository before it imports from it
@@ -44,7 +44,7 @@ def main() -> None:
     elif program == "suspend":
         suspend(engine, expand(hostlist), EndCause.SUSPEND)
     else:
-        gc.disable()  # as its entry point does
+        gc.disable()  # as the program's entry point does
         store = Nowhere() if program == "reconcile-unwritten" else engine.store
         run_pass(dataclasses.replace(engine, store=store))
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -52,7 +52,10 @@ def main() -> None:
 
 
 class Nowhere:
-    """A ledger that takes everything and keeps nothing: fills reconcile's memory, costs nothing."""
+    """A ledger that accepts every object and keeps none.
+
+    So reconcile records each instance as written, and nothing is counted for it.
+    """
 
     def create(self, _key: str, _value: object) -> bool:
         return True
@@ -65,7 +68,10 @@ class Nowhere:
 
 
 def peak_mb() -> float:
-    """The process's own; ru_maxrss would count the parent's before exec."""
+    """Return the process's own peak memory.
+
+    ru_maxrss would count the parent's before exec.
+    """
     text = Path("/proc/self/status").read_text(encoding="ascii")
     return int(text.split("VmHWM:")[1].split()[0]) / 1024
 

@@ -1,7 +1,9 @@
-"""Contestant: aws-parallelcluster-node's own ResumeProgram, unchanged, in its own virtualenv.
+"""Contestant: aws-parallelcluster-node's own ResumeProgram, unchanged.
 
-peer.py HOSTLIST, run by that virtualenv's Python. Its configuration comes from CONFIG_FILE and
-SLURM_RESUME_FILE as on a head node. Only its log, which it opens in /var/log, goes elsewhere.
+peer.py HOSTLIST
+
+Its own virtualenv's Python runs it. Its configuration comes from CONFIG_FILE and SLURM_RESUME_FILE,
+as on a head node. Only its log moves, which it would open in /var/log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Reconcile at scale, and the end of many machines at once, through the real adapters.
+"""Benchmarks of reconcile and suspend at scale, through the real adapters.
 
-EC2's answer to DescribeInstances is the local cloud's own for 1,000 machines, repeated under other
-ids page by page; scontrol's is every key of 24.11 for each node. The journal is a busy day's.
+EC2's answer to DescribeInstances is the local cloud's own for 1,000 instances. It is repeated under
+other ids, page by page. scontrol's answer has every key of 24.11 for each node. The journal is a
+busy day's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def program(
 
 
 def launched(root: Path, found: SimulatedAws, load: workload.Load, limit: float) -> Stub:
-    """So many machines running, started by resume itself."""
+    """Launch a load's instances with resume itself."""
     subnet = simulated_aws.prepare(found, launching.client(found))
     stub = launching.slurm(root, load, workload.OUR_POOL)
     workload.write_ours(root, load, subnet, stub.bin)
@@ -47,7 +48,7 @@ def launched(root: Path, found: SimulatedAws, load: workload.Load, limit: float)
 
 
 def again(root: Path, names: list[str], state: tuple[str, ...]) -> Stub:
-    """Slurm as it is some time later; its earlier calls are not counted."""
+    """Write Slurm's later state; its earlier calls are not counted."""
     shutil.rmtree(root / "slurm")
     return scontrol.write(root / "slurm", names, state, {})
 
@@ -66,7 +67,10 @@ def suspend(nodes: int, limit: float) -> Figures:
 
 
 def reconcile(nodes: int, limit: float) -> Figures:
-    """A pass over machines that were seen before, as nearly all passes are."""
+    """Measure a pass over instances that an earlier pass has recorded.
+
+    Nearly all passes are like this.
+    """
     with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
         root = Path(place)
         names = workload.Load(1, nodes).names(workload.OUR_POOL)
@@ -78,7 +82,10 @@ def reconcile(nodes: int, limit: float) -> Figures:
 
 
 def first_sight(nodes: int, limit: float) -> Figures:
-    """A pass that sees so many machines for the first time, and writes the ledger of each."""
+    """Measure a pass over instances that no pass has recorded.
+
+    It writes the instance ledger of each.
+    """
     with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
         stub = again(Path(place), workload.Load(1, nodes).names(workload.OUR_POOL), RUNNING)
         found.served.clear()
@@ -104,8 +111,9 @@ def _running(root: Path, nodes: int, limit: float) -> Iterator[SimulatedAws]:
 
 
 def _repeat(found: SimulatedAws, gate: Gate, pages: int) -> list[str]:
-    """Answer DescribeInstances with the cloud's own page, over and over, as other machines; returns
-    their ids.
+    """Repeat the cloud's own page of DescribeInstances under other ids.
+
+    Returns the ids.
     """
     keep: list[bytes] = []
     client = launching.client(found)

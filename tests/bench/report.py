@@ -1,4 +1,4 @@
-"""Tables for people, JSON for machines."""
+"""Tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEGIN, END = "<!-- printed by the benchmark: begin -->", "<!-- printed by the be
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, aligned."""
+    """Return a Markdown table with aligned columns."""
     cells = [list(head), *map(list, rows)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(head))]
     lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
@@ -37,7 +37,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def row(label: str, runs: Sequence[Figures], floor: float = 0.0) -> list[str]:
-    """Medians over the runs; the last run's counts."""
+    """Return the runs' medians, and the last run's counts."""
     last = runs[-1]
     wall = _median(runs, "wall")
     ended = all(one.done for one in runs)
@@ -59,7 +59,10 @@ def row(label: str, runs: Sequence[Figures], floor: float = 0.0) -> list[str]:
 def ratios(
     ours: Mapping[str, Sequence[Figures]], peers: Mapping[str, Sequence[Figures]]
 ) -> list[list[str]]:
-    """Wall time of each of ours over each peer's; none where a run lacks instances."""
+    """Return our wall times over each peer's.
+
+    A run that lacks instances has no ratio.
+    """
     return [
         [label, *(_over(mine, theirs) for theirs in peers.values())] for label, mine in ours.items()
     ]
@@ -72,7 +75,7 @@ def _over(ours: Sequence[Figures], peers: Sequence[Figures]) -> str:
 
 
 def replaced(document: str, printed: str) -> str:
-    """The document with what was printed between its two marks, in place of what was there."""
+    """Replace the text between the document's two marks."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

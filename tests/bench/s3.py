@@ -1,4 +1,4 @@
-"""moto's S3, in a process of its own."""
+"""moto's S3 in a process of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sys.stdin.read()
 
 @contextmanager
 def moto_server(bucket: str = "bench") -> Iterator[Any]:
-    """An S3 client of a server that has this bucket, for as long as this lasts."""
+    """Yield an S3 client of a new server with this bucket."""
     server = subprocess.Popen(
         [sys.executable, "-c", _SERVER],
         stdin=subprocess.PIPE,

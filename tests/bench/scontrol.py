@@ -1,9 +1,9 @@
-"""scontrol and squeue for the contestants: same answers, same price, every call logged.
+"""Stubs of scontrol and squeue, the same for all contestants.
 
-A call costs 10 ms, as one against an idle slurmctld does; a command fed on standard input costs
-1 ms more each, as it is a request of its own. Asked by name, for a job, a node's jobs or a list of
-nodes, they answer with those records alone, and refuse what there is not; a bracketed hostlist is
-taken for all nodes, which is what the contestants ask by one.
+Every call is logged. It takes 10 ms, as a call of an idle slurmctld does. A command on standard
+input takes 1 ms more, since it is a request of its own. Called for a job, a node's jobs or a list
+of nodes, the stubs print those records alone, and refuse unknown names. A bracketed hostlist stands
+for all nodes, as the contestants use it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ esac
 
 @dataclass(frozen=True)
 class Stub:
-    """The directory with the programs, and what they were asked."""
+    """The directory with the stubs, and the log of their calls."""
 
     root: Path
 
@@ -85,7 +85,7 @@ class Stub:
 def write(
     root: Path, nodes: Sequence[str], state: Sequence[str], jobs: Mapping[int, Sequence[str]]
 ) -> Stub:
-    """Programs that say that these nodes are all in this state, and have these jobs on them."""
+    """Write stubs for nodes in one state, and for their jobs."""
     stub = Stub(root)
     stub.bin.mkdir(parents=True)
     machines = {name: node_record(name, state) for name in nodes}
@@ -111,7 +111,7 @@ def _envelope(kind: str, records: Iterable[Record]) -> str:
 
 
 def _table(records: Iterable[tuple[str, Record]]) -> str:
-    """A record a line after the key that it is picked by."""
+    """Return one line for each record, after its key."""
     return "".join(f"{key}\t{json.dumps(record)}\n" for key, record in records)
 
 
@@ -126,7 +126,10 @@ def _text(name: str, state: Sequence[str]) -> str:
 
 
 def job_record(number: int, nodes: Sequence[str]) -> Record:
-    """A job that waits for its nodes to come up, by the keys of 24.11 that either side may read."""
+    """Return a job that waits for its nodes.
+
+    It has the keys of 24.11 that either contestant may read.
+    """
     return {
         "account": "vision", "admin_comment": "", "array_job_id": _number(0),
         "array_task_id": {**_number(0), "set": False}, "array_task_string": "",
@@ -146,7 +149,10 @@ def _number(value: int) -> dict[str, object]:
 
 
 def node_record(name: str, state: Sequence[str]) -> Record:
-    """One node as 24.11 prints it, every key it has: parsing them is part of the price."""
+    """Return one node with every key that 24.11 prints.
+
+    Parsing them is part of the cost.
+    """
     energy = {
         "average_watts": 0, "base_consumed_energy": 0, "consumed_energy": 0,
         "current_watts": _number(0), "previous_consumed_energy": 0, "last_collected": 0,

@@ -1,7 +1,7 @@
-"""The AWS that both contestants talk to: one local cloud with EC2's request rates, in this process.
+"""The AWS of all contestants: a local cloud with EC2's request rates.
 
-EC2 is the local cloud's layer over moto. DynamoDB and Route 53, which only the peer needs, and S3
-are answered here. Every AWS call costs the same extra latency; every call is counted.
+EC2 is the local cloud's layer over moto, in this process. DynamoDB, Route 53 and S3 are answered
+here; only the peer needs the first two. Every AWS call has the same extra latency, and is counted.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AWS_LATENCY = 0.03
-"""Seconds added to every AWS call, whoever makes it."""
+"""Seconds added to every AWS call."""
 
 RAISED = {"RunInstances": (1000.0, 200.0)}
-"""Instances a second: the default account's 2/s makes 4,000 nodes take 25 minutes, whoever asks.
-AWS raises it on request; calls stay at the published 5 at once and 2/s."""
+"""Instances a second. At the default account's 2/s, 4,000 nodes take 25 minutes for any contestant.
+
+AWS raises the rate on request. Calls stay at the published 5 at once and 2/s.
+"""
 
 PUBLISHED = request_rates.RESOURCES["RunInstances"]
-"""What an account has until AWS raises it."""
+"""The rate of an account until AWS raises it."""
 
 ROUTE53 = (50.0, 10.0)
-"""Calls, published: bucket and refill a second, an account."""
+"""The published rate of calls: bucket, and refill a second, of an account."""
 
 LAUNCHES = ("RunInstances", "CreateFleet")
 
@@ -59,7 +61,7 @@ class Served:
 
 @dataclass
 class SimulatedAws:
-    """Where it is, what was asked of it, and what it is running."""
+    """The cloud, its endpoint, and the calls that it answered."""
 
     endpoint: str
     cloud: Cloud
@@ -76,7 +78,10 @@ class SimulatedAws:
 
 
 class Gate:
-    """Stands before the local cloud: counts, delays, and answers what it has no service for."""
+    """A front of the local cloud that counts and delays calls.
+
+    It answers the calls for which the local cloud has no service.
+    """
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -153,7 +158,10 @@ def _reply(start: Any, status: int, kind: str, body: bytes) -> Iterable[bytes]:
 def opened(
     state: Path, *, throttled: bool = True, raised: bool = True
 ) -> Iterator[tuple[SimulatedAws, Gate]]:
-    """A cloud of its own, full buckets, nothing running. `raised`: AWS has raised its rate."""
+    """Open a new cloud with full buckets and no instances.
+
+    With `raised`, AWS has raised its rate.
+    """
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     options = Options(state=state, port=port, driver="none", throttle=throttled)
@@ -174,12 +182,12 @@ def opened(
 
 
 def rate(*, raised: bool) -> tuple[float, float]:
-    """Instances at once and a second that RunInstances starts in such an account."""
+    """Return the rate of RunInstances: instances at once, and a second."""
     return RAISED["RunInstances"] if raised else PUBLISHED
 
 
 def prepare(aws: SimulatedAws, client: Any, *, fleet: bool = False) -> str:
-    """A subnet large enough, and the launch templates that either's deployed cluster has.
+    """Make a large subnet and both contestants' launch templates.
 
     A fleet's call names types and subnets itself, so the peer's template then has neither.
     """

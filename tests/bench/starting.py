@@ -1,4 +1,7 @@
-"""What ResumeProgram costs before it talks to anybody: imports, and reading what it was given."""
+"""Benchmark of ResumeProgram before its first request.
+
+It measures the imports and the reading of its files.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ if {parsed!r}:
     assemble.check_cluster = lambda *_: spent()  # what assemble does when all is parsed
 resume.main()
 """
-"""ResumeProgram's own `main`, stopped when all is parsed, or when it is about to load boto3."""
+"""ResumeProgram's own `main`. It stops after parsing all files, or just before it imports boto3."""
 PEER = "import slurm_plugin.resume"
 RETURNS = "import sys; sys.path.insert(0, {root!r}); import slurmplugins.resume as m; m.main()"
 SPENT = "\nimport time; print(time.process_time())"
@@ -63,11 +66,14 @@ for _ in range(int(sys.argv[3])):
         taken[name].append(float(done.stdout.split()[-1]) * 1000)
 print(json.dumps({"python": sys.version.split()[0], "taken": taken}))
 """
-"""Run on the head node, with its Python and the package as it is installed there."""
+"""A loop for the head node, with its Python and the package that is installed there."""
 
 
 def on_head(cluster: Path) -> tuple[str, dict[str, list[float]]]:
-    """The head's Python, and milliseconds of CPU there, on a local cluster that is up."""
+    """Measure on a local cluster's head node.
+
+    Returns its Python's version, and milliseconds of CPU. The cluster must be up.
+    """
     config = load_config(cluster)
     load, name = workload.Load(500, 8), "bench-start"
     (filesystem,) = Layout.from_environment().filesystems.iterdir()
@@ -89,7 +95,11 @@ def on_head(cluster: Path) -> tuple[str, dict[str, list[float]]]:
 
 
 def costs() -> dict[str, list[float]]:
-    """Milliseconds: CPU to parsed and to boto3, for the peer CPU to imported, wall to returned."""
+    """Measure here, and return milliseconds for each program.
+
+    Ours are measured in CPU to the end of parsing and to boto3. The peer is measured in CPU to the
+    end of its imports. The wall time runs to the return of ResumeProgram.
+    """
     load = workload.Load(500, 8)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
@@ -107,7 +117,7 @@ def costs() -> dict[str, list[float]]:
             "peer": [contest.peer_python(), "-I", "-c", PEER + SPENT],
         }
         environment = {"SLURM_RESUME_FILE": str(root / "resume.json")}
-        # In turns, so that a busy moment of the machine is a busy moment for all.
+        # In turns, so that a busy moment of the host falls on all.
         taken: dict[str, list[float]] = {name: [] for name in (*programs, "returns")}
         for _ in range(REPEATS):
             for name, argv in programs.items():
@@ -122,7 +132,10 @@ def _cpu(argv: list[str], environment: dict[str, str]) -> float:
 
 
 def _returns(root: str, hostlist: str, environment: dict[str, str]) -> float:
-    """Wall clock until slurmctld has its process back; what goes on behind it finds no cluster."""
+    """Measure the wall time until slurmctld has its process back.
+
+    The process behind it finds no cluster.
+    """
     began = time.monotonic()
     argv = [sys.executable, "-I", "-c", RETURNS.format(root=root), hostlist]
     subprocess.run(argv, env=environment, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""What Slurm asks of both: the resume file, and the configuration each contestant has on disk."""
+"""The requests of Slurm, and each contestant's configuration."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ OUR_POOL = "gpu"
 ZONE = "us-east-1a"
 
 TOLD_TIMEOUT = 2100
-"""ResumeTimeout of an account that starts 4,000 nodes slowly; EC2 alone may take 25 minutes."""
+"""ResumeTimeout of an account that starts 4,000 nodes slowly. EC2 alone may take 25 minutes."""
 
 DEFAULT_TIMEOUT = Slurm.model_fields["resume_timeout"].default
 
 
 @dataclass(frozen=True)
 class Market:
-    """What the pool buys. Several types are a fleet, for both contestants."""
+    """The offerings that the pool buys.
+
+    Several types make a fleet, for both contestants.
+    """
 
     capacity: str = "on-demand"
     types: tuple[str, ...] = ("g5.xlarge",)
@@ -37,14 +40,17 @@ class Market:
         return len(self.types) > 1
 
     def offerings(self) -> list[dict[str, str]]:
-        """Our pool's, the cheapest first."""
+        """Return our pool's offerings, the cheapest first."""
         return [
             {"type": name, "capacity": self.capacity, "zone": ZONE, "price": f"1.{rank}"}
             for rank, name in enumerate(self.types)
         ]
 
     def resource(self, subnet: str) -> dict[str, object]:
-        """The peer's, as its CLI writes it: CreateFleet for several types, else RunInstances."""
+        """Return the peer's compute resource, as its CLI writes it.
+
+        CreateFleet is for several types, RunInstances for one.
+        """
         return {
             "Api": "create-fleet" if self.fleet else "run-instances",
             "CapacityType": self.capacity,
@@ -59,8 +65,9 @@ class Market:
 
 @dataclass(frozen=True)
 class Load:
-    """So many jobs of so many nodes each, all in one call of ResumeProgram. `raised`: in an account
-    whose rate AWS has raised.
+    """Jobs of so many nodes each, in one call of ResumeProgram.
+
+    With `raised`, AWS has raised the account's rate.
     """
 
     jobs: int
@@ -84,7 +91,7 @@ class Load:
         return [f"{pool}-{number}" for number in range(1, self.nodes + 1)]
 
     def allocated(self, pool: str) -> dict[int, list[str]]:
-        """The nodes of each job."""
+        """Return the nodes of each job."""
         names, each = self.names(pool), self.nodes_each
         return {1000 + job: names[job * each : (job + 1) * each] for job in range(self.jobs)}
 
@@ -107,7 +114,11 @@ class Load:
 def write_ours(
     root: Path, load: Load, subnet: str, bin_dir: Path, *offerings: object, told: bool = True
 ) -> None:
-    """`told`: with the account's rate and a long ResumeTimeout; else as cluster.yaml defaults."""
+    """Write our configuration.
+
+    With `told`, it has the account's rate and a long ResumeTimeout. Else it has cluster.yaml's
+    defaults.
+    """
     (root / "state").mkdir()
     (root / "logs").mkdir()
     pool = {
@@ -129,8 +140,10 @@ def write_ours(
 
 
 def write_peer(root: Path, load: Load, subnet: str, *, dns: bool = True) -> None:
-    """As its cookbook writes them: defaults everywhere, all-or-nothing. Without `dns` as with its
-    setting DisableManagedDns: no hosted zone.
+    """Write the peer's configuration as its cookbook does.
+
+    All settings are defaults, so launches are all-or-nothing. Without `dns` there is no hosted
+    zone, as with the peer's setting DisableManagedDns.
     """
     fleets = {"queue1": {"cr1": load.market.resource(subnet)}}
     (root / "fleet.json").write_text(json.dumps(fleets))

@@ -1,8 +1,9 @@
-"""How often the rules are right: python -m tests.corpus.accuracy
+"""Accuracy of the failure rules: python -m tests.corpus.accuracy
 
-`attempts/` was written together with the rules; `held-out/` after edition 1 and `later/` after
-edition 3, in the shapes of public issues, and neither was tried before its first count (docs/
-stopping.md has those). Each folder's name is the label. Exit code 1 when any answer is wrong.
+`attempts/` was written together with the rules. `held-out/` came after edition 1 and `later/` after
+edition 3, in the shapes of public issues. Neither was tried before its first count;
+docs/stopping.md has those counts. Each folder's name is the label. The exit code is 1 if any answer
+is wrong.
 """
 
 import sys
@@ -17,17 +18,20 @@ SETS = ("attempts", "held-out", "later")
 
 
 def logs(name: str) -> list[Path]:
-    """The labelled logs of one set."""
+    """Return the labelled logs of one set."""
     return sorted((HERE / name).glob("*/*.log"))
 
 
 def answer(log: Path) -> str:
-    """The cause that the log alone gives."""
+    """Return the cause that the log alone gives."""
     return str(classify(Evidence(code=1, log=tail(log.read_text()))).cause)
 
 
 def grid(pairs: Counter[tuple[str, str]]) -> str:
-    """The confusion table: a row for each label, a column for each answer."""
+    """Return the confusion table.
+
+    It has a row for each label and a column for each answer.
+    """
     labels = sorted({label for pair in pairs for label in pair})
     rows = [["label \\ answer", *labels, "right"]]
     for label in labels:

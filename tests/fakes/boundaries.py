@@ -1,9 +1,9 @@
-"""Every call that leaves the engine, as a place where the process may die.
+"""Steps at which the process may die, around the engine's calls.
 
 A `Watched` object stands before a port, the journal or the unavailable offerings. It steps twice a
-call: before it has any effect, and after its effect but before the caller learns of it. At a step,
-the test chooses: count, raise Killed, or kill -9 the process. The object's methods are all watched,
-so a new one is covered the day it is written.
+call: before the call has any effect, and after its effect but before the caller learns of it. At a
+step the test chooses: count, raise Killed, or kill -9 the process. All methods of the object are
+watched, so a new method is covered the day it is written.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Watched:
 
 
 class Fuse:
-    """Lets so many steps pass and then kills; what is dead stays dead.
+    """A callable that lets so many steps pass and then raises Killed.
 
-    A thread that outlives the fatal step, or a clean-up on the way out, gets no further than its
-    own next step: kill -9 leaves no one to tidy up.
+    Each later step raises Killed again. A thread that outlives the fatal step, or a clean-up, gets
+    no further than its own next step. After a real kill -9, nothing tidies up either.
     """
 
     def __init__(self, steps: int) -> None:
@@ -62,6 +62,6 @@ class Fuse:
 
 
 def watch(engine: Engine, step: Callable[[str], None]) -> Engine:
-    """The same engine, every way out of it watched."""
+    """Return the same engine with every call that leaves it watched."""
     parts: dict[str, Any] = {name: Watched(getattr(engine, name), name, step) for name in PARTS}
     return dataclasses.replace(engine, **parts)

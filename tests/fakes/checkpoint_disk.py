@@ -1,4 +1,7 @@
-"""A disk that ends the process, fills up or tears a write at any one of its operations."""
+"""Faults for the disk of checkpoints, at any one operation.
+
+A fault kills the process, fills up the disk or tears a write.
+"""
 
 import os
 import resource
@@ -17,14 +20,14 @@ from toolkit.training.checkpoint import block_reader
 
 OPERATIONS = [
     *((os, name) for name in ("fsync", "link", "mkdir", "pwrite", "replace", "rmdir", "unlink")),
-    (Path, "open"),  # which goes to no function of os
+    (Path, "open"),  # it calls io.open, and no function of os
 ]
-# With those that change nothing, or only a time: where a machine dies between them tells nothing.
+# Adds calls that change nothing, or only a time: a death between them tests nothing new.
 CALLS = [*OPERATIONS, *((os, name) for name in ("listdir", "open", "preadv", "stat", "utime"))]
 
 
 class Killed(BaseException):
-    """The process ends here, but for what it has to do on its way out."""
+    """An exception that ends the process; only its clean-up still runs."""
 
 
 def kill(_call, _args):
@@ -32,12 +35,15 @@ def kill(_call, _args):
 
 
 def vanish(_call, _args):
-    """No word, no `finally`, no other thread: a machine that is gone, with its page cache kept."""
+    """Kill this process with SIGKILL: no output, no `finally`, no other thread.
+
+    The page cache stays.
+    """
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tear(call, args):
-    """Half of a write arrives, and the process ends."""
+    """Write half of the content, then end the process."""
     if isinstance(args[0], int) and len(args) == 3:  # pwrite
         descriptor, view, offset = args
         call(descriptor, view[: len(view) // 2], offset)
@@ -53,16 +59,20 @@ def fail(*_):
 
 
 def limit(size: int) -> None:
-    """From here on no file of this process grows beyond `size` bytes; negative: as it likes.
+    """Let no file of this process grow beyond `size` bytes.
 
-    What a disk that fills up does to a write: as much of it arrives as there is room for.
+    A negative `size` lifts the limit. A disk that fills up does the same to a write: as much
+    arrives as there is space for.
     """
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
 
 
 def swallow_errors(patch: pytest.MonkeyPatch) -> None:
-    """Have pathlib take every error for a no, as it does from Python 3.14."""
+    """Let pathlib's tests of a path return False on every error.
+
+    Python 3.14 does so by itself.
+    """
     new = {"exists": os.path.exists, "is_file": os.path.isfile, "is_dir": os.path.isdir}
     for name, asked in new.items():
         patch.setattr(Path, name, lambda path, ask=asked, **_: ask(path))
@@ -72,7 +82,10 @@ def swallow_errors(patch: pytest.MonkeyPatch) -> None:
 def strike(
     number: int, fault: Callable[..., Any], operations: Sequence[tuple[Any, str]] = OPERATIONS
 ) -> Iterator[list[int]]:
-    """`fault` in place of the `number`th operation; yields how many were met, as a list."""
+    """Run `fault` in place of the `number`th operation.
+
+    Yields a list with one element for each operation so far.
+    """
     met = []
 
     def guard(original):
@@ -91,15 +104,16 @@ def strike(
 
 
 def killed(number: int, work: Callable[[], Any]) -> bool:
-    """Do the work in a copy of this process that SIGKILL ends at its `number`th operation.
+    """Do the work in a forked process, killed at operation `number`.
 
-    False: it had fewer, and did all of the work.
+    SIGKILL ends the process there. Returns False if the work had fewer operations, so that all of
+    it was done.
     """
     child = os.fork()
     if not child:
         code = 1
         try:
-            block_reader.thread_pool.cache_clear()  # they did not come along
+            block_reader.thread_pool.cache_clear()  # A fork copies no threads.
             with strike(number, vanish):
                 work()
             code = 0
@@ -111,9 +125,11 @@ def killed(number: int, work: Callable[[], Any]) -> bool:
 
 
 class Power:
-    """What of `root` is on the disk: files and the names in a folder as they were last synced.
+    """The part of `root` that would survive a power cut.
 
-    In the context `os.fsync` is noted and not done. What is there as it begins is on the disk.
+    It has the files, and the names in each folder, as of their last fsync. In the context
+    `os.fsync` is recorded and not done. Everything in `root` at the start of the context counts as
+    synced.
     """
 
     def __init__(self, root: Path) -> None:
@@ -134,13 +150,13 @@ class Power:
         self._patch.undo()
 
     def cut(self) -> None:
-        """Leave of `root` what is on the disk."""
+        """Reduce `root` to the content that was synced."""
         top = self._root.stat().st_ino
         shutil.rmtree(self._root)
         self._restore(self._root, top)
 
     def keeps(self, path: Path) -> bool:
-        """Tell whether a cut would leave `path` its name and its bytes."""
+        """Tell whether `path` keeps its name and bytes after a cut."""
         inode = path.stat().st_ino
         if self._names.get(path.parent.stat().st_ino, {}).get(path.name) != inode:
             return False

@@ -6,7 +6,10 @@ START = 1_795_000_000.0
 
 
 class FakeClock:
-    """`now` can jump, as a wall clock does when it is set; `monotonic` only goes forward."""
+    """A wall clock and a monotonic clock for tests.
+
+    `now` can jump, as a wall clock does when it is set. `monotonic` only goes forward.
+    """
 
     def __init__(self, now: float = START, boot: str = "1") -> None:
         self._now = now
@@ -31,5 +34,5 @@ class FakeClock:
         self._now += seconds
 
     def jump(self, seconds: float) -> None:
-        """The wall clock is set forward or back; no time passes."""
+        """Set the wall clock forward or back; no time passes."""
         self._offset += seconds

@@ -1,10 +1,10 @@
-"""EC2 with state and with its bad habits, behind the engine's cloud port.
+"""A stateful EC2 with its bad habits, behind the engine's cloud port.
 
-Capacity pools, partial launches, request rates, lists that lag behind, answers that are lost,
-calls that take effect after they have failed, interruptions. It enforces what EC2 enforces and
-counts what it is asked, so that tests can state laws about the engine instead of scripting calls.
-A launch is what the call says that would be sent, as `launch_call` reads it. Its time is true time,
-which the head node's wall clock may disagree with.
+It plays limited capacity, partial launches, request rates and interruptions. Its lists lag behind,
+answers are lost, and calls take effect after they have failed. It enforces the rules that EC2
+enforces, and counts its calls. So tests state laws about the engine instead of scripting calls. A
+launch is read by `launch_call` from the arguments of the call. Its clock shows the true time; the
+head node's wall clock may differ.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Machine:
 
 @dataclass
 class Late:
-    """A launch whose caller has been told that it failed, and that happens all the same."""
+    """A launch that happens after its caller got an error."""
 
     due: float
     request: LaunchRequest
@@ -67,7 +67,7 @@ class Late:
 
 @dataclass
 class Answer:
-    """What a call was answered: instances by their ids, and a fleet's `Errors`."""
+    """The answer to a launch call: instance ids, and a fleet's `Errors`."""
 
     call: Call
     ids: list[str] = field(default_factory=list)
@@ -75,18 +75,25 @@ class Answer:
 
 
 class FakeCloud:
-    """`capacity` maps offering keys to instances left; an absent key has no limit.
+    """An EC2 whose faults are attributes that tests set.
 
-    `lag`: seconds a new instance is missing from lists; `stale`: seconds an ended one is still
-    listed as it was; `tag_lag`: seconds one that was given is listed under its old name.
-    `lose_answers`, `late_effects`, `partials`: how many of the next launches lose their answer,
-    happen `delay` seconds after it was lost, or find capacity for half.
-    `next_errors`: what the next launches are answered, having done nothing; None: what comes of
-    them. `next_list_errors`: the next lists. `lose_gifts`: how many of the next renamings happen
-    and are not answered. `end_error`: what every end is answered, having done nothing.
-    `sent`: the arguments of every launch, refused or not.
-    `places`: the zone of each subnet, and of each launch template that says the subnet itself.
-    `blocks`: the reservations that are capacity blocks.
+    - `capacity` maps an offering's key to the number of instances left. A key that is absent has no
+      limit.
+    - `lag`: so many seconds a new instance is missing from lists.
+    - `stale`: so many seconds a terminated instance is still listed in its old state.
+    - `tag_lag`: so many seconds a reassigned instance is listed under its old node.
+    - `lose_answers`: so many of the next launches happen, and their answer is lost.
+    - `late_effects`: so many of the next launches lose their answer, and happen `delay` seconds
+      later.
+    - `partials`: so many of the next launches find capacity for half.
+    - `next_errors`: the errors of the next launches, which then do nothing. None: the launch goes
+      on.
+    - `next_list_errors`: the errors of the next lists.
+    - `lose_gifts`: so many of the next changes of a node's tag happen, and their answer is lost.
+    - `end_error`: the error of every termination, which then does nothing.
+    - `sent`: the arguments of every launch, also of those that were refused.
+    - `places`: the zone of each subnet, and of each launch template that names its subnet.
+    - `blocks`: the reservations that are capacity blocks.
     """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
@@ -148,7 +155,7 @@ class FakeCloud:
         return self._launched(request, answer)
 
     def _launched(self, request: LaunchRequest, answer: Answer) -> LaunchResult:
-        """What the adapter makes of EC2's answer."""
+        """Return the result that the adapter makes of EC2's answer."""
         if answer.call.fleet:
             for node, instance_id in zip(request.nodes, answer.ids, strict=False):
                 machine = self.machines[instance_id]
@@ -231,10 +238,10 @@ class FakeCloud:
             raise error_codes.error("InvalidInstanceID.NotFound", "no such machine")
         return self.consoles.get(instance_id, "")
 
-    # The world
+    # The test's side
 
     def impair(self, instance_id: str) -> None:
-        """Its status checks fail from now on."""
+        """Fail the instance's status checks from now on."""
         known = self.troubles.get(instance_id, InstanceHealth(instance_id))
         self.troubles[instance_id] = replace(known, impaired_since=self.clock.now())
 
@@ -244,17 +251,20 @@ class FakeCloud:
         self.troubles[instance_id] = replace(known, events=(*known.events, event))
 
     def give_notice(self, instance_id: str) -> None:
-        """EC2 takes the instance back in two minutes."""
+        """Announce that EC2 takes the instance back in two minutes."""
         known = self.troubles.get(instance_id, InstanceHealth(instance_id))
         self.troubles[instance_id] = replace(known, notice=True)
 
     def live(self) -> list[Instance]:
-        """What really runs, whatever the lists say."""
+        """Return the instances that run, also those that lists do not show."""
         self._settle()
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
     def seen_live(self) -> dict[str, str | None]:
-        """The instances that a list shows as live, or can't show yet, and their nodes."""
+        """Return the node of each instance that a list shows as live.
+
+        An instance that is too new for lists is among them.
+        """
         now = self.clock.monotonic()
         return {
             item.instance.id: item.instance.node
@@ -263,7 +273,7 @@ class FakeCloud:
         }
 
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
-        """An instance that was there before."""
+        """Add an instance that was launched before the test began."""
         self.machines[instance.id] = Machine(instance, cluster or self.cluster, 0.0)
 
     def end(self, instance_id: str, code: str, *, after: float = 0.0) -> None:
@@ -274,11 +284,11 @@ class FakeCloud:
             machine.instance = replace(machine.instance, ended_at=due, end_code=code)
 
     def interrupt(self, instance_id: str, *, notice: float = 0.0) -> None:
-        """EC2 takes a spot instance back, `notice` seconds from now."""
+        """Take a spot instance back, `notice` seconds from now."""
         self.end(instance_id, SPOT_TERMINATION, after=notice)
 
     def calm(self) -> None:
-        """No more trouble: what has happened stays, everything from here on works."""
+        """End all trouble: later calls work, and earlier effects stay."""
         self.capacity, self.refusals, self.next_errors = {}, {}, []
         self.next_list_errors, self.end_error = [], None
         self.lose_answers = self.lose_gifts = self.late_effects = self.partials = 0
@@ -292,7 +302,7 @@ class FakeCloud:
             raise error_codes.error("RequestLimitExceeded", "Request limit exceeded.")
 
     def _read(self, sent: Mapping[str, object]) -> Call:
-        """Read a call, and refuse what EC2 refuses."""
+        """Read a call, or refuse it as EC2 does."""
         if "LaunchTemplateConfigs" in sent:
             call = launch_call.create_fleet(sent)
         else:
@@ -308,14 +318,14 @@ class FakeCloud:
         return call
 
     def _settle(self) -> None:
-        """Let the late calls happen that are due."""
+        """Carry out the late launches that are due."""
         now = self.clock.monotonic()
         for token, late in list(self._late.items()):
             if late.due <= now:
                 del self._late[token]
                 try:
                     self._once(late.request, late.call, late.due)
-                except Exception:  # noqa: BLE001, S112 - nobody is there to be told
+                except Exception:  # noqa: BLE001, S112 - no caller is left to get the error
                     continue
 
     def _once(self, request: LaunchRequest, call: Call, at: float) -> Answer:
@@ -325,7 +335,10 @@ class FakeCloud:
         return self._tokens[call.token]
 
     def _start(self, call: Call, at: float) -> Answer:
-        """Fill from the choices in their order, as far as each goes; below the least is none."""
+        """Fill a launch from its choices, in their order.
+
+        If fewer instances than the least can start, none starts.
+        """
         wanted = most = call.most
         if self.partials:
             self.partials -= 1
@@ -344,7 +357,7 @@ class FakeCloud:
             wanted -= share
         if call.fleet:
             answer.errors = [_fleet_error(*item) for item in codes_of_refusals]
-        # RunInstances says nothing about what it could not do beyond the minimum.
+        # RunInstances does not report instances beyond the minimum that it could not start.
         if most - wanted < call.least:
             if not call.fleet:
                 raise error_codes.error(*codes_of_refusals[0][1:])
@@ -353,7 +366,7 @@ class FakeCloud:
             key = self._key(call, choice)
             if key in self.capacity:
                 self.capacity[key] -= share
-            # A fleet numbers its instances anew for each launch that it is made of.
+            # A fleet makes several launches, and each numbers its instances from 0.
             first = 0 if call.fleet else len(answer.ids)
             answer.ids += [self._one(call, choice, first + n, at) for n in range(share)]
         return answer
@@ -415,7 +428,7 @@ def _fleet_error(choice: Choice, code: str, message: str) -> dict[str, object]:
 
 
 def _node(tag: Mapping[str, str], index: int) -> NodeName | None:
-    """The node that an instance with these tags takes itself for."""
+    """Return the node of the instance with these tags."""
     if tag.get("toolkit:order") == "pending":
         return None
     launched = launch_call.hostlist(launch_call.whole(tag, "toolkit:nodes", ","))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def described(content: Mapping[str, bytes]) -> Manifest:
-    """The manifest of files that are in memory."""
+    """Return the manifest of files in memory."""
     return make_manifest(
         File(
             path,
@@ -29,7 +29,7 @@ def described(content: Mapping[str, bytes]) -> Manifest:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """What lies in a folder."""
+    """Return the content of each file below a folder."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -45,7 +45,10 @@ def write_tree(folder: Path, content: Mapping[str, bytes]) -> Path:
 
 
 class MemorySource:
-    """Serves files from memory; counts what it served. `flipped` paths come with a wrong bit."""
+    """A source that serves files from memory and counts the bytes.
+
+    The files of `flipped` come with a wrong bit.
+    """
 
     workers = 1
 

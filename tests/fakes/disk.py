@@ -1,4 +1,7 @@
-"""A disk without syncing, that can end at any of its operations: before, halfway or after."""
+"""A disk that does not sync, and may die at any operation.
+
+It dies before the operation, halfway through it, or after it.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,14 @@ WHEN = ("before", "halfway", "after")
 
 
 class Killed(BaseException):
-    """kill -9, as far as one process can play it: from here on nothing reaches the disk."""
+    """kill -9 within one process: from here on nothing reaches the disk."""
 
 
 class QuickDisk(Disk):
-    """Renames and writes as the real one; what a power cut would lose is not its business."""
+    """A disk that renames and writes as the real one, without syncing.
+
+    It does not model the losses of a power cut.
+    """
 
     def write_file(self, path: Path, content: bytes) -> None:
         temporary = path.with_name(f".{path.name}.{threading.get_ident()}.tmp")
@@ -37,7 +43,10 @@ class QuickDisk(Disk):
 
 
 class MortalDisk(QuickDisk):
-    """Counts its operations; at number `fatal` it calls `die`, and again at each one after."""
+    """A disk that counts its operations and dies at number `fatal`.
+
+    There it calls `die`, and again at each later operation.
+    """
 
     def __init__(
         self, fatal: int = -1, when: str = "before", die: Callable[[], None] | None = None
@@ -118,7 +127,7 @@ class MortalDisk(QuickDisk):
 
 
 class FullDisk(QuickDisk):
-    """Takes so many bytes of content and no more."""
+    """A disk that takes so many bytes of content and no more."""
 
     def __init__(self, room: int) -> None:
         self.room = room

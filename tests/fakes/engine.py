@@ -1,4 +1,4 @@
-"""The whole engine on fakes: what most tests start from."""
+"""The whole engine on fakes, from which most tests start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ ON_DEMAND = "on-demand:g5.xlarge:us-east-1a"
 
 
 def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
-    """A burst.json with one pool of three offerings, and a second pool of one."""
+    """Return a burst.json with two pools.
+
+    The first pool has three offerings, the second has one.
+    """
     zones = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
     offerings = [
         {"type": "g5.xlarge", "capacity": "spot", "zone": "us-east-1a", "price": "0.4024"},
@@ -58,7 +61,10 @@ def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
 
 
 def places(known: burst_config.BurstConfig) -> dict[str, str]:
-    """The zone of each subnet, and of each launch template that says the subnet itself."""
+    """Return the zone of each subnet.
+
+    A launch template that names its subnet is among the keys.
+    """
     by_zone = [
         (zone, place)
         for pool in known.pools.values()
@@ -68,7 +74,7 @@ def places(known: burst_config.BurstConfig) -> dict[str, str]:
 
 
 class Bench:
-    """An engine, its fakes, and what it logged."""
+    """An engine, its fakes, and its log lines."""
 
     def __init__(self, state: Path, clock: FakeClock | None = None, **more: object) -> None:
         self.clock = clock or FakeClock()
@@ -98,7 +104,7 @@ class Bench:
         return [item for item in map(json.loads, self.lines) if item["event"] == name]
 
     def restart(self) -> None:
-        """A new process: nothing of the engine survives but its state directory."""
+        """Replace the engine by a new process on the same state directory."""
         self.engine = dataclasses.replace(
             self.engine,
             journal=Journal(self.engine.state, self.clock),
@@ -108,12 +114,12 @@ class Bench:
         )
 
     def save(self, path: Path) -> None:
-        """The world as it is, for another process; a reader sees the old or the new."""
+        """Save the fakes for another process, in one atomic write."""
         world = (self.clock, self.cloud, self.slurm, self.store, self.duds)
         write_atomically(path, pickle.dumps(world), mode=0o600)
 
     def load(self, path: Path) -> None:
-        """The world that another process left."""
+        """Load the fakes that another process saved."""
         self.clock, self.cloud, self.slurm, self.store, self.duds = pickle.loads(  # noqa: S301
             path.read_bytes()
         )
@@ -128,7 +134,10 @@ class Bench:
         self.restart()
 
     def boot(self) -> None:
-        """slurmd reports on each live instance that comes up at all, and on no other."""
+        """Register each live instance whose boot works.
+
+        The other nodes do not respond.
+        """
         machines = self.cloud.machines
         live = [
             item
@@ -141,7 +150,10 @@ class Bench:
                 self.slurm.register(machine.node, machine.id, machine.address, machine.launched_at)
 
     def _registers(self, node: str, machine: str) -> bool:
-        """slurmd does at its start, and when its node's agent reloads it."""
+        """Tell whether slurmd registers now.
+
+        slurmd registers at its start, and when the node's agent reloads it.
+        """
         if self.slurm.forgotten.get(node) != machine:
             return True
         if not agent_requests.read_registration_request(self.engine.stop_requests, node):

@@ -1,7 +1,7 @@
-"""Decide by IAM policies as AWS does: a Deny wins, a missing Allow refuses.
+"""A judge of IAM policies that decides as AWS does.
 
-Only the elements, operators and keys that the toolkit's policies have are known. Any other raises,
-so that no policy is taken for tighter or wider than it is.
+A Deny wins, and a missing Allow refuses. Only the elements, operators and keys of the toolkit's
+policies are known. Any other raises, so that no policy is taken for tighter or wider than it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _ELEMENTS = {"Sid", "Effect", "Action", "Resource", "Condition"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One action on one resource; `context` has the condition keys that AWS would send along."""
+    """One action on one resource.
+
+    `context` has the condition keys that AWS would send along.
+    """
 
     action: str
     resource: str
@@ -49,7 +52,10 @@ def _matches(statement: Mapping[str, Any], request: Request) -> bool:
 
 
 def _holds(operator: str, key: str, wanted: list[str], request: Request) -> bool:
-    """Judge one condition. A key that the request lacks fails it, but for `ForAllValues`."""
+    """Judge one condition.
+
+    A key that the request lacks fails the condition, but for `ForAllValues`.
+    """
     found = _context(request, key)
     match operator:
         case "StringEquals" | "Bool":
@@ -65,7 +71,10 @@ def _holds(operator: str, key: str, wanted: list[str], request: Request) -> bool
 
 
 def _context(request: Request, key: str) -> list[str]:
-    """Look a key up: its name has no case, but a tag's key within it has."""
+    """Return the values of a key of the request.
+
+    The name of a key has no case. A tag's key within it has.
+    """
     prefix, slash, tag = key.partition("/")
     wanted = prefix.lower() + slash + tag
     for name, value in request.context.items():

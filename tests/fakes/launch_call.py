@@ -1,8 +1,8 @@
-"""A launch call as EC2 reads it: what it asks for, or EC2's refusal.
+"""A reader of launch calls that answers or refuses as EC2 does.
 
-It reads the keyword arguments of boto3's run_instances and create_fleet, and nothing of the code
-that makes them: tag keys stand here a second time, and so do EC2's rules. An argument that is not
-known here is refused, as EC2 refuses a parameter that it does not know.
+It reads the keyword arguments of boto3's run_instances and create_fleet. It shares no code with the
+engine, so tag keys and EC2's rules stand here a second time. It refuses an unknown argument, as EC2
+refuses an unknown parameter.
 
 Sources: EC2's API reference (RunInstances, CreateFleet, SpotMarketOptions, SpotOptions,
 OnDemandOptions), "Behavior of Spot Instance interruptions", "Launch instances using Capacity
@@ -40,7 +40,10 @@ RESOURCES = {"instance", "volume", "network-interface", "spot-instances-request"
 
 @dataclass(frozen=True)
 class Choice:
-    """One instance type in one subnet, or in the one that the launch template says."""
+    """One instance type in one subnet.
+
+    Without a subnet, it lies in the launch template's.
+    """
 
     type: str
     subnet: str = ""
@@ -49,7 +52,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Call:
-    """What a launch call asks EC2 for. `tags` are those of the instances alone."""
+    """The content of a launch call.
+
+    `tags` are those of the instances alone.
+    """
 
     action: str
     token: str
@@ -67,7 +73,10 @@ class Call:
 
 
 def run_instances(sent: Mapping[str, Any], blocks: Collection[str] = ()) -> Call:
-    """Read RunInstances. `blocks` are the reservations that are capacity blocks."""
+    """Read RunInstances.
+
+    `blocks` are the reservations that are capacity blocks.
+    """
     _known(
         sent,
         {
@@ -131,7 +140,10 @@ def create_fleet(sent: Mapping[str, Any]) -> Call:
 
 
 def hostlist(text: str) -> list[str]:
-    """Expand Slurm's hostlist, each bracket of it a list of numbers and ranges."""
+    """Expand Slurm's hostlist.
+
+    Each bracket is a list of numbers and ranges.
+    """
     found = []
     for name in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         parts = re.split(r"\[([^\]]*)\]", name)
@@ -141,7 +153,7 @@ def hostlist(text: str) -> list[str]:
 
 
 def whole(tags: Mapping[str, str], key: str, between: str) -> str:
-    """A value that goes on in `key.2`, `key.3` and so on."""
+    """Join a value that goes on in `key.2`, `key.3` and so on."""
     parts = itertools.chain([key], (f"{key}.{number}" for number in itertools.count(2)))
     return between.join(tags[part] for part in itertools.takewhile(tags.__contains__, parts))
 
@@ -155,7 +167,10 @@ def _numbers(text: str) -> list[str]:
 
 
 def _market(given: Mapping[str, Any]) -> str:
-    """The market's name. A one-time request can't be stopped and started again."""
+    """Return the market's name.
+
+    A one-time request can't be stopped and started again.
+    """
     _known(given, {"MarketType", "SpotOptions"})
     name = str(given.get("MarketType", "on-demand"))
     if name not in {"on-demand", "spot", "capacity-block"}:
@@ -174,7 +189,7 @@ def _market(given: Mapping[str, Any]) -> str:
 
 
 def _reservation(given: Mapping[str, Any], market: str, blocks: Collection[str]) -> str:
-    """The reservation that the instances are to use, and no other."""
+    """Return the only reservation that the instances may use."""
     _known(given, {"CapacityReservationTarget"})
     target = given.get("CapacityReservationTarget", {})
     _known(target, {"CapacityReservationId"})
@@ -189,7 +204,7 @@ def _reservation(given: Mapping[str, Any], market: str, blocks: Collection[str])
 
 
 def _options(given: Mapping[str, Any], strategies: Collection[str]) -> Mapping[str, Any]:
-    """A fleet's options for one market."""
+    """Check a fleet's options for one market and return them."""
     _known(
         given,
         {
@@ -209,7 +224,10 @@ def _options(given: Mapping[str, Any], strategies: Collection[str]) -> Mapping[s
 
 
 def _choices(overrides: Sequence[Mapping[str, Any]], strategy: str) -> tuple[Choice, ...]:
-    """The overrides, those of the lowest priority number in front where the strategy reads it."""
+    """Return the overrides in the order in which EC2 tries them.
+
+    Where the strategy reads priorities, the lowest number comes first.
+    """
     for item in overrides:
         _known(item, {"InstanceType", "SubnetId", "Priority"})
     found = [
@@ -238,7 +256,7 @@ def _token(sent: Mapping[str, Any]) -> str:
 def _tags(
     given: Sequence[Mapping[str, Any]], resources: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """Tags by resource type."""
+    """Return the tags by resource type."""
     found: dict[str, dict[str, str]] = {}
     for item in given:
         kind, pairs = item["ResourceType"], item["Tags"]

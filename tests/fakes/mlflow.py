@@ -1,4 +1,4 @@
-"""A tracking server in memory, as slurmplugins.head.mlflow asks one."""
+"""A tracking server in memory, as slurmplugins.head.mlflow calls one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def a_run(run_id: str, job: str = "7", **changes) -> MlflowRun:
 
 @dataclass
 class FakeMlflow:
-    """Understands the filters that the toolkit writes, and no others."""
+    """A server that understands only the filters that the toolkit writes."""
 
     runs: dict[str, MlflowRun] = field(default_factory=dict)
 

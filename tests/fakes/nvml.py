@@ -1,4 +1,7 @@
-"""NVML, the library of NVIDIA's driver, as nvidia-ml-py calls it: C functions, errors by number."""
+"""NVML, the library of NVIDIA's driver, as nvidia-ml-py calls it.
+
+Its functions are C functions, with errors by number.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ DRIVER_NOT_LOADED, NOT_SUPPORTED = 9, 3
 
 
 class Driver:
-    """A machine's GPUs: percent in use, bytes used, bytes there. `refuses` has a number for a
-    function's name.
+    """A driver with GPUs: percent in use, bytes used, bytes in all.
+
+    `refuses` maps a function's name to the error number that it returns.
     """
 
     def __init__(self, *gpus: tuple[int, int, int], refuses: dict[str, int] | None = None) -> None:
@@ -31,7 +35,7 @@ class Driver:
             raise AttributeError(name)
         return call
 
-    def _InitWithFlags(self, flags: int) -> None:  # noqa: N802  # as the library has it
+    def _InitWithFlags(self, flags: int) -> None:  # noqa: N802  # the library's own name
         assert flags == 0
 
     def _DeviceGetCount(self, count: Any) -> None:  # noqa: N802
@@ -51,7 +55,7 @@ class Driver:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
-    """Have nvidia-ml-py find this driver where it would load the real one's library."""
+    """Let nvidia-ml-py load this driver instead of the real library."""
     import pynvml
 
     monkeypatch.setattr(pynvml, "nvmlLib", driver)

@@ -1,15 +1,18 @@
-"""A slurmctld as one job sees it through scontrol and sacct."""
+"""A slurmctld as one job reads it through scontrol and sacct."""
 
 import json
 import subprocess
 
 
 class FakeScontrol:
-    """A slurmctld with one job, that does what scontrol asks.
+    """A slurmctld with one job, which obeys scontrol.
 
-    `accounting`: a line an attempt, `job|state|start` and when it ended, if it did; None while
-    it does not answer. `events`: what it keeps of nodes, `node|since|state|reason`. `deaf`: it
-    answers nothing in time; `slow`: none of these. `garbled`: its answer to every question.
+    - `accounting`: a line for each attempt, `job|state|start`, and `|end` if it ended. None: sacct
+      fails.
+    - `events`: the node events of slurmdbd, `node|since|state|reason`.
+    - `deaf`: every call times out.
+    - `slow`: the verbs whose calls time out.
+    - `garbled`: the answer to every `show`.
     """
 
     def __init__(
@@ -25,7 +28,7 @@ class FakeScontrol:
         self.asked = 0
 
     def before(self) -> None:
-        """Each call of scontrol, or a kill that comes before it."""
+        """Run before each call of scontrol; a test may kill here."""
 
     def __call__(self, argv) -> str:
         verb = argv[1:]

@@ -1,4 +1,4 @@
-"""The rates at which EC2 takes calls: token buckets of its guide on request throttling."""
+"""EC2's request rates: the token buckets of its guide on throttling."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ CALLS = {
     "TerminateInstances": (100.0, 5.0),
     "DescribeInstances": (100.0, 20.0),
 }
-"""How many calls at once, and how many more a second. DescribeInstances: with a filter."""
+"""The calls at once, and the further calls a second.
+
+DescribeInstances: with a filter.
+"""
 
 INSTANCES = {"RunInstances": (1000.0, 2.0), "TerminateInstances": (1000.0, 20.0)}
-"""The same of the instances that these calls are about."""
+"""The instances at once, and the further instances a second, of these calls."""
 
 
 @dataclass
 class RequestRates:
-    """Counts calls, and says which come too soon."""
+    """A counter of calls that refuses those that come too soon."""
 
     clock: Callable[[], float]
     enabled: bool = False

@@ -1,4 +1,7 @@
-"""Stands in for other programs: answers by the first words of the command, and remembers all."""
+"""A stand-in for other programs.
+
+It answers by the first words of the command, and records all commands.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FakeRunner:
-    """Unknown commands succeed silently, unless `strict`."""
+    """A runner on which unknown commands succeed silently, unless `strict`."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.calls: list[tuple[list[str], str]] = []
@@ -19,7 +22,10 @@ class FakeRunner:
         self._strict = strict
 
     def answer(self, *words: str, stdout: str = "", stderr: str = "", returncode: int = 0) -> None:
-        """What a command says that starts with these words; the latest answer wins."""
+        """Set the answer to commands that start with these words.
+
+        The latest answer wins.
+        """
         self._answers.insert(0, (words, CommandResult(returncode, stdout, stderr)))
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:

@@ -1,4 +1,7 @@
-"""S3 over HTTP, as moto has it: for what has to go through a real client and a real socket."""
+"""moto's S3 over HTTP.
+
+It is for tests that need a real client and a real socket.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def serving() -> Iterator[str]:
-    """Where it listens; in a thread of this process, so that what is patched in moto counts."""
+    """Yield the URL of a server in a thread of this process.
+
+    Being in this process, the server sees a test's patches of moto.
+    """
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

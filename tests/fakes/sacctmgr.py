@@ -1,4 +1,7 @@
-"""A stateful sacctmgr: accounts and associations of one cluster, with Slurm's refusals."""
+"""A stateful sacctmgr with Slurm's refusals.
+
+It holds the accounts and associations of one cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ class RefusedError(Exception):
 
 
 class FakeSacctmgr:
-    """Understands the calls that toolkit.accounts makes, and nothing else."""
+    """A sacctmgr that understands only the calls of toolkit.accounts."""
 
     def __init__(self) -> None:
         self.accounts = {"root": {"parent": "", "fairshare": "1", "organization": "root"}}

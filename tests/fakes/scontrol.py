@@ -1,7 +1,8 @@
-"""A scontrol that takes a number for the whole array it begins, as the real one does.
+"""A scontrol with job arrays, which resolves ids as the real one.
 
-24.11's `scontrol show job --json` exits 0 and lists no job where slurmctld is away: NO_JOBS on
-standard output, UNREACHED on standard error. It was seen so on a real 24.11.5.
+The id of an array names all of its tasks. `scontrol show job --json` of 24.11 exits 0 and lists no
+job if slurmctld does not answer. Then NO_JOBS is on standard output and UNREACHED on standard
+error. Seen on a real 24.11.5.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ UNKNOWN_JOB = "slurm_load_jobs error: Invalid job id specified\n"
 
 @dataclass
 class ArrayTask:
-    """One task's record. `done`: the verbs that reached it."""
+    """The record of one task.
+
+    `done` lists the verbs that reached the task.
+    """
 
     array: int
     task: int
@@ -33,7 +37,10 @@ class ArrayTask:
 
 
 class FakeScontrol:
-    """Holds job arrays by the job id of each task; the last task has the array's own number."""
+    """Job arrays, by the job id of each task.
+
+    The last task has the array's own id.
+    """
 
     def __init__(self, array: int, tasks: int) -> None:
         later = {array + number: ArrayTask(array, number) for number in range(1, tasks)}
@@ -45,7 +52,7 @@ class FakeScontrol:
             found = self._named(words[1])
             if "--oneliner" in words:
                 return "\n".join(f"JobId={n} JobState={self._state(n)}" for n in found)
-            # With --json it prints the array although one task is asked for.
+            # With --json, scontrol prints the whole array even for one task.
             array = self.tasks[found[0]].array
             return json.dumps({"jobs": [self._record(n) for n in self._named(str(array))]})
         for number in self._named(words[0].removeprefix("jobid=")):
@@ -60,7 +67,7 @@ class FakeScontrol:
         return ""
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
-        """As a Runner."""
+        """Run the command as a Runner does."""
         assert timeout > 0
         assert not stdin
         return CommandResult(0, self(argv), "")

@@ -1,7 +1,8 @@
-"""A slurmctld with the power-saving states of 24.11, as seen on a real one.
+"""A slurmctld with the power-saving states of 24.11.
 
-States move on `tick`. What a real controller lets one do and then regrets (power_down on a node
-that is powered down) fails here, so that no plan comes to rely on it.
+They were seen on a real one. States move on `tick`. A real controller accepts power_down for a
+powered-down node, whose flag POWER_DOWN then sticks. Here the call fails, so that no plan relies on
+it.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class JobState:
     submitted_at: float = 0.0
     size: int = 0
     whole: int | None = None
-    """The het job that it is a component of."""
+    """The het job of which this job is a component."""
     shape: tuple[str, ...] = ()
-    """The kinds of its nodes: the beginnings of their names."""
+    """The kinds of its nodes: the first part of each name."""
 
 
 @dataclass
@@ -64,9 +65,9 @@ class FakeSlurm:
     asked_for_ended: int = 0
     over: dict[int, EndedJob] = field(default_factory=dict)
     assigned: dict[str, NodeName] = field(default_factory=dict)
-    """Every instance that was ever said to be a node, by instance id."""
+    """Every instance that was ever assigned to a node, by instance id."""
     forgotten: dict[str, str] = field(default_factory=dict)
-    """Instances that have registered and will not of themselves do it again, by node."""
+    """The instance of each node that registered and will not register again by itself."""
 
     def define(self, names: Iterable[NodeName]) -> None:
         for name in names:
@@ -165,7 +166,7 @@ class FakeSlurm:
         self.queue[job].held = True
 
     def release(self, job: int) -> None:
-        """A person lets a held job go."""
+        """Release a held job, as a person does."""
         self.queue[job].held = False
 
     def ended_jobs(self) -> tuple[EndedJob, ...]:
@@ -181,10 +182,13 @@ class FakeSlurm:
         self.queue[job] = JobState(state="PENDING", restarts=1, comment=was.admin_comment)
         self.writes.append(f"requeue {job}")
 
-    # The world
+    # The test's side
 
     def fail(self, job: int, code: int = 1) -> None:
-        """The job's script ends with an error; slurmctld remembers it for some minutes."""
+        """End the job's script with an error.
+
+        slurmctld remembers the job for some minutes.
+        """
         state = self.queue[job]
         self.finish(job)
         self.over[job] = EndedJob(
@@ -198,9 +202,10 @@ class FakeSlurm:
         )
 
     def start(self, job: int, nodes: Sequence[NodeName], *, whole: int | None = None) -> JobRequest:
-        """Allocate powered-down nodes to a job: what ResumeProgram is then asked.
+        """Allocate powered-down nodes to a job.
 
-        Some may be asked for already: then it shares them. `whole`: the het job it is of.
+        Returns the job request that ResumeProgram gets. Nodes that are powering up already are
+        shared. `whole` is the het job of which the job is a component.
         """
         for name in nodes:
             if self.flags(name) >= {"ALLOCATED", "POWERING_UP"}:
@@ -217,7 +222,10 @@ class FakeSlurm:
         return JobRequest(job, tuple(nodes))
 
     def asks(self) -> list[JobRequest]:
-        """What a resume file says now: the nodes of each job that are powering up."""
+        """Return the job requests that a resume file would list now.
+
+        They have the nodes of each job that are powering up.
+        """
         waiting = {
             number: tuple(name for name in job.nodes if "POWERING_UP" in self.flags(name))
             for number, job in self.queue.items()
@@ -225,7 +233,10 @@ class FakeSlurm:
         return [JobRequest(number, nodes) for number, nodes in waiting.items() if nodes]
 
     def schedule(self, limit: int | None = None) -> list[JobRequest]:
-        """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
+        """Allocate nodes to requeued jobs while any are free.
+
+        Nodes that are up come first.
+        """
         asks = []
         for number, job in list(self.queue.items())[:limit]:
             if job.state != "PENDING" or job.held:
@@ -240,7 +251,10 @@ class FakeSlurm:
         return asks
 
     def _choose(self, number: int, taken: set[NodeName]) -> list[NodeName] | None:
-        """As many nodes of each kind as it had, those that are up first; None: there are none."""
+        """Return free nodes, as many of each kind as the job had.
+
+        Nodes that are up come first. Returns None if too few are free.
+        """
         job = self.queue[number]
         free = [NodeName(name) for name in self.state if self._free(name) and name not in taken]
         free.sort(key=self._is_off)
@@ -264,7 +278,10 @@ class FakeSlurm:
         return asks
 
     def _request(self, number: int) -> list[int]:
-        """The job, and where it is a component all of its het job: they start as one."""
+        """Return the job, or all components of its het job.
+
+        The components start together.
+        """
         whole = self.queue[number].whole
         if whole is None:
             return [number]
@@ -280,8 +297,10 @@ class FakeSlurm:
     def register(
         self, name: str, instance_id: str, address: str = "", booted_at: float = math.inf
     ) -> bool:
-        """slurmd on an instance reports; only a node that is up takes it, or one powering up
-        and was asked for before the instance booted.
+        """Register a node's slurmd, and tell whether slurmctld accepted it.
+
+        A node that is up accepts it. A node that powers up accepts only an instance that booted
+        after the power-up.
         """
         item = self.state[name]
         off = item.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}
@@ -295,9 +314,10 @@ class FakeSlurm:
         return True
 
     def killed(self, names: Iterable[str], *, saved: str = "POWERING_UP") -> None:
-        """Bring back nodes at work as they were saved before they registered.
+        """Restore nodes with jobs to the state saved before they registered.
 
-        POWERED_DOWN: before they were allocated. The jobs' own state was saved since.
+        `saved` is POWERED_DOWN if that state is older than the allocation. The state of the jobs
+        was saved later.
         """
         for name in names:
             item = self.state[name]
@@ -307,7 +327,7 @@ class FakeSlurm:
             self.forgotten[name] = item.instance_id
 
     def silence(self, names: Iterable[str]) -> None:
-        """No slurmd answers for these nodes."""
+        """Let no slurmd answer for these nodes."""
         for name in names:
             if not self._is_off(name):
                 self.state[name].flags.add("NOT_RESPONDING")
@@ -316,7 +336,10 @@ class FakeSlurm:
         self._leave(self.queue.pop(job).nodes)
 
     def _leave(self, nodes: Sequence[NodeName]) -> None:
-        """A job has left these nodes; where no other is, they are idle."""
+        """Make nodes idle that a job has left.
+
+        A node with another job stays allocated.
+        """
         busy = {name for job in self.queue.values() for name in job.nodes}
         for name in set(nodes) - busy:
             if "ALLOCATED" in self.state[name].flags:
@@ -326,7 +349,7 @@ class FakeSlurm:
         return self.state[name].flags
 
     def tick(self) -> None:
-        """What slurmctld does by itself every few seconds."""
+        """Do the work that slurmctld does by itself every few seconds."""
         now = self.clock.now()
         for name, item in self.state.items():
             waited = now - item.since
@@ -350,7 +373,7 @@ class FakeSlurm:
         item.instance_id, item.address = "", name
 
     def _requeue_from(self, name: str) -> None:
-        """Jobs there go back to the queue, a het job with all its components."""
+        """Requeue the node's jobs, het jobs with all components."""
         there = [number for number, job in self.queue.items() if name in job.nodes]
         for number in {part for job in there for part in self._request(job)}:
             job = self.queue[number]

@@ -1,4 +1,7 @@
-"""Stand-ins without torch and without sockets: state that is JSON, ranks that are threads."""
+"""Stand-ins without torch and sockets.
+
+State is JSON, and ranks are threads.
+"""
 
 import threading
 from dataclasses import dataclass, field
@@ -15,7 +18,7 @@ from toolkit.training.tracking.tracker import TrackingRecord
 
 @dataclass
 class Part:
-    """Something with a state."""
+    """A part of a training that has a state."""
 
     value: dict[str, Any] = field(default_factory=dict)
 
@@ -27,7 +30,10 @@ class Part:
 
 
 class JsonCodec:
-    """Rank 0 writes the parts, every rank a file of its own."""
+    """A codec of JSON files.
+
+    Rank 0 writes the parts, and every rank a file of its own.
+    """
 
     def stage(self, parts, world, *, copy):
         return {name: part.state_dict() for name, part in parts.items()}
@@ -56,14 +62,14 @@ class JsonCodec:
 
 
 class Weights:
-    """A part that is bytes."""
+    """A part whose state is bytes."""
 
     def __init__(self, content=b"") -> None:
         self.content = content
 
 
 class BytesCodec:
-    """One file, as large as the bytes are."""
+    """A codec that writes one file, as large as the bytes."""
 
     def stage(self, parts, world, *, copy):
         return parts["model"].content
@@ -79,7 +85,10 @@ class BytesCodec:
 
 
 class Meeting:
-    """Where the ranks of a threaded world exchange values; a rank that dies breaks it for all."""
+    """The exchange of values between ranks that are threads.
+
+    A rank that dies breaks it for all.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -134,14 +143,17 @@ class ThreadWorld:
 
 
 def run_ranks(size: int, work):
-    """`work(world)` on every rank; results in order, exceptions as results."""
+    """Run `work(world)` on every rank and return the results in order.
+
+    An exception is a result too.
+    """
     meeting = Meeting(size)
     results: list[Any] = [None] * size
 
     def run_rank(rank: int) -> None:
         try:
             results[rank] = work(ThreadWorld(rank, meeting))
-        except BaseException as error:  # noqa: BLE001  # SystemExit is one of the results looked at
+        except BaseException as error:  # noqa: BLE001  # SystemExit is a result too
             results[rank] = error
 
     threads = [threading.Thread(target=run_rank, args=(rank,)) for rank in range(size)]
@@ -190,7 +202,7 @@ def ranks():
 
 
 def attempt(cause: str, hours: float, instances: int = 1) -> AttemptRecord:
-    """A line of the ledger: so long on so many instances, and why it ended."""
+    """Return a record of the attempts file with this cause and duration."""
     return AttemptRecord(
         attempt=0,
         job_id="1",

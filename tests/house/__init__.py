@@ -1,1 +1,4 @@
-"""Figures of the house: rooms, circles, docstrings, and how much one launch reads."""
+"""Figures of the code: rooms, import circles, docstrings.
+
+They also count the modules that one launch reads.
+"""

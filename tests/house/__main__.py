@@ -1,4 +1,4 @@
-"""Print the figures of the house.
+"""Print the figures of the code.
 
 python -m tests.house
 """
@@ -59,4 +59,4 @@ def graph() -> Iterator[str]:
 
 if __name__ == "__main__":
     for line in (*rooms(), "", *words(), "", *graph()):
-        print(line)  # noqa: T201 - this is what it is for
+        print(line)  # noqa: T201 - printing is this program's purpose

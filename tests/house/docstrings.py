@@ -1,7 +1,7 @@
-"""Finds docstrings that a stranger cannot read at once. Pure.
+"""Finds docstrings that break the rules of docs/glossary.md. Pure.
 
-The rules are CONTRIBUTING.md's: a docstring opens with a verb or a noun, a function's first line
-has at most twelve words, and a sentence has at most twenty-five.
+A docstring opens with a verb or a noun. A function's first line has at most twelve words, and a
+sentence at most twenty-five.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ QUESTIONS = frozenset(
 """Question words, pronouns and prepositions: each makes the reader guess the subject."""
 
 ROW = re.compile(r"^\s|^[|├└*]|\S {2,}\S")
-"""A line of a table, a tree or an example, which has columns or is indented: no sentence."""
+"""A line of a table, a tree or an example. It has columns or is indented, so it is no sentence."""
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """One docstring. `name` is its function's, its class's, or "module"."""
+    """One docstring.
+
+    `name` is its function's, its class's, or "module".
+    """
 
     path: Path
     line: int

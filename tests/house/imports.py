@@ -1,4 +1,4 @@
-"""Reads the import graph: circles, and how many modules one program needs."""
+"""Reads the import graph: circles, and the modules of one program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def graph_of(*packages: str) -> ImportGraph:
 def circles(imports: Mapping[str, Iterable[str]]) -> list[frozenset[str]]:
     """Return circles of modules that import each other; none share a module.
 
-    `imports` has for each module what it imports.
+    `imports` has the imported modules of each module.
     """
     groups: list[frozenset[str]] = []
     remaining = dict(imports)
@@ -36,11 +36,14 @@ def circles(imports: Mapping[str, Iterable[str]]) -> list[frozenset[str]]:
 
 
 def imports_of(graph: ImportGraph) -> dict[str, frozenset[str]]:
-    """Return what each module imports directly."""
+    """Return the modules that each module imports directly."""
     return {one: frozenset(graph.find_modules_directly_imported_by(one)) for one in graph.modules}
 
 
 def needed_by(graph: ImportGraph, program: str) -> frozenset[str]:
-    """Return the modules that a program needs, itself among them; packages do not count."""
+    """Return the modules that a program needs, itself among them.
+
+    Packages do not count.
+    """
     needed = {program, *graph.find_upstream_modules(program)}
     return frozenset(one for one in needed if not graph.find_children(one))

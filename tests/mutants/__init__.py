@@ -1,1 +1,4 @@
-"""Whether the tests would notice: mutants of the core, by a tool and by hand."""
+"""Mutants of the core against the tests.
+
+A tool makes most of them, and some are made by hand.
+"""

@@ -1,4 +1,7 @@
-"""python -m tests.mutants [by-hand | MODULE ...]"""
+"""Command that makes mutants and runs the tests on them.
+
+python -m tests.mutants [by-hand | MODULE ...]
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reviewer's mutants again: one row for each, with the tests that notice it."""
+"""The reviewer's mutants, each with the tests that must fail on it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from tests.mutants.reviewed import Mutant
 
 PYTEST = (ROOT / ".venv" / "bin" / "python", "-m", "pytest", "-q", "-x", "--tb=no", "-rfE")
-# A test that a mutant keeps from ending fails, too.
+# A mutant may keep a test from ending; the timeout makes that a failure.
 QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=120")
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
 def main(paths: Sequence[str]) -> int:
-    """Print the table, of some files or of all; 1 where a mutant survives or is out of date."""
+    """Print the table of the mutants of some files, or of all.
+
+    Returns 1 if a mutant survives or is out of date.
+    """
     chosen = [item for item in REVIEWED if not paths or item.path in paths]
     wrong = 0
     with copied() as tree:
@@ -39,7 +42,10 @@ def main(paths: Sequence[str]) -> int:
 
 
 def red_before(tree: Path, tests: Sequence[str]) -> str:
-    """Say what is wrong with tests of the unchanged copy: a red one would notice any mutant."""
+    """Return a failure of the tests on the unchanged copy, or "".
+
+    A test that fails without a mutant would fail on any mutant.
+    """
     ran = run(tree, tests)
     if not ran.returncode:
         return ""
@@ -55,7 +61,7 @@ def run(tree: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def tried(tree: Path, mutant: Mutant) -> tuple[str, bool]:
-    """What becomes of one mutant, and whether that is as it should be."""
+    """Return the result of one mutant, and whether it is as expected."""
     path = tree / mutant.path
     text = path.read_text()
     if text.count(mutant.old) != 1:

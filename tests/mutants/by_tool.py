@@ -1,8 +1,9 @@
-"""mutmut over what decides, a module at a time; every survivor must be listed with its reason.
+"""mutmut over the deciding modules, one module at a time.
 
-mutmut changes one thing of a function at a time, and runs the tests that reach that function. It
-does not change what lies outside of functions, nor decorated functions (properties, generators
-behind contextmanager). What mypy refuses is noticed, too: `make types` is part of `make test`.
+Every survivor must be listed with its reason. mutmut changes one thing of a function at a time, and
+runs the tests that reach that function. It does not change code outside of functions, nor decorated
+functions (properties, generators behind contextmanager). A mutant that mypy refuses counts as
+noticed too, since `make types` is part of `make test`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 LISTED = ROOT / "tests" / "mutants" / "survivors.toml"
 BIN = ROOT / ".venv" / "bin"
 BY_TESTS = {1, 3, -24, 24, 36, 152, 255}
-"""pytest's exit codes for a mutant that fails tests, and mutmut's for one that keeps them busy."""
+"""pytest's exit codes for a mutant that fails tests, and mutmut's for one that times out."""
 
 BY_TYPES = 37
 
-# What mypy would say of the copies of a function only because they are copies, side by side, or
-# because a condition that a mutant makes constant is spelt out, is not counted.
+# mutmut puts the copies of a function side by side, and spells out conditions that a mutant makes
+# constant. Errors that mypy reports for these reasons alone are not counted.
 MYPY = (
     f"{BIN}/python",
     "-m",
@@ -46,12 +47,12 @@ MYPY = (
     "json",
 )
 
-# Those that make a save again for each of its file operations take longer than all others together.
+# These repeat a save for each of its file operations. They take longer than all others together.
 LONG = ("at_any_file_operation", "torn_write")
 ARGUMENTS = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
 ARGUMENTS += ["-k", " and ".join(f"not {name}" for name in LONG)]
 
-# A fork of the process that ran the tests before has its pools of threads, without the threads.
+# A fork of the process that ran earlier tests would have its thread pools without their threads.
 SETTINGS = """
 [tool.mutmut]
 process_isolation = "forkserver"
@@ -69,7 +70,10 @@ SENTENCE = re.compile(r"\w[\w,;:]* \w")
 
 @dataclass(frozen=True)
 class Survivor:
-    """A change that no test noticed: `old` became `new` in a function of a module."""
+    """A change that no test noticed.
+
+    `old` became `new` in a function of a module.
+    """
 
     module: str
     function: str
@@ -78,13 +82,16 @@ class Survivor:
 
     @property
     def wording(self) -> bool:
-        """Whether only the letters of a sentence differ."""
+        """Tell whether the lines differ in a message's case or marks alone."""
         return self.old != self.new and _spelt_alike(self.old) == _spelt_alike(self.new)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a module's mutants. Those of wording are in no other number."""
+    """The counts of a module's mutants.
+
+    A mutant of wording is in no other count of results.
+    """
 
     mutants: int
     by_tests: int
@@ -94,7 +101,10 @@ class Judged:
 
 
 def main(modules: Sequence[str]) -> int:
-    """Print what survives; 1 where something does that is not listed, or is listed and does not."""
+    """Print the survivors of some modules, or of all.
+
+    Returns 1 if a survivor is not listed, or if a listed one does not survive.
+    """
     listed = known()
     wrong = 0
     for module in modules or MUTATED:
@@ -112,13 +122,13 @@ def main(modules: Sequence[str]) -> int:
 
 
 def tell(what: str, items: Iterable[Survivor]) -> None:
-    """Print survivors that are not as they are listed."""
+    """Print survivors that differ from the list."""
     for item in sorted(items, key=str):
         say(f"  {what} {item.function}\n    - {item.old}\n    + {item.new}")
 
 
 def known() -> dict[Survivor, str]:
-    """The survivors that are listed, and why each may live."""
+    """Return the listed survivors, each with its reason."""
     data = tomllib.loads(LISTED.read_text())
     return {
         Survivor(row["module"], row["function"], change["old"], change["new"]): row["why"]
@@ -128,7 +138,10 @@ def known() -> dict[Survivor, str]:
 
 
 def judge(module: str) -> Judged:
-    """Make each mutant of one module in a copy of the checkout, and run its tests."""
+    """Make each mutant of one module, and run its tests.
+
+    It does so in a copy of the checkout.
+    """
     with copied() as tree:
         settings = SETTINGS.format(
             module=module,
@@ -142,8 +155,8 @@ def judge(module: str) -> Judged:
 
 
 def run(tree: Path, module: str) -> dict[str, int]:
-    """Run mutmut: the exit code of each mutant's tests."""
-    # Tests that start a process of their own start it with this environment's Python.
+    """Run mutmut and return the exit code of each mutant's tests."""
+    # Tests may start processes, which must find this environment's Python on PATH.
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         [BIN / "mutmut", "run"],
@@ -163,7 +176,7 @@ def run(tree: Path, module: str) -> dict[str, int]:
 
 
 def judged(tree: Path, module: str, codes: dict[str, int]) -> Judged:
-    """Tell the mutants that nothing noticed from the others."""
+    """Separate the mutants that nothing noticed from the others."""
     by_types = [name for name, code in codes.items() if code == BY_TYPES]
     alive = [name for name, code in codes.items() if code not in {*BY_TESTS, BY_TYPES}]
     changes = {name: shown(tree, module, name) for name in alive}
@@ -178,7 +191,7 @@ def judged(tree: Path, module: str, codes: dict[str, int]) -> Judged:
 
 
 def shown(tree: Path, module: str, name: str) -> Survivor:
-    """The lines that the mutant changes."""
+    """Return the lines that the mutant changes."""
     diff = subprocess.run(
         [BIN / "mutmut", "show", name], cwd=tree, capture_output=True, text=True, check=True
     ).stdout
@@ -191,12 +204,18 @@ def shown(tree: Path, module: str, name: str) -> Survivor:
 
 
 def _spelt_alike(line: str) -> str:
-    """The line with its sentences in small letters, and without mutmut's mark around them."""
+    """Return the line with its messages in small letters.
+
+    mutmut's mark around them is left out.
+    """
     return LITERAL.sub(lambda found: _plain(found.group()), line)
 
 
 def _plain(literal: str) -> str:
-    """A literal of several words is a sentence: nothing but a person reads it."""
+    """Return a literal of several words in small letters.
+
+    Only a person reads such a literal. Any other literal stays as it is.
+    """
     text = literal[1:-1]
     if not SENTENCE.search(text):
         return literal

@@ -1,7 +1,7 @@
-"""The core, the tests that are to notice a change of each module, and the modules that decide.
+"""The core, the tests of its modules, and the deciding modules.
 
-`scripts/coverage` measures the branches of the core. `by_tool.py` changes MUTATED unless it is told
-other modules of the core.
+`scripts/coverage` measures the branches of the core. `by_tool.py` changes MUTATED unless other
+modules of the core are named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The mutants that a hostile reader made by hand and no unit test noticed then, as text."""
+"""Mutants that a reviewer made by hand.
+
+At that time, no unit test noticed them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
     equivalent: str = ""
-    """Why nothing that may be relied on changes with it."""
+    """The reason for which the change has no effect that anyone may rely on."""
 
 
 SPEC, POLICY_PY = "slurmplugins/cloud/ec2_messages.py", "slurmplugins/launch/fallback.py"

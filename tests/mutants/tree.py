@@ -1,4 +1,4 @@
-"""A copy of the checkout that may be changed."""
+"""A copy of the checkout that tests may change."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MEMORY = Path("/dev/shm")
 
 
 def say(text: str) -> None:
-    """Print a line at once: what follows may take minutes."""
+    """Print a line at once, since the next step may take minutes."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def copied() -> Iterator[Path]:
-    """Every file that git has, as it is in the checkout now."""
+    """Yield a copy of the checkout's files, without ignored ones."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True,

@@ -1,4 +1,7 @@
-"""How long the laws are looked for: HYPOTHESIS_PROFILE=ci (the default) or night."""
+"""Profiles of hypothesis, chosen by HYPOTHESIS_PROFILE.
+
+They are `ci` (the default), `night` and `shrink`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-# Shrinking a run of the engine takes minutes: CI reports the failure as it was found, and
-# `HYPOTHESIS_PROFILE=shrink` on the same seed gives the short one.
+# Shrinking a run of the engine takes minutes, so a failure is reported as it was found.
+# `HYPOTHESIS_PROFILE=shrink` on the same seed gives a short one.
 FOUND = [Phase.explicit, Phase.reuse, Phase.generate]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

@@ -1,4 +1,4 @@
-"""Answers captured from a real Slurm 24.11.5, read as they came."""
+"""Tests of the readers on answers that were captured from Slurm 24.11.5."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 
 def captured(name):
-    # newline="": a job's name in there has line breaks of its own.
+    # newline="": a job's name in the file has line breaks of its own.
     with (CAPTURED / name).open(encoding="utf-8", newline="") as file:
         return file.read()
 
 
 class Head:
-    """Gives the captured answer of `scontrol show WHAT --json`."""
+    """A head node that answers `scontrol show WHAT --json` with captured text."""
 
     def run(self, argv, *, timeout=60):
         return captured(f"scontrol-{argv[2]}.json")

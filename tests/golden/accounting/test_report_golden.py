@@ -1,4 +1,7 @@
-"""The report as people see it. `TOOLKIT_GOLDEN=write` accepts a change; read the diff."""
+"""Golden tests of the cost report.
+
+`TOOLKIT_GOLDEN=write` accepts a change; read the diff.
+"""
 
 import io
 import json
@@ -20,7 +23,10 @@ KEYS = [Key.ACCOUNT, Key.USER]
 
 
 def the_demo():
-    """A run over two nodes that loses one, comes back on a new one; a neighbour that fails."""
+    """Return the report of a run and of a failed job.
+
+    The run has two nodes. One of them loses its instance, and the run is requeued with a new one.
+    """
     head = {"pool": "head", "node": "head", "instance_type": "m7i.large", "spot": False}
     instances = [
         an_instance("i-head", **head, launched=T0 - 300, ended=None, end_cause="", tag_price=None),

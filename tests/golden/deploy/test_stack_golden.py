@@ -1,4 +1,7 @@
-"""The rendered templates, byte for byte. `TOOLKIT_GOLDEN=write` accepts a change; read the diff."""
+"""Golden tests of the rendered templates, byte for byte.
+
+`TOOLKIT_GOLDEN=write` accepts a change; read the diff.
+"""
 
 import os
 from pathlib import Path
@@ -21,7 +24,7 @@ FACTS = TemplateFacts(
 
 
 def rendered(example: str) -> dict[str, str]:
-    """Everything the deploy path renders for one example."""
+    """Return all files that the deploy path renders for one example."""
     config = load(ROOT / "examples" / f"{example}.yaml")
     return {
         f"{example}-stack.yaml": stack_template(config, FACTS),
@@ -34,7 +37,7 @@ def rendered(example: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("example", ["local", "aws"])
 def test_templates_are_as_reviewed(example):
-    """A change of what is deployed shows in review as a change of a file."""
+    """Compare the templates with their files, so that review shows changes."""
     for name, text in rendered(example).items():
         path = GOLDEN / name
         if os.environ.get("TOOLKIT_GOLDEN") == "write":
@@ -44,5 +47,5 @@ def test_templates_are_as_reviewed(example):
 
 
 def test_rendering_twice_gives_the_same_bytes():
-    """A deploy without changes must compare equal."""
+    """Render twice, since a deploy without changes must compare equal."""
     assert rendered("aws") == rendered("aws")

@@ -1,6 +1,7 @@
-"""What a person reads, whole: the real engine on fakes, the head's facts of it, the words.
+"""Golden tests of the printed answers of `toolkit why`.
 
-`TOOLKIT_GOLDEN=write` accepts a change; read the diff.
+The real engine runs on fakes, and the head node reports its facts. `TOOLKIT_GOLDEN=write` accepts a
+change; read the diff.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class Jobs:
         )
 
     def attempts(self, name: JobId) -> tuple[AttemptReport, ...]:
-        """All over the golden cases' nodes, for as long as anything happened."""
+        """Return one failed attempt for each restart.
+
+        Each covers the nodes and the time of all golden cases.
+        """
         restarts = self._bench.slurm.queue[name.number].restarts
         now = self._bench.clock.now()
         return (AttemptReport("NODE_FAIL", "0:0", "gpu-[001-002]", now - 3600, now),) * restarts
@@ -83,7 +87,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def read_report(bench: Bench, *question: str) -> HeadReport:
-    """The facts as they arrive at the person's end, through the real decision log and JSON."""
+    """Return the head node's facts as a person's command gets them.
+
+    They go through the real decision log and JSON.
+    """
     path = bench.engine.state / "decisions.jsonl"
     record = decision_log.copying_writer(path, lambda _line: None)
     for line in bench.lines:
@@ -102,20 +109,29 @@ def compare(name: str, text: str) -> None:
 
 
 def no_capacity(bench: Bench) -> None:
-    """Three offerings, none with room for both nodes."""
+    """Start a job of two nodes.
+
+    None of the three offerings has capacity for both.
+    """
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 1, ON_DEMAND: 0}
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
 
 
 def no_quota(bench: Bench) -> None:
-    """Nowhere may the account have more; the job is held."""
+    """Start a job for which every quota is used up.
+
+    The job is held.
+    """
     code = "VcpuLimitExceeded"
     bench.cloud.refusals = {SPOT_A: "MaxSpotInstanceCountExceeded", SPOT_B: code, ON_DEMAND: code}
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
 
 
 def never_registered(bench: Bench, nodes: int = 1) -> None:
-    """The machines run and slurmd never reports; slurmctld and reconcile do what they do."""
+    """Start a job whose slurmd never registers.
+
+    Its instances run, and slurmctld and reconcile do their usual work.
+    """
     bench.cloud.consoles = {
         f"i-{number:017x}": "[    3.1] systemd[1]: Started slurm-node-boot.\n"
         "[   33.8] slurm-node-boot: BootError: can't mount /shared: Connection timed out\n"
@@ -132,13 +148,19 @@ def never_registered(bench: Bench, nodes: int = 1) -> None:
 
 
 def five_never_registered(bench: Bench) -> None:
-    """The pool is protected, and the next job hears so."""
+    """Let five nodes never register, then start another job.
+
+    The pool is in protected mode by then.
+    """
     never_registered(bench, 5)
     resume(bench.engine, [bench.slurm.start(8, G[5:6])])
 
 
 def interrupted(bench: Bench) -> None:
-    """One of a running job's two machines is taken; the other still lives."""
+    """Interrupt one of the two instances of a running job.
+
+    The other still runs.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.clock.advance(600)
     bench.boot()

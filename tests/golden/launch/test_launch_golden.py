@@ -1,8 +1,9 @@
-"""Every kind of launch call that the engine makes, whole, as EC2 reads it with the launch template.
+"""Golden tests of every kind of launch call of the engine.
 
-The cluster is examples/aws.yaml with a second type on demand and a pool in a capacity block. EC2
-has no capacity at all, so the engine climbs each ladder to its end. `TOOLKIT_GOLDEN=write` accepts
-a change; read the diff.
+Each call is compared whole, also merged with its launch template as EC2 does it. The cluster is
+examples/aws.yaml with a second type on demand and a pool in a capacity block. EC2 has no capacity
+at all, so the engine tries each fallback order to its end. `TOOLKIT_GOLDEN=write` accepts a change;
+read the diff.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, A
 
 
 class Intrinsics(yaml.SafeLoader):
-    """CloudFormation's functions as text: what they return does not matter here."""
+    """CloudFormation's functions as text: their results do not matter here."""
 
 
 Intrinsics.add_multi_constructor("!", lambda _loader, suffix, node: f"!{suffix} {node.value}")
@@ -126,7 +127,10 @@ def is_fleet(call: Mapping[str, Any]) -> bool:
 def launches(
     call: Mapping[str, Any], templates: Mapping[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The arguments of RunInstances that the call comes to, one for each instance type."""
+    """Return the arguments of RunInstances that the call amounts to.
+
+    A fleet's call has one set of arguments for each instance type.
+    """
     if not is_fleet(call):
         launch_arguments = {key: value for key, value in call.items() if key != "LaunchTemplate"}
         return [merged(launch_arguments, templates[call["LaunchTemplate"]["LaunchTemplateName"]])]
@@ -141,7 +145,10 @@ def launches(
 
 
 def merged(call: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The call over the template; the tags of a resource key by key."""
+    """Return the call's arguments over the template's.
+
+    The tags of each resource are merged key by key.
+    """
     tags: dict[str, dict[str, str]] = {}
     for item in (*data["TagSpecifications"], *call["TagSpecifications"]):
         pairs = {pair["Key"]: pair["Value"] for pair in item["Tags"]}
@@ -154,7 +161,7 @@ def merged(call: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def readable(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what differs from run to run, having looked at it."""
+    """Check and replace the values that differ between runs."""
     (attempt,) = {
         pair["Value"]
         for item in call["TagSpecifications"]
@@ -170,10 +177,10 @@ def readable(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_launch_calls_are_as_reviewed(sent, templates):
-    """A change of what EC2 is asked shows in review as a change of a file."""
+    """Compare the calls with their files, so that review shows changes."""
     calls = {name: [readable(call) for call in case_calls] for name, case_calls in sent.items()}
     merged_launches = {
-        # All zones look the same.
+        # One launch of each kind is enough: all zones look the same.
         name: list(
             {
                 launch["InstanceType"] + str(launch.get("InstanceMarketOptions")): launch
@@ -210,13 +217,16 @@ def test_the_cases_cover_every_kind_of_launch(sent):
 
 @pytest.fixture(scope="module")
 def service() -> Any:
-    """EC2's own model, as botocore has it."""
-    keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}  # else IMDS is asked
+    """EC2's own service model, as botocore has it."""
+    keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}  # else boto3 calls IMDS
     return boto3.client("ec2", "us-east-1", **keys).meta.service_model
 
 
 def wrong_values(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
-    """Values that the model's enumerations don't have, which ParamValidator does not look at."""
+    """Yield values that the model's enumerations lack.
+
+    ParamValidator does not check enumerations.
+    """
     if shape.type_name == "structure":
         for key, item in value.items():
             yield from wrong_values(item, shape.members[key], f"{path}.{key}")
@@ -242,7 +252,10 @@ def test_every_launch_call_and_template_fits_ec2s_service_model(sent, templates,
 
 
 def interface_problems(launch: Mapping[str, Any]) -> Iterator[str]:
-    """Source: RunInstances, and "Maximize network bandwidth with multiple network cards"."""
+    """Yield the errors of a launch's network interfaces.
+
+    Source: RunInstances, and "Maximize network bandwidth with multiple network cards".
+    """
     cards = launch.get("NetworkInterfaces", ())
     if cards and {"SubnetId", "SecurityGroupIds"}.intersection(launch):
         yield "network interfaces and a subnet or security groups of the instance"
@@ -267,7 +280,10 @@ def test_no_launch_call_has_an_invalid_network_or_placement(sent, templates):
 
 
 def test_no_launch_template_names_a_market_or_a_reservation(templates):
-    """A fleet refuses a template with market options; and every call says its own."""
+    """Check that each template leaves these keys to the calls.
+
+    A fleet refuses a template with market options.
+    """
     for name, item in templates.items():
         own = {"InstanceMarketOptions", "CapacityReservationSpecification", "InstanceType"}
         assert not own.intersection(item), name

@@ -1,4 +1,7 @@
-"""The files a head runs on, whole. `TOOLKIT_GOLDEN=write` accepts a change; read the diff."""
+"""Golden tests of the files that a head node runs on.
+
+`TOOLKIT_GOLDEN=write` accepts a change; read the diff.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Money is conserved: whatever sacct and the ledger say, the lines sum to the instances' cost."""
+"""Laws of cost: the charges sum to the instances' cost exactly.
+
+They hold for any answer of sacct and any instance ledger.
+"""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -117,7 +120,7 @@ def report(all_instances, all_attempts, book, window, policy=None):
 
 
 def by_hand(instance, book, window, policy):
-    """The cost of one instance from its lifetime and its prices alone, second by second."""
+    """Return one instance's cost from its lifetime and prices alone."""
     end = window.until if instance.ended is None else instance.ended
     if instance.ended is not None:
         end = max(end, instance.launched + policy.minimum_seconds)
@@ -163,7 +166,7 @@ def test_the_order_of_instances_and_attempts_does_not_change_the_report(
 def test_two_adjacent_windows_cost_as_much_as_the_one_over_both(
     all_instances, tries, book, window, cut
 ):
-    """To the micro-dollar an instance and window: each rounds once."""
+    """Allow a micro-dollar for each instance and window: each rounds once."""
     if not window.since < cut < window.until:
         return
     closed = [instance for instance in all_instances if instance.ended is not None]

@@ -1,4 +1,7 @@
-"""No free text of a user can change another field, another row, or the number of rows."""
+"""Laws of a user's free text in sacct.
+
+It can change no other field, no other row, and not the number of rows.
+"""
 
 from hypothesis import given, strategies as st
 
@@ -8,7 +11,7 @@ TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 HELP = " ".join([*sacct._REQUIRED, "Restarts", *sacct._FREE_TEXT])
 NAMES = sacct.fields(HELP)
 
-# Everything but the token of this call, which nobody knows when they name their job.
+# Any text but the token of this call, which a user can't know while naming a job.
 hostile = st.text(st.characters(codec="utf-8") | st.sampled_from("\n\x1f|:0123456789"), max_size=30)
 texts = st.tuples(hostile, hostile, hostile)
 
@@ -22,7 +25,7 @@ def test_free_text_of_a_job_is_parsed_as_it_was_written(rows, stripped):
         lines.append(sacct.delimiter(TOKEN).join(values.values()) + "\n")
     text = "".join(lines)
     parsed_rows = sacct.rows(text[:-1] if stripped and text else text, NAMES, TOKEN)
-    # Without the last line break a name that ends with one is shorter by it: no money is in that.
+    # Without the last line break, a name that ends with one loses it. No cost depends on that.
     last_text = rows[-1][2] if rows else ""
     expected = [list(free) for free in rows]
     if rows and stripped and last_text.endswith("\n"):

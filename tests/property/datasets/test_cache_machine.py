@@ -1,7 +1,8 @@
-"""Whatever a cache goes through, what can be seen in it is whole and right, and within its limit.
+"""A stateful test of the dataset cache.
 
-Fills, evictions, readers that hold, sources that lie, full disks; any process may be killed at any
-file operation: before it, halfway through it or after it.
+The visible content is always whole and right, and the cache stays within its limit. The rules are
+fills, evictions, readers that hold a dataset, sources with wrong bytes, and full disks. A kill
+strikes at any file operation: before it, halfway through it or after it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class CacheMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.release_all()
-            for number in range(len(CONTENTS)):  # and after all that, everything can be had
+            for number in range(len(CONTENTS)):  # after all that, each dataset can be held
                 self.hold(number)
                 self.release_all()
             self.all_that_is_seen_is_right()
@@ -60,7 +61,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(number=DATASETS)
     def hold(self, number: int) -> None:
-        """It is had, unless what running jobs hold leaves no room for it."""
+        """Hold a dataset, unless the held ones leave too little space."""
         source = MemorySource(CONTENTS[number])
         needed = {one for one, _ in self.held} | {number}
         fits = sum(self.manifests[one].footprint for one in needed) <= LIMIT
@@ -103,10 +104,14 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(number=DATASETS)
     def a_source_that_lies(self, number: int) -> None:
-        """Wrong bytes are never seen, also not those that look right by size."""
+        """Fill from a source with a wrong bit, which must stay invisible.
+
+        The size of the file is right.
+        """
         path = next(path for path, data in CONTENTS[number].items() if data)
         source = MemorySource(CONTENTS[number], flipped=(path,))
-        # No error: it was there, or an earlier try had left the right bytes of that file.
+        # No error comes if the dataset is cached, or if an earlier try left the right bytes of the
+        # file.
         with suppress(ContentCorrupt, CacheFull):
             self.cache().hold(self.manifests[number].version, source.opened).release()
 
@@ -125,7 +130,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(number=DATASETS)
     def evict(self, number: int) -> None:
-        """What is in use does not go."""
+        """Evict a dataset; one in use stays."""
         evicted = self.cache().evict(self.manifests[number].version)
         assert evicted == (number not in {one for one, _ in self.held})
 

@@ -1,4 +1,7 @@
-"""A manifest's canonical form: the same files give the same bytes, and the bytes the same files."""
+"""Laws of a manifest's canonical form.
+
+The same files give the same bytes, and the same bytes give the same files.
+"""
 
 import hashlib
 import json
@@ -53,7 +56,7 @@ def test_the_order_of_the_files_does_not_change_a_manifest(manifest, order: rand
 
 @given(manifests(), st.sampled_from(["indent", "unsorted", "space"]))
 def test_another_encoding_of_the_same_files_is_refused(manifest, form):
-    """Two sets of bytes for one dataset would be two versions of it."""
+    """Refuse other bytes, which would be a second version of the dataset."""
     value = json.loads(manifest.encoded)
     if form == "indent":
         other = json.dumps(value, indent=1, sort_keys=True).encode()

@@ -1,4 +1,7 @@
-"""Laws of requests that share nodes and fall together, for any of them and in any order."""
+"""Laws of requests that share nodes and fail together.
+
+They hold for any requests, in any order.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 NODES = hostlist.expand("gpu-[1-6]")
 SOME = st.lists(st.sampled_from(NODES), min_size=1, max_size=4, unique=True)
 JOBS = st.lists(st.tuples(SOME, st.none() | st.integers(1, 3)), min_size=1, max_size=6)
-"""Of each job its nodes, and which het job it is of."""
+"""The nodes of each job, and its het job."""
 
 Jobs = list[tuple[list["NodeName"], int | None]]
 
 
 def asked(jobs: Jobs) -> tuple[JobRequest, ...]:
-    """As the resume file's reader has them: a node is brought by the first that lists it."""
+    """Return the jobs' requests as the resume file's reader makes them.
+
+    The first job that lists a node requests it; later jobs share it.
+    """
     asks = []
     brought: set[NodeName] = set()
     for number, (nodes, whole) in enumerate(jobs, 100):

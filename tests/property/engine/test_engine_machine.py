@@ -1,9 +1,15 @@
-"""The engine against a cloud and a slurmctld that do their worst, in any order.
+"""A stateful test of the engine against a hostile cloud and slurmctld.
 
-What must hold whatever happens: at most one instance that counts for a node; no job with half its
-instances; every launch in the journal before the call; nothing of others is ended; launches of each
-job bounded by what it asks, until it begins. And once the trouble stops, within a bounded time: no
-orphan, and every node either works or can be used again.
+Faults and calls come in any order. These laws hold at any time:
+
+- At most one instance counts for a node.
+- No job has half of its instances.
+- Every launch is in the journal before its call.
+- No instance of others is terminated.
+- The launches of a job are bounded by its request until the job begins.
+
+Two more hold within a bounded time after the faults stop: there is no orphan, and every node works
+or can be used again.
 """
 
 from __future__ import annotations
@@ -59,20 +65,22 @@ STRANGER = "i-stranger"
 HOUR = 3600.0
 AHEAD = 100.0
 PERIOD = 15.0
-"""Seconds between two passes of reconcile, as the timer has it."""
+"""Seconds between two passes of reconcile, as in its timer."""
 
 PASSES = 80
 QUIET = 4
-"""All must be well within so many passes, and stay so for a few."""
+"""All must be well within PASSES passes, and stay so for QUIET passes."""
 
 ADMIN = "bad NIC, ticket 12"
 
 SLOW_START = 150.0
-"""Seconds for which a run of resume may wait before it counts what it is about to launch."""
+"""Seconds that resume may wait before it counts the instances of its next launch."""
 
 HELD_UP = 20.0
-"""Seconds for which a program may stand still at one of its boundaries: longer than it may act on
-what it saw before."""
+"""Seconds that a program may stand still at a boundary.
+
+After this time it may no longer act on its earlier answers.
+"""
 
 LOOKED = {
     "slurm.nodes: done",
@@ -80,23 +88,23 @@ LOOKED = {
     "journal.mark_terminating_if_idle: about to", "journal.mark_terminating_if_idle: done",
 }  # fmt: skip
 ANSWERED = "slurm.nodes: done"
-ASKING = ("slurm.jobs:", "slurm.comment:")  # of the one action that takes several calls
-"""Between the last look at nodes and the call that speaks of them."""
+ASKING = ("slurm.jobs:", "slurm.comment:")  # the calls of the one action that takes several
+"""The steps between the last read of nodes and the call that names them."""
 
 MOMENTS = {"at": st.integers(1, 16), "seconds": st.sampled_from([0.1, HELD_UP])}
 
 FUSES = st.none() | st.integers(0, 30)
-"""After how many steps over the engine's boundary the process dies, if it does."""
+"""The number of steps at the engine's boundary after which the process dies, or None."""
 
 
 class Trouble(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._files = contextlib.ExitStack()
-        # Small calls, so that some jobs take several.
+        # Small batches, so that some jobs take several launch calls.
         for name, most in {"MAX_SHARED_BATCH": 2, "MAX_JOB_BATCH": 3}.items():
             self._files.enter_context(mock.patch.object(batching, name, most))
-        # In memory where there is such a place: the journal's fsync is not what is tested here.
+        # In memory if possible: the journal's fsync is not tested here.
         fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
         state = Path(self._files.enter_context(tempfile.TemporaryDirectory(dir=fast)))
         self.bench = Bench(state, nodes="gpu-[001-006]")
@@ -107,7 +115,7 @@ class Trouble(RuleBasedStateMachine):
         self.whole: dict[int, int] = {}
         self.owner: dict[NodeName, int | None] = {}
         self.asked_by: dict[int | None, Counter[int | None]] = defaultdict(Counter)
-        """By request, the most nodes that were asked for under each number it was counted by."""
+        """For each request, the most nodes requested under each number that it was counted by."""
         self.last: dict[int | None, float] = {}
         self.launched_for: dict[str, list[int | None]] = {}
         self.before: Counter[int | None] = Counter()
@@ -122,7 +130,10 @@ class Trouble(RuleBasedStateMachine):
             self._files.close()
 
     def _launched(self, request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
-        """Nothing is launched, or asked about again, for a node that Slurm does not wait for."""
+        """Check a launch call, then pass it to the cloud.
+
+        Slurm must wait for each of its nodes, also on a repeated call.
+        """
         if not self.bench.slurm.unreachable:
             waiting = [n for n in request.nodes if "POWERING_UP" in self.bench.slurm.flags(n)]
             assert waiting == list(request.nodes)
@@ -134,7 +145,10 @@ class Trouble(RuleBasedStateMachine):
         return self._launch(request, intend)
 
     def _beside(self, request: LaunchRequest) -> list[str]:
-        """The live instances of the request's nodes that its run could see as it began."""
+        """Return live instances of the request's nodes, visible to its run.
+
+        They were listed before the run began.
+        """
         machines = self.bench.cloud.machines
         return [
             item.id
@@ -145,7 +159,10 @@ class Trouble(RuleBasedStateMachine):
         ]
 
     def _comes_back(self, requests: AbstractSet[int | None]) -> None:
-        """One that comes back later than a loop does has worked or waited meanwhile."""
+        """Reset the launch count of requests that return late.
+
+        A loop of failed launches returns sooner. So such a request has worked or waited meanwhile.
+        """
         loop = _launch_rate(self.bench.engine).loop_seconds - SLOW_START
         late = {item for item in requests if self.began - self.last.get(item, self.began) > loop}
         started = self._started() if late else Counter()
@@ -153,11 +170,18 @@ class Trouble(RuleBasedStateMachine):
         self.last.update(dict.fromkeys(requests, self.began))
 
     def _request(self, job: int | None) -> int | None:
-        """The het job's number, of a component: slurmctld starts all of it or none."""
+        """Return a component's het job, or the job itself.
+
+        slurmctld starts all components of a het job, or none.
+        """
         return None if job is None else self.whole.get(job, job)
 
     def _boot(self, boot: Callable[[], None]) -> None:
-        """A job whose nodes are all up has begun: what was started for it has done its work."""
+        """Boot the instances, and reset the count of jobs that have begun.
+
+        A job has begun once all of its nodes are up. The instances that were launched for it have
+        then served their purpose.
+        """
         boot()
         started = self._started()
         unready = {"POWERING_UP", "NOT_RESPONDING", "DOWN"}
@@ -171,7 +195,7 @@ class Trouble(RuleBasedStateMachine):
             self.before[request] = started[request]
 
     def _started(self) -> Counter[int | None]:
-        """Instances that were ever started, by the request that each was for."""
+        """Count all instances that were ever launched, by their request."""
         made = Counter(
             item.instance.attempt
             for item in self.bench.cloud.machines.values()
@@ -198,11 +222,11 @@ class Trouble(RuleBasedStateMachine):
         )
         self.bench.cloud.add(stranger, cluster="another")
 
-    # What people and Slurm do
+    # Rules of people and Slurm
 
     @rule(size=st.integers(1, 4), more=st.integers(0, 2))
     def submit(self, size: int, more: int) -> None:
-        """A job of one pool, or of two."""
+        """Submit a job in one pool, or in two."""
         chosen = (*self._off(GPU)[:size], *self._off(CPU)[:more])
         if len(chosen) == size + more:
             self.jobs += 1
@@ -210,7 +234,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 2), more=st.integers(1, 2))
     def submit_het_job(self, size: int, more: int) -> None:
-        """A het job of two components, each in a pool of its own."""
+        """Submit a het job of two components, each in its own pool."""
         parts = self._off(GPU)[:size], self._off(CPU)[:more]
         if (len(parts[0]), len(parts[1])) == (size, more):
             whole = self.jobs + 1
@@ -221,7 +245,11 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 2), more=st.integers(0, 1), late=st.booleans())
     def submit_beside(self, size: int, more: int, late: bool) -> None:
-        """A job on nodes that others wait for, and on some of its own; told of at once or later."""
+        """Submit a job on others' nodes and some of its own.
+
+        The others' nodes are powering up. If `late`, the first call of ResumeProgram names only its
+        own.
+        """
         waking = {"ALLOCATED", "POWERING_UP"}
         there = [name for name in NODES if self.bench.slurm.flags(name) >= waking][:size]
         chosen = (*there, *self._off(GPU)[:1], *self._off(CPU)[:more])
@@ -233,7 +261,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 2), more=st.integers(1, 2), beside=st.booleans(), fuse=FUSES)
     def submit_whole_and_resume(self, size: int, more: int, beside: bool, fuse: int | None) -> None:
-        """A het job, and maybe another on one of its nodes."""
+        """Submit a het job, and maybe another on one of its nodes."""
         self.submit_het_job(size, more)
         if beside:
             self.submit_beside(size, 0, late=False)
@@ -245,7 +273,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule()
     def finish_or_cancel(self) -> None:
-        """A het job with all its components."""
+        """End the first job; a het job ends with all its components."""
         queue = self.bench.slurm.queue
         first = next(iter(queue.values()), None)
         whole = first and first.whole
@@ -282,14 +310,15 @@ class Trouble(RuleBasedStateMachine):
     def machines_boot(self) -> None:
         self.bench.boot()
 
-    # What the engine does
+    # Rules of the engine
 
     def _told(self, wanted: Sequence[JobRequest]) -> tuple[JobRequest, ...]:
-        """Read the file that slurmctld writes for one call.
+        """Return the requests of the file that slurmctld writes for one call.
 
-        A job's entry has each node of its allocation that the call is to wake. Of two jobs with the
-        same node, one waits for its instance. slurmctld reads the allocations as it writes the
-        file (power_save.c), so a node is in no entry of a job that has lost it to another.
+        A job's entry has the nodes of its allocation that the call powers up. A node may be in the
+        entries of two jobs, of which one waits for the other's instance. slurmctld reads the
+        allocations as it writes the file (power_save.c). So a node that a job has lost to another
+        is in no entry of that job.
         """
         woken = {node for ask in wanted for node in ask.nodes}
         allocations = {
@@ -315,7 +344,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule()
     def slurmctld_loses_its_call(self) -> None:
-        """It restarted between writing its state and starting ResumeProgram."""
+        """Restart slurmctld between saving its state and starting ResumeProgram."""
         self.asks = []
 
     @rule(size=st.integers(1, 4), more=st.integers(0, 2), fuse=FUSES)
@@ -330,7 +359,7 @@ class Trouble(RuleBasedStateMachine):
     def nothing_answers_and_the_job_is_tried_again(
         self, size: int, late: bool, lag: float, wait: int
     ) -> None:
-        """The requeued job is back before the list shows what the unanswered call did."""
+        """Start the job again before lists show the unanswered call's instances."""
         self.bench.cloud.lag = lag
         self.bench.cloud.lose_answers, self.bench.cloud.late_effects = 6, 6 * late
         self.submit_and_resume(size, 0, None)
@@ -350,7 +379,10 @@ class Trouble(RuleBasedStateMachine):
     def answers_are_lost_among_errors_and_the_job_is_tried_again(
         self, size: int, silent: int, code: str, lag: float, wait: int
     ) -> None:
-        """What EC2 says to a repeated call need not be about the call that it left unanswered."""
+        """Fail the repeated call after the answer to the first was lost.
+
+        EC2's error need not be about the first call.
+        """
         said = error_codes.error(code, "trouble")
         self.bench.cloud.lag = lag
         self.bench.cloud.lose_answers = silent
@@ -365,7 +397,11 @@ class Trouble(RuleBasedStateMachine):
     def one_of_two_pools_has_nothing_and_the_job_is_tried_again(
         self, size: int, rounds: int
     ) -> None:
-        """Each try starts the instances of one pool, and ends them since the other has none."""
+        """Requeue a job several times while one of its pools is empty.
+
+        Each try launches the instances of one pool. It terminates them, since the other pool has no
+        capacity.
+        """
         self.bench.cloud.capacity = {KEYS[-1]: 0}
         self.submit_and_resume(size, 1, None)
         job = self.jobs
@@ -399,7 +435,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 4), at=st.integers(0, 12))
     def two_runs_overlap(self, size: int, at: int) -> None:
-        """slurmctld asks again while the first run is somewhere in the middle."""
+        """Start ResumeProgram again while its first run is under way."""
         self.submit(size, 0)
         self.asked, self.asks = self.asks or self.asked, []
         passed = itertools.count()
@@ -449,7 +485,7 @@ class Trouble(RuleBasedStateMachine):
         )
 
     def _machines_boot_badly(self) -> None:
-        """They have failed their checks for so long that a pass gives their nodes up."""
+        """Impair instances for so long that a pass gives their nodes back."""
         self.submit_and_resume(2, 0, None)
         self.bench.clock.advance(1)
         for machine in self.bench.cloud.live():
@@ -458,7 +494,10 @@ class Trouble(RuleBasedStateMachine):
         self.bench.clock.advance(IMPAIRED_SECONDS)
 
     def _a_job_has_left(self, *, late: bool) -> None:
-        """Its nodes are powered down; where that is late, its instances have become orphans."""
+        """Let a job end and power its nodes down.
+
+        If `late`, its instances have become orphans.
+        """
         self.machines_boot()
         self.finish_or_cancel()
         self.idle_nodes_are_powered_down()
@@ -470,12 +509,13 @@ class Trouble(RuleBasedStateMachine):
     def _interrupted(
         self, program: Callable[[Engine], None], what: str, at: int, seconds: float
     ) -> None:
-        """The program, with the world going on at one of its boundaries.
+        """Run a program while others act at one of its boundaries.
 
-        An instance that resume has meanwhile for a node that Slurm waits for is kept. After
-        a long stand since Slurm answered the program speaks of no node any more, but for the call
-        that it was at, or looked once more for. What a person or slurmctld itself does to a node
-        between a look and a call it can't see.
+        - An instance is kept if resume has it meanwhile for a node that Slurm waits for.
+        - After a long stop since Slurm's last answer, the program changes no further node. The call
+          that it was at goes on, and so do changes of nodes that it reads again.
+        - The program can't see a change by a person or slurmctld between a read and a call. Such
+          changes are left out.
         """
         passed: list[str] = []
         writes: list[int] = []
@@ -503,16 +543,17 @@ class Trouble(RuleBasedStateMachine):
 
         with contextlib.suppress(EngineError):
             program(watch(watch(self.bench.engine, self._nothing_of_use_ends()), interfere))
-        # To a head whose clock is far ahead of EC2's, whatever boots has been at it for too long.
+        # A head node whose clock is far ahead of EC2's takes every boot for one that is too long.
         if self.bench.clock.now() - self.bench.clock.monotonic() < AHEAD:
             assert given.keys() <= {item.id for item in self._counting()}, given
         if writes and seconds == HELD_UP and ANSWERED in passed[: at - 1]:
             assert self.bench.slurm.writes[writes[0] :] == []
 
     def _nothing_of_use_ends(self) -> Callable[[str], None]:
-        """An instance whose end a program has decided is, at the last look at Slurm before it is
-        ended, none that its node is up on; and to no node that Slurm wants has a person given a
-        reason since the first look.
+        """Return a step that checks terminations against Slurm's answers.
+
+        In the last answer before a termination, the node must not be up on the instance. Unless the
+        node powers down, no person may have given it a reason since the first answer.
         """
         looks: list[dict[str, Node]] = []
         known: list[AbstractSet[str]] = []
@@ -548,7 +589,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5))
     def an_admin_drains(self, which: int) -> None:
-        """A node that is up, or on its way down."""
+        """Drain a node that is up or on its way down."""
         if self.bench.slurm.unreachable:
             return
         unfit = {"POWERING_UP", "DOWN", "DRAIN"}
@@ -560,7 +601,7 @@ class Trouble(RuleBasedStateMachine):
     @precondition(lambda self: self.still_wanted())
     @rule(fuse=FUSES)
     def resume_again(self, fuse: int | None) -> None:
-        """A slurmctld that restarts asks a second time."""
+        """Repeat the call of ResumeProgram, as a restarted slurmctld does."""
         self._resume(self.still_wanted(), fuse)
 
     def still_wanted(self) -> list[JobRequest]:
@@ -595,7 +636,10 @@ class Trouble(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def _engine(self, fuse: int | None):
-        """The engine for one program's run; with a fuse the process may die in the middle."""
+        """Yield the engine for one run of a program.
+
+        With a fuse, the process may die in the middle.
+        """
         if fuse is None:
             with contextlib.suppress(EngineError):
                 yield self.bench.engine
@@ -610,7 +654,7 @@ class Trouble(RuleBasedStateMachine):
         for ask in asks:
             request = self._request(ask.job)
             self.owner.update(dict.fromkeys(ask.nodes, request))
-            # Where slurmctld can't say what a component is of, it counts as a job.
+            # If slurmctld can't be read, a component counts as a job of its own.
             counted = ask.job if self.bench.slurm.unreachable else request
             sizes[request, counted] += len(ask.nodes)
         for (request, counted), size in sizes.items():
@@ -631,12 +675,15 @@ class Trouble(RuleBasedStateMachine):
     def _no_instance_is_for_nobody(
         self, before: set[str], wanted: set[NodeName], settled: set[str]
     ) -> None:
-        """A finished run keeps no instance that it started for a job which it has given back.
+        """Check that a run keeps no instance for jobs given back.
 
-        What another run holds is that run's to give back, and what an unresolved launch started is
-        resolved later. What it found of an unresolved launch, whose attempt was `settled`, is
-        the next run's to have, or reconcile's to end. So is an instance that EC2 refused to end:
-        the journal has it as ended.
+        Only instances that the run itself launched count, with these exceptions:
+
+        - Another run gives back the nodes that it has claimed.
+        - The instances of an unresolved launch are resolved later.
+        - An instance of an earlier unresolved launch, in `settled`, is left. The next run uses it,
+          or reconcile terminates it.
+        - An instance that EC2 refused to terminate is left. The journal has it as terminated.
         """
         claims = self.bench.engine.journal.view()
         fresh = {
@@ -651,15 +698,18 @@ class Trouble(RuleBasedStateMachine):
     def _no_job_is_half_launched(
         self, asks: Sequence[JobRequest], before: set[str], seen: Mapping[str, str | None]
     ) -> None:
-        """What a finished run started for a job that keeps its nodes is all there.
+        """Check that a run launched all instances of a job, or none.
 
-        Of a job that was given back or is long over, the law of instances for nobody speaks.
-        There, as far as EC2 let the run see: an instance that just ended may be listed as live, or
-        not yet be listed at all; but none that we ended ourselves. A run that can't list starts
-        nothing for its jobs, but resolves what an earlier one left unresolved: the instance it
-        finds is the next run's to have, or reconcile's to end. A node that another run holds now is
-        that run's to bring, or to give back with its job. One whose instance is to end, and may not
-        be listed yet, is given back with its job, as a doubt is.
+        The job keeps its nodes; other jobs are checked by `_no_instance_is_for_nobody`. Instances
+        count as far as the run could see them.
+
+        - An instance that has just ended may still be listed as live, unless we terminated it.
+        - A new instance may be missing from lists.
+        - A run that can't list launches nothing. It may resolve an earlier launch, whose instance
+          is left for the next run or for reconcile.
+        - A node that another run has claimed is that run's to launch, or to give back with its job.
+        - A node whose instance is being terminated is given back with its job. So is a node of an
+          unresolved launch.
         """
         claims = self.bench.engine.journal.view()
         unsure = claims.unresolved_nodes.union(
@@ -679,7 +729,7 @@ class Trouble(RuleBasedStateMachine):
             if nodes & fresh and not nodes & unsure:
                 assert nodes <= there, (ask, sorted(there))
 
-    # Trouble
+    # Rules of faults
 
     @rule(key=st.sampled_from(KEYS), left=st.integers(0, 3))
     def capacity(self, key: str, left: int) -> None:
@@ -761,7 +811,7 @@ class Trouble(RuleBasedStateMachine):
     # Laws
 
     def _counting(self) -> list[Instance]:
-        """Our instances that run and whose end is not decided."""
+        """Return our running instances that are not to be terminated."""
         ended = self.bench.engine.journal.view().termination_causes
         return [
             item for item in self.bench.cloud.live() if item.id != STRANGER and item.id not in ended
@@ -792,7 +842,10 @@ class Trouble(RuleBasedStateMachine):
 
     @invariant()
     def launches_of_a_job_that_does_not_begin_are_bounded_by_what_it_asks(self) -> None:
-        """By its budget, and what one more run can start and end on its way up the ladder."""
+        """Check each job against its launch budget and one more run.
+
+        That run may launch and terminate instances on its way through the fallback order.
+        """
         for request, started in (self._started() - self.before).items():
             if request is not None:
                 asked = self.asked_by[request].values()
@@ -808,10 +861,10 @@ class Trouble(RuleBasedStateMachine):
             assert "DRAIN" in self.bench.slurm.flags(name), name
             assert self.bench.slurm.state[name].reason == ADMIN, name
 
-    # Peace
+    # The end of the faults
 
     def _calm(self) -> None:
-        """The trouble is over: some minutes of normal life must put everything right."""
+        """End all faults; some minutes of normal work must put everything right."""
         bench = self.bench
         bench.cloud.calm()
         for job, state in bench.slurm.queue.items():
@@ -848,7 +901,7 @@ class Trouble(RuleBasedStateMachine):
         for name in NODES:
             flags = bench.slurm.flags(name)
             if flags >= {"ALLOCATED", "POWER_DOWN"} and name in live:
-                continue  # for an instance that ended before its job began: it goes with its job
+                continue  # asked for an earlier instance: the node powers down after its job
             if flags & unsettled or (name in live) == ("POWERED_DOWN" in flags):
                 yield f"{name} is {sorted(flags)}, its machine {name in live}"
         for number, job in bench.slurm.queue.items():

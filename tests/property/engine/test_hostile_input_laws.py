@@ -1,4 +1,7 @@
-"""Whatever is in an answer of Slurm's or in a file of ours: an EngineError, or none."""
+"""Laws of hostile input: a reader raises an EngineError or nothing.
+
+The input is any answer of Slurm and any content of our files.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def records(*fields: str) -> st.SearchStrategy[Any]:
 
 
 class Said:
-    """A runner whose every command says the same."""
+    """A runner whose commands all give the same answer."""
 
     def __init__(self, data: object) -> None:
         self._text = json.dumps(data)
@@ -233,13 +236,16 @@ def test_time_never_goes_back_and_never_runs_ahead_within_a_boot(steps: list[tup
             now = PersistentClock(Path(name), clock).now()
             if what != "boot":
                 assert abs(now - before - passed) < 1e-3
-            else:  # what the last minute kept may be lost, and no more
+            else:  # the saved time may be a minute old, and not older
                 assert now >= before - 60.0 - 1e-3
             before = now
 
 
 def test_json_is_read_in_one_place():
-    """Elsewhere a file that is nested too deeply would end a program."""
+    """Allow json.loads in one module alone.
+
+    Elsewhere a file that is nested too deeply would end a program.
+    """
     root = Path(json_input.__file__).parents[1]
     for path in root.rglob("*.py"):
         if path.name == "json_input.py":

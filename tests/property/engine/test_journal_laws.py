@@ -1,4 +1,7 @@
-"""What the journal says is what its lines say, also to who reads on, and after compaction."""
+"""Laws of the journal's view.
+
+It says the same after a read in parts, and after compaction.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ steps = st.one_of(
 
 
 class Writer:
-    """A journal, two live runs and one that was killed, and the programs that write it."""
+    """A journal and the programs that write it.
+
+    Two of its runs are live, and one was killed.
+    """
 
     def __init__(self, place: Path, stack: contextlib.ExitStack) -> None:
         self.path, self.clock = place, FakeClock()

@@ -1,4 +1,7 @@
-"""Laws of every ladder and every launch call, whatever cluster.yaml says."""
+"""Laws of every fallback order and every launch call.
+
+They hold for any cluster.yaml.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def test_reservations_are_left_out_by_spot_only_and_by_no_other_policy(
 def test_ec2_refuses_no_call_of_a_fallback_order(
     pool: Pool, given_policy: Policy, waited: float, subnet: str, least: int
 ):
-    """What is asked for is what arrives: the types, the market, the count, the reservation."""
+    """Check that EC2 reads the request's types, market, count and reservation."""
     for rung in fallback_order(pool, given_policy, waited):
         request = LaunchRequest(
             "a1", "demo", "gpu", "spot", "demo-gpu", subnet, rung[0], NODES, rung[1:], least

@@ -1,4 +1,7 @@
-"""Any interleaving of boots, clocks that are set, and crashes: lines keep their age."""
+"""Laws of the persistent clock: journal lines keep their age.
+
+They hold for any order of boots, set clocks and crashes.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ steps = st.one_of(
 
 
 class Head:
-    """A head whose true time, unlike its clock, is known."""
+    """A head node with a true time beside its clock."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.clock, self.truth, self.boots = place, FakeClock(), START, 1
@@ -69,7 +72,7 @@ class Head:
         self.crash()
 
     def write(self) -> None:
-        """Write a launch whose answer is lost, and one whose instance is known."""
+        """Write a launch without an answer, and one with its instance."""
         number = len(self.lines)
         node = hostlist.parse(f"gpu-{number}")
         request = LaunchRequest(
@@ -104,7 +107,10 @@ def head() -> Iterator[Head]:
 @example([("set_clock", 180.0), ("write",), ("boot", 20.0, 180.0)])
 @example([("write",), ("boot", 0.0, DAY), ("advance", 119.0), ("advance", 10.0)])
 def test_no_journal_line_ages_by_more_than_each_boot_may_add(taken: list[tuple]):
-    """Nor does a doubt outlast its time, once the head has been up for as long."""
+    """Check also that no unresolved launch outlasts its time.
+
+    The head node has been up for that time.
+    """
     with head() as world:
         for name, *arguments in taken:
             getattr(world, name)(*arguments)

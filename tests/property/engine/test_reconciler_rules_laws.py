@@ -1,4 +1,4 @@
-"""Laws of reconcile's plan that hold in every world, however odd."""
+"""Laws of reconcile's plan that hold for any snapshot."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ health = st.builds(
 
 FLAG_SETS = tuple(
     frozenset(chosen)
-    for size, repeats in enumerate((165, 15, 3, 1))  # each size as often as another
+    for size, repeats in enumerate((165, 15, 3, 1))  # all sizes are equally frequent
     for chosen in itertools.combinations(FLAGS, size)
     for _ in range(repeats)
 )
-# The draws are what takes the time: few, and by strategies that are made once.
+# Draws take most of the time. So they are few, and their strategies are made once.
 looks = st.sampled_from(tuple(itertools.product(BASES, REASONS, ("", *IDS))))
 flag_sets = st.sampled_from(FLAG_SETS)
 lists = st.lists(instances, max_size=6, unique_by=lambda item: item.id)
@@ -123,7 +123,7 @@ def worlds(draw: st.DrawFn) -> snapshot.Snapshot:
 
 
 def kept_off(found: Node) -> bool:
-    """A person's, as far as anyone can tell."""
+    """Tell whether a person seems to keep the node out of service."""
     slurms_own = ("Not responding", "ResumeTimeout")
     ours = found.reason.startswith(("toolkit:", *slurms_own) if found.down else "toolkit:")
     return (found.drain or found.down) and not ours and "INVALID_REG" not in found.flags
@@ -134,7 +134,10 @@ def is_end(action: object) -> bool:
 
 
 def a_node_that_a_person_holds_hears_nothing_from_us(world: snapshot.Snapshot, plan: snapshot.Plan):
-    """But for the request to its slurmd, which changes nothing that a person said."""
+    """Allow terminations, and the request to register.
+
+    That request changes nothing that a person has set.
+    """
     for action in plan.actions:
         if not isinstance(action, Terminate | Register):
             assert not kept_off(world.nodes[action.node]), action
@@ -176,7 +179,10 @@ def a_machine_that_a_working_node_runs_on_is_never_ended(
 def that_slurm_let_go_of_a_machine_ends_it_under_no_job_and_no_slurmd(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
-    """Nor does it end what else is there: without that, the same or more stays."""
+    """Compare with the plan of a journal without powered-down instances.
+
+    Any further termination is of a powered-down instance.
+    """
     known = replace(world, journal=replace(world.journal, powered_down_ids=frozenset()))
     before = {item.instance.id for item in rules.plan(known).actions if is_end(item)}
     for action in plan.actions:
@@ -224,7 +230,10 @@ def jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(
 def no_job_is_sent_from_a_node_that_answers_without_evidence(
     world: snapshot.Snapshot, plan: snapshot.Plan
 ):
-    """EC2 lists its instance as over, or slurmd itself registered as something else."""
+    """Accept two kinds of evidence.
+
+    EC2 lists the instance as ended, or slurmd's own registration is invalid.
+    """
     over = {item.id for item in world.instances if not item.state.live}
     for action in plan.actions:
         if isinstance(action, MarkDown):
@@ -263,7 +272,7 @@ def test_every_law_holds_of_the_plan_for_every_snapshot(world: snapshot.Snapshot
 def test_a_slurm_that_lists_half_of_its_nodes_is_not_believed(
     world: snapshot.Snapshot, data: st.DataObject
 ):
-    """Nothing is done on a list that lacks more than half of the nodes, whichever they are."""
+    """Leave out any nodes, but more than half of them."""
     ours = [name for name in world.nodes if name in CONFIG.pool_by_node]
     fewest = (len(CONFIG.pool_by_node) - 1) // 2
     listed = data.draw(st.sets(st.sampled_from(ours), max_size=fewest)) if ours else set()
@@ -276,7 +285,10 @@ def test_a_slurm_that_lists_half_of_its_nodes_is_not_believed(
 def test_what_ec2_leaves_out_ends_no_instance_in_use_and_sends_no_job_away(
     world: snapshot.Snapshot, data: st.DataObject
 ):
-    """A node that answers runs on an instance, whatever part of EC2's list is there."""
+    """Leave out any part of EC2's list.
+
+    A node that responds runs on an instance all the same.
+    """
     listed = data.draw(st.sets(st.sampled_from(IDS), max_size=len(IDS) - 1))
     part = tuple(item for item in world.instances if item.id in listed)
     over = {item.id for item in part if not item.state.live}
@@ -298,7 +310,7 @@ def test_what_ec2_leaves_out_ends_no_instance_in_use_and_sends_no_job_away(
 def test_nothing_is_done_while_ec2_leaves_out_most_of_the_live_instances(
     world: snapshot.Snapshot, data: st.DataObject
 ):
-    """Until it has done so for ten minutes."""
+    """Leave them out for less than ten minutes."""
     known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
     since = data.draw(st.sampled_from([None, NOW, NOW - snapshot.BELIEVED_AFTER + 1]))
     found = rules.plan(

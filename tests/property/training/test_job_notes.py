@@ -1,4 +1,7 @@
-"""Laws of the job's comment: whatever is noted, the user's words and the checkpoint's mark stay."""
+"""Laws of the job's comment: the user's words and the mark stay.
+
+They hold for any line that is added. The mark is that of the last checkpoint.
+"""
 
 from hypothesis import given, strategies as st
 

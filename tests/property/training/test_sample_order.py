@@ -1,4 +1,7 @@
-"""Laws of the sample order, for any sizes, interruptions and numbers of ranks."""
+"""Laws of the sample order.
+
+They hold for any sizes, interruptions and numbers of ranks.
+"""
 
 from hypothesis import given, settings, strategies as st
 
@@ -17,7 +20,7 @@ def test_an_epoch_is_every_sample_once(order, epoch):
 def test_interruptions_and_world_sizes_change_neither_samples_nor_their_order(
     order, epochs, attempts
 ):
-    """Attempts of (ranks, steps) train what one undisturbed rank trains, step for step."""
+    """Compare attempts of (ranks, steps) with one undisturbed rank."""
     whole = [
         (batch.step, batch.ids.tolist())
         for batch in order.batches(step=0, position=0, epochs=epochs, rank=0, world_size=1)

@@ -1,4 +1,7 @@
-"""Whatever a save costs and however often machines go, the interval moves the way it must."""
+"""Laws of the save interval: it moves in the right direction.
+
+They hold for any cost of a save and any rate of interruptions.
+"""
 
 import math
 from dataclasses import replace
@@ -33,7 +36,10 @@ def test_a_dearer_save_is_never_made_more_often(one, other, mtti):
 
 @given(seconds, seconds, seconds)
 def test_instances_that_last_longer_never_mean_more_saves(cost, one, other):
-    """As long as a save is worth making: below that, Daly's answer is the time to the next loss."""
+    """Leave out saves that cost too much to be worth making.
+
+    There Daly's answer is the time to the next loss.
+    """
     short, long = sorted((one, other))
     if 2 * short > cost:
         assert work(cost, short) <= work(cost, long) * (1 + 1e-9)

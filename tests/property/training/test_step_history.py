@@ -1,4 +1,7 @@
-"""Whatever kills and stops a run goes through, its history counts every step once."""
+"""Law of the step history: it counts every step once.
+
+It holds for any kills and stops of a run.
+"""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +20,10 @@ BATCHES = list(ORDER.batches(step=0, position=0, epochs=3, rank=0, world_size=1)
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.booleans()), max_size=6))
 def test_any_sequence_of_attempts_audits_clean_with_the_lost_work_counted(attempts):
-    """An attempt trains some steps, loses the last few (none on a notice), and may tear a line."""
+    """Run attempts that lose their last steps and may tear a line.
+
+    An attempt that got an interruption notice loses none.
+    """
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
         run.create()
