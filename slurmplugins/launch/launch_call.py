@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from slurmplugins.model.instance import Instance
     from slurmplugins.model.launch import LaunchRequest, LaunchResult
     from slurmplugins.state.journal_view import JournalView
-    from slurmplugins.state.launch_budget import Rate
     from slurmplugins.state.launch_budget_file import LaunchBudget
+    from slurmplugins.state.launch_budget_record import Rate
     from slurmplugins.system.logger import Log
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.instance import Assignment
     from slurmplugins.model.launch import JobLaunch, JobRequest, JobResults, ResumePlan
-    from slurmplugins.state.launch_budget import Rate
+    from slurmplugins.state.launch_budget_record import Rate
 
 
 CAPACITY_SHARE: Final = 0.5
@@ -91,7 +91,7 @@ def _launch_context(engine: Engine, process_id: str, deadline: float) -> LaunchC
 def _launch_rate(engine: Engine) -> Rate:
     """Return EC2's rate of launches, with the seconds for finding capacity."""
     from slurmplugins.cloud.rate_limit import INSTANCES
-    from slurmplugins.state.launch_budget import Rate
+    from slurmplugins.state.launch_budget_record import Rate
 
     config = engine.config
     burst, per_second = config.instance_rate or (INSTANCES.burst, INSTANCES.per_second)

@@ -7,20 +7,24 @@ back for the next ones. So launches are counted by job, until all its nodes are 
 - `rate-too-low`: the account's launch rate is too low for the job's size and time. It is held.
 - `not-ended`: EC2 terminates no instance at present. Then nothing is launched at all, since the
   old instances would run beside the new ones.
-
-Losing the record gives every job a new budget.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import BadName, NotTerminated, Throttled, TooLate
 from slurmplugins.model.hostlist import compress, expand
 from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure
-from slurmplugins.state import unavailable_offerings
+from slurmplugins.state.launch_budget_record import (
+    REMEMBERED_SECONDS,
+    SHUT_SECONDS,
+    LaunchHistory,
+    RefusedTerminations,
+    UnresolvedLaunch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.launch import JobLaunch
     from slurmplugins.model.node import Node
+    from slurmplugins.state.launch_budget_record import Rate, Record
 
 
 NO_HET_JOBS: Final[Mapping[int, int]] = MappingProxyType({})
@@ -36,132 +41,6 @@ LAUNCH_LOOP: Final = "launch-loop"
 """Reason code: the job used up its budget."""
 RATE_TOO_LOW: Final = "rate-too-low"
 """Reason code: the account's launch rate is too low for the job."""
-
-BUDGET_PER_NODE: Final = 3
-"""Instances that may be launched per requested node, while the job has not begun."""
-
-SMALLEST_BUDGET: Final = 6
-"""The budget of the smallest jobs: more launches than protected mode needs to shut a pool.
-
-Protected mode judges instances that never become nodes better.
-"""
-
-MAX_REFUSED_TERMINATIONS: Final = 3
-"""Programs in a row that could terminate no instance. One success resets the count."""
-
-SHUT_SECONDS: Final = 600.0
-"""Seconds without launches after the last refused termination.
-
-Reconcile tries again every 15 s. So they pass only if nothing is left to be terminated, or if
-reconcile does not run.
-"""
-
-REMEMBERED_SECONDS: Final = 24 * 3600.0
-"""Seconds after a job's last launch until the job is forgotten.
-
-It was cancelled then, or waits for something else.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """The rate at which EC2 launches instances, and the time for one job."""
-
-    burst: float
-    """Instances at once."""
-    per_second: float
-    """Instances per second after that."""
-    seconds: float
-    """The time for one job: half of ResumeTimeout."""
-    is_configured: bool
-    """cluster.yaml states the rate. Otherwise it is EC2's published one; the account may have more.
-    """
-
-    @property
-    def max_instances(self) -> float:
-        """Return the most instances that one job can get in time."""
-        return self.burst + self.per_second * self.seconds
-
-    @property
-    def loop_seconds(self) -> float:
-        """Return the longest time between two launches of one launch loop.
-
-        It is twice ResumeTimeout plus the longest time that an offering is unavailable. A job that
-        is requeued later has run or waited in the meantime.
-        """
-        return 4 * self.seconds + unavailable_offerings.LONGEST
-
-
-@dataclass(frozen=True, slots=True)
-class UnresolvedLaunch:
-    """A launch for a job without an answer."""
-
-    attempt: str
-    count: int
-    """Instances that it may have started for the job."""
-    at: float
-    """The time, by the persistent clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchHistory:
-    """The launches for one job that has not begun."""
-
-    asked: int
-    """The most nodes that it needed at once."""
-    started: int = 0
-    """Instances launched for it."""
-    since: float = 0.0
-    """The time of the first launch, by the persistent clock."""
-    at: float = 0.0
-    """The time of the last launch, by the persistent clock."""
-    nodes: str = ""
-    """Hostlist of the nodes that it waits for. When all of them are up, the job has begun."""
-    slug: str = ""
-    """The reason code of the verdict on it, empty without one."""
-    message: str = ""
-    """The text of the verdict."""
-    held: bool = False
-    """Slurm holds the job for the verdict. When it comes back, a person has released it."""
-    doubts: tuple[UnresolvedLaunch, ...] = ()
-    """Launches with an unknown outcome. They make the job wait, and do not hold it."""
-
-    @property
-    def budget(self) -> int:
-        """Return the number of instances that may be launched for the job."""
-        return max(SMALLEST_BUDGET, BUDGET_PER_NODE * self.asked)
-
-    @property
-    def unresolved_count(self) -> int:
-        """Return the number of instances that unanswered launches may have started."""
-        return sum(launch.count for launch in self.doubts)
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedTerminations:
-    """Programs in a row that could terminate no instance."""
-
-    count: int = 0
-    code: str = ""
-    """EC2's last error code."""
-    since: float = 0.0
-    """The time of the first refusal, by the persistent clock."""
-    at: float = 0.0
-    """The time of the last refusal, by the persistent clock."""
-
-    def launches_blocked(self, now: float) -> bool:
-        """Return whether nothing may be launched."""
-        return self.count >= MAX_REFUSED_TERMINATIONS and abs(now - self.at) < SHUT_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The launch budget's record."""
-
-    jobs: Mapping[int, LaunchHistory] = field(default_factory=dict)
-    """Jobs that had launches and have not begun, by number."""
-    ends: RefusedTerminations = field(default_factory=RefusedTerminations)
-    """Recent refused terminations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +53,16 @@ class ScreenedLaunches:
     """Launches that may not, with the reason."""
     record: Record
     """The record afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The reason why a launch may not go on."""
+
+    reason_code: str
+    text: str
+    hold: bool
+    """The job is held until a person releases it."""
 
 
 def planned_nodes(job: JobLaunch) -> tuple[NodeName, ...]:
@@ -208,35 +97,31 @@ def screen(
         )
         return ScreenedLaunches((), tuple(all_refusals), record)
     jobs = dict(_recent_jobs(record.jobs, now))
-    verdicts: dict[int, tuple[str, str, bool]] = {}
+    verdicts: dict[int, _Verdict] = {}
     for request_id, job_parts in _by_request(launches, het_jobs).items():
-        if all(
-            node_request.pool.name in protected_pools
-            for job in job_parts
-            for node_request in job.node_requests
-        ):
+        if _pools_of(job_parts) <= set(protected_pools):
             continue
         history = _judge(jobs.get(request_id), job_parts, now, rate)
-        if history.started + history.unresolved_count > history.budget and not history.slug:
-            verdicts[request_id] = (
-                UNRESOLVED_LAUNCH,
-                _unresolved_text(history.unresolved_count),
-                False,
-            )
-            continue
         if history.slug:
-            verdicts[request_id] = history.slug, history.message, True
+            verdicts[request_id] = _Verdict(history.slug, history.message, hold=True)
+        elif history.started + history.unresolved_count > history.budget:
+            text = _unresolved_text(history.unresolved_count)
+            verdicts[request_id] = _Verdict(UNRESOLVED_LAUNCH, text, hold=False)
+            continue  # this launch is not counted: it does not take place
         jobs[request_id] = history
     permitted: list[JobLaunch] = []
     refusals: list[Failure] = []
     for job in launches:
-        job_id = None if job.job is None else het_jobs.get(job.job, job.job)
-        if job_id in verdicts:
-            reason_code, text, hold = verdicts[job_id]
-            refusals.append(_failure(job, reason_code, text, hold=hold))
-        else:
+        verdict = None if job.job is None else verdicts.get(het_jobs.get(job.job, job.job))
+        if verdict is None:
             permitted.append(job)
+        else:
+            refusals.append(_failure(job, verdict.reason_code, verdict.text, hold=verdict.hold))
     return ScreenedLaunches(tuple(permitted), tuple(refusals), replace(record, jobs=jobs))
+
+
+def _pools_of(job_parts: Sequence[JobLaunch]) -> set[str]:
+    return {node_request.pool.name for job in job_parts for node_request in job.node_requests}
 
 
 def _by_request(

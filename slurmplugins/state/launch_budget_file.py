@@ -17,7 +17,7 @@ from slurmplugins.errors import CloudError, Denied
 from slurmplugins.model import json_input
 from slurmplugins.state import launch_budget
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
-from slurmplugins.state.launch_budget import (
+from slurmplugins.state.launch_budget_record import (
     LaunchHistory,
     Record,
     RefusedTerminations,
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from slurmplugins.model.instance import Instance
     from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, JobResults, LaunchRequest
     from slurmplugins.model.node import Node
-    from slurmplugins.state.launch_budget import Rate, ScreenedLaunches
+    from slurmplugins.state.launch_budget import ScreenedLaunches
+    from slurmplugins.state.launch_budget_record import Rate
     from slurmplugins.system.clock import Clock
 
 

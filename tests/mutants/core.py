@@ -58,6 +58,7 @@ CORE: dict[str, tuple[str, ...]] = {
     ),
     "slurmplugins/launch/request_tracker.py": (*ENGINE, REQUESTS),
     "slurmplugins/state/launch_budget.py": ENGINE,
+    "slurmplugins/state/launch_budget_record.py": ENGINE,
     "slurmplugins/reconciler/rules.py": RULES,
     "slurmplugins/reconciler/node_state.py": (
         *PASSES,

@@ -44,8 +44,9 @@ from slurmplugins.power_save import resume as resume_program, suspend as suspend
 from slurmplugins.power_save.resume import _launch_rate
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import resume_file
-from slurmplugins.state import launch_budget, unavailable_offerings
+from slurmplugins.state import unavailable_offerings
 from slurmplugins.state.journal_file import JournalFile
+from slurmplugins.state.launch_budget_record import BUDGET_PER_NODE, SMALLEST_BUDGET
 from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -849,10 +850,7 @@ class Trouble(RuleBasedStateMachine):
         for request, started in (self._started() - self.before).items():
             if request is not None:
                 asked = self.asked_by[request].values()
-                budget = sum(
-                    max(launch_budget.SMALLEST_BUDGET, launch_budget.BUDGET_PER_NODE * size)
-                    for size in asked
-                )
+                budget = sum(max(SMALLEST_BUDGET, BUDGET_PER_NODE * size) for size in asked)
                 assert started <= budget + sum(asked), (request, started, asked)
 
     @invariant()

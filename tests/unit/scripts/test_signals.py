@@ -55,8 +55,8 @@ def start(root):
 
     def start_script(*argv):
         worker = root / "worker"
-        # A shell's background job begins with INT ignored, and so would the script.
-        words = ["env", "--default-signal=INT", str(root / argv[0]), *argv[1:]]
+        # A background job of a shell ignores INT, and below nohup HUP. The script would too.
+        words = ["env", "--default-signal=INT,HUP", str(root / argv[0]), *argv[1:]]
         words += ["sh", "-c", COMMAND, "sh", str(worker)]
         environment = os.environ | {"TMPDIR": str(root), "TOOLKIT_LOCAL_DIR": str(root / "state")}
         pipe = subprocess.PIPE

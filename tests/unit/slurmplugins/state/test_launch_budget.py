@@ -20,9 +20,9 @@ from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.resume import _launch_rate, resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
-from slurmplugins.state import launch_budget, unavailable_offerings
+from slurmplugins.state import launch_budget, launch_budget_record, unavailable_offerings
 from slurmplugins.state.journal import LISTING_DELAY_SECONDS
-from slurmplugins.state.launch_budget import (
+from slurmplugins.state.launch_budget_record import (
     LaunchHistory,
     Rate,
     Record,
@@ -71,7 +71,7 @@ def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) ->
 
 def exhausted(bench: Bench) -> Record:
     record = Record()
-    for _ in range(launch_budget.BUDGET_PER_NODE):
+    for _ in range(launch_budget_record.BUDGET_PER_NODE):
         record = tried(record, job(bench, G[:4]), 4)
     return launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record
 
