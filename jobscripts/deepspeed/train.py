@@ -53,7 +53,7 @@ def main() -> None:
         params=vars(args), seed=args.seed, checkpoint_every=100, codec=DeepSpeedCodec()
     ) as run:
         if run.device.type == "cpu":
-            deepspeed.ops.__compatible_ops__.clear()  # Skips a compilation: gloo is enough.
+            deepspeed.ops.__compatible_ops__.clear()  # Prevents a compilation: gloo is enough.
         dataset = load_digits()
         images = torch.tensor(dataset.data, dtype=torch.float32) / 16
         labels = torch.tensor(dataset.target, dtype=torch.int64)

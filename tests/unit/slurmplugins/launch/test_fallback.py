@@ -1,4 +1,4 @@
-"""Fallback orders made of a pool's offerings, and a pool's spot spend."""
+"""Fallback orders made of a pool's offerings, and its spending on spot."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_a_file_of_unavailable_offerings_that_can_not_be_written_stops_nothing(t
 
 
 def test_credentials_that_were_not_found_once_hold_nobody(bench: Bench):
-    """Miss the credentials in all tries but the last.
+    """Let all tries but the last find no credentials.
 
     The metadata service was slow, and EC2 has not answered at all.
     """

@@ -37,7 +37,7 @@ OURS = str(Path(slurmplugins.__file__).parent)
 
 
 class Work:
-    """A counter of the function calls in and from our code.
+    """A counter of the function calls that our code makes and receives.
 
     It counts on all threads. CPU time grows with this number.
     """
@@ -64,7 +64,7 @@ class Work:
 
 
 class Counted:
-    """A cluster of `count` nodes that counts its calls outside.
+    """A cluster of `count` nodes whose programs' calls are counted.
 
     The calls are those to EC2 and to slurmctld.
     """

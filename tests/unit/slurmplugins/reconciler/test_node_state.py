@@ -1,4 +1,4 @@
-"""Nodes whose registration slurmctld has lost in a kill.
+"""Nodes whose registration is lost when slurmctld is killed.
 
 Their jobs go on.
 """

@@ -1,6 +1,6 @@
 """Instances without a node, and instances that should be terminated already.
 
-The tests tell those that reconcile terminates from those that people get a warning of.
+reconcile terminates some of them. Of others, people get a warning.
 """
 
 from __future__ import annotations

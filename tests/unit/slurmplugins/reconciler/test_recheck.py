@@ -407,8 +407,8 @@ def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Be
 def test_resume_terminates_no_instance_of_a_node_that_is_up(bench: Bench):
     """Request a node that is up together with one that is not.
 
-    A person may ask by hand, or a process that was stopped for long. It launches only for the other
-    node.
+    A person may ask by hand, or a process that was stopped for long. resume launches only for the
+    other node.
     """
     up(bench, 7, G[0])
     bench.clock.advance(1000)

@@ -217,7 +217,7 @@ def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
 def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
     """Screen a job of a protected pool and an unprotected one.
 
-    Each try may start instances of the one pool for nothing, since the other pool has none.
+    Each try may start instances of the one pool for nothing, since the other has no capacity.
     """
     probe, other = job(bench, G[:3]), job(bench, C[:1])
     both = JobLaunch(7, (*probe.node_requests, *other.node_requests), (*probe.nodes, *other.nodes))
@@ -561,7 +561,7 @@ def test_a_job_that_the_default_rate_can_not_serve_is_tried_once_and_held(tmp_pa
     resume(bench.engine, [bench.slurm.start(7, nodes)])
     assert 0 < len(bench.cloud.machines) <= 1180
     bench.clock.advance(15)
-    run_pass(bench.engine)  # EC2 terminates at most 1,000 a call.
+    run_pass(bench.engine)  # EC2 terminates 1,000 at once.
     assert bench.cloud.live() == []
     assert bench.slurm.queue[7].held
     assert "rate-too-low (RequestLimitExceeded) held" in bench.slurm.queue[7].comment

@@ -10,7 +10,7 @@ from tests.fakes.clock import FakeClock
 
 
 class Failing:
-    """A callable that raises these errors, one a call, then answers."""
+    """A callable that raises these errors, one per call, then answers."""
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
