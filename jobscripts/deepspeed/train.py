@@ -1,6 +1,8 @@
-"""Train on the digits with DeepSpeed: ZeRO 1, 2 or 3, on GPUs or, to try it out, on CPUs.
+"""Train on scikit-learn's digits with DeepSpeed, at ZeRO 1, 2 or 3.
 
 sbatch /shared/jobscripts/deepspeed.sbatch /shared/jobscripts/deepspeed/train.py --stage 3
+
+It runs on GPUs. To try it out, CPUs will do.
 """
 
 import argparse
@@ -29,7 +31,10 @@ def parse() -> argparse.Namespace:
 
 
 def settings(args: argparse.Namespace, device: torch.device) -> dict[str, object]:
-    """Return DeepSpeed's configuration; its batch size is unused, the run makes the batches."""
+    """Return DeepSpeed's configuration.
+
+    Its batch size is unused, because the run makes the batches.
+    """
     zero: dict[str, object] = {"stage": args.stage}
     if args.offload:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": device.type == "cuda"}
@@ -48,7 +53,7 @@ def main() -> None:
         params=vars(args), seed=args.seed, checkpoint_every=100, codec=DeepSpeedCodec()
     ) as run:
         if run.device.type == "cpu":
-            deepspeed.ops.__compatible_ops__.clear()  # no compilation: gloo is enough
+            deepspeed.ops.__compatible_ops__.clear()  # Prevents a compilation: gloo is enough.
         dataset = load_digits()
         images = torch.tensor(dataset.data, dtype=torch.float32) / 16
         labels = torch.tensor(dataset.target, dtype=torch.int64)

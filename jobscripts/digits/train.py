@@ -1,6 +1,8 @@
-"""Train a small network on scikit-learn's digits: a PyTorch loop that survives lost instances.
+"""Train a small network on scikit-learn's digits in a PyTorch loop.
 
 sbatch /shared/jobscripts/torchrun.sbatch /shared/jobscripts/digits/train.py --epochs 30
+
+The training survives the loss of instances.
 """
 
 import argparse
@@ -45,7 +47,7 @@ def network(hidden: int) -> nn.Module:
 
 def main() -> None:
     args = parse()
-    torch.set_num_threads(1)  # more would add up in another order, and weights would differ in bits
+    torch.set_num_threads(1)  # More threads add in another order, so weights differ in bits.
     with Run(
         params=vars(args),
         seed=args.seed,
@@ -55,9 +57,9 @@ def main() -> None:
         images, labels, test_images, test_labels = digits(run.device)
         run.describe(data_hash=content_hash(images.cpu(), labels.cpu()))
 
-        torch.manual_seed(args.seed)  # the same weights on every rank …
+        torch.manual_seed(args.seed)  # the same weights on every rank
         model = network(args.hidden).to(run.device)
-        torch.manual_seed(args.seed * 1000 + run.world.rank + 1)  # … and dropout of its own
+        torch.manual_seed(args.seed * 1000 + run.world.rank + 1)  # another dropout on each rank
         if run.world.size > 1:
             model = DistributedDataParallel(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)

@@ -1,6 +1,8 @@
-"""Train a transformer on Python's own source text, sharded over the ranks by FSDP2.
+"""Train a transformer on Python's source text, sharded by FSDP2.
 
 sbatch /shared/jobscripts/fsdp.sbatch /shared/jobscripts/fsdp/train.py --epochs 2
+
+Each rank has a shard of the model.
 """
 
 import argparse
@@ -63,7 +65,7 @@ class Model(nn.Module):
 
 
 def loss_of(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
-    """Return nats a byte, summed over the sequences."""
+    """Return the loss in nats a byte, summed over the sequences."""
     tokens = data.to(torch.int64)
     logits = model(tokens[:, :-1]).flatten(0, 1)
     return cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum") / (tokens.shape[1] - 1)

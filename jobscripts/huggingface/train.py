@@ -1,6 +1,8 @@
-"""Train a small GPT-2 on Python's source text with Hugging Face's Trainer, without lost work.
+"""Train a small GPT-2 with Hugging Face's Trainer, without lost work.
 
 sbatch /shared/jobscripts/torchrun.sbatch /shared/jobscripts/huggingface/train.py --epochs 2
+
+It learns from Python's source text.
 """
 
 import argparse
@@ -51,7 +53,7 @@ class Text(Dataset):
 
 def main() -> None:
     args = parse()
-    torch.set_num_threads(1)  # more would add up in another order, and weights would differ in bits
+    torch.set_num_threads(1)  # More threads add in another order, so weights differ in bits.
     with Run(params=vars(args), seed=args.seed, checkpoint_every=args.checkpoint_every) as run:
         settings = TrainingArguments(
             output_dir=str(run.dir.path / "trainer"),
@@ -63,7 +65,7 @@ def main() -> None:
             eval_strategy="epoch",
             ddp_find_unused_parameters=False,
             disable_tqdm=True,
-            report_to="none",  # the run records itself
+            report_to="none",  # The run keeps its own records.
             use_cpu=run.device.type == "cpu",
         )
         torch.manual_seed(args.seed)

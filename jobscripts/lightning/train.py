@@ -1,6 +1,8 @@
-"""Train a small network on scikit-learn's digits with Lightning's Trainer, without lost work.
+"""Train a small network with Lightning's Trainer, without lost work.
 
 sbatch /shared/jobscripts/torchrun.sbatch /shared/jobscripts/lightning/train.py --epochs 30
+
+It learns scikit-learn's digits.
 """
 
 import argparse
@@ -68,7 +70,7 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 def main() -> None:
     args = parse()
-    torch.set_num_threads(1)  # more would add up in another order, and weights would differ in bits
+    torch.set_num_threads(1)  # More threads add in another order, so weights differ in bits.
     with Run(params=vars(args), seed=args.seed, checkpoint_every=args.checkpoint_every) as run:
         local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         trainer = pl.Trainer(
@@ -78,7 +80,7 @@ def main() -> None:
             num_nodes=run.world.size // local_ranks,
             strategy="ddp" if run.world.size > 1 else "auto",
             default_root_dir=run.dir.path,
-            logger=False,  # the run records itself
+            logger=False,  # The run keeps its own records.
             enable_checkpointing=False,
             enable_progress_bar=False,
         )

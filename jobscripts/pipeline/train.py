@@ -30,7 +30,7 @@ def parse() -> argparse.Namespace:
 
 
 def stage(args: argparse.Namespace, rank: int, world: int) -> nn.Module:
-    """Return this rank's share of the layers, under their names in the whole model."""
+    """Return this rank's layers, under their names in the whole model."""
     torch.manual_seed(args.seed)
     layers = nn.ModuleDict({"in": nn.Linear(64, args.hidden)})
     for number in range(args.layers):
@@ -61,13 +61,13 @@ def main() -> None:
         )
         run.resume(model=model, optimizer=optimizer)
 
-        # The stages agreed on the shape of a step once: every epoch is a layers number of steps.
+        # The stages agree on the shape of a step only once: an epoch has a whole number of steps.
         order = SampleOrder(len(labels) // args.batch * args.batch, args.batch, args.seed)
         first, last = rank == 0, rank == world - 1
         for batch in run.batches(order, args.epochs):
             losses: list[torch.Tensor] = []
             optimizer.zero_grad()
-            # All ranks work on all samples of the step, each on its layers.
+            # All ranks work on all samples of the step, each with its own layers.
             schedule.step(
                 *([images[batch.ids]] if first else []),
                 **({"target": labels[batch.ids], "losses": losses} if last else {}),

@@ -1,4 +1,4 @@
-"""Train one trial of a sweep over a small network on scikit-learn's digits.
+"""Train a small network on scikit-learn's digits as a sweep's trial.
 
 sbatch --array=0-23%8 /shared/jobscripts/sweep.sbatch /shared/jobscripts/sweep/train.py
 """
@@ -25,7 +25,7 @@ def parse() -> argparse.Namespace:
 
 
 def space(trial: Any) -> dict[str, Any]:
-    """Return a trial's parameters, by Optuna's own methods."""
+    """Return a trial's parameters, drawn by Optuna's own methods."""
     return {
         "rate": trial.suggest_float("rate", 1e-4, 1e-1, log=True),
         "hidden": trial.suggest_categorical("hidden", [32, 128, 512]),
@@ -78,7 +78,8 @@ def main() -> None:
                 return trial.report(accuracy(model, test_images, test_labels), epoch)
 
             for batch in run.batches(order, args.epochs):
-                # As the next epoch begins: a stop at the last step of one leaves from run.step.
+                # An epoch is reported as the next one begins: a stop at its last step leaves the
+                # loop from run.step.
                 if batch.begins_epoch and batch.epoch and is_pruned(batch.epoch - 1):
                     break
                 optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""How boto3 clients are made."""
+"""Creation of boto3 clients."""
 
 from __future__ import annotations
 

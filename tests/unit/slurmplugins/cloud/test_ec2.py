@@ -1,4 +1,4 @@
-"""What is sent to EC2, and what is read from its answers and its errors."""
+"""Requests to EC2, and the reading of its answers and errors."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def test_each_error_code_is_in_one_class_only():
         ("RequestLimitExceeded", errors.Throttled),
         ("UnauthorizedOperation", errors.Denied),
         ("NeverSeenBefore", errors.UnknownCloudError),
-        # Not in the table: what they are is in their name.
+        # These are not in the table: their names decide the class.
         ("InsufficientVolumeCapacity", errors.NoCapacity),
         ("SpotFleetRequestsLimitExceeded", errors.QuotaExceeded),
         ("InvalidKeyPair.NotFound", errors.NotFound),
         ("InvalidSnapshot.NotFound", errors.NotFound),
         ("InvalidParameterDependency", errors.InvalidRequest),
         ("InvalidNetworkInterfaceID.Malformed", errors.InvalidRequest),
-        # And whose fault it is says nothing more.
+        # A prefix with the side at fault does not change the class.
         ("Client.RequestLimitExceeded", errors.Throttled),
         ("Server.InsufficientInstanceCapacity", errors.NoCapacity),
         ("Server.InternalError", errors.CloudUnreachable),
@@ -172,7 +172,10 @@ def described(number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_answer_with_too_few_instances_is_a_failure_once_they_are_terminated(*, known: bool):
-    """Listed or not. Where EC2 does not know them yet, the same request is made again."""
+    """Answer with one instance, which TerminateInstances knows or does not know.
+
+    If EC2 does not know the instance yet, the same request is made again.
+    """
     from botocore.exceptions import ClientError
 
     unknown = ClientError({"Error": {"Code": "InvalidInstanceID.NotFound"}}, "TerminateInstances")
@@ -201,9 +204,11 @@ def test_an_answer_with_too_few_instances_is_a_failure_once_they_are_terminated(
 def test_a_fleet_that_can_not_be_tagged_is_terminated_unless_the_answer_is_unclear(
     code: str, kind: type[errors.CloudError], *, retryable: bool
 ):
-    """A repeated request would be answered with the instances that were ended; one whose naming got
-    no answer finds them, named or not. What only a person can mend must hold the job, or each of
-    its returns would start a fleet.
+    """Refuse CreateTags of a fleet with different error codes.
+
+    EC2 would answer a repeated request with the terminated instances, so a clear refusal is not
+    retryable. After an unclear answer, a repeat finds the instances, tagged or not. An error that
+    only a person can mend must hold the job. Otherwise each requeue would launch a fleet.
     """
     error, ended = unnamed(code)
     assert type(error) is kind
@@ -215,8 +220,10 @@ def test_a_fleet_that_can_not_be_tagged_is_terminated_unless_the_answer_is_uncle
     "code", {kind: code for code, kind in error_codes.CLASSES.items()}.values()
 )
 def test_a_launch_is_not_repeated_after_its_instances_were_terminated(code: str):
-    """Whatever kind of error keeps a fleet from being named: EC2 would answer with what has ended,
-    and its offerings would pass for exhausted.
+    """Refuse CreateTags with a code of each error class.
+
+    EC2 would answer a repeat with the terminated instances. The offerings would then count as
+    exhausted.
     """
     error, ended = unnamed(code)
     assert not (ended and error.retryable)
@@ -225,7 +232,10 @@ def test_a_launch_is_not_repeated_after_its_instances_were_terminated(code: str)
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation"])
 def test_a_fleet_that_can_be_neither_tagged_nor_terminated_is_unresolved(code: str):
-    """Its instances live: no other may be started for their nodes."""
+    """Refuse both CreateTags and TerminateInstances.
+
+    The instances live, so no other instance may be launched for their nodes.
+    """
     error, _ = unnamed(code, endable=False)
     assert type(error) is errors.CloudUnreachable
     assert error.instances_started == 3
@@ -233,7 +243,10 @@ def test_a_fleet_that_can_be_neither_tagged_nor_terminated_is_unresolved(code: s
 
 
 def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list[str]]:
-    """What becomes of a fleet's launch whose CreateTags is refused, and the instances it ended."""
+    """Launch a fleet whose CreateTags is refused.
+
+    Returns the error, and the ids of the instances that were terminated.
+    """
     from botocore.exceptions import ClientError
 
     refusal = ClientError({"Error": {"Code": code, "Message": "m"}}, "CreateTags")

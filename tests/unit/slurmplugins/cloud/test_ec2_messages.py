@@ -1,4 +1,4 @@
-"""What EC2's answers mean, field by field, and what each means that leaves fields out."""
+"""Meaning of EC2's answers, field by field, and of absent fields."""
 
 from __future__ import annotations
 

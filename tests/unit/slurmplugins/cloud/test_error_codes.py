@@ -1,4 +1,4 @@
-"""Laws on how EC2's answers are judged."""
+"""Laws on the judgement of EC2's answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answered(code: str, status: int) -> Exception:
     return translate(ClientError(response, "RunInstances"))
 
 
-# What an answer proves
+# The outcome that an answer proves
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 408, 429, 500, 502, 503, 504])
@@ -138,7 +138,7 @@ def test_a_launch_that_ec2_refuses_for_its_time_is_asked_nowhere_else(bench: Ben
     assert bench.slurm.state[G[0]].reason == "toolkit: unauthenticated (RequestExpired)"
 
 
-# Lists
+# Lists of instances
 
 
 def in_state(number: int, state: str) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def test_a_bounded_call_returns_and_raises_what_it_does():
         call_with_limit(FakeClock(), broken)
 
 
-# Odd items
+# Instances with unknown states or invalid fields
 
 
 @pytest.mark.parametrize("state", ["hibernating", "", "RUNNING", "unclear"])
@@ -241,7 +241,7 @@ def test_an_instance_without_a_state_or_an_id_stops_no_list():
 
 
 def unclear(bench: Bench, node: str) -> str:
-    """The node's instance is in a state that nobody knows from now on."""
+    """Put the node's instance into an unknown state, and return its id."""
     machine = next(item for item in bench.cloud.machines.values() if item.instance.node == node)
     machine.instance = replace(machine.instance, state=InstanceState.UNCLEAR, unclear="hibernating")
     return machine.instance.id
@@ -312,7 +312,7 @@ def test_an_invalid_order_names_no_node(order: str):
     assert tags.node_of(tag, 0, "i-0abcd") is None
 
 
-# Instances that may not be ended
+# Instances that may not be terminated
 
 
 def refusing(
@@ -390,7 +390,7 @@ def test_a_protected_instance_is_asked_for_once_and_the_others_count_as_over(ben
     assert failed["error"] == "OperationNotPermitted: no"
 
 
-# Throttles
+# Throttled fleets
 
 
 def with_fleets(bench: Bench) -> Bench:
@@ -403,7 +403,10 @@ def with_fleets(bench: Bench) -> Bench:
 
 
 def throttling(bench: Bench, times: float, least: int = 0) -> list[LaunchRequest]:
-    """Have fleets start `least` instances and be throttled for the rest, so many times."""
+    """Throttle each fleet among the next `times` launches.
+
+    Such a fleet starts `least` instances. Returns the list to which each request is appended.
+    """
     launch, asked = bench.cloud.launch, list[Any]()
 
     def throttled(wanted: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:

@@ -1,6 +1,7 @@
-"""How fast a large launch is, and how seldom EC2 has to refuse it: on a clock that tests move.
+"""Pace of large launches and the number of EC2's refusals.
 
-The EC2 here is the token buckets that it publishes, and a network of 50 ms each way.
+The clock is a fake. EC2 here consists of the token buckets that it publishes, behind a network of
+50 ms each way.
 """
 
 from __future__ import annotations
@@ -40,19 +41,22 @@ G = hostlist.expand("gpu-[0001-4000]")
 HOP = 0.05
 RAISED = Rate(1000, 200)
 NEAR = 1.3
-"""Times the floor: what EC2's bucket alone takes, whoever asks."""
+"""Allowed factor over the floor: the time that EC2's bucket alone needs, for any caller."""
 
 
 def floor(instances: int, rate: Rate) -> float:
     return max(0.0, (instances - rate.burst) / rate.per_second)
 
 
-# Eight at once, as a run of resume asks
+# Eight calls under way at once, as resume makes them
 
 
 @dataclass
 class Race:
-    """Eight calls under way at once against EC2's buckets, each moment in its order."""
+    """Concurrent launch calls against EC2's buckets, eight by default.
+
+    Each event happens at its own time, in order.
+    """
 
     account: Rate
     told: bool
@@ -73,7 +77,7 @@ class Race:
         self._left: list[int] = []
 
     def run(self, *parts: int, at_once: int = 8) -> float:
-        """Seconds until the last of them is there."""
+        """Run all calls; return the seconds until the last is granted."""
         self._left = list(parts)
         for _ in range(at_once):
             self._next()
@@ -114,7 +118,7 @@ class Race:
         self._next()
 
     def _refused(self, part: int, pause: float, place: QueuePlace) -> None:
-        """The call is repeated after a pause that doubles, as `launch_call` does it."""
+        """Repeat the call after a pause that doubles, as `launch_call` does."""
         self._ours.record_refusal(place)
         self._in(pause, lambda: self._enter(part, min(2 * pause, 20.0)))
 
@@ -156,7 +160,7 @@ def test_a_bucket_that_another_run_has_emptied_costs_a_few_refusals():
     assert len(race.refused) <= 10
 
 
-# The guess
+# The estimated rate
 
 
 def test_the_guess_halves_at_a_refusal_and_never_falls_below_what_is_published():
@@ -193,7 +197,7 @@ def test_several_refusals_at_once_lower_the_rate_once():
     assert bucket.per_second == 125
 
 
-# The line
+# The queue of calls
 
 
 def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
@@ -208,7 +212,10 @@ def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
 
 
 def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
-    """EC2 takes a call of any size once its bucket is full."""
+    """Queue two calls for 4,000 instances at a bucket of 1,000.
+
+    EC2 takes a call of any size once its bucket is full.
+    """
     bucket = Bucket(Rate(1000, 2), FakeClock())
     assert bucket.wait(bucket.join_queue(4000)) == 0
     assert bucket.wait(bucket.join_queue(4000)) <= 501
@@ -254,7 +261,7 @@ def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
     assert bucket.wait(second) == pytest.approx(1.2)
 
 
-# Whole runs of resume, one call after another
+# All of resume, one launch call after another
 
 
 @pytest.fixture
@@ -265,7 +272,10 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Rate:
 
 
 def far(folder: Path, *, told: Rate | None, patience: float = 500.0, timeout: int = 2100) -> Bench:
-    """A bench whose EC2 is a network away, refuses by its rates, and is asked at our pace."""
+    """Make a bench with a slow network and a throttling EC2.
+
+    The rate limiter paces its calls. `told` is the configured rate, or None.
+    """
     slurm = {"bin": "/usr/bin", "resume_timeout": timeout}
     bench = Bench(folder, nodes="gpu-[0001-4000]", slurm=slurm)
     bench.slurm.resume_timeout = timeout
@@ -286,7 +296,7 @@ def far(folder: Path, *, told: Rate | None, patience: float = 500.0, timeout: in
 
 
 def resumed(bench: Bench, *sizes: int) -> float:
-    """Seconds that one run for jobs of these sizes takes."""
+    """Run resume for jobs of these sizes; return its seconds."""
     asks: list[JobRequest] = []
     at = 0
     for job, size in enumerate(sizes, start=100):
@@ -332,7 +342,11 @@ def test_four_thousand_nodes_are_launched_near_to_a_floor_that_is_not_configured
 
 @pytest.mark.parametrize("load", LOADS)
 def test_at_ec2s_published_rate_resume_wastes_no_tokens(load: str, tmp_path: Path):
-    """ResumeTimeout is over before 4,000 could be there: the rest of the jobs is given back."""
+    """Launch 4,000 nodes with a ResumeTimeout of 900 s.
+
+    At the published rate ResumeTimeout ends before all are launched. The remaining jobs are given
+    back.
+    """
     bench = far(tmp_path, told=None, timeout=900, patience=225)
     launch, given = bench.cloud.launch, []
 
@@ -350,7 +364,10 @@ def test_at_ec2s_published_rate_resume_wastes_no_tokens(load: str, tmp_path: Pat
 
 
 def test_calls_keep_to_the_configured_rate(tmp_path: Path):
-    """2,000 instances: 1,000 at once, the others as their tokens come back, 2 a second."""
+    """Launch 2,000 instances with a burst of 1,000.
+
+    The first 1,000 start at once. The others start as their tokens come back, 2 a second.
+    """
     bench = far(tmp_path, told=INSTANCES, timeout=3600)
     took = resumed(bench, *[500] * 4)
     assert len(bench.cloud.live()) == 2000
@@ -359,7 +376,10 @@ def test_calls_keep_to_the_configured_rate(tmp_path: Path):
 
 
 def test_a_call_that_waits_looks_again_twice_a_second(tmp_path: Path):
-    """Another call's refusal may have moved it up."""
+    """Launch 10 instances and then 250, at a burst of 10.
+
+    The refusal of another call may have moved the waiting call up.
+    """
     bench = far(tmp_path, told=Rate(10, 1))
     resumed(bench, 10, 250)
     assert sum(bench.clock.slept) >= 9
@@ -374,7 +394,11 @@ def test_a_refused_launch_is_not_charged_twice(tmp_path: Path):
 
 
 def test_no_call_waits_longer_than_its_limit(tmp_path: Path):
-    """The account may have more than was told: in the end EC2 judges."""
+    """Launch 300 instances at a configured rate that is far too low.
+
+    The AWS account may have a higher rate than the configured one. So the call is made in the end,
+    and EC2 judges it.
+    """
     bench = far(tmp_path, told=Rate(10, 0.01), patience=60)
     assert resumed(bench, 10, 300) <= 70
     assert len(bench.cloud.live()) == 310

@@ -1,4 +1,4 @@
-"""Objects in S3, on a client that is a dictionary."""
+"""Objects in S3, with a dictionary as the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slurmplugins.system.workers import WorkerPool
 
 
 class FakeS3:
-    """put_object and get_object of one bucket, conditional writes included."""
+    """A bucket with put_object, get_object and conditional writes."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}

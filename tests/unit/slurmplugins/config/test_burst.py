@@ -1,4 +1,4 @@
-"""burst.json: what is read, and that every problem is told."""
+"""Reading of burst.json, and the report of its problems."""
 
 from __future__ import annotations
 

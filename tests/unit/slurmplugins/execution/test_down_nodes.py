@@ -1,4 +1,7 @@
-"""What it takes to give nodes back and to tell jobs why: of slurmctld, and of those who wait."""
+"""Give-back of nodes and the notification of their jobs.
+
+slurmctld gets few calls for it, and no other job waits for it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def counted(bench: Bench, *, silent: bool = False) -> Counter[str]:
-    """How often slurmctld is told something from now on; where it is `silent`, in vain."""
+    """Count the calls that change slurmctld's state.
+
+    With `silent`, each call fails after 60 seconds.
+    """
     calls: Counter[str] = Counter()
 
     def wrap(verb: str) -> None:
@@ -76,7 +82,11 @@ def test_a_silent_slurmctld_is_called_as_often_for_many_nodes_and_jobs_as_for_on
 def test_nodes_that_came_up_while_the_rest_was_searched_are_given_back_with_their_instances(
     bench: Bench,
 ):
-    """slurmctld would place jobs on them, which have no instance."""
+    """Let two nodes register before the launch of the others fails.
+
+    Their instances are terminated with them. Otherwise slurmctld would place jobs on nodes without
+    an instance.
+    """
     launch, calls = bench.cloud.launch, []
 
     def slowly(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
@@ -144,7 +154,11 @@ BIG = [
     "still", ["slurm.down", "slurm.comment", "slurm.assign", "cloud.terminate"]
 )
 def test_no_launch_queue_waits_for_the_failed_jobs_of_another(tmp_path: Path, still: str):
-    """It begins while the other lane is at its first rung, and does not end before its second."""
+    """Stop a failed job's give-back at the step `still`.
+
+    The step begins while the other queue is at its first offering group. It ends only after the
+    other queue has reached its second group.
+    """
     pools: dict[str, Any] = burst()["pools"]  # type: ignore[assignment]
     pools["big"] = {**pools["gpu"], "nodes": "big-[1-2]", "offerings": BIG}
     bench = Bench(tmp_path, pools=pools)

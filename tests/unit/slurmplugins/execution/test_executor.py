@@ -1,4 +1,4 @@
-"""What goes on when one thing of many fails, or takes its time, or came in between."""
+"""The executor with failed actions, slow calls and concurrent changes."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_a_list_that_is_too_old_for_its_turn_is_read_again(bench: Bench):
-    """Another run had the node as this one listed the instances; it launched, and went, while this
-    one waited for the journal for so long that a launch counts as settled.
+    """Let another resume launch between the list and the plan.
+
+    A third process had claimed the node while this resume listed the instances. This resume then
+    waits longer than LISTING_DELAY_SECONDS, so the journal no longer reports the launch as recent.
     """
     journal, cloud = bench.engine.journal, bench.cloud
     ask = bench.slurm.start(7, G[:1])
@@ -76,7 +78,10 @@ def test_a_list_that_is_too_old_for_its_turn_is_read_again(bench: Bench):
 
 
 class SlowCloud:
-    """Ends one instance a call, as EC2 does of a thousand once its bucket is empty."""
+    """A cloud that terminates one instance a call.
+
+    EC2 does so in a call for a thousand, once its bucket is empty.
+    """
 
     def __init__(self) -> None:
         self.over: set[str] = set()
@@ -112,7 +117,10 @@ def test_a_program_terminates_instances_for_two_minutes_and_leaves_the_rest_to_t
 
 
 def test_a_launch_that_succeeds_makes_its_offering_available_again(bench: Bench):
-    """All have a setback, so the first to be over is tried; it works, so the memory was wrong."""
+    """Mark all offerings unavailable, then launch.
+
+    The offering whose mark ends first is tried. Its launch succeeds, so the mark was wrong.
+    """
     offerings = bench.config.pools["gpu"].offerings
     for item in offerings:
         bench.engine.unavailable_offerings.mark_unavailable(
@@ -141,7 +149,10 @@ def test_no_job_is_requeued_on_a_list_that_is_not_believed(bench: Bench):
 
 
 def test_each_half_of_a_refused_batch_is_checked_again(bench: Bench):
-    """While slurmctld refused the whole, a node came up: it must not be sent down now."""
+    """Let a node register while slurmctld refuses the whole batch.
+
+    That node must not be set DOWN now.
+    """
     fit = {*G[:4]}
 
     def down(nodes: Sequence[NodeName], reason: str) -> None:
@@ -160,7 +171,7 @@ def test_each_half_of_a_refused_batch_is_checked_again(bench: Bench):
 
 
 def test_a_refused_comment_keeps_no_other_job_from_its_comment(bench: Bench):
-    """The first of them has ended meanwhile."""
+    """Notify two failed jobs, of which the first has ended."""
     bench.slurm.queue[8] = JobState()
     failures = [Failure(job, G[:1], "no-capacity", message="none left") for job in (7, 8)]
     JobNotifier(bench.slurm, bench.engine.log).notify_failures(failures)
@@ -169,7 +180,7 @@ def test_a_refused_comment_keeps_no_other_job_from_its_comment(bench: Bench):
 
 
 class Stage:
-    """A node agent whose drain is done just as its list of jobs is there."""
+    """A node agent whose drain ends just after jobs are listed."""
 
     def __init__(self, place: Path) -> None:
         clock = FakeClock()
@@ -201,7 +212,10 @@ class Stage:
         )
 
     def jobs(self) -> frozenset[agent_requests.JobAttempt]:
-        """The attempts now; a job more starts after the answer, and then the drain is done."""
+        """List the attempts, then start job 8 and await the drain.
+
+        Job 8 starts after the list is made, so it is not in the answer.
+        """
         attempts = frozenset((job, 0) for job in self.slurm.queue)
         self.slurm.queue.setdefault(8, JobState(nodes=G[:1], state="RUNNING"))
         self.listed.set()

@@ -1,4 +1,7 @@
-"""The head's facts: what is told, what is left out, and that they survive the journey."""
+"""Facts that the head node reports, and those it leaves out.
+
+The facts are unchanged after their way through JSON.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,14 @@ SACCT = """\
 7_3|8|FAILED|1:0|gpu-002|1794990000|1794990600
 7_4|7|PENDING|0:0|None assigned|Unknown|Unknown
 """
-"""Job 7 was an array's last task, so sacct tells of the array's others too."""
+"""sacct lists the other tasks of the array too, because job 7 was its last task."""
 
 
 def of_array(number: int, task: int | None, tasks: str = "") -> dict[str, object]:
-    """A record of array 7 as 24.11's squeue and scontrol print it."""
+    """Make a record of array 7 in the format of Slurm 24.11.
+
+    Both squeue and scontrol print it.
+    """
     return {
         "job_id": number,
         "job_state": ["PENDING"],

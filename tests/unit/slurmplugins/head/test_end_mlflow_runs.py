@@ -1,4 +1,7 @@
-"""A run ends as its job ended, also when nobody was left on the node to say so."""
+"""MLflow runs end in the state of their job.
+
+This holds also if no process on the node was left to report it.
+"""
 
 import json
 
@@ -17,7 +20,10 @@ LONG_AGO = NOW - QUIET_SECONDS - 1
 
 
 def ends(*rows, queued=(), job="7", now=NOW):
-    """The status that a RUNNING run of job 7 is given; None: it is left alone."""
+    """Return the status that job 7's RUNNING MLflow run gets.
+
+    None means that the MLflow run is left alone.
+    """
     rows = [AttemptEnd(7, state, ended) for state, ended in rows]
     found = runs_to_end([a_run("r1", job)], rows, frozenset(queued), now)
     return found[0].status if found else None
@@ -64,7 +70,10 @@ def test_a_run_whose_job_goes_on_or_is_not_known_is_left_alone(rows):
 
 
 def test_a_job_in_the_queue_is_not_over_whatever_the_database_says():
-    """slurmdbd hears of a requeue later than slurmctld does it."""
+    """Keep a job in the queue that slurmdbd reports as FAILED.
+
+    slurmdbd learns of a requeue later than slurmctld.
+    """
     assert ends(("FAILED", LONG_AGO), queued=[7]) is None
 
 
@@ -134,7 +143,7 @@ def test_a_run_is_found_by_job_id_name_or_folder(reference, found):
 
 
 class PagedServer(MlflowRest):
-    """Two experiments, listed one a page, and a run of one of them."""
+    """A server with two experiments, one a page, and an MLflow run."""
 
     def _call(self, path, body):
         if path == "experiments/search":

@@ -1,4 +1,7 @@
-"""A job's prolog ends when its nodes are up, and never keeps it from starting."""
+"""The prolog of a job, which waits for the job's nodes.
+
+It ends when the nodes are up, and never keeps the job from starting.
+"""
 
 import pytest
 
@@ -26,7 +29,7 @@ def slurm(clock):
 
 
 class Awaited(FakeSlurm):
-    """Runs `then` at its n-th question."""
+    """A slurmctld that runs an action at its n-th query of nodes."""
 
     def __init__(self, slurm, moments) -> None:
         super().__init__(slurm.clock, state=slurm.state)

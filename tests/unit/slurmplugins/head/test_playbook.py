@@ -1,4 +1,4 @@
-"""Progress of a playbook, from ansible-playbook's output."""
+"""Progress of a playbook, read from ansible-playbook's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Het jobs and jobs on shared nodes: a request gets all its nodes, or none is kept for it."""
+"""All or nothing, for het jobs and for jobs on shared nodes.
+
+A job gets instances for all of its nodes, or none is kept.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def asks(bench: Bench, *started: JobRequest) -> Sequence[JobRequest]:
-    """As slurmctld's file tells of them."""
+    """Write the job requests in slurmctld's format and read them back."""
     jobs = [{"job_id": ask.job, "nodes_resume": hostlist.compress(ask.nodes)} for ask in started]
     return resume_file.job_requests(json.dumps({"jobs": jobs}).encode(), "")
 
@@ -74,7 +77,10 @@ def test_a_component_is_not_launched_while_anothers_launch_is_unresolved(bench: 
 def test_a_job_that_shares_a_node_with_one_that_is_held_is_not_held(
     bench: Bench, slug: str, others: int
 ):
-    """It has words of its own, and goes back to the queue."""
+    """Hold job 7, which shares a node with job 9.
+
+    Job 9 gets a message of its own, and goes back to the queue.
+    """
     tries = {"asked": 2, "started": 6, "since": bench.clock.now(), "at": bench.clock.now()}
     record = {"jobs": {"7": {**tries, "slug": slug, "message": "told"}}, "ends": {}}
     (bench.engine.state / "brake.json").write_text(json.dumps(record))
@@ -112,7 +118,7 @@ def test_a_refusal_of_more_than_a_job_asked_for_holds_only_the_job_that_asked(
     launch = bench.cloud.launch
 
     def small(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
-        """Refuse what is for two nodes."""
+        """Refuse a request for more than one node."""
         if len(request.nodes) > 1:
             intend()
             raise error_codes.error(code, "too much")
@@ -133,7 +139,10 @@ def test_a_refusal_of_no_more_than_each_job_needs_holds_them_all(bench: Bench):
 
 
 def kept_alive(bench: Bench, node: hostlist.NodeName) -> None:
-    """An instance of the node whose end is decided, and which EC2 refuses to end."""
+    """Leave the node an instance that EC2 refuses to terminate.
+
+    The journal has the termination already.
+    """
     resume(bench.engine, [bench.slurm.start(1, (node,))])
     bench.boot()
     (instance,) = bench.cloud.live()
@@ -307,7 +316,10 @@ def test_a_quota_that_only_the_jobs_own_instances_fill_holds_it(bench: Bench):
 
 
 def test_a_quota_that_static_nodes_fill_holds_the_job(bench: Bench):
-    """They never come free by themselves."""
+    """Fill the quota with static nodes.
+
+    Static nodes never free it by themselves.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     config = dataclasses.replace(bench.config, static_nodes=frozenset(G[:2]))
     bench.engine = dataclasses.replace(bench.engine, config=config)

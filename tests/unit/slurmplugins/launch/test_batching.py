@@ -1,4 +1,4 @@
-"""Many jobs in few calls, and instances back to whole jobs."""
+"""Many jobs in few calls, and instances allocated to whole jobs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ def test_a_job_is_pooled_only_where_its_call_is_worth_it():
 @pytest.mark.parametrize("fleet", [False, True])
 @pytest.mark.parametrize("size", [600, 1000])
 def test_a_job_that_fits_into_one_call_is_never_split(size: int, *, fleet: bool):
-    """EC2 itself makes it all or nothing; in two calls, 500 instances could be paid for nothing."""
+    """Plan a job of 600 or 1,000 nodes.
+
+    In one call, EC2 itself makes it all or nothing. With two calls, 500 instances could be paid for
+    nothing.
+    """
     (found,) = batching.batches(wants(size), fleet=fleet)
     assert (len(found.nodes), found.min_instances) == (size, size)
 
@@ -83,7 +87,10 @@ def test_a_job_larger_than_a_call_is_all_or_nothing_in_each():
 
 
 def test_a_part_of_a_large_job_leaves_most_of_ec2s_bucket():
-    """A call as large as the bucket would have to wait until the bucket is full."""
+    """Plan a job of 4,000 nodes.
+
+    A call as large as the bucket would have to wait until the bucket is full.
+    """
     found = batching.batches(wants(4000), fleet=False)
     assert max(len(item.nodes) for item in found) <= INSTANCES.burst / 4
 
@@ -92,7 +99,10 @@ def test_a_part_of_a_large_job_leaves_most_of_ec2s_bucket():
 def test_no_call_is_larger_than_what_the_account_is_told_to_start_at_once(
     burst: float, sizes: list[int]
 ):
-    """EC2 would never grant it, however long it waits."""
+    """Plan launches with a configured burst of about 100 instances.
+
+    EC2 would never grant a larger call, however long the call waits.
+    """
     found = batching.batches(wants(250), fleet=False, burst=burst)
     assert [len(item.nodes) for item in found] == sizes
     assert all(item.min_instances == len(item.nodes) for item in found)
@@ -173,7 +183,7 @@ def test_no_instance_is_reassigned_to_a_node_with_an_unresolved_launch():
 
 
 class Looked:
-    """An instance that counts how often its id is looked at."""
+    """An instance that counts the reads of its id."""
 
     looks = 0
 

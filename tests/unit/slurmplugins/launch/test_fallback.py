@@ -1,4 +1,4 @@
-"""From a pool's offerings to the ladder of calls, and what a pool spends on spot."""
+"""Fallback orders made of a pool's offerings, and its spending on spot."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def test_a_job_goes_on_demand_after_its_wait(waited: float, allowed: bool):
     ],
 )
 def test_a_reservation_shares_its_call_with_no_other_offering(offerings: tuple[Offering, ...]):
-    """CreateFleet has no parameter for a reservation: it would be left out without a word."""
+    """Order a reservation beside other offerings.
+
+    CreateFleet has no parameter for a reservation, so a fleet would silently leave it out.
+    """
     assert ladder(*offerings) == tuple((item,) for item in offerings)
 
 
@@ -101,7 +104,10 @@ def test_the_price_of_spot_is_the_first_spot_offerings_if_there_is_one():
 
 
 def test_what_is_listed_for_a_zone_and_for_all_zones_is_asked_for_once():
-    """EC2 refuses a fleet with the same instance pool twice, which would hold every job."""
+    """List a spot offering for one zone and for all zones.
+
+    EC2 refuses a fleet that names an instance pool twice. The refusal would hold every job.
+    """
     assert ladder(SPOT, SPOT_2, replace(SPOT, price="0.41")) == ((SPOT, SPOT_2),)
 
 
@@ -131,7 +137,10 @@ def machine(state: InstanceState, lifecycle: Lifecycle = Lifecycle.SPOT) -> Inst
 
 @pytest.mark.parametrize("state", InstanceState)
 def test_only_a_live_instance_counts_in_spots_share(state: InstanceState):
-    """EC2 lists what has ended for an hour, and it costs nothing."""
+    """Count an instance in each state.
+
+    EC2 lists a terminated instance for an hour, and it costs nothing.
+    """
     found = spend_by_pool([machine(state)]).get("gpu", Spend())
     assert found.spot == (Decimal("0.40") if state.live else 0)
 
@@ -167,6 +176,6 @@ def test_a_job_without_any_offering_left_adds_no_cost():
     ],
 )
 def test_a_price_tag_that_is_no_price_counts_as_nothing(tag: str, price: str):
-    """Anybody with the right to tag may have written it."""
+    """Read price tags that anybody with tagging rights may have written."""
     instance = replace(machine(InstanceState.RUNNING), price=tag)
     assert spend_by_pool([instance])["gpu"].total == Decimal(price)

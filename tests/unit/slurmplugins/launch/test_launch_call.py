@@ -1,4 +1,7 @@
-"""What EC2 refuses of a launch, as the fake reads it; and what it says about machines."""
+"""Launches that EC2 refuses, as the fake cloud reads them.
+
+Further tests read EC2's answers on instances.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def fleet(offering: Offering, changes: Mapping[str, Any]) -> launch_call.Call:
 
 
 def patched(sent: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """With these values at these paths; None takes one out."""
+    """Set these values at their paths; None removes the value."""
     for path, value in changes.items():
         *parents, last = path.split(".")
         into: Any = sent
@@ -72,7 +75,7 @@ OVERRIDES = "LaunchTemplateConfigs.0.Overrides"
         (SPOT, {f"{MARKET}.MarketType": "cheap"}),
         (SPOT, {f"{MARKET}.MarketType": "capacity-block"}),
         (SPOT, {TARGET: {"CapacityReservationTarget": {"CapacityReservationId": "cr-0a"}}}),
-        (SPOT, {MARKET: None}),  # and tags for the spot request that is none
+        (SPOT, {MARKET: None}),  # The tags for a spot request stay, without such a request.
         (RESERVED, {MARKET: {"MarketType": "capacity-block"}}),
         (BLOCK, {MARKET: None}),
         (BLOCK, {TARGET: None}),
@@ -162,7 +165,10 @@ def status(description: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mark", ["[Completed]", "[Canceled]"])
 def test_a_completed_scheduled_event_is_no_health_problem(mark: str):
-    """EC2 goes on listing it for a week."""
+    """Read a scheduled event that is completed or cancelled.
+
+    EC2 goes on listing it for a week.
+    """
     assert (
         ec2_messages.health([status(f"{mark} The instance is running on degraded hardware")], [])
         == ()
@@ -193,7 +199,10 @@ class TwiceTheSame:
 
 
 def test_a_fleet_that_names_an_instance_twice_is_terminated_and_refused():
-    """One instance would be two nodes."""
+    """Answer CreateFleet with one instance id twice.
+
+    That instance would be behind two nodes.
+    """
     client = TwiceTheSame()
     others = (replace(SPOT, type="g5.2xlarge"),)
     request = LaunchRequest("a", "demo", "gpu", "spot", "demo-gpu", "s", SPOT, NODES, others)
@@ -204,7 +213,10 @@ def test_a_fleet_that_names_an_instance_twice_is_terminated_and_refused():
 
 
 def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
-    """EC2 takes a call of any size once its bucket is full."""
+    """Queue two calls for 4,000 instances at a bucket of 1,000.
+
+    EC2 takes a call of any size once its bucket is full.
+    """
     bucket = Bucket(Rate(1000, 2), FakeClock())
     assert bucket.wait(bucket.join_queue(4000)) == 0
     assert bucket.wait(bucket.join_queue(4000)) >= 1000 / 2 - 1

@@ -1,4 +1,4 @@
-"""resume for many jobs at once: few calls, whole jobs, nothing left over."""
+"""resume for many jobs: few calls, whole jobs, nothing left over."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def start(bench: Bench, *sizes: int, at: int = 0) -> list[JobRequest]:
 
 
 def reconfigured(bench: Bench, **more: object) -> Bench:
-    """With a second spot type, and more in the file."""
+    """Add a second spot type, and more keys, to the configuration."""
     document = burst("gpu-[0001-4000]", **more)
     gpu = document["pools"]["gpu"]  # type: ignore[index]
     first = gpu["offerings"][0]
@@ -99,7 +99,10 @@ def test_a_surplus_instance_is_reassigned_to_the_next_job_of_the_shape(bench: Be
 def test_a_surplus_instance_that_may_have_read_its_name_is_terminated_and_not_reassigned(
     bench: Bench,
 ):
-    """A call that took ten seconds: the instance may have booted under its first name."""
+    """Let each launch call take ten seconds.
+
+    Meanwhile the instance may have booted and read its first node name.
+    """
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     launch = bench.cloud.launch
 
@@ -166,7 +169,10 @@ def test_a_reassigned_instance_is_known_by_its_new_node_before_ec2_lists_it(benc
 
 @pytest.mark.parametrize("program", ["reconcile", "suspend"])
 def test_a_reassigned_instance_is_not_terminated_with_its_old_node(bench: Bench, program: str):
-    """A pass may have listed it before, and EC2's tags lag."""
+    """Reassign instances while EC2's tags lag by 60 seconds.
+
+    A pass may have listed such an instance before, under its old node.
+    """
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     bench.cloud.tag_lag = 60
     resume(bench.engine, start(bench, 2, 4, 3))
@@ -284,7 +290,11 @@ def test_nodes_with_written_addresses_are_given_back_with_their_job(wide: Bench)
 
 
 def test_an_instance_that_slurm_has_as_one_node_is_never_another(wide: Bench):
-    """Spares of the large job would do for the small one, but for the name they have by now."""
+    """Leave a job of 1,300 nodes with 1,250 instances.
+
+    These surplus instances would do for the small job. But slurmctld has them as other nodes by
+    now.
+    """
     wide.cloud.capacity = {SPOT_A: 1250, SPOT_B: 0}
     resume(wide.engine, start(wide, 1300, 100))
     assert "give" not in wide.cloud.calls
@@ -320,7 +330,10 @@ def test_a_job_over_two_pools_and_its_neighbours_are_each_whole(bench: Bench):
 
 
 def test_capacity_that_is_back_after_the_first_call_serves_all_the_others(wide: Bench):
-    """All offerings were refused before; the first call's success wipes that out for the rest."""
+    """Mark all offerings unavailable before three jobs of 300 nodes.
+
+    The first call succeeds, which removes the mark for all later calls.
+    """
     for item in wide.config.pools["gpu"].offerings:
         wide.engine.unavailable_offerings.mark_unavailable(
             item, error_codes.error("InsufficientInstanceCapacity", "none")
@@ -329,11 +342,14 @@ def test_capacity_that_is_back_after_the_first_call_serves_all_the_others(wide: 
     assert running(wide) == {100, 101, 102}
 
 
-# Our own mistakes
+# Bugs of the toolkit
 
 
 def clumsy(bench: Bench, pool: str) -> None:
-    """The adapter has a bug that launches of one pool bring out, once the instances are started."""
+    """Raise KeyError in launches of one pool, after the instances start.
+
+    It stands for a bug of the adapter.
+    """
     launch = bench.cloud.launch
 
     def launched(request: LaunchRequest, intend: Callable[[], None]) -> LaunchResult:
@@ -479,7 +495,7 @@ def test_spot_has_no_more_than_its_share_of_what_the_pool_costs(bench: Bench):
     assert 0.3 < spot / total <= 0.5
 
 
-# At once
+# Concurrent calls
 
 
 def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Bench):
@@ -498,7 +514,7 @@ def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Ben
     assert len(wide.cloud.live()) == 1600
 
 
-# Held
+# Held jobs
 
 
 @pytest.mark.parametrize(

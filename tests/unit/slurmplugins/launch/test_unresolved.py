@@ -1,4 +1,4 @@
-"""Launches that nobody knows the outcome of are asked about, with the same token."""
+"""Unresolved launches, repeated with the same client token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def unanswered(bench: Bench, *, happened: bool) -> JobRequest:
-    """A job whose launch got no answer, asked for again by Slurm."""
+    """Launch a job without EC2's answer, then request the job again.
+
+    With `happened`, EC2 has started the instances. Returns the second job request.
+    """
     ask = bench.slurm.start(7, G[:2])
     if happened:
         bench.cloud.lose_answers = 99
@@ -110,7 +113,10 @@ def test_no_node_has_two_instances_after_an_answer_about_another_call(bench: Ben
 
 
 def test_an_unanswered_repeat_is_unresolved_from_its_own_time_on(bench: Bench):
-    """It may start what the first call did not, long after that one is out of doubt."""
+    """Leave the repeat of a launch unanswered, 100 seconds later.
+
+    The repeat may start instances long after the first call counts as resolved.
+    """
     ask = unanswered(bench, happened=False)
     bench.clock.advance(100)
     bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")]
@@ -151,7 +157,10 @@ def test_a_launch_whose_instances_have_terminated_is_resolved(bench: Bench):
 
 
 def test_a_repeat_that_was_not_sent_leaves_the_launch_unresolved(bench: Bench):
-    """No credentials, say: the error is not EC2's answer to anything."""
+    """Refuse the repeat of a launch before it is sent.
+
+    A lack of credentials has this effect: the error is no answer of EC2.
+    """
     ask = unanswered(bench, happened=False)
 
     def refuse(*_: object) -> None:
@@ -164,7 +173,7 @@ def test_a_repeat_that_was_not_sent_leaves_the_launch_unresolved(bench: Bench):
 
 
 def patient(folder: Path) -> Bench:
-    """With an hour as ResumeTimeout."""
+    """Make a bench with an hour as ResumeTimeout."""
     return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600})
 
 
@@ -207,7 +216,10 @@ def test_an_unresolved_launch_with_a_claimed_node_is_left_to_the_claimant(bench:
 
 
 def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
-    """A run that had written down its launch; Slurm has had the nodes back since."""
+    """Record a launch whose process dies before the call.
+
+    The nodes have been powered down since then.
+    """
     offering = bench.config.pools["gpu"].offerings[0]
     request = LaunchRequest(
         nodes[0].replace("-", ""),
@@ -275,7 +287,10 @@ def test_unresolved_launches_are_repeated_together_and_none_after_the_programs_t
 def test_claims_on_nodes_that_no_job_wants_are_released_once_the_launch_is_resolved(
     bench: Bench, code: str
 ):
-    """What is unresolved even then is so for every run."""
+    """Resolve a launch of two nodes, of which a job wants one.
+
+    A launch that stays unresolved is unresolved for every process.
+    """
     unanswered(bench, happened=False)
     bench.cloud.next_errors = [error_codes.error(code, "no")] if code else []
     engine = bench.engine

@@ -1,4 +1,4 @@
-"""The node agent: from notice to drained node and stop requests."""
+"""The node agent, from interruption notice to drained node and stop requests."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ def test_the_job_is_asked_to_stop_although_slurmctld_is_silent(stage: Stage):
 
 
 def test_a_notice_stops_no_job_of_another_node_also_where_squeue_tells_of_all(stage: Stage):
-    """As squeue's JSON does before 24.05.1, whichever node it is asked about."""
+    """Answer squeue with the jobs of several nodes.
+
+    Before 24.05.1, squeue's JSON does so, whichever node is asked for.
+    """
     jobs = [
         {"job_id": job, "job_state": ["RUNNING"], "restart_cnt": 2, "nodes": nodes}
         for job, nodes in ((7, "gpu-[001-002]"), (8, "gpu-[002-004]"))
@@ -240,7 +243,10 @@ def test_the_time_limits_leave_the_job_five_seconds_at_most():
 
 
 def test_a_runs_stop_forecast_knows_the_agents_time_limits():
-    """toolkit.training is shipped without slurmplugins, and has a copy."""
+    """Compare the stop forecast's constant with the agent's time limits.
+
+    toolkit.training is shipped without slurmplugins, so it has a copy.
+    """
     assert stop_forecast.AGENT_SECONDS == agent.POLL_SECONDS + imds.TIMEOUT + agent.JOBS_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""First boot of a compute node, with the instance's files under a temporary root."""
+"""First boot of a compute node, with files under a temporary root."""
 
 from __future__ import annotations
 

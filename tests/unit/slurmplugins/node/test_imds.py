@@ -12,7 +12,7 @@ from tests.fakes.clock import FakeClock
 
 
 class Service:
-    """IMDSv2: a token is needed and ends."""
+    """An IMDSv2 that requires its latest token."""
 
     def __init__(self) -> None:
         self.tokens = 0

@@ -58,7 +58,10 @@ def test_a_disk_with_something_on_it_is_left_alone(tmp_path: Path, runner: FakeR
 def test_disks_that_are_another_instances_or_partitioned_are_not_looked_at(
     tmp_path: Path, runner: FakeRunner
 ):
-    """A container sees its host's disks in /sys, and has no device nodes for them."""
+    """Offer a disk without a device node, and a partitioned disk.
+
+    A container sees its host's disks in /sys, and has no device nodes for them.
+    """
     disk(tmp_path, "nvme1n1", node=False)
     (disk(tmp_path, "nvme2n1") / "nvme2n1p1").mkdir()
     assert instance_store.mount(tmp_path, runner) == ""

@@ -1,4 +1,7 @@
-"""Hostile names, broken disks, wrong files: a coded reason, nothing twice, nothing lost."""
+"""Hostile names, broken disks, invalid files and absent credentials.
+
+Each leads to a reason code. Nothing is launched twice, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -126,8 +129,10 @@ def test_every_tag_of_a_launch_is_within_ec2s_bounds():
 
 
 class FullDisk:
-    """write(2) as a full disk answers it, from the nth call on: with `room` left at that call it
-    takes so many bytes and says so, and only then refuses.
+    """A write(2) on a disk that is full after some calls.
+
+    The first `after` calls succeed. The next call writes up to `room` bytes and returns their
+    number. Every further call raises ENOSPC, and so does the first one if `room` is 0.
     """
 
     def __init__(self, after: int, room: int = 0) -> None:
@@ -209,7 +214,10 @@ def test_a_state_folder_that_can_not_be_used_gives_the_nodes_back(tmp_path: Path
 
 @pytest.mark.parametrize("by", ["suspend", "reconcile"])
 def test_a_damaged_line_keeps_no_idle_instance_and_says_what_it_names(bench: Bench, by: str):
-    """Nor does it end one that is in use."""
+    """Damage the launches in the journal, then restart.
+
+    A damaged line does not terminate an instance in use either.
+    """
     resume(bench.engine, [bench.slurm.start(1, G[:2]), bench.slurm.start(2, G[2:3])])
     bench.boot()
     journal = bench.engine.state / "journal.jsonl"
@@ -243,7 +251,10 @@ def test_a_file_of_unavailable_offerings_that_can_not_be_written_stops_nothing(t
 
 
 def test_credentials_that_were_not_found_once_hold_nobody(bench: Bench):
-    """The metadata service was slow: EC2 has said nothing."""
+    """Let all tries but the last find no credentials.
+
+    The metadata service was slow, and EC2 has not answered at all.
+    """
     missing = error_codes.error("MissingCredentials", "Unable to locate credentials")
     bench.cloud.next_list_errors = [missing] * (prepare.LIST_CALL_TRIES - 1)
     bench.cloud.next_errors = [missing] * (launch_call.UNANSWERED_TRIES - 1)
@@ -312,7 +323,10 @@ def test_without_an_engine_the_nodes_are_given_back_also_where_slurm_answers_the
 def test_without_an_engine_a_slurmctld_that_falls_silent_is_told_once_more_however_many_jobs(
     bench: Bench, answered: int
 ):
-    """Each call to it would take its minute."""
+    """Let slurmctld fall silent after `answered` calls.
+
+    Each further call would take a minute to fail.
+    """
     asks = [bench.slurm.start(7 + turn, [node]) for turn, node in enumerate(G[:3])]
     told: list[str] = []
 

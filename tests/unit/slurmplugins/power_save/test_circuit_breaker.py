@@ -1,4 +1,7 @@
-"""Protected mode: five failures shut a pool, one success opens it, probes find out."""
+"""Protected mode: five failures start it, and one success ends it.
+
+Probes test whether the pool works again.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,10 @@ def test_after_the_pause_the_smallest_job_alone_is_let_through(bench: Bench):
 
 
 def test_a_clock_that_is_set_back_prolongs_no_protection(bench: Bench):
-    """A probe goes at once, and is the only one until it must have come up."""
+    """Admit jobs after the clock is set back by an hour.
+
+    A probe starts at once. It is the only one until its nodes must have registered.
+    """
     jobs = [job(bench, 7, G[:2]), job(bench, 8, G[2:4])]
     earlier = NOW - 3600
     screened = circuit_breaker.admit(protected(), jobs, earlier, 180)
@@ -165,7 +171,7 @@ def test_the_record_survives_its_file(tmp_path: Path):
 
 
 def never_comes_up(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> None:
-    """Slurm asks, instances start, and nothing registers."""
+    """Launch a job whose nodes never register, until its boot fails."""
     resume(bench.engine, [bench.slurm.start(number, nodes)])
     for _ in range(16):
         bench.clock.advance(15)
@@ -221,7 +227,10 @@ def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench:
 
 
 def test_instances_that_register_beside_boot_failures_keep_the_pool_unprotected(bench: Bench):
-    """A weak zone: some of a run's instances boot, the others never do."""
+    """Let some instances of a pool register, and others never.
+
+    A weak zone has this effect.
+    """
     resume(bench.engine, [bench.slurm.start(1, G[5:])])
     bench.clock.advance(10)
     bench.boot()

@@ -1,8 +1,8 @@
-"""A decision takes a fixed number of calls and no waiting, whether for ten nodes or a thousand.
+"""Numbers of calls for 200 and for 1,000 nodes.
 
-That is what "within 30 s at 1,000 nodes" comes to on any host: each call takes EC2 and slurmctld
-about as long for a thousand nodes as for ten, nothing else waits, and our own work grows as the
-number of nodes does, and not as its square.
+A decision takes a fixed number of calls and no waiting. This law stands for "within 30 s at 1,000
+nodes" on any host. EC2 and slurmctld need about the same time for a call with a thousand nodes as
+with ten. Nothing else waits. Our own work grows with the number of nodes, not with its square.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
     from types import FrameType
 
 PERIOD = 15.0
-"""Of the reconcile timer, in seconds."""
+"""Period of the reconcile timer, in seconds."""
 
 OURS = str(Path(slurmplugins.__file__).parent)
 
 
 class Work:
-    """The calls that our own code makes and is made, on all threads: what CPU time grows with."""
+    """A counter of the function calls that our code makes and receives.
+
+    It counts on all threads. CPU time grows with this number.
+    """
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -61,7 +64,10 @@ class Work:
 
 
 class Counted:
-    """A cluster of so many nodes, and the calls that leave its programs."""
+    """A cluster of `count` nodes whose programs' calls are counted.
+
+    The calls are those to EC2 and to slurmctld.
+    """
 
     def __init__(self, place: Path, count: int) -> None:
         place.mkdir()
@@ -77,7 +83,7 @@ class Counted:
             self.calls[name] += 1
 
     def start(self) -> None:
-        """One job on all nodes, each of which comes up."""
+        """Run one job on all nodes until each node has registered."""
         resume(self.engine, [self.bench.slurm.start(7, self.nodes)])
         self.bench.clock.advance(10)
         self.bench.boot()
@@ -87,7 +93,10 @@ class Counted:
 
 
 def interrupted(cluster: Counted) -> int:
-    """EC2 takes every second instance; how many passes until the nodes are given back."""
+    """Interrupt every second instance.
+
+    Returns the number of passes until their nodes are given back.
+    """
     lost = cluster.bench.cloud.live()[::2]
     for item in lost:
         cluster.bench.cloud.interrupt(item.id)
@@ -101,7 +110,7 @@ def interrupted(cluster: Counted) -> int:
 
 
 def let_go(cluster: Counted) -> int:
-    """Slurm powers all nodes down; suspend ends their machines."""
+    """Power all nodes down and let suspend terminate their instances."""
     slurm = cluster.bench.slurm
     slurm.finish(7)
     slurm.power_down(cluster.nodes)
@@ -115,7 +124,10 @@ def let_go(cluster: Counted) -> int:
 def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_waiting(
     tmp_path: Path, decide
 ):
-    """Ends go in batches of 200; all else is one call, however many nodes it is about."""
+    """Compare the calls for 200 and for 1,000 nodes.
+
+    Terminations go in batches of 200. Each other action is one call, for any number of nodes.
+    """
     found = []
     for count in (200, 1000):
         cluster = Counted(tmp_path / str(count), count)
@@ -129,14 +141,17 @@ def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_wa
 
 
 def launched(cluster: Counted) -> int:
-    """One job on all nodes, each of which comes up."""
+    """Run one job on all nodes until each node has registered."""
     cluster.start()
     return 1
 
 
 @pytest.mark.parametrize("decide", [launched, interrupted, let_go])
 def test_five_times_the_nodes_are_at_most_six_times_the_work(tmp_path: Path, decide):
-    """A pass that compares all nodes with all would be twenty-five times as much."""
+    """Compare the work for 200 and for 1,000 nodes.
+
+    A pass that compares all nodes with all would do twenty-five times as much.
+    """
     took = []
     for count in (200, 1000):
         cluster, work = Counted(tmp_path / str(count), count), Work()

@@ -1,4 +1,7 @@
-"""What resume plans, whole, of what Slurm asks, EC2 lists and the journal says. One law each."""
+"""Plans of resume, made of Slurm's requests, EC2's list and the journal.
+
+Each test compares a whole plan and states one law.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def launch(*nodes: hostlist.NodeName, job: int = 7, ladder: Any = RUNGS) -> JobL
     return JobLaunch(job, (NodeRequest(job, nodes, GPU, ladder),), nodes)
 
 
-# What is launched
+# Launches
 
 
 def test_a_job_without_instances_gets_one_launch_with_a_node_request_for_each_pool():
@@ -108,7 +111,7 @@ def test_each_job_is_planned_by_itself_in_turn():
         ("fast", 7, {7: 59.0}, SPOT),
         ("fast", 7, {8: 60.0}, SPOT),
         ("fast", None, {7: 60.0}, SPOT),
-        ("", 7, {}, DEMAND),  # where Slurm did not say it, the pool's
+        ("", 7, {}, DEMAND),  # Slurm named no partition: the pool's counts.
         ("other", 7, {}, RUNGS),
     ],
 )
@@ -143,7 +146,7 @@ def test_a_job_of_which_one_pool_has_no_offering_gets_nothing():
 @pytest.mark.parametrize(
     ("lives", "nodes", "spot"),
     [
-        ("", 1, False),  # a pool that is all spot exceeds any share
+        ("", 1, False),  # A pool of spot alone exceeds any share.
         ("1.2", 1, True),
         ("1.2", 4, False),
         ("0.3", 1, False),
@@ -168,11 +171,11 @@ def test_a_job_counts_against_the_share_of_spot_for_the_jobs_after_it():
     ladders = [
         item.node_requests[0].fallback_order for item in planned(*jobs, config=given).launches
     ]
-    # 1.006 on demand, then 0.4024 twice; a third would be more than half.
+    # One on demand costs 1.006, two spot 0.4024 each: a third spot would exceed half.
     assert ladders == [DEMAND, RUNGS, RUNGS, DEMAND]
 
 
-# What is there already
+# Instances that exist already
 
 
 def test_a_node_is_given_the_oldest_of_its_instances():
@@ -194,7 +197,10 @@ def test_what_is_no_compute_instance_of_a_node_is_not_handed_out(other: Instance
     ("age", "adopted"), [(CONFIG.resume_timeout - 1, True), (CONFIG.resume_timeout, False)]
 )
 def test_an_instance_as_old_as_resume_timeout_is_replaced(age: float, adopted: bool):
-    """Slurm has given up on it, or it was there before Slurm asked."""
+    """Plan a node whose instance is about as old as ResumeTimeout.
+
+    Slurm has given up on an older instance, or the instance existed before Slurm asked.
+    """
     old = machine(launched_at=NOW - age)
     plan = planned(JobRequest(7, G[:1]), listed=(old,))
     if adopted:
@@ -245,7 +251,10 @@ def test_an_instance_is_handed_out_under_the_name_it_was_given_last():
 
 
 def test_the_share_of_spot_counts_an_instance_that_the_journal_has_renamed():
-    """Its price is the pool's, whatever its name."""
+    """Rename an on-demand instance of the pool in the journal.
+
+    Its price counts for its pool under any name.
+    """
     journal = {"recent_launches": {"i-1": made("i-1", G[1])}, "former_nodes": {"i-1": {G[0]}}}
     pool = replace(GPU, max_spot_share=0.5)
     given = replace(CONFIG, pools={**CONFIG.pools, "gpu": pool})
@@ -296,13 +305,16 @@ def test_each_instance_that_will_end_one_day_fills_its_quota():
     assert plan.nodes_by_quota == {"spot:g": set(G[:2])}
 
 
-# What gets nothing
+# Jobs that get nothing
 
 
 def refused(
     *nodes: hostlist.NodeName, listed: tuple[Instance, ...] = (), **journal: Any
 ) -> Failure:
-    """Of a job of those nodes: it is all that is planned."""
+    """Plan a job of these nodes; return its failure.
+
+    The failure is all that is planned.
+    """
     ask = JobRequest(7, nodes)
     plan = planned(ask, listed=listed, **journal)
     (failure,) = plan.failures
@@ -415,11 +427,11 @@ def test_an_end_that_ec2_lists_is_no_unlisted_one():
     assert planned(JobRequest(7, G[:1]), listed=(machine(),), **journal).failures == ()
 
 
-# What Slurm still waits for
+# Nodes that Slurm still waits for
 
 
 def states(**flags: str) -> dict[hostlist.NodeName, Node]:
-    """By the last digit of a node's name."""
+    """Make nodes with flags; the keyword `n1` is the first node."""
     return {
         G[int(number[1:]) - 1]: Node(G[int(number[1:]) - 1], frozenset(text.split("+")))
         for number, text in flags.items()
@@ -483,7 +495,7 @@ def test_no_instance_is_replaced_under_a_node_that_is_off_down_or_invalid(flags:
         stale_instances=(machine(), machine("i-9", node=None)), launches=(launch(G[0]),)
     )
     left, failures = planner.still_awaited([JobRequest(7, G[:1])], plan, states(n1=flags))
-    if flags == "UNREADABLE":  # it may be up on it
+    if flags == "UNREADABLE":  # The node may be up on the instance.
         assert left == [JobRequest(7, ())]
     else:
         assert (left, len(failures)) == ([], 1)
@@ -503,7 +515,7 @@ def test_a_node_for_which_nothing_is_planned_is_not_asked_about():
     )
 
 
-# What suspend ends
+# Terminations by suspend
 
 
 def test_suspend_terminates_each_instance_of_the_nodes_that_slurm_has_powered_down():

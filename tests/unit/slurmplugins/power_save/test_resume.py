@@ -1,4 +1,4 @@
-"""resume and suspend on a stateful cloud and slurmctld."""
+"""resume and suspend with a stateful fake cloud and slurmctld."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def test_out_of_offerings_gives_nodes_back_with_a_coded_reason_at_once(bench: Be
 
 
 def test_nodes_are_given_back_although_slurm_does_not_know_one_of_them(bench: Bench):
-    """slurm.conf lacks a node that burst.json has: slurmctld then refuses to show any."""
+    """Suspend two nodes, of which slurm.conf lacks one.
+
+    burst.json still has that node. slurmctld then refuses to show either node.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (machine,) = bench.cloud.live()
     bench.slurm.finish(7)
@@ -94,7 +97,10 @@ def test_nodes_are_given_back_although_slurm_does_not_know_one_of_them(bench: Be
 
 
 def test_a_node_powered_down_meanwhile_is_not_given_back_a_second_time(bench: Bench):
-    """A POWER_DOWN that is asked of a node that is off would stick to it, and hit its next job."""
+    """Power one node of a job down before its launch fails.
+
+    slurmctld would keep a POWER_DOWN of a powered-down node, and apply it during the next job.
+    """
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
     ask = bench.slurm.start(7, G[:2])
     bench.slurm.state[G[0]].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
@@ -121,7 +127,10 @@ def test_a_job_over_two_pools_keeps_nothing_when_one_pool_fails(bench: Bench):
 
 
 def test_a_jobs_earlier_instances_are_terminated_when_the_rest_can_not_be_launched(bench: Bench):
-    """As when an earlier, unresolved launch turns out to have worked, for one of its two pools."""
+    """Give a job two earlier instances and no capacity for the rest.
+
+    An earlier, unresolved launch for one of two pools may turn out to have worked.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
     bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 0}
@@ -178,7 +187,10 @@ def test_a_resume_that_died_before_its_answer_makes_the_next_one_wait(bench: Ben
 
 
 def test_an_instance_marked_for_termination_does_not_resolve_a_launch(bench: Bench):
-    """The list may still show it as live, and the unanswered launch not at all."""
+    """Lose the answer of a launch that replaces an old instance.
+
+    The list may still show the old instance as live, and nothing of the unanswered launch.
+    """
     ask = bench.slurm.start(7, G[:1])
     resume(bench.engine, [ask])
     bench.clock.advance(bench.config.resume_timeout)
@@ -191,7 +203,7 @@ def test_an_instance_marked_for_termination_does_not_resolve_a_launch(bench: Ben
 
 
 def at(place: str, act: Callable[[], None]) -> Callable[[str], None]:
-    """A step that acts the first time it is there."""
+    """Make a step that acts the first time at `place`."""
     todo = [act]
 
     def step(here: str) -> None:
@@ -223,7 +235,10 @@ def test_nothing_is_launched_for_a_job_with_a_node_that_slurm_has_powered_down_s
 @pytest.mark.parametrize("ticks", [True, False])
 @pytest.mark.parametrize("place", ["cloud.instances: about to", "cloud.launch: about to"])
 def test_nothing_is_launched_once_resume_timeout_has_passed(bench: Bench, place: str, ticks: bool):
-    """A head that stood still, or a turn at EC2 that came late."""
+    """Move the clock past ResumeTimeout just before a call to EC2.
+
+    The head node stood still, or the call's turn at EC2 came late.
+    """
 
     def stand_still() -> None:
         bench.clock.advance(bench.config.resume_timeout + 1)
@@ -274,7 +289,10 @@ def test_an_instance_that_looks_old_is_kept_while_its_node_is_up_on_it(
 
 
 def test_nodes_that_other_runs_give_back_one_after_the_other_stop_no_launch(bench: Bench):
-    """However often there is one more: the cloud's list was fresh each time."""
+    """Let another process give back a node during each list.
+
+    The number of such nodes does not matter, because each list is fresh.
+    """
     asks = [bench.slurm.start(job, G[job - 1 : job]) for job in range(1, 8)]
     theirs = list(G[1:7])
 
@@ -422,7 +440,10 @@ def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):
 def test_an_instance_whose_tags_say_another_pool_is_replaced_and_not_adopted(
     bench: Bench, pool: str
 ):
-    """The name was another pool's before cluster.yaml changed: it may be of any shape."""
+    """Change the pool in the tags of a node's instance.
+
+    The name was another pool's before cluster.yaml changed, so the instance may have any shape.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (other,) = bench.cloud.live()
     machine = bench.cloud.machines[other.id]
@@ -442,7 +463,7 @@ def test_an_instance_whose_end_is_decided_is_not_adopted_however_alive_it_looks(
 
 
 def power_down_after_a_job(bench: Bench) -> None:
-    """Two nodes that a job was on; Slurm asks for their suspend."""
+    """Run a job on two nodes, then let slurmctld suspend them."""
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.boot()
     bench.slurm.finish(7)
@@ -464,7 +485,10 @@ def test_suspend_asks_again_for_a_list_that_was_throttled(bench: Bench):
 
 
 def test_an_instance_that_suspend_could_not_terminate_is_not_adopted_for_its_node(bench: Bench):
-    """slurmctld lets in only what booted after it asked."""
+    """Fail the termination, then start a job on the same nodes.
+
+    slurmctld lets only a node register that booted after the power-up.
+    """
     power_down_after_a_job(bench)
     left = {item.id for item in bench.cloud.live()}
     bench.cloud.unreadable = True
@@ -532,7 +556,7 @@ def test_the_intent_is_on_the_disk_before_the_cloud_is_asked(
 
 
 class Killed(BaseException):
-    """kill -9."""
+    """A stand-in for kill -9."""
 
 
 @pytest.mark.parametrize("after_the_call", [True, False])

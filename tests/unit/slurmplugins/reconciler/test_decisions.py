@@ -1,4 +1,7 @@
-"""Decisions of the pure core, one law each: plans, doubts, boots, protection, both worlds' ends."""
+"""Decisions without input or output, one law each.
+
+They concern plans, doubts of EC2's list, boots, protected mode and health.
+"""
 
 from __future__ import annotations
 
@@ -85,11 +88,14 @@ def a_snapshot(
     )
 
 
-# What resume and suspend plan
+# Plans of resume and suspend
 
 
 def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
-    """slurmd was quicker than this run: the node came up on the instance that the plan adopts."""
+    """Let a node register before resume has adopted its instance.
+
+    slurmd was faster than resume.
+    """
     ask = JobRequest(7, G[:2])
     plan = ResumePlan(adoptions=tuple(Assignment(item, f"i-{item}", "", "") for item in ask.nodes))
     states = {G[0]: node("ALLOCATED", name=G[0]), G[1]: node("ALLOCATED+POWERING_UP", name=G[1])}
@@ -98,7 +104,10 @@ def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
 
 @pytest.mark.parametrize("state", S)
 def test_suspend_terminates_each_live_instance_once(state: InstanceState):
-    """The cause of a second end would be told for the first, too."""
+    """Suspend a node with an instance in each state.
+
+    The cause of a second termination would also count for the first one.
+    """
     found = plan_terminations(
         [G[0]], [instance(state=state)], {G[0]: node("IDLE+POWERING_DOWN")}, EndCause.SUSPEND
     )
@@ -116,7 +125,7 @@ def test_an_instance_that_was_given_to_another_node_is_not_marked_terminating_un
     assert journal.mark_terminating_if_idle([("i-1", G[1])], EndCause.SUSPEND) == {"i-1"}
 
 
-# Whether the lists are believed
+# Doubts of EC2's list
 
 
 def test_instances_that_the_toolkit_terminated_are_not_missed_in_ec2s_list():
@@ -126,7 +135,7 @@ def test_instances_that_the_toolkit_terminated_are_not_missed_in_ec2s_list():
     assert snapshot.cloud_doubt(a_snapshot(known_instances=frozenset(ids))) != ""
 
 
-# Which boots failed
+# Failed boots
 
 
 @pytest.mark.parametrize(
@@ -177,7 +186,7 @@ def test_the_newest_failures_are_the_ones_remembered():
     ]
 
 
-# What reconcile does about health
+# Health of instances
 
 
 @pytest.mark.parametrize(("sick", "drained"), [("i-1", False), ("i-2", True)])

@@ -1,4 +1,7 @@
-"""The ledger is for people: whatever the bucket does, a pass goes on and forgets nothing."""
+"""The instance ledger with a bucket that fails or is slow.
+
+The ledger is for people. So the pass goes on in any case, and forgets nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ MANY = hostlist.expand("gpu-[001-200]")
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Two hundred instances that no pass has seen; one has vanished and left no evidence."""
+    """A bench with two hundred instances that no pass has seen.
+
+    One of them has vanished from EC2's list without evidence of its end.
+    """
     settings = burst("gpu-[001-200]")
     bench = Bench(tmp_path, pools=settings["pools"])
     resume(bench.engine, [bench.slurm.start(7, MANY[:1]), bench.slurm.start(8, MANY[1:])])
@@ -47,7 +53,7 @@ def passes(bench: Bench, count: int) -> None:
 
 
 def creating(bench: Bench, before: Callable[[], None]) -> None:
-    """`before` each entry that is written for the first time."""
+    """Call `before` ahead of the first write of each entry."""
     inner = bench.store.create
 
     def create(key: str, value: dict[str, object]) -> bool:

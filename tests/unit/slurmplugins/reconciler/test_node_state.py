@@ -1,4 +1,7 @@
-"""Nodes whose registration a killed slurmctld has forgotten: their jobs go on."""
+"""Nodes whose registration is lost when slurmctld is killed.
+
+Their jobs go on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ SAVED = pytest.mark.parametrize("saved", ["POWERING_UP", "POWERED_DOWN"])
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Two nodes up, a job at work on them."""
+    """A bench with two nodes up and a job on them."""
     made = Bench(tmp_path)
     resume(made.engine, [made.slurm.start(JOB, G)])
     made.clock.advance(10)
@@ -38,7 +41,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def agents(bench: Bench) -> int:
-    """Let each node's agent look for a request; how many slurmds registered."""
+    """Poll each node agent once; return the number of registrations."""
     registered = 0
     for instance in bench.cloud.live():
         runner = FakeRunner()
@@ -52,7 +55,10 @@ def agents(bench: Bench) -> int:
 
 
 def passes(bench: Bench, seconds: float, *, heard: bool = True) -> int:
-    """Reconcile every 15 seconds, slurmctld, its programs and the agents in between."""
+    """Run reconcile every 15 seconds; return the number of registrations.
+
+    slurmctld, its programs and the node agents run in between. Without `heard`, no agent runs.
+    """
     registered = 0
     for _ in range(int(seconds // 15)):
         bench.clock.advance(15)

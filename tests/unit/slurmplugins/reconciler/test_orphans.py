@@ -1,4 +1,7 @@
-"""Instances that are no node's, or should be over: which end, and which a person hears of."""
+"""Instances without a node, and instances that should be terminated already.
+
+reconcile terminates some of them. Of others, people get a warning.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ LOST = instance("i-9", node=NOBODYS)
 ORPHANED = Terminate(LOST, EndCause.ORPHAN, "there is no node fpga-1")
 
 
-# Which end
+# Terminations
 
 
 def test_an_old_instance_of_a_node_that_nobody_knows_ends():
@@ -149,7 +152,7 @@ def test_no_instance_is_of_the_wrong_pool_that_is_no_nodes_or_whose_node_has_no_
     [
         {GPU: Node(GPU, ODD), "": Node("", ODD)},
         {GPU: Node(GPU, ODD)},
-        {"": Node("", ODD)},  # a record whose name can't be read may be this node's
+        {"": Node("", ODD)},  # A record with an unreadable name may be this node's.
     ],
 )
 def test_an_instance_whose_nodes_record_is_invalid_is_not_ended(nodes: dict[str, Node]):
@@ -169,7 +172,7 @@ def test_an_invalid_record_protects_no_instance_without_a_node():
     assert [item.instance for item in ended(a_snapshot(lost, nodes=nodes))] == [lost]
 
 
-# Which a person hears of
+# Warnings to people
 
 
 def test_nothing_is_logged_of_instances_that_are_as_they_should_be():

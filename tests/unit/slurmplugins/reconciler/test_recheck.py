@@ -1,4 +1,4 @@
-"""Between what reconcile and suspend see and what they do, the world goes on."""
+"""Changes between the reads and the actions of reconcile and suspend."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 G = hostlist.expand("gpu-[001-008]")
 SEEN = "slurm.nodes: done"
-LOOKED = "journal.view: done"  # the last of what a pass looks at
+LOOKED = "journal.view: done"  # the last read of a pass
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def up(bench: Bench, job: int, *nodes: hostlist.NodeName) -> None:
 
 
 def once(at: str, happens: Callable[[], None]) -> Callable[[str], None]:
-    """A step of `watch` at which, the first time, something happens."""
+    """Make a step of `watch` that acts the first time at `at`."""
     todo = [happens]
 
     def step(place: str) -> None:
@@ -57,7 +57,7 @@ def once(at: str, happens: Callable[[], None]) -> Callable[[str], None]:
 
 
 def orphan(bench: Bench, job: int, node: hostlist.NodeName) -> None:
-    """The node's instance lives on, though Slurm has powered the node down."""
+    """Leave an instance running after Slurm has powered its node down."""
     up(bench, job, node)
     bench.slurm.finish(job)
     bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
@@ -99,8 +99,10 @@ def test_an_interrupted_job_goes_back_before_instances_that_ec2_does_not_end_are
 
 @pytest.mark.parametrize(("at", "left"), [(SEEN, 0), (LOOKED, 1)])
 def test_a_pass_that_was_held_up_leaves_what_it_saw_to_the_next(bench: Bench, at: str, left: int):
-    """A node came up, another was drained by a person: neither is what it was. Where Slurm took as
-    long to say what it said, the rest is done.
+    """Delay a pass by 20 seconds after one of its reads.
+
+    Meanwhile one node registers and a person drains another, so both have changed. If only Slurm's
+    answer took that long, the remaining actions are done.
     """
     bench.slurm.start(7, G[:1])
     run_pass(bench.engine)
@@ -120,7 +122,11 @@ def test_a_pass_that_was_held_up_leaves_what_it_saw_to_the_next(bench: Bench, at
 
 
 def test_a_slurmctld_that_takes_long_for_each_answer_is_acted_on_all_the_same(bench: Bench):
-    """Pass by pass; else nothing would be done until the burst that makes it slow is over."""
+    """Let slurmctld take 25 seconds for each answer.
+
+    Some actions are done in each pass. Otherwise nothing would be done until the end of the burst
+    that slows slurmctld down.
+    """
     orphan(bench, 8, G[0])
     up(bench, 7, G[1])
     bench.cloud.interrupt(bench.slurm.state[G[1]].instance_id)
@@ -157,7 +163,10 @@ def test_a_slow_slurmctld_is_not_told_of_where_nothing_was_left_to_do(bench: Ben
 def test_a_node_that_a_person_took_since_the_snapshot_is_not_reopened(
     bench: Bench, *, drained: bool
 ):
-    """Ten seconds are young enough for all else."""
+    """Let a person drain or down a node after the snapshot.
+
+    The snapshot is ten seconds old, which is young enough for all other actions.
+    """
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
     take = bench.slurm.drain if drained else bench.slurm.down
@@ -173,7 +182,10 @@ def test_a_node_that_a_person_took_since_the_snapshot_is_not_reopened(
 
 
 def test_the_reason_that_a_person_gave_since_the_snapshot_stays(bench: Bench):
-    """With ours in its place, the node would be reopened once its instance is terminated."""
+    """Let a person drain two nodes after the snapshot.
+
+    With our reason in place of theirs, the node would be reopened once its instance is terminated.
+    """
     up(bench, 7, G[0])
     up(bench, 8, G[1])
     bench.cloud.interrupt(bench.slurm.state[G[0]].instance_id)
@@ -187,7 +199,10 @@ def test_the_reason_that_a_person_gave_since_the_snapshot_stays(bench: Bench):
 
 
 def impaired(bench: Bench) -> str:
-    """The instance that boots for a node has failed its checks for as long as it may."""
+    """Launch an instance that fails its status checks beyond the grace time.
+
+    Its node has not registered yet. Returns the id of the instance.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     bench.clock.advance(20)
     (instance,) = bench.cloud.live()
@@ -205,7 +220,10 @@ def registered_wrong(bench: Bench) -> str:
 
 
 def second(bench: Bench) -> str:
-    """A node has two instances, and neither is up."""
+    """Give a node that is not up two instances.
+
+    Returns the id of the second instance.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     (first,) = bench.cloud.live()
     bench.clock.advance(100)
@@ -246,7 +264,10 @@ def registers_right(bench: Bench, _instance: str) -> None:
 def test_a_node_that_is_left_alone_for_what_it_has_become_keeps_its_instance(
     bench: Bench, scene: Callable[[Bench], str], happens: Callable[[Bench, str], None]
 ):
-    """Also in the next pass, and whether Slurm was to be told of the node or not."""
+    """Change the node between the snapshot and the actions.
+
+    The next pass keeps the instance too. This holds with and without a planned call to slurmctld.
+    """
     instance = scene(bench)
     before = len(bench.slurm.writes)
     run_pass(watch(bench.engine, once(SEEN, lambda: happens(bench, instance))))
@@ -258,7 +279,10 @@ def test_a_node_that_is_left_alone_for_what_it_has_become_keeps_its_instance(
 def test_a_termination_is_in_the_journal_before_slurmctld_is_told_of_its_node(
     bench: Bench,
 ):
-    """SuspendProgram would else be first, and the pool's boot failure count as a suspend."""
+    """Record the order of calls for an impaired instance.
+
+    Otherwise SuspendProgram would come first, and the pool's boot failure would count as a suspend.
+    """
     instance = impaired(bench)
     places: list[str] = []
     run_pass(watch(bench.engine, places.append))
@@ -283,7 +307,10 @@ def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
 
 @pytest.mark.parametrize("lasts", [True, False])
 def test_a_node_claimed_since_the_snapshot_is_left_to_its_claimant(bench: Bench, *, lasts: bool):
-    """Also when that run was over before the pass came to act."""
+    """Claim a node after the snapshot.
+
+    The claim counts even if its process ends before the pass acts.
+    """
     orphan(bench, 8, G[0])
     orphan(bench, 9, G[1])
     run = bench.engine.journal.resume_process()
@@ -315,7 +342,7 @@ def test_a_node_that_a_run_claims_while_its_instance_is_to_end_keeps_it(bench: B
 
 
 def unlisted(bench: Bench, happens: Callable[[], None]) -> None:
-    """EC2's list fails for good, and meanwhile something happens."""
+    """Let EC2's list always fail; call `happens` at the first try."""
     todo = [happens]
 
     def fails() -> tuple[()]:
@@ -346,7 +373,10 @@ def test_a_run_gives_back_no_node_that_another_live_run_has_claimed(bench: Bench
 
 
 def test_from_the_moment_a_run_has_begun_no_pass_gives_its_nodes_back(bench: Bench):
-    """However long EC2 keeps it from launching."""
+    """Run three passes while resume waits for EC2's list.
+
+    EC2 may delay the launch for any time.
+    """
 
     def passes() -> None:
         for _ in range(3):
@@ -375,7 +405,11 @@ def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Be
 
 
 def test_resume_terminates_no_instance_of_a_node_that_is_up(bench: Bench):
-    """Asked by hand, or by a run that was stopped for long, and launches for the others alone."""
+    """Request a node that is up together with one that is not.
+
+    A person may ask by hand, or a process that was stopped for long. resume launches only for the
+    other node.
+    """
     up(bench, 7, G[0])
     bench.clock.advance(1000)
     (old,) = bench.cloud.live()
@@ -423,7 +457,10 @@ def test_resume_waits_a_bounded_time_for_anothers_resolution_of_a_launch(bench: 
 def test_nothing_is_launched_for_a_job_with_a_node_whose_launch_another_resume_resolves(
     bench: Bench,
 ):
-    """That run does not want it, and need not find an instance for it."""
+    """Request a job with a node whose launch another process resolves.
+
+    That process does not want the node, and need not find an instance for it.
+    """
     journal = bench.engine.journal
     asks = [bench.slurm.start(7, G[:4]), bench.slurm.start(8, G[4:5])]
     with journal.resume_process() as other:
@@ -440,7 +477,7 @@ CPU = "on-demand:m7i.large:us-east-1a"
 def test_a_run_terminates_no_instance_of_a_node_that_is_up_without_setting_that_node_down(
     bench: Bench,
 ):
-    """It came up while the rest of its job could not be had."""
+    """Let a node register while the rest of its job fails."""
     ask = bench.slurm.start(7, [G[0], *hostlist.expand("cpu-1")])
     bench.cloud.capacity = {CPU: 0}
     launch = bench.cloud.launch
@@ -458,7 +495,10 @@ def test_a_run_terminates_no_instance_of_a_node_that_is_up_without_setting_that_
 
 
 def test_the_claim_on_an_adopted_node_is_released_at_once(bench: Bench):
-    """Its job may end long before the run does."""
+    """Request an adopted node and a second job.
+
+    The job of the adopted node may end long before this process does.
+    """
     up(bench, 7, G[0])
     asks = [JobRequest(7, G[:1]), bench.slurm.start(8, G[1:2])]
     seen: list[frozenset[hostlist.NodeName]] = []
@@ -526,7 +566,10 @@ def test_no_node_is_dropped_from_its_job_because_slurm_could_not_be_read(bench: 
 
 
 def one_with_an_instance_from_before(bench: Bench) -> list[JobRequest]:
-    """Five jobs of a node; the third has an instance that Slurm let go of."""
+    """Start five jobs of one node; the third has an old instance.
+
+    Slurm has powered that node down before.
+    """
     orphan(bench, 9, G[2])
     return [bench.slurm.start(11 + turn, [node]) for turn, node in enumerate(G[:5])]
 
@@ -563,4 +606,4 @@ def test_while_slurmctld_is_silent_resume_gives_back_only_jobs_whose_instance_mu
     assert "slurm-unreachable" in bench.slurm.queue[13].comment
     assert [item.node for item in bench.cloud.live()] == [G[2], *G[:2], *G[3:5]]
     assert old in bench.cloud.live()
-    assert len(reads) == node_queries.READ_TRIES + 1  # the launches wait for no further one
+    assert len(reads) == node_queries.READ_TRIES + 1  # The launches wait for no further read.

@@ -1,4 +1,7 @@
-"""A job that failed because its instance went comes back; one that failed by itself does not."""
+"""Requeue of jobs that failed because their instance was lost.
+
+A job that failed by itself is not requeued.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,11 @@ def test_a_job_whose_peers_failed_before_slurm_knew_comes_back(bench: Bench):
 
 
 def test_the_job_is_requeued_when_the_instance_goes_after_it(bench: Bench):
-    """The workers failed on the notice; EC2 took the instance two minutes later."""
+    """Fail a job 100 seconds before EC2 takes its instance.
+
+    The job's processes failed on the interruption notice. EC2 took the instance two minutes
+    after the notice.
+    """
     bench.slurm.fail(7)
     bench.clock.advance(100)
     bench.cloud.interrupt(bench.cloud.live()[0].id)
@@ -106,7 +113,10 @@ def test_when_slurm_does_not_say_the_pass_goes_on(bench: Bench, monkeypatch: pyt
 
 
 def test_a_failed_job_on_a_nodes_next_instance_is_no_victim_of_the_one_before(bench: Bench):
-    """EC2 lists an instance for an hour after its end, and may not say when that was."""
+    """Fail a job on the instance after an interrupted one.
+
+    EC2 lists an instance for an hour after its end, and may not say the time of that end.
+    """
     bench.slurm.finish(7)
     lost = bench.cloud.live()[1].id
     bench.cloud.interrupt(lost)

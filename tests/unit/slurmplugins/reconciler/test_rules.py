@@ -1,4 +1,4 @@
-"""The whole table of reconcile: state of the node, state of its instances → actions."""
+"""The table of reconcile: states of node and instances, and the actions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ WORDS: dict[type, str] = {
 
 
 def told(found: snapshot.Plan) -> list[str]:
-    """The plan in words: what, and to what."""
+    """Return the actions of the plan as short texts."""
     return [
         f"end {item.instance.id}:{item.cause}"
         if isinstance(item, Terminate)
@@ -115,7 +115,7 @@ TAKEN_INSTANCE = instance(S.TERMINATED, end_code=TAKEN)
 LOST = ["down toolkit: interrupted (Server.SpotInstanceTermination)", "power-down"]
 LONG_AGO = {NODE: NOW - MISSING_INSTANCE_GRACE}
 TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
-    # Slurm has let go
+    # Slurm has powered the node down
     "powered down, no instance": (a_snapshot("IDLE+POWERED_DOWN"), []),
     "powered down, drained by us before no pass saw it power down": (
         a_snapshot("IDLE+DRAIN+POWERED_DOWN", reason="toolkit: spot interruption"),
@@ -206,7 +206,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         a_snapshot("ALLOCATED+POWERED_DOWN+POWER_UP", instance()),
         ["end i-1:orphan"],
     ),
-    # Slurm wants it up
+    # Slurm wants the node up
     "up and backed": (a_snapshot("ALLOCATED", instance()), []),
     "up and starting": (a_snapshot("ALLOCATED+POWERING_UP", instance(S.PENDING, age=5)), []),
     "starting for longer than a healthy one takes, slurmd silent": (
@@ -349,7 +349,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         [],
     ),
     "drained by an admin": (a_snapshot("IDLE+DRAIN", instance(), reason="bad disk"), []),
-    # Somebody reboots it: Slurm gives the node a reason of its own, or none
+    # A person reboots the node: Slurm sets a reason of its own, or none
     "told to reboot when idle": (a_snapshot("ALLOCATED+REBOOT_REQUESTED", instance()), []),
     "told to reboot now": (
         a_snapshot("IDLE+DRAIN+REBOOT_REQUESTED", instance(), reason="Reboot ASAP"),
@@ -361,7 +361,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     ),
     "rebooting and silent": (a_snapshot("IDLE+NOT_RESPONDING+REBOOT_ISSUED", instance()), []),
     "rebooting, its instance taken": (a_snapshot("ALLOCATED+REBOOT_ISSUED", TAKEN_INSTANCE), LOST),
-    "did not come back from a reboot": (  # SuspendTime after which Slurm powers it down
+    "did not come back from a reboot": (  # Slurm powers it down after SuspendTime.
         a_snapshot("DOWN", instance(), reason="reboot timed out"),
         [],
     ),
@@ -386,7 +386,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         a_snapshot("ALLOCATED+POWERING_UP", instance(age=5, id="i-2", address=""), instance(age=9)),
         ["end i-2:orphan"],
     ),
-    # It starts, and does not come up
+    # The node boots, and does not register
     "pending for half of ResumeTimeout": (
         a_snapshot("ALLOCATED+POWERING_UP", instance(S.PENDING, age=91)),
         ["end i-1:boot-failed", "down toolkit: never-booted", "power-down"],
@@ -424,7 +424,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         ),
         ["down toolkit: machine-ended (Client.InternalError)", "power-down"],
     ),
-    # It works, and EC2 has news
+    # The node is up, and EC2 has news of its instance
     "spot notice": (
         a_snapshot("ALLOCATED", instance(), health=sick(notice=True)),
         ["drain toolkit: spot interruption, noticed by the head node"],
@@ -584,7 +584,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         static("IDLE+POWERED_DOWN", instance(S.SHUTTING_DOWN)),
         [],
     ),
-    # What the journal knows
+    # Facts from the journal
     "a run is at it": (
         a_snapshot(
             "ALLOCATED+POWERING_UP",
@@ -653,7 +653,7 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
 
 @pytest.mark.parametrize("name", TABLE)
 def test_each_state_of_a_node_and_its_instances_has_the_actions_of_the_table(name: str):
-    """Each state of a node and its instances has exactly the actions in the table."""
+    """Compare the actions of the plan with those of the table."""
     given, expected = TABLE[name]
     assert told(rules.plan(given)) == expected
 
@@ -699,7 +699,7 @@ def test_how_long_a_node_has_no_instance_is_remembered_and_forgotten():
 
 
 def fleet(size: int, **more: Any) -> snapshot.Snapshot:
-    """`size` nodes up with an instance each, and nothing else."""
+    """Make a snapshot of `size` nodes, each up with an instance."""
     names_ = list(CONFIG.pool_by_node)[:size]
     found = a_snapshot("IDLE", **more)
     instances = tuple(
@@ -762,7 +762,10 @@ def test_a_doubted_list_is_believed_after_ten_minutes_of_the_same_answer():
 
 
 def test_an_instance_of_a_node_that_slurm_does_not_list_gets_a_warning_and_lives():
-    """slurm.conf and burst.json disagree, or Slurm's list has a hole: nobody here can know."""
+    """Leave a node out of Slurm's list.
+
+    slurm.conf and burst.json disagree, or Slurm's list has a gap. The plan can't know which.
+    """
     given = a_snapshot("IDLE", instance())
     nodes = {name: node for name, node in given.nodes.items() if name != NODE}
     found = rules.plan(replace(given, nodes=nodes))
@@ -779,7 +782,7 @@ def test_each_instance_that_is_left_alone_gets_a_warning():
 
 
 LEFT = JournalView(powered_down_ids=frozenset({"i-1"}))
-"""Slurm has powered the node down since i-1 was launched for it, and asks for it anew."""
+"""i-1 was launched for a node that Slurm has powered down since. Slurm powers the node up anew."""
 
 
 def test_an_instance_whose_node_slurm_has_powered_down_ends_while_its_node_waits_for_another():
@@ -791,7 +794,10 @@ def test_an_instance_whose_node_slurm_has_powered_down_ends_while_its_node_waits
 
 
 def test_an_instance_whose_node_slurm_has_powered_down_is_not_the_one_a_job_waits_for():
-    """The job goes back first, so that nothing is ended under one."""
+    """Plan a node whose instance is from before its last power-down.
+
+    The job is requeued first, so that no instance is terminated under a job.
+    """
     flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
     fresh = rules.plan(a_snapshot(flags, instance(), journal=LEFT))
     assert (fresh.actions, fresh.without_instance_since) == ((), {NODE: NOW})
@@ -825,7 +831,10 @@ def test_an_instance_whose_node_slurm_has_powered_down_is_left_to_the_run_that_i
 
 
 def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
-    """What is remembered from an hour ahead began just now."""
+    """Plan with remembered times that are an hour ahead.
+
+    A time in the future counts as now.
+    """
     ahead = NOW + 3600
     found = rules.plan(a_snapshot("IDLE+NOT_RESPONDING", without_instance_since={NODE: ahead}))
     assert found.without_instance_since == {NODE: NOW}
@@ -873,7 +882,10 @@ def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
 
 
 def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_sent_back():
-    """Nothing is ended: nobody knows what runs of resume are at."""
+    """Plan without a readable journal.
+
+    No instance is terminated, because the claims of running ResumePrograms are unknown.
+    """
     stopped = instance(S.STOPPED)
     found = rules.plan(
         a_snapshot("ALLOCATED", stopped, journal_unreadable=True, doubted_since=NOW - 9, **MEMORY)

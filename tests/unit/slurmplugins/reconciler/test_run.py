@@ -44,7 +44,7 @@ def up(bench: Bench, job: int = 7, nodes: tuple[hostlist.NodeName, ...] = G[:2])
 
 
 def passes(bench: Bench, seconds: float) -> None:
-    """Reconcile every 15 seconds, slurmctld and its programs in between."""
+    """Run reconcile every 15 seconds, slurmctld and its programs in between."""
     for _ in range(int(seconds // 15)):
         bench.clock.advance(15)
         bench.slurm.tick()
@@ -112,7 +112,10 @@ def test_a_resume_that_died_before_its_launch_returns_its_job(bench: Bench):
 def test_a_job_does_not_wait_for_an_instance_whose_node_slurm_powered_down_before_it_asked(
     bench: Bench,
 ):
-    """EC2 could not be told to end it, and the run for the next job died before its claim."""
+    """Power a node down while EC2 is unreadable, then start a job.
+
+    EC2 got no request to terminate the instance. The resume for the next job died before its claim.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:1])])
     bench.slurm.finish(7)
     bench.slurm.down(G[:1], "cancelled")
@@ -157,8 +160,10 @@ def test_the_ledger_has_every_instance_from_birth_to_end(bench: Bench):
 
 
 def test_an_instance_named_after_it_was_first_seen_has_its_node_in_the_ledger(bench: Bench):
-    """A fleet's instances are listed some seconds before their tags name the nodes; the run that
-    started them is not there any more to say which is which.
+    """Show a pass an instance before its tags name the node.
+
+    EC2 lists the instances of a fleet some seconds before their tags name nodes. The resume that
+    launched them has ended, so it can't tell one from another.
     """
     up(bench)
     (bench.engine.state / "journal.jsonl").unlink()
@@ -263,7 +268,10 @@ def test_what_could_not_be_written_is_written_later(bench: Bench):
 
 @pytest.fixture
 def one_instance_taken(bench: Bench) -> Bench:
-    """EC2 has taken a job's instance, and another's was marked to terminate."""
+    """A bench with one interrupted instance and one marked for termination.
+
+    A job was running on each of them.
+    """
     up(bench)
     up(bench, 8, G[2:3])
     instances = {item.node: item.id for item in bench.cloud.live()}
@@ -397,7 +405,7 @@ def test_without_status_checks_a_pass_goes_on(bench: Bench):
 
 
 def asked(bench: Bench) -> dict[str, dict]:
-    """The stop requests, by their files."""
+    """Return the stop requests by their file names."""
     found = sorted(bench.engine.stop_requests.iterdir())
     return {path.name: json.loads(path.read_text()) for path in found}
 
@@ -418,7 +426,10 @@ def test_a_notice_that_the_node_agent_misses_reaches_the_job_from_the_head_once(
 
 
 def test_to_ask_the_jobs_of_a_node_slurm_is_asked_for_these_alone(bench: Bench):
-    """The whole of a long queue would take longer to read than a notice leaves."""
+    """Give an interruption notice and record the queries for jobs.
+
+    Reading the whole of a long queue would take longer than the notice leaves.
+    """
     up(bench)
     bench.cloud.give_notice(bench.slurm.state[G[0]].instance_id)
     jobs, reads = bench.slurm.jobs, []

@@ -1,4 +1,4 @@
-"""SLURM_RESUME_FILE, honest and odd."""
+"""Reading of SLURM_RESUME_FILE, with valid and with invalid content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scontrol, squeue and scancel are told, and what is read from their answers."""
+"""Commands to scontrol, squeue and scancel, and the reading of their answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def test_a_squeue_that_fails_tells_of_no_components():
 
 @pytest.mark.parametrize(("job", "named"), [(100, "jobid=100+0"), (101, "jobid=101")])
 def test_a_component_is_told_alone(job: int, named: str):
-    """By the number of a het job's first component scontrol would update all of them."""
+    """Comment on one component of a het job.
+
+    By the plain id of the first component, scontrol would update all components.
+    """
     slurm, runner = scontrol()
     records = [
         {"job_id": n, "het_job_id": {"set": True, "number": 100}, "admin_comment": ""}
@@ -66,7 +69,11 @@ def test_a_component_is_told_alone(job: int, named: str):
 
 
 def test_jobs_on_nodes_are_no_others_also_where_squeue_tells_of_all():
-    """Before 24.05.1 it leaves nothing out of its JSON; later ones need not write the rest."""
+    """Query jobs by node while squeue answers with all jobs.
+
+    Before 24.05.1, squeue's JSON leaves no job out. With `--nodelist`, later versions need not
+    write the other jobs.
+    """
     slurm, runner = scontrol()
     placed = {4: "gpu-001", 5: "gpu-[002-004]", 6: "gpu-004", 7: "", 8: "rack1,gpu-[001-002]"}
     found = [{"job_id": job, "nodes": nodes} for job, nodes in placed.items()]
@@ -92,7 +99,11 @@ def test_jobs_on_nodes_are_no_others_also_where_squeue_tells_of_all():
     ],
 )  # fmt: skip
 def test_a_nodes_state_is_a_set_of_flags_however_slurm_writes_it(written: object, flags: set[str]):
-    """A list since 23.02's JSON; `scontrol show node` joins them with +, and a star is silence."""
+    """Read node states from lists and from texts.
+
+    The state is a list since 23.02's JSON. `scontrol show node` joins the flags with +. A star
+    means that the node is not responding.
+    """
     slurm, runner = scontrol()
     node = {"name": "gpu-001", "state": written, "reason": None, "instance_id": None}
     runner.answer("/usr/bin/scontrol", "show", "nodes", stdout=json.dumps({"nodes": [node]}))
@@ -124,7 +135,7 @@ def test_nothing_invalid_reaches_scontrols_input(text: str):
 
 
 def shown(**states: tuple[str, str]) -> str:
-    """What scontrol says of nodes: the state and the reason of each."""
+    """Return scontrol's answer for nodes with these states and reasons."""
     listed = [
         {"name": name.replace("_", "-"), "state": state.split("+"), "reason": reason}
         for name, (state, reason) in states.items()
@@ -137,7 +148,11 @@ def updates(runner: FakeRunner) -> list[list[str]]:
 
 
 def test_what_a_person_has_drained_keeps_their_reason():
-    """Else it would be ours to open again. What slurmctld drains for a wrong registration is."""
+    """Drain nodes that a person, the toolkit or slurmctld drained before.
+
+    With our reason, reconcile would reopen a node that a person has drained. A node that slurmctld
+    drains for an invalid registration is ours to reopen.
+    """
     slurm, runner = scontrol()
     nodes = shown(
         gpu_001=("ALLOCATED+DRAIN", "bad NIC, ticket 12"),
@@ -203,7 +218,10 @@ def test_a_job_is_held_by_its_number(record: dict[str, object]):
 
 @pytest.mark.parametrize("job", [40, 41])
 def test_what_is_done_to_an_arrays_task_is_done_to_no_other(job: int):
-    """The last task has the array's number, by which scontrol takes every task."""
+    """Hold, requeue and comment on one task of an array.
+
+    The last task has the job id of the array, by which scontrol takes every task.
+    """
     slurmctld = FakeScontrol(array=40, tasks=3)
     slurmctld.tasks[41].admin_comment = "theirs"
     slurm = ScontrolSlurm(slurmctld, "/usr/bin")

@@ -1,4 +1,4 @@
-"""The journal: claims, doubts, condemnations; and what a damaged file means."""
+"""The journal: claims, unresolved launches, terminations and damaged files."""
 
 from __future__ import annotations
 
@@ -170,7 +170,11 @@ def test_an_instance_whose_node_is_claimed_is_not_marked_for_termination_as_idle
 def test_an_instance_of_unknown_purpose_is_terminated_only_with_a_powered_down_node(
     journal: Journal, clock: FakeClock, tmp_path: Path
 ):
-    """And while that line is new, not even then: it may have been given another name."""
+    """Mark an instance for termination that only an unreadable line names.
+
+    While that line is new, the mark is refused even for a powered-down node. The line may have
+    reassigned the instance to another node.
+    """
     journal.view()
     stamp = {"at": clock.now(), "up": clock.monotonic(), "boot": clock.boot()}
     line = {**stamp, "kind": "later", "of": ["i-00000001"]}
@@ -217,7 +221,7 @@ def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeCloc
 
 
 def refused(journal: Journal, clock: FakeClock, calls: int) -> None:
-    """A run that asks so many times, and gets no instance."""
+    """Record a process with `calls` launches that get no instance."""
     with journal.resume_process() as run:
         journal.claim(run, lambda _: G)
         for number in range(calls):
@@ -231,7 +235,7 @@ def refused(journal: Journal, clock: FakeClock, calls: int) -> None:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are large at once, and syncing them is free."""
+    """A journal that compacts at 1,000 bytes, with a free fsync."""
     monkeypatch.setattr("slurmplugins.state.journal.COMPACT_BYTES", 1000)
     monkeypatch.setattr("os.fsync", lambda _: None)
 
@@ -322,7 +326,10 @@ def test_a_clock_that_is_set_makes_nothing_younger_or_older(
 def test_after_a_boot_a_line_is_no_older_for_what_the_wall_clock_says(
     tmp_path: Path, clock: FakeClock, set_by: float
 ):
-    """The monotonic clock may by chance be where it was when the line was written."""
+    """Read a journal line after a boot with another wall clock.
+
+    By chance the monotonic clock may show the same time as at the write of the line.
+    """
     Journal(tmp_path, clock).record_launched("a1", [assignment(G[0], "i-1")])
     again = FakeClock(boot="2")
     again.jump(set_by)
@@ -332,7 +339,10 @@ def test_after_a_boot_a_line_is_no_older_for_what_the_wall_clock_says(
 
 
 def test_claims_of_before_the_last_boot_do_not_hold(tmp_path: Path):
-    """Their steady clock was another one."""
+    """Claim nodes, then read the journal after a boot.
+
+    The claims have times of another monotonic clock.
+    """
     old = Journal(tmp_path, FakeClock())
     with old.resume_process() as run:
         old.claim(run, lambda _: G[:2])

@@ -1,4 +1,7 @@
-"""The brake: a job that does not begin gets few instances; while none can be ended, nobody does."""
+"""The launch budget: few instances for a job that does not begin.
+
+While no instance can be terminated, no job gets any.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def job(bench: Bench, nodes: Sequence[NodeName], number: int | None = 7) -> JobL
 
 
 def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) -> Record:
-    """One launch for the job that came to nothing, after so many instances."""
+    """Record a failed launch of the job that started `started` instances."""
     screened = launch_budget.screen(record, [launch], NOW, rate)
     assert screened.permitted
     assert launch.job is not None
@@ -117,7 +120,10 @@ def test_jobs_have_budgets_of_their_own(bench: Bench):
 
 
 def test_a_job_that_is_not_held_yet_stays_barred_with_the_same_words(bench: Bench):
-    """slurmctld did not answer, or it was not yet back in the queue."""
+    """Screen a job twice after its budget is used up.
+
+    The hold failed: slurmctld did not answer, or the job was not back in the queue yet.
+    """
     record = exhausted(bench)
     first = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE)
     again = launch_budget.screen(first.record, [job(bench, G[:4])], NOW + 60, RATE)
@@ -133,7 +139,10 @@ def test_a_job_that_a_person_has_released_has_a_fresh_budget(bench: Bench):
 
 
 def test_a_release_gives_a_fresh_budget_whatever_the_job_was_held_for(bench: Bench):
-    """EC2 had said that it may never have it: a quota, say."""
+    """Hold a job for another reason than its launch budget.
+
+    EC2 had said that the job may never get its instances, because of a quota for example.
+    """
     record = launch_budget.mark_held(tried(Record(), job(bench, G[:4]), 4), {7})
     assert launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record.jobs[7].started == 4
 
@@ -162,7 +171,10 @@ def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(ben
 def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_interrupted(
     bench: Bench,
 ):
-    """No launch brought these nodes, so no pass of reconcile sees that it began."""
+    """Screen a job before and after the time of a launch loop.
+
+    No launch of the job brought its nodes, so no pass of reconcile sees that the job began.
+    """
     record = Record()
     for _ in range(3):
         record = tried(record, job(bench, G[:4]), 4)
@@ -203,7 +215,10 @@ def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
 
 
 def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
-    """Each try may start the one pool's instances in vain, since the other has none."""
+    """Screen a job of a protected pool and an unprotected one.
+
+    Each try may start instances of the one pool for nothing, since the other has no capacity.
+    """
     probe, other = job(bench, G[:3]), job(bench, C[:1])
     both = JobLaunch(7, (*probe.node_requests, *other.node_requests), (*probe.nodes, *other.nodes))
     screened = launch_budget.screen(exhausted(bench), [both], NOW, RATE, {"gpu"})
@@ -218,7 +233,7 @@ def test_nodes_that_no_job_is_known_to_want_are_not_counted(bench: Bench):
         record = screened.record
 
 
-# The rate
+# The launch rate
 
 
 def large(bench: Bench, count: int) -> JobLaunch:
@@ -257,7 +272,10 @@ def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more
 def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """In one call for all of it, EC2 refused it for ever."""
+    """Launch 300 nodes with a configured burst of 100.
+
+    EC2 would refuse one call for the whole job for ever.
+    """
     rate = {"burst": 100.0, "per_second": 10.0}
     monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", (100.0, 10.0))
     bench = Bench(tmp_path, nodes="gpu-[001-300]", instance_rate=rate)
@@ -287,7 +305,10 @@ def test_a_told_rate_that_was_raised_lets_the_job_go_whether_it_was_held_or_not(
 
 
 def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
-    """slurmctld starts all its components or none."""
+    """Screen the components of a het job at the configured rate.
+
+    slurmctld starts all components or none.
+    """
     nodes = wide.config.pools["gpu"].nodes
     parts = [job(wide, nodes[:1000], 7), job(wide, nodes[1000:1901], 8), job(wide, nodes[2000:], 9)]
     whole = {7: 7, 8: 7}
@@ -365,7 +386,7 @@ def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Be
 @pytest.mark.parametrize(
     ("failure", "asked", "started"),
     [
-        (THROTTLED, 1900, 1800),  # the account's bucket was empty for another
+        (THROTTLED, 1900, 1800),  # Another call had emptied the account's bucket.
         (THROTTLED, 4000, 0),
         (replace(THROTTLED, reason_code="no-capacity"), 4000, 1800),
     ],
@@ -374,7 +395,7 @@ def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started:
     assert launch_budget.as_rate_failure(failure, asked, started, RATE) == failure
 
 
-# Ends
+# Refused terminations
 
 
 def refused(times: int, code: str = "UnauthorizedOperation") -> Record:
@@ -492,8 +513,9 @@ def test_the_record_survives_its_file(bench: Bench):
 
 
 def round_trip(bench: Bench, number: int, nodes: Sequence[NodeName]) -> None:
-    """The job's nodes are given back and powered down, and it is started on them again, when the
-    offerings that were refused are tried beside the others.
+    """Give the job's nodes back and start the job on them again.
+
+    By then the unavailable offerings are tried again beside the others.
     """
     bench.clock.advance(unavailable_offerings.CAPACITY_SECONDS + 1)
     for _ in range(2):
@@ -524,7 +546,7 @@ def test_a_hold_that_slurmctld_did_not_take_gives_no_fresh_budget(bench: Bench):
     bench.cloud.capacity = {CPU: 0}
     nodes = (*G[:2], *C[:1])
     refuse = bench.slurm.hold
-    bench.slurm.hold = bench.slurm.requeue  # type: ignore[method-assign]  # which refuses
+    bench.slurm.hold = bench.slurm.requeue  # type: ignore[method-assign]  # requeue refuses
     resume(bench.engine, [bench.slurm.start(7, nodes)])
     for _ in range(8):
         round_trip(bench, 7, nodes)
@@ -539,14 +561,14 @@ def test_a_job_that_the_default_rate_can_not_serve_is_tried_once_and_held(tmp_pa
     resume(bench.engine, [bench.slurm.start(7, nodes)])
     assert 0 < len(bench.cloud.machines) <= 1180
     bench.clock.advance(15)
-    run_pass(bench.engine)  # EC2 ends 1,000 at once
+    run_pass(bench.engine)  # EC2 terminates 1,000 at once.
     assert bench.cloud.live() == []
     assert bench.slurm.queue[7].held
     assert "rate-too-low (RequestLimitExceeded) held" in bench.slurm.queue[7].comment
 
 
 def unanswered(bench: Bench, rounds: int) -> None:
-    """Slurm starts the job again and again, each time on other nodes, and EC2 never answers."""
+    """Start the job on other nodes each round, without EC2's answer."""
     for number in range(rounds):
         bench.cloud.lose_answers = 6
         chosen = G[2 * number : 2 * number + 2]
@@ -558,7 +580,10 @@ def unanswered(bench: Bench, rounds: int) -> None:
 
 
 def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: Bench):
-    """Ten minutes of HTTP 503 are no fault of the job."""
+    """Answer four launches with HTTP 503.
+
+    Ten minutes of such answers are no fault of the job.
+    """
     bench.cloud.launch = nothing  # type: ignore[method-assign]
     unanswered(bench, 4)
     tries = bench.engine.launch_budget.load().jobs[7]
@@ -571,7 +596,7 @@ def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: B
 
 
 def nothing(_: object, intend: Callable[[], None]) -> LaunchResult:
-    """EC2's front answers in its place, and EC2 hears of nothing."""
+    """Answer with HTTP 503 in place of EC2, which gets no request."""
     intend()
     raise error_codes.answer_error("503", 503, "")
 
@@ -608,7 +633,10 @@ def test_an_invalid_unresolved_launch_costs_one_job_its_count(bench: Bench, odd:
 
 
 class Nameless:
-    """An EC2 client whose instances never get a name: the adapter ends them itself."""
+    """An EC2 client whose instances never get their tags.
+
+    The adapter terminates them itself.
+    """
 
     def __init__(self) -> None:
         self.started = 0
@@ -661,7 +689,10 @@ def test_instances_that_the_adapter_itself_ends_count(bench: Bench, *, fleet: bo
 
 
 def test_instances_of_one_offering_group_count_with_those_of_the_next(bench: Bench):
-    """Two jobs in one call that EC2 answers in part: the larger one has its nodes from the next."""
+    """Launch two jobs in a call that EC2 answers in part.
+
+    The larger job gets its nodes from the next offering group.
+    """
     bench.cloud.capacity = {SPOT_A: 4, SPOT_B: 8}
     first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:6])
     resume(bench.engine, [first, second])
@@ -707,7 +738,10 @@ def test_nothing_is_launched_beside_an_unlisted_instance_marked_for_termination(
 
 
 def test_a_job_of_a_broken_pool_is_left_to_protected_mode(bench: Bench):
-    """Its jobs come back by themselves when the pool is mended."""
+    """Start a job eight times while its pool is in protected mode.
+
+    The jobs of such a pool start by themselves once the pool is mended.
+    """
     failures = [
         BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, NOW - 240)
         for number in range(5)

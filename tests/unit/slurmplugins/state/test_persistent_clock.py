@@ -1,4 +1,4 @@
-"""Time that is written down: it never goes back, and nobody can set it."""
+"""The persistent clock: it never goes back, and nobody can set it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def test_people_are_told_moments_by_the_clock_as_it_is_now(tmp_path: Path):
 
 
 def booted(clock: FakeClock, set_by: float) -> FakeClock:
-    """The same moment, after a boot, by a clock that is set."""
+    """Make a clock of the same moment after a boot.
+
+    Its wall clock is off by `set_by` seconds.
+    """
     other = FakeClock(clock.monotonic(), boot="2")
     other.jump(set_by)
     return other
@@ -105,7 +108,10 @@ def test_an_unresolved_launch_of_before_a_boot_expires_in_time_though_the_clock_
 def test_a_boot_with_the_clock_set_back_leaves_instances_their_time_to_boot(
     bench: Bench, set_by: float, lost: bool
 ):
-    """Also where the file of the steady clock is lost with it."""
+    """Boot the head node with its clock set back.
+
+    The file of the persistent clock may be lost with it.
+    """
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     if lost:
         (bench.engine.state / "time.json").unlink()

@@ -1,4 +1,4 @@
-"""The memory of offerings without capacity: its order, its file, its clock."""
+"""Unavailable offerings: their order, their file and their clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs and the decision log stay bounded, and hold what `toolkit why` tells."""
+"""Logs and the decision log: bounded, with all that `toolkit why` reads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_decision_log_has_the_decisions_and_nothing_else(tmp_path: Path):
 
 
 def logged_events() -> Iterator[str]:
-    """Every event that a program of the engine may log."""
+    """Yield every event that a program of the engine may log."""
     for path in Path(decision_log.__file__).parents[1].rglob("*.py"):
         if path.name != "log_events.py":
             yield from re.findall(r"LogEvent\.(\w+)", path.read_text())

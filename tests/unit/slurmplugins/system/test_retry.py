@@ -1,4 +1,4 @@
-"""A call that failed is repeated after the given pauses, and no longer."""
+"""Repeats of a failed call, after the given pauses and no longer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fakes.clock import FakeClock
 
 
 class Failing:
-    """Fails with these errors, one a call, and then answers."""
+    """A callable that raises these errors, one per call, then answers."""
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
