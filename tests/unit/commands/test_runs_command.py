@@ -1,4 +1,7 @@
-"""`toolkit runs` asks the head node and opens run folders as their owner."""
+"""`toolkit runs` asks the head node.
+
+It opens a run folder as the folder's owner.
+"""
 
 import json
 from dataclasses import asdict

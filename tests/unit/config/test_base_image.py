@@ -1,4 +1,7 @@
-"""What instances are made of must be able to become a node, and is told by profile."""
+"""The base image of a cluster.
+
+A node must be able to boot from it. Its defaults depend on the profile.
+"""
 
 import pytest
 
