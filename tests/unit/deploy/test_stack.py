@@ -26,7 +26,7 @@ BUCKET = "demo-123456789012-us-east-1"
 
 
 class Loader(yaml.CSafeLoader):
-    """A YAML loader in C that reads !Sub and the like as text.
+    """A YAML loader in C, with tags such as !Sub as text.
 
     A loader in Python would take longer than the tests.
     """

@@ -18,7 +18,7 @@ CALL = re.compile(
 
 
 def documented_calls(script):
-    """Return the documents that call a script, with the words of each call.
+    """Return the calls of a script: document and words.
 
     Only words on the line of the call count.
     """
