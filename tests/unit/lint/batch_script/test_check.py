@@ -231,7 +231,7 @@ def test_a_signal_to_job_steps_without_a_step_is_a_finding(command):
 
 
 def test_a_pipe_inside_an_argument_does_not_hide_an_exit_code():
-    """Ignore a pipe in `$(grep … | awk …)`, as in open-r1's script."""
+    """Ignore a pipe in `$(grep … | awk …)`, as open-r1 has."""
     steps = "STEPS=$(grep steps $FILE | awk '{print $2}')\n"
     assert slugs(HEAD + steps + LAUNCH + " --steps $STEPS &\nwait $!\nexit $?\n") == set()
 
