@@ -1,6 +1,6 @@
 """The base image of a cluster.
 
-A node must be able to boot from it. Its defaults depend on the profile.
+An instance of it must be able to become a node. The default depends on the profile.
 """
 
 import pytest

@@ -131,7 +131,7 @@ TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
         (600, {"typed": TYPED.format("--nodes=1 --signal=B:USR1@600 --requeue")}),
         (600, {"typed": TYPED.format("--signal B:USR1@600"), "SBATCH_SIGNAL": "B:USR1@30"}),
         (90, {"typed": TYPED.format("--nodes=1")}),
-        (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # job 11's
+        (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # of job 11
     ],
 )
 def test_a_signal_at_the_requested_lead_is_the_time_limit_and_earlier_a_preemption(

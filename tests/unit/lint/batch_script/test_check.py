@@ -220,9 +220,9 @@ source ~/.bashrc
     "command", ["python train.py", "exec python3 -u train.py", "uv run python t.py"]
 )
 def test_a_signal_to_job_steps_without_a_step_is_a_finding(command):
-    """Report a script whose batch shell never gets the signal.
+    """Report a script whose training never gets the signal.
 
-    sbatch: without B: all job steps are signalled, and the batch shell and its children not.
+    Without `B:` sbatch signals all job steps, but not the batch shell and its children.
     """
     assert "signal-unheard" in slugs(UNHEARD.format(command))
     assert "signal-unheard" not in slugs(UNHEARD.format(f"srun {command}"))

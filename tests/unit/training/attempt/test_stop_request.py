@@ -23,7 +23,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import SlurmJob
 
 BEGAN = 2_000_000_000.0
-OURS = [{}, {"at": "?"}, {"at": BEGAN + 60}, {"at": BEGAN - 60}]  # a prolog may take minutes
+OURS = [{}, {"at": "?"}, {"at": BEGAN + 60}, {"at": BEGAN - 60}]  # a request may come in the prolog
 THEIRS = {"cause": "spot-interruption", "at": BEGAN - 7200}
 
 

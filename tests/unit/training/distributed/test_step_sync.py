@@ -18,9 +18,10 @@ def leave():
 
 
 def test_a_stop_that_comes_when_all_is_done_does_not_keep_a_run_from_finishing():
-    """Finish the run, whose last loop was an evaluation by `check`.
+    """Finish the run after an evaluation loop with `check`.
 
-    The end of such a loop is not known from any rank.
+    `check` does not know the last item of its loop. A stop request that comes later must not stop
+    the run.
     """
     asked = []
     boundaries = StepSync(Solo(), stop_requested=lambda: bool(asked), leave=leave)

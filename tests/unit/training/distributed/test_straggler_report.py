@@ -79,7 +79,7 @@ class Ranks:
 
 
 def late(ranks, seconds, *, missing):
-    """Let one rank wait so long, then fail its collective."""
+    """Let one rank wait for these seconds, then fail its collective."""
     for watch in ranks.both:
         watch.count_collective()
     waiting = ranks.both[1 - missing]

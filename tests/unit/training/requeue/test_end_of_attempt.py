@@ -1,4 +1,4 @@
-"""The end of an attempt: its cause, its requeue and its exit code."""
+"""The end of an attempt: cause, requeue and exit code."""
 
 import errno
 import sys

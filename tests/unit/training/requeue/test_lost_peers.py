@@ -103,7 +103,7 @@ def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attemp
 @pytest.mark.parametrize(
     "event",
     [
-        went(0, after=600.0),  # later than this attempt's end explains
+        went(0, after=600.0),  # too long after this attempt's end
         went(0, after=-9000.0),  # before this attempt began
         went(0, node="gpu-009"),
         went(0, state="DRAIN", reason="maintenance"),
