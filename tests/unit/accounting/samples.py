@@ -1,4 +1,4 @@
-"""Small makers of the values that accounting works on, with defaults that a test overrides."""
+"""Makers of the values that accounting works on, with defaults."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def an_attempt(key: int = 1, **changes: Any) -> Attempt:
 
 
 def a_book(*points: tuple[str, str, int, str]) -> PriceBook:
-    """Spot prices as given; (g5.xlarge, us-east-1a) costs 0.36 from before T0 by default."""
+    """Return a price book with these spot prices.
+
+    By default g5.xlarge in us-east-1a costs 0.36 an hour from before T0.
+    """
     points = points or (("g5.xlarge", "us-east-1a", T0 - 1000, "0.36"),)
     history = SpotHistory.from_points(
         (kind, zone, at, Decimal(usd)) for kind, zone, at, usd in points

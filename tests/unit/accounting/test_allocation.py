@@ -1,4 +1,4 @@
-"""What each second of an instance is charged to."""
+"""The charge for each second of an instance."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -83,7 +83,7 @@ def test_the_idle_tail_after_two_attempts_is_charged_to_the_later_one():
 
 
 def test_each_charge_has_the_seconds_of_its_share():
-    """A refund has none: the time was used."""
+    """Give a refund no seconds, because the time was used."""
     interrupted_instance = an_instance(ended=T0 + 1000, end_cause="interruption")
     part = Fraction(1, 4)
     usages = [use(100, 300, 1, part), use(300, 500, 1, part)]
@@ -150,8 +150,8 @@ def test_spot_instances_interrupted_in_their_first_hour_are_refunded():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"ended": T0 + 3600, "end_cause": "interruption"},  # an hour is not within the hour
-        {"ended": T0 + 100, "end_cause": "suspend"},  # we ended it ourselves
+        {"ended": T0 + 3600, "end_cause": "interruption"},  # a refund is for less than an hour
+        {"ended": T0 + 100, "end_cause": "suspend"},  # slurm-suspend terminated it, not EC2
         {"ended": T0 + 100, "end_cause": "interruption", "spot": False},
         {"ended": T0 + 100, "end_cause": "interruption", "end_seen": False},
     ],

@@ -1,4 +1,4 @@
-"""Which instance an attempt is charged to, and which part of it."""
+"""The instances of an attempt, and its share of each."""
 
 from fractions import Fraction
 
@@ -72,12 +72,12 @@ def test_the_head_node_has_no_usage_even_if_a_node_has_its_name():
 @pytest.mark.parametrize(
     ("tres", "nodes", "expected"),
     [
-        (Tres(1, 2000, 1), 1, Fraction(1)),  # the only GPU is the whole instance
+        (Tres(1, 2000, 1), 1, Fraction(1)),  # the only GPU: the whole instance
         (Tres(1, 8000, 0), 1, Fraction(1, 2)),  # memory dominates
         (Tres(3, 4000, 0), 1, Fraction(3, 4)),  # cores dominate
         (Tres(8, 32_000, 2), 2, Fraction(1)),  # the sum over two nodes
         (Tres(9, 99_000, 3), 1, Fraction(1)),  # never more than the instance
-        (Tres(), 1, Fraction(1)),  # nothing known: all of it
+        (Tres(), 1, Fraction(1)),  # TRES unknown: the whole instance
     ],
 )
 def test_a_share_is_the_largest_of_the_gpu_cpu_and_memory_shares(tres, nodes, expected):

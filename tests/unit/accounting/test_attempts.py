@@ -1,4 +1,4 @@
-"""Which work of an attempt was lost."""
+"""The lost work of an attempt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The ledger: what reconcile wrote, completed by what EC2 says."""
+"""The instance ledger: records that reconcile wrote, completed with EC2's facts."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def at(second):
 
 
 class FakeS3:
-    """Objects with a time, listed by page."""
+    """S3 objects with a time of modification, listed in pages."""
 
     def __init__(self, objects) -> None:
         self.objects = objects
@@ -53,7 +53,7 @@ class FakeS3:
 
 
 class FakeEc2:
-    """Instances behind the cluster's tag."""
+    """EC2 with the instances that have the cluster's tag."""
 
     def __init__(self, *items) -> None:
         self.items = items

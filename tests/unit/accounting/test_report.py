@@ -1,4 +1,4 @@
-"""The report: rows and lines that both sum to what the instances cost."""
+"""The report's rows and charges both sum to the instances' cost."""
 
 import csv
 import io

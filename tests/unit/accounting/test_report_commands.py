@@ -1,4 +1,4 @@
-"""`toolkit report` and `toolkit accounts` from the command line to what they print."""
+"""`toolkit report` and `toolkit accounts`, from command line to printed text."""
 
 import csv
 import io
@@ -37,7 +37,10 @@ RECORD = {
 
 
 class FakeCloud:
-    """The three services that a report reads, with one instance in the ledger."""
+    """EC2 and S3 as a report reads them.
+
+    The instance ledger has one instance.
+    """
 
     account = "123456789012"
 
@@ -70,7 +73,10 @@ class FakeCloud:
 
 
 class FakeHead:
-    """One job of ada's on the one node; MLflow has one run of it."""
+    """A head node with one job of ada's on one node.
+
+    MLflow has one run of the job.
+    """
 
     def __init__(self, clients, config) -> None:
         pass
@@ -97,7 +103,7 @@ class FakeHead:
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """A cluster that answers without a network; gives the slurmdbd behind it."""
+    """A cluster that answers without a network."""
 
     @contextmanager
     def connected(config):
@@ -127,7 +133,7 @@ def accounts(*args):
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch):
-    """The commands' clock stands at half past ten."""
+    """A clock of the commands that stands at half past ten."""
 
     class Clock(datetime):
         @classmethod

@@ -1,4 +1,4 @@
-"""sacct's text is cut into the right rows, whatever users write into names and comments."""
+"""sacct's text becomes rows, with any text in names and comments."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def text(*rows):
 
 
 class FakeHead:
-    """Answers as sacct would; keeps what it was asked."""
+    """A head node that answers as sacct would and keeps the calls."""
 
     def __init__(self, answer) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""TRES text is read by anchored names, in every unit that Slurm writes."""
+"""TRES text is read by whole names, in each of Slurm's units."""
 
 import pytest
 

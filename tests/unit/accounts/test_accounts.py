@@ -1,4 +1,7 @@
-"""cluster.yaml's accounts against slurmdbd's: what is declared is made so, the rest is left."""
+"""The accounts of cluster.yaml compared with those of slurmdbd.
+
+Declared accounts and users are added or changed. Others stay as they are.
+"""
 
 import pytest
 

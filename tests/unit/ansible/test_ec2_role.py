@@ -1,4 +1,4 @@
-"""The role ec2: which kernel an image gets, and on which instances its services run."""
+"""The role ec2: an image's kernel, and the services of each instance."""
 
 import importlib.util
 import io
@@ -27,7 +27,7 @@ def chooser():
 
 
 class Archive:
-    """An apt that can install what is in it."""
+    """An apt repository that can install the packages in it."""
 
     def __init__(self, *packages) -> None:
         self.packages = set(packages)
@@ -97,7 +97,7 @@ def test_a_build_without_a_suitable_kernel_fails_and_says_what_to_do(
 
 
 def defaults(**options):
-    """The role's defaults, as Ansible reads them."""
+    """Return the role's defaults as Ansible reads them."""
     values = YAML(typ="safe").load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
     environment = NativeEnvironment()
 
@@ -121,7 +121,10 @@ def test_images_without_gpus_need_only_a_lustre_client():
 
 
 def test_all_packages_of_the_nvidia_driver_have_one_branch():
-    """Modules, libraries and fabric manager of different versions don't work together."""
+    """Pin all packages of the NVIDIA driver to one branch.
+
+    Kernel modules, libraries and fabric manager of different versions do not work together.
+    """
     for packages in defaults(toolkit_gpus=True):
         branches = {
             match
@@ -141,7 +144,7 @@ BRIDGE = "pci:v00008086d00001237sv00000000sd00000000bc06sc00i00"
 
 
 def runs(service, tmp_path, *devices):
-    """Whether a unit's condition holds on an instance with these PCI devices."""
+    """Check a unit's condition for an instance with these PCI devices."""
     for index, modalias in enumerate((BRIDGE, *devices)):
         device = tmp_path / f"pci0000:00/0000:00:{index:02}.0"
         device.mkdir(parents=True)
@@ -158,6 +161,9 @@ def runs(service, tmp_path, *devices):
     ids=["cpu", "g5", "p5"],
 )
 def test_gpu_services_run_only_on_instances_with_their_devices(tmp_path, devices, gpus, fabric):
-    """Pools share one image: elsewhere they would fail at every boot."""
+    """Start GPU services only on instances with the device of each service.
+
+    Pools share one image. On instances without the device, a service would fail at every boot.
+    """
     assert runs("nvidia-persistenced", tmp_path / "a", *devices) is gpus
     assert runs("nvidia-fabricmanager", tmp_path / "b", *devices) is fabric

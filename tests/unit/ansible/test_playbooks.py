@@ -1,4 +1,4 @@
-"""What the playbooks and roles have to agree on with each other and with the rest."""
+"""Agreement of the playbooks and roles with each other and the toolkit."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ def load_yaml(path):
 
 
 def tasks(items):
-    """Every task of a play or file, blocks unfolded."""
+    """Return every task of a play or file, with blocks unfolded."""
     for item in items or []:
         for part in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
             yield from tasks(item.get(part))
@@ -28,7 +28,10 @@ def tasks(items):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ANSIBLE)))
 def test_playbooks_use_builtin_modules_and_no_shell(path):
-    """No collection has to be there, and nothing passes through a shell."""
+    """Use only builtin modules, and pass nothing through a shell.
+
+    So the playbooks need no Ansible collection.
+    """
     if path.name in {"inventory.yml", "all.yml"} or "defaults" in path.parts:
         return
     for task in tasks(load_yaml(path)):
@@ -46,7 +49,10 @@ def test_every_role_of_an_image_has_an_install_file():
 
 
 def test_mariadb_slurmdbd_and_slurmctld_are_configured_in_this_order():
-    """A slurmctld that starts without slurmdbd takes a cluster id that slurmdbd then refuses."""
+    """Configure slurmdbd before slurmctld.
+
+    A slurmctld that starts without slurmdbd takes a cluster id that slurmdbd refuses later.
+    """
     plays = load_yaml(ANSIBLE / "site.yml")
     roles = [role["role"] for role in plays[1]["roles"]]
     services = ["mariadb", "slurm_auth", "slurmdbd", "slurmctld"]
@@ -54,7 +60,10 @@ def test_mariadb_slurmdbd_and_slurmctld_are_configured_in_this_order():
 
 
 def test_the_identity_file_is_in_the_state_folder_and_copied_before_slurmctld_starts():
-    """It must be lost when the numbers of the jobs are, and never made again while they are not."""
+    """Keep the identity file together with slurmctld's job numbers.
+
+    A new identity is made only when the numbers of the jobs are lost.
+    """
     steps = load_yaml(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
     copies = [step.get("ansible.builtin.copy", {}) for step in steps]
     (minted,) = (at for at, copy in enumerate(copies) if "password" in copy.get("content", ""))
@@ -72,13 +81,19 @@ def test_the_identity_file_is_in_the_state_folder_and_copied_before_slurmctld_st
 
 
 def test_no_playbook_adds_the_cluster_to_slurmdbd():
-    """slurmctld registers itself; adding it beforehand is CLUSTER ID MISMATCH."""
+    """Leave registration to slurmctld.
+
+    A cluster that was added beforehand fails with CLUSTER ID MISMATCH.
+    """
     for path in FILES:
         assert not re.search(r"add,?\s+cluster", path.read_text(encoding="utf-8"))
 
 
 def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
-    """slurm.conf and the units name programs; each must lead to a main in slurmplugins."""
+    """Give each named program a wrapper with a main in slurmplugins.
+
+    slurm.conf and the systemd units name the programs.
+    """
     files = ANSIBLE / "roles/burst/files"
     wrappers = {path.name: path.read_text() for path in (files / "bin").iterdir()}
     programs = {
@@ -96,14 +111,17 @@ def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
 
 
 def test_no_configuration_file_contains_a_password():
-    """MariaDB knows its clients by the socket; nothing is there to leak."""
+    """Connect to MariaDB without a password.
+
+    MariaDB knows its clients by the socket, so no password can leak.
+    """
     text = (ROOT / "templates/slurm/slurmdbd.conf.j2").read_text()
     assert "StoragePass" not in text
     assert "unix_socket" in (ANSIBLE / "roles/mariadb/templates/databases.sql.j2").read_text()
 
 
 def test_the_sweep_service_its_clients_and_the_security_group_use_one_port():
-    """The service, what jobs are told, and the security group."""
+    """Use one port for sweep service, clients and security group."""
     service = load_yaml(ANSIBLE / "roles/optuna/defaults/main.yml")["optuna_port"]
     sweep_port = load_yaml(ANSIBLE / "roles/mlflow/defaults/main.yml")["mlflow_sweep_port"]
     assert service == sweep_port == SWEEPS_PORT
@@ -111,7 +129,10 @@ def test_the_sweep_service_its_clients_and_the_security_group_use_one_port():
 
 
 def test_every_service_with_a_database_has_one_in_mariadb():
-    """MariaDB lets a system user into the database that is its own."""
+    """Give each service a database that its system user may open.
+
+    MariaDB lets a system user into its own database.
+    """
     databases = load_yaml(ANSIBLE / "roles/mariadb/defaults/main.yml")["mariadb_databases"]
     for role in ("mlflow", "optuna"):
         database = load_yaml(ANSIBLE / f"roles/{role}/defaults/main.yml")[f"{role}_database"]

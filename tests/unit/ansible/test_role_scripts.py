@@ -1,4 +1,7 @@
-"""The Python files that roles run: they say whether they changed anything; none does half."""
+"""The Python files that roles run.
+
+Each script reports a change only if it made one, and leaves nothing half done.
+"""
 
 import importlib.util
 import os
@@ -55,7 +58,11 @@ def test_publish_reports_changed_once_and_then_unchanged(publisher, capsys, sour
 
 
 def test_published_folders_are_readable_by_all(publisher, capsys, source, tmp_path):
-    """Else a bundle that was unpacked under a strict umask locks slurm out of its own hooks."""
+    """Make published folders readable by the user slurm.
+
+    Otherwise a bundle that was unpacked under a strict umask would hide slurmctld's own hooks from
+    it.
+    """
     for directory in (source, source / "sub"):
         directory.chmod(0o700)
     dest = tmp_path / "dest"
@@ -92,7 +99,10 @@ def test_bytecode_in_the_destination_is_ignored(publisher, capsys, source, tmp_p
 
 
 def test_publish_with_a_stamp_compares_only_the_stamp(publisher, capsys, source, tmp_path):
-    """A training environment is too big to be read file by file at each boot."""
+    """Compare only the stamp.
+
+    Reading each file of a training environment would take too long at each boot.
+    """
     dest = tmp_path / "dest"
     (source / ".stamp").write_text("1")
     assert published(publisher, capsys, "--stamp", ".stamp", source, dest) == (0, "changed")
@@ -119,7 +129,7 @@ def test_a_missing_source_leaves_the_destination_unchanged(publisher, capsys, so
 
 
 def test_a_secret_file_is_created_with_mode_600(fetcher, tmp_path):
-    """Whatever the umask, and whatever was there before."""
+    """Create the file with mode 600 whatever the umask is."""
     me = pwd.getpwuid(os.getuid()).pw_name
     dest = tmp_path / "slurm.key"
     before = os.umask(0)
@@ -152,7 +162,10 @@ def test_a_short_secret_is_refused_and_never_printed(fetcher, tmp_path, monkeypa
 
 
 def fake_python(tmp_path, *, pip):
-    """A Python whose venv, pip and freeze leave traces instead of doing anything."""
+    """Write a Python with stand-ins for venv, pip and freeze.
+
+    Each stand-in writes its call to a log.
+    """
     python = tmp_path / "python3"
     python.write_text(
         "#!/bin/sh\n"
@@ -177,7 +190,7 @@ def build(builder, capsys, tmp_path, python, *requirements):
 
 @pytest.mark.parametrize("pip", [True, False])
 def test_the_environment_is_built_once_and_kept_as_the_seed(builder, capsys, tmp_path, pip):
-    """With or without a pip of its own in the Python that it is made from."""
+    """Build the environment with or without pip in the base Python."""
     python = fake_python(tmp_path, pip=pip)
     assert build(builder, capsys, tmp_path, python, "numpy") == (0, "changed")
     assert (tmp_path / "seed/env/.stamp.json").exists()

@@ -1,4 +1,4 @@
-"""What the benchmark prints is what docs/benchmarks.md shows."""
+"""The benchmark's printed report is the one in docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def figures(wall: float, *, done: bool = True, wanted: int = 4000) -> Figures:
 
 
 def printed() -> str:
-    """What the benchmark has put into the document."""
+    """Return the part of the document that the benchmark has printed."""
     text = DOCUMENT.read_text(encoding="utf-8")
     return text.partition(report.BEGIN)[2].partition(report.END)[0]
 
@@ -59,7 +59,10 @@ def test_a_run_that_was_cut_off_has_no_ratio():
 
 
 def test_a_peer_that_gave_up_has_no_ratio():
-    """It was done sooner for having done less."""
+    """Print no ratio for a peer that gave up.
+
+    It finished sooner because it launched fewer instances.
+    """
     text = bench.launched(
         workload.Load(1, 4000), {"toolkit": [figures(18.0)]}, {"peer": [figures(9.0, wanted=4001)]}
     )
@@ -68,7 +71,10 @@ def test_a_peer_that_gave_up_has_no_ratio():
 
 
 def test_the_published_rate_of_ec2_is_a_load_of_its_own():
-    """Ours is told nothing there: it has to find out, as on any account."""
+    """Run the toolkit without the EC2 rate in its settings.
+
+    As on any AWS account, the toolkit has to find out the rate.
+    """
     load = bench.LOADS["140x8-published"]
     assert launching.floor(load) == 60
     own_contestants, peers = bench.contestants(load)
@@ -103,7 +109,10 @@ def test_the_documents_tables_have_the_printed_columns():
 
 
 def test_the_documents_tables_match_the_command_that_they_name():
-    """Its loads, and its runs of each of ours; a peer that takes long runs once."""
+    """Compare the tables with the loads and repeats of the named command.
+
+    A peer that takes long runs once.
+    """
     (arguments,) = re.findall(rf"Printed by `{bench.COMMAND} (.+)`\.", printed())
     options = bench.parsed(shlex.split(arguments))
     loads = [bench.LOADS[name] for name in options.names if name in bench.LOADS]

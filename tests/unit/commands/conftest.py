@@ -1,4 +1,4 @@
-"""A head node that answers as a test says."""
+"""A head node whose answers a test chooses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.deploy import head as head_module, session as session_module
 
 @pytest.fixture
 def as_head(monkeypatch):
-    """Put a fake in place of the head node that a command reaches through AWS."""
+    """Put a fake in place of the head node of a command."""
 
     @contextmanager
     def connected(config):

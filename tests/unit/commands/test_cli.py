@@ -1,4 +1,4 @@
-"""The command line: starts light, ends with the right exit code, tells what to do next."""
+"""The command line: start-up, exit codes and next steps."""
 
 import subprocess
 import sys
@@ -17,7 +17,10 @@ HEAVY = ("boto3", "botocore", "pydantic", "rich", "jinja2", "ruamel", "moto")
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_and_version_import_nothing_heavy(arguments):
-    """Starting up stays under 150 ms because nothing slow is imported."""
+    """Import no slow module at start-up.
+
+    Without them start-up takes less than 150 ms.
+    """
     code = (
         "import sys, toolkit.cli as c\n"
         f"code = c.run({arguments!r})\n"
@@ -32,7 +35,7 @@ def test_help_and_version_import_nothing_heavy(arguments):
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_a_command_has_a_help_text(name):
-    """`toolkit X --help` works without AWS, and says more than the one line of the list."""
+    """Print a command's help without AWS."""
     module = import_module(f"toolkit.commands.{name}")
     assert isinstance(module.command, click.Command)
     assert module.command.help
@@ -42,13 +45,13 @@ def test_a_command_has_a_help_text(name):
 
 
 def test_each_line_of_the_command_list_is_a_sentence():
-    """The table's line is the first line of the command's own help, or near it."""
+    """End each line of the command list with a full stop."""
     for name, line in cli.COMMANDS.items():
         assert line.endswith("."), name
 
 
 def test_every_option_of_every_command_has_a_help_text():
-    """An option without a help text is an option nobody can use."""
+    """Refuse an option without a help text, because nobody could use it."""
 
     def walk(command, path):
         for param in command.params:
@@ -83,7 +86,10 @@ def _failing(error):
 def test_an_expected_error_prints_its_message_and_sets_the_exit_code(
     monkeypatch, capsys, error, code, expected_text
 ):
-    """No traceback, the reason's slug for scripts, and the next step for people."""
+    """Print the reason code for scripts and the next step for people.
+
+    No traceback is printed.
+    """
     monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: _failing(error))
     assert cli.run(["failing"]) == code
     captured = capsys.readouterr()
@@ -105,7 +111,7 @@ def test_an_expected_error_prints_its_message_and_sets_the_exit_code(
     ],
 )
 def test_a_mistyped_name_exits_with_2_and_the_nearest_name_is_suggested(capsys, argv, suggestion):
-    """Exit code 2; no name is offered where none is near."""
+    """Exit with code 2, and suggest only near names."""
     assert cli.run(argv) == 2
     error_output = capsys.readouterr().err
     assert argv[-1] in error_output
@@ -114,7 +120,7 @@ def test_a_mistyped_name_exits_with_2_and_the_nearest_name_is_suggested(capsys, 
 
 
 def test_every_command_group_suggests_the_nearest_name():
-    """A new group is no exception."""
+    """Suggest the nearest name in groups as well."""
 
     def groups(command, path):
         if isinstance(command, click.Group):
@@ -131,7 +137,7 @@ def test_every_command_group_suggests_the_nearest_name():
 
 
 def test_a_command_returns_its_exit_code(monkeypatch):
-    """A command says how it went by its return value."""
+    """Take a command's return value as its exit code."""
 
     @click.command("odd")
     def command():

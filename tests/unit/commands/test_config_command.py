@@ -1,4 +1,4 @@
-"""`toolkit config`, and where every command finds its file."""
+"""`toolkit config`, and the search of every command for cluster.yaml."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def _elsewhere(tmp_path, monkeypatch):
 def test_the_config_option_wins_over_the_environment_and_that_over_the_folder(
     tmp_path, monkeypatch
 ):
-    """--config, then TOOLKIT_CONFIG, then ./cluster.yaml."""
+    """Prefer --config to TOOLKIT_CONFIG, and TOOLKIT_CONFIG to ./cluster.yaml."""
     with pytest.raises(ConfigNotFound):
         find_config_file(None)
     Path("cluster.yaml").touch()
@@ -33,7 +33,7 @@ def test_the_config_option_wins_over_the_environment_and_that_over_the_folder(
 
 @pytest.mark.parametrize("kind", [[], ["local"], ["aws"]])
 def test_config_init_writes_a_valid_commented_cluster_yaml(kind, capsys):
-    """What `init` writes is what the tests of everything else run on."""
+    """Write the example configuration that other tests use as well."""
     assert cli.run(["config", "init", *kind]) == 0
     text = Path("cluster.yaml").read_text()
     assert text == EXAMPLE.with_name(f"{kind[0] if kind else 'local'}.yaml").read_text()
@@ -44,7 +44,7 @@ def test_config_init_writes_a_valid_commented_cluster_yaml(kind, capsys):
 
 
 def test_config_init_keeps_an_existing_cluster_yaml_unless_forced(capsys):
-    """Exit code 2, and the file as it was."""
+    """Exit with code 2 and leave the file unchanged."""
     Path("cluster.yaml").write_text("mine")
     assert cli.run(["config", "init"]) == 2
     assert "[config-exists]" in capsys.readouterr().err
@@ -60,7 +60,10 @@ def test_config_init_dry_run_prints_the_file_and_writes_nothing(capsys):
 
 
 def test_config_init_writes_to_the_configured_path(monkeypatch, capsys):
-    """--config, then TOOLKIT_CONFIG; a folder that is not there is named."""
+    """Write to the path of --config, then of TOOLKIT_CONFIG.
+
+    The error names a missing folder.
+    """
     assert cli.run(["config", "init", "--config", "given.yaml"]) == 0
     monkeypatch.setenv("TOOLKIT_CONFIG", "named.yaml")
     assert cli.run(["config", "init"]) == 0
@@ -70,7 +73,10 @@ def test_config_init_writes_to_the_configured_path(monkeypatch, capsys):
 
 
 def test_config_check_reports_problems_as_json(capsys):
-    """Exit code 2 and every problem with its line, for editors and CI."""
+    """Exit with code 2 and list each problem with its line.
+
+    Editors and CI read the list.
+    """
     Path("cluster.yaml").write_text(EXAMPLE.read_text().replace("count: 4", "count: none"))
     assert cli.run(["config", "check", "--json"]) == 2
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
@@ -82,25 +88,28 @@ def test_config_check_reports_problems_as_json(capsys):
 
 
 def test_config_check_accepts_a_valid_file(capsys):
-    """Exit code 0, and how large the cluster may become."""
+    """Exit with code 0 and print the largest size of the cluster."""
     assert cli.run(["config", "check", "--config", str(EXAMPLE)]) == 0
     assert "up to 4 nodes" in capsys.readouterr().out
 
 
 def test_config_show_prints_every_default(capsys):
-    """What the file doesn't say is visible, as JSON."""
+    """Print the defaults of missing keys as JSON."""
     assert cli.run(["config", "show", "--config", str(EXAMPLE)]) == 0
     assert json.loads(capsys.readouterr().out)["slurm"]["suspend_timeout"] == 60
 
 
 def test_config_schema_prints_json(capsys):
-    """`toolkit config schema > cluster.schema.json` is all an editor needs."""
+    """Print the JSON schema that an editor needs."""
     assert cli.run(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "cluster.yaml"
 
 
 def test_config_check_refuses_a_setting_that_loses_nodes(capsys):
-    """Exit code 2, with the line in the rendered slurm.conf, the fix and the source."""
+    """Exit with code 2 and print the finding.
+
+    A finding has the line in the rendered slurm.conf, the fix and the source.
+    """
     text = EXAMPLE.read_text().replace("settings: {}", "settings: {ReturnToService: 0}")
     Path("cluster.yaml").write_text(text)
     assert cli.run(["config", "check", "--json"]) == 2
@@ -112,7 +121,7 @@ def test_config_check_refuses_a_setting_that_loses_nodes(capsys):
 
 
 def test_config_check_reads_a_foreign_slurm_conf_without_a_cluster_yaml(capsys):
-    """Whoever brings a slurm.conf of their own can have it looked at."""
+    """Check a slurm.conf that the toolkit did not render."""
     Path("slurm.conf").write_text("MaxBatchRequeue=5\nRequeueExit=85\nJobRequeue=0\n")
     argv = ["config", "check", "--slurm-conf", "slurm.conf", "--slurm-version", "25.11"]
     assert cli.run(argv) == 2
@@ -122,7 +131,7 @@ def test_config_check_reads_a_foreign_slurm_conf_without_a_cluster_yaml(capsys):
 
 
 def test_config_check_exits_with_0_on_warnings(capsys):
-    """Exit code 0, and the warning is shown."""
+    """Exit with code 0 and print the warning."""
     text = EXAMPLE.read_text().replace("settings: {}", "settings: {KillWait: 10}")
     Path("cluster.yaml").write_text(text)
     assert cli.run(["config", "check"]) == 0

@@ -1,4 +1,4 @@
-"""`toolkit data`: what it prints, what it changes, and with which exit code it ends."""
+"""`toolkit data`: its output, its changes and its exit codes."""
 
 import json
 
@@ -11,7 +11,10 @@ from toolkit.datasets.filesystem import Disk
 
 @pytest.fixture
 def data(tmp_path, monkeypatch, capsys):
-    """Runs `toolkit data …`; the exit code, what was printed, and what was said beside it."""
+    """A function that runs `toolkit data` with these words.
+
+    It returns the exit code, standard output and standard error.
+    """
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
     monkeypatch.setenv("TOOLKIT_DATA_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(tmp_path / "cache"))
@@ -121,7 +124,10 @@ def test_adding_again_moves_the_name_and_keeps_older_numbers(data, root):
 
 @pytest.fixture
 def derive_louder(tmp_path, data, root):
-    """Derives by a real program that writes what it reads twice; counts how often it ran."""
+    """A function that runs `toolkit data derive` with a real program.
+
+    The program writes its input and `times` into the output. Its runs are counted.
+    """
     data("add", root, "--name", "digits")
     script, runs = tmp_path / "louder.sh", tmp_path / "runs"
     script.write_text(
@@ -190,7 +196,7 @@ def test_a_failing_program_stores_nothing_and_its_exit_code_is_printed(data, der
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("--from", "digits", "--", "true"), 1),  # no file among its words
+        (("--from", "digits", "--", "true"), 1),  # the program's words name no file
         (("--from", "digits", "--param", "a b=1", "--", "true"), 2),
         (("--", "true"), 2),
     ],

@@ -1,4 +1,4 @@
-"""Every `toolkit` command that a document shows exists, with the options that it shows."""
+"""Every `toolkit` command in the documents exists, with its options."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ END = re.compile(r"\s*(?:#| -- |&&|;|\||>).*$")
 
 
 def calls(path):
-    """The words after `toolkit` of each command in the code of a document."""
+    """Return the words after `toolkit` of each command in a document's code."""
     text = path.read_text(encoding="utf-8")
     lines = [line for block in FENCED.findall(text) for line in block.splitlines()]
     lines += CODE.findall(FENCED.sub("", text))
@@ -31,7 +31,7 @@ DOCUMENTED = sorted({(path.name, *words) for path in TEXTS for words in calls(pa
 
 
 def without_brackets(word):
-    """A word without the brackets of a synopsis."""
+    """Strip the brackets of a synopsis from a word."""
     return word.strip("[]().,…")
 
 
@@ -52,7 +52,7 @@ def test_a_documented_command_exists_with_its_options(documented):
 
 
 def test_the_documents_contain_commands():
-    """Also those of the README, in blocks and in sentences."""
+    """Find commands in code blocks and in sentences."""
     assert len(DOCUMENTED) > 60
     assert sum(name == "README.md" for name, *_ in DOCUMENTED) >= 8
     assert ("README.md", "local", "interrupt", "gpu-001") in DOCUMENTED

@@ -1,4 +1,7 @@
-"""`toolkit why`, `nodes`, `jobs` and `reconcile --plan`: one question to the head each."""
+"""`toolkit why`, `nodes`, `jobs` and `reconcile --plan`.
+
+Each sends one command to the head node.
+"""
 
 import json
 from pathlib import Path
@@ -35,7 +38,10 @@ PLAN = {
 
 @pytest.fixture(autouse=True)
 def sent_commands(tmp_path, monkeypatch):
-    """Every command sent to the head; it answers with the sheet, or the plan."""
+    """The commands sent to the head node.
+
+    The head node answers with the plan to `--plan`, and with the facts to others.
+    """
     credentials = tmp_path / "credentials"
     credentials.write_text("[local]\naws_access_key_id=x\naws_secret_access_key=x\n")
     text = EXAMPLE.read_text()

@@ -1,4 +1,4 @@
-"""`toolkit lint` as people and scripts call it."""
+"""`toolkit lint`, called by people and by scripts."""
 
 import json
 

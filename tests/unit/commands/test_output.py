@@ -1,4 +1,4 @@
-"""What commands print."""
+"""The output of commands."""
 
 import io
 import json
@@ -20,7 +20,10 @@ class Clock:
 
 
 def test_a_phase_prints_one_line_with_its_result_and_time():
-    """Logs stay short: nothing at the start, one line at the end."""
+    """Print nothing at a phase's start and one line at its end.
+
+    So logs stay short.
+    """
     stream, clock = io.StringIO(), Clock()
     with PlainReporter(stream, clock).phase("Creating stack") as phase:
         phase.update("vpc", done=1, total=9)
@@ -30,7 +33,7 @@ def test_a_phase_prints_one_line_with_its_result_and_time():
 
 
 def test_a_failed_phase_prints_fail_and_passes_the_error_on():
-    """The line comes before the error's own text."""
+    """Print the line before the error's own text."""
     stream = io.StringIO()
     with pytest.raises(ValueError, match="x"), PlainReporter(stream, Clock()).phase("Building"):
         raise ValueError("x")
@@ -38,7 +41,7 @@ def test_a_failed_phase_prints_fail_and_passes_the_error_on():
 
 
 def test_a_long_phase_prints_its_progress():
-    """A log that is silent for minutes looks hung."""
+    """Print progress, because a log without new lines for minutes looks hung."""
     stream, clock = io.StringIO(), Clock()
     with PlainReporter(stream, clock).phase("Building") as phase:
         phase.update("task 1")
@@ -50,7 +53,7 @@ def test_a_long_phase_prints_its_progress():
 
 
 def test_print_json_encodes_dataclasses_times_and_decimals(capsys):
-    """Decimals are text: a float would change money."""
+    """Encode a decimal as text, because a float would change money."""
 
     @dataclass
     class Row:
@@ -63,7 +66,7 @@ def test_print_json_encodes_dataclasses_times_and_decimals(capsys):
 
 
 def test_a_table_escapes_control_characters():
-    """A job's name with escape codes doesn't reach the terminal."""
+    """Keep escape codes in a job's name from the terminal."""
     text = table(("A", "B"), [("x\x1b[31m", 1), ("longer", 22)])
     assert "\x1b" not in text
     assert text.splitlines()[2] == "longer  22"

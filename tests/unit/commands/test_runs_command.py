@@ -1,4 +1,7 @@
-"""`toolkit runs` asks the head, and touches a run's folder only as its owner."""
+"""`toolkit runs` asks the head node.
+
+It opens a run folder as the folder's owner.
+"""
 
 import json
 from dataclasses import asdict
@@ -48,7 +51,10 @@ REPLAY = {
 
 
 class Head:
-    """A head node with runs of two jobs; only job 7's folder is there, and it is ada's."""
+    """A head node with runs of the jobs 7 and 8.
+
+    Only the run folder of job 7 exists. Its owner is ada.
+    """
 
     def __init__(self) -> None:
         self.calls = []

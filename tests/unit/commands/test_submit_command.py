@@ -1,4 +1,7 @@
-"""`toolkit submit`: what it adds is seen, what it finds stops it, sbatch gets what is printed."""
+"""`toolkit submit` checks a script, adds options and calls sbatch.
+
+Added options are printed, and an error stops the submission. sbatch gets the printed command line.
+"""
 
 import json
 import os
@@ -32,7 +35,7 @@ esac
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """A machine with Slurm's programs, which write down how they are called."""
+    """A host with stand-ins for Slurm's programs, which record their calls."""
     (tmp_path / "bin").mkdir()
     for name in ("sbatch", "sinfo", "sacctmgr"):
         program = tmp_path / "bin" / name
@@ -96,7 +99,10 @@ def test_checkpoints_on_a_nodes_own_disk_are_an_error(cluster, capsys, folder):
 
 @pytest.fixture
 def careful_output(cluster, capsys):
-    """What is said of a careful script with such options."""
+    """A function that submits a careful script with extra options.
+
+    It returns the output.
+    """
     (cluster / "careful.sbatch").write_text(TRAINS)
 
     def output_of(*options):
@@ -247,7 +253,10 @@ def test_submit_warns_if_a_stop_takes_longer_than_the_notice(cluster, capsys):
 
 @pytest.fixture
 def earlier_run(cluster, monkeypatch):
-    """A run of good.sbatch with train.py that measured so many seconds for a save."""
+    """A function that makes an earlier run of good.sbatch with train.py.
+
+    The run measured `save_seconds` for a save.
+    """
     monkeypatch.setattr(slurm_client, "PYTHON", sys.executable)
     monkeypatch.setattr(slurm_client, "LIBRARY", str(Path(toolkit.__file__).parents[1]))
     monkeypatch.setenv("TOOLKIT_RUNS", str(cluster / "runs"))

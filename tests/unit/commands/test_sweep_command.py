@@ -1,4 +1,4 @@
-"""`toolkit sweep` submits as the user whose sweep it is, and reads what the storage has."""
+"""`toolkit sweep` submits as the sweep's user and reads the sweep's storage."""
 
 import json
 from pathlib import Path

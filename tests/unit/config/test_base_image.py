@@ -1,4 +1,7 @@
-"""What instances are made of must be able to become a node, and is told by profile."""
+"""The base image of a cluster.
+
+An instance of it must be able to become a node. The default depends on the profile.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people are told to type works on the cluster that they are shown."""
+"""The documents' sbatch calls, checked against the example for AWS."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,10 @@ CALLS_WITH_RESOURCES = [
 
 @pytest.mark.parametrize("options", CALLS_WITH_RESOURCES)
 def test_a_documented_sbatch_call_fits_the_example_for_aws(options):
-    """Slurm looks in one partition: the one that is named, else the default."""
+    """Check the named partition, else the default one.
+
+    Slurm looks in one partition only.
+    """
     config = load(ROOT / "examples" / "aws.yaml")
     default = next(name for name, part in config.partitions.items() if part.default)
     kind, _, count = options.get("gpus-per-node", "1").rpartition(":")

@@ -1,4 +1,4 @@
-"""cluster.yaml: what is accepted, and what each mistake is told."""
+"""cluster.yaml: the accepted values, and the message for each mistake."""
 
 import re
 from pathlib import Path
@@ -34,26 +34,26 @@ users:
 
 
 def problems(text: str) -> dict[str, tuple[int, str]]:
-    """Path → (line, message) of every problem in a text."""
+    """Return the line and the message of every problem, by path."""
     with pytest.raises(ConfigInvalid) as caught:
         parse(text)
     return {problem.path: (problem.line, problem.message) for problem in caught.value.problems}
 
 
 def edited(old: str, new: str) -> str:
-    """The good file with one mistake in it."""
+    """Return the good file with one mistake in it."""
     assert old in GOOD
     return GOOD.replace(old, new)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_examples_are_valid(path):
-    """Every example in the repository can be used as it is."""
+    """Load every example of the repository without a change."""
     assert load(path).cluster
 
 
 def test_defaults_complete_a_minimal_configuration():
-    """A file that says only what it must gets sound values for the rest."""
+    """Fill in the keys that a minimal file leaves out."""
     config = parse(GOOD)
     assert config.profile == "aws"
     assert config.slurm.version == "23.11"
@@ -62,14 +62,17 @@ def test_defaults_complete_a_minimal_configuration():
 
 
 def test_the_head_node_has_address_ten_of_the_first_zone():
-    """Compute nodes are told the head's address before it exists."""
+    """Give the head node the same address in every deploy.
+
+    The address is in the compute nodes' user data before the head node is launched.
+    """
     config = parse(GOOD)
     assert str(config.network.head_address) == "10.42.1.10"
     assert config.network.head_zone == "us-east-1a"
 
 
 def test_a_pool_is_in_every_zone_unless_it_names_its_own():
-    """An empty list of zones means all of them, in the file's order."""
+    """Take all zones in the file's order for an empty list."""
     assert parse(GOOD).pool_zones("gpu") == ("us-east-1a", "us-east-1b")
     own = parse(edited("count: 4", "count: 4\n    zones: [us-east-1b]"))
     assert own.pool_zones("gpu") == ("us-east-1b",)
@@ -80,12 +83,12 @@ def test_a_pool_is_in_every_zone_unless_it_names_its_own():
     [(1, "gpu-001"), (4, "gpu-[001-004]"), (999, "gpu-[001-999]"), (1000, "gpu-[0001-1000]")],
 )
 def test_the_node_names_of_a_pool_have_one_width(count, nodes):
-    """Slurm sorts by text, so all names of a pool have the same width."""
+    """Pad node names to one width, because Slurm sorts them as text."""
     assert parse(edited("count: 4", f"count: {count}")).nodes("gpu") == nodes
 
 
 def test_every_problem_is_reported_at_once_with_its_line():
-    """One run finds mistakes of shape and contradictions between sections alike."""
+    """Report wrong values and contradictions between sections in one run."""
     text = (
         GOOD.replace("count: 4", "count: 0")
         .replace("pools: [gpu]", "pools: [gpux], defualt: true")
@@ -103,7 +106,7 @@ def test_every_problem_is_reported_at_once_with_its_line():
 
 
 def test_problems_are_in_line_order():
-    """A person works through the list from top to bottom of the file."""
+    """Sort problems by line, because people mend a file from the top."""
     with pytest.raises(ConfigInvalid) as caught:
         parse(GOOD.replace("cluster: demo", "cluster: Demo").replace("uid: 2001", "uid: 1"))
     lines = [problem.line for problem in caught.value.problems]
@@ -146,7 +149,7 @@ def test_problems_are_in_line_order():
     ],
 )
 def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path, expected):
-    """The message names the key and what would be right there."""
+    """Name the key and the expected value in the message."""
     messages = problems(edited(old, new))
     assert path in messages, messages
     assert expected in messages[path][1]
@@ -168,7 +171,10 @@ def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path
     ],
 )
 def test_settings_can_not_add_lines_to_slurm_conf(setting):
-    """slurm.conf has no quoting, so what could end a line or own another key is refused."""
+    """Refuse a value that ends a line or sets another key.
+
+    slurm.conf has no quoting.
+    """
     text = edited("cluster: demo", f"cluster: demo\nslurm: {{settings: {{{setting}}}}}")
     assert any(path.startswith("slurm.settings") for path in problems(text))
 
@@ -177,7 +183,10 @@ def test_settings_can_not_add_lines_to_slurm_conf(setting):
     "name", ["a b", "x;id", "$(id)", "../x", "Ünder", "a" * 33, "-x", "a\\nb", "", "x'", '\\"']
 )
 def test_hostile_names_are_refused(name):
-    """A name goes to tags, files, slurm.conf and command lines, so only plain words pass."""
+    """Refuse names other than plain words.
+
+    A name is used in tags, files, slurm.conf and command lines.
+    """
     for old in ("cluster: demo", "name: ada", "{name: vision}", "  gpu:\n", "  spot:"):
         new = re.sub("demo|ada|vision|gpu|spot", lambda _: f'"{name}"', old)
         assert problems(edited(old, new))
@@ -188,7 +197,7 @@ def test_hostile_names_are_refused(name):
     [("a: [1, 2", 2), ("a: 1\n b: 2", 2), ("cluster: x\ncluster: y", 2), ("", 1), ("[1]", 1)],
 )
 def test_a_yaml_syntax_error_is_a_problem_with_a_line(text, line):
-    """A parser's complaint is one problem like any other."""
+    """Report a YAML syntax error as one problem."""
     with pytest.raises(ConfigInvalid) as caught:
         parse(text + "\n")
     (problem,) = caught.value.problems
@@ -197,14 +206,14 @@ def test_a_yaml_syntax_error_is_a_problem_with_a_line(text, line):
 
 
 def test_a_missing_file_names_config_init(tmp_path):
-    """The next step is in the error."""
+    """Print the next step in the error."""
     with pytest.raises(ConfigNotFound) as caught:
         load(tmp_path / "none.yaml")
     assert "toolkit config init" in caught.value.next_step
 
 
 def test_a_binary_file_is_a_problem(tmp_path):
-    """Whatever is given as a file, the answer is a list of problems."""
+    """Report a binary file as a problem, like any other mistake."""
     path = tmp_path / "cluster.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigInvalid):

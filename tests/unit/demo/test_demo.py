@@ -1,4 +1,4 @@
-"""The demo checks what it shows: a job must not run again on the interrupted instance."""
+"""The demo's check that a requeued job avoids the interrupted instance."""
 
 import io
 import itertools
@@ -15,7 +15,10 @@ from toolkit.demo.phases import PhaseDisplay, PhaseFailed
 
 
 class Head:
-    """A head node with one requeued job, and the instance of each of its nodes."""
+    """A head node with one requeued job.
+
+    Each node of the job has an instance.
+    """
 
     def __init__(self, instances, outage=0) -> None:
         self.instances, self.outage = instances, outage
@@ -38,7 +41,7 @@ class Head:
 
 
 def demo_of(instances, outage=0):
-    """A job that runs again on these instances, by node."""
+    """Return a demo whose job runs again on these instances, by node."""
     display, now = PhaseDisplay(Console(file=io.StringIO())), itertools.count()
     demo = Demo(
         ToolkitCommand(Path("cluster.yaml")), display, sleep=lambda _: None, clock=now.__next__
@@ -48,12 +51,15 @@ def demo_of(instances, outage=0):
 
 
 def test_check_requeue_accepts_an_old_instance_beside_a_new_one():
-    """The instance that EC2 did not take stays, and the job takes it again."""
+    """Accept an instance that EC2 did not interrupt.
+
+    The job may take the instance's node again.
+    """
     demo_of({"gpu-001": "i-kept", "gpu-003": "i-new"}).check_requeue("i-lost")
 
 
 def test_check_requeue_fails_if_the_job_runs_on_the_interrupted_instance():
-    """Also where the other one is new."""
+    """Fail even if the job's other instance is new."""
     with pytest.raises(PhaseFailed, match="i-lost"):
         demo_of({"gpu-002": "i-lost", "gpu-003": "i-new"}).check_requeue("i-lost")
 

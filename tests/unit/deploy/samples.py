@@ -1,4 +1,4 @@
-"""Configurations, and stateful stand-ins for what deploy talks to."""
+"""Configurations, and fakes with state for the services that deploy calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTS = TemplateFacts(
 
 @cache
 def example(name="local"):
-    """One of examples/; frozen, so that it can be shared."""
+    """Return one of examples/, frozen so that tests can share it."""
     return load(ROOT / "examples" / f"{name}.yaml")
 
 
@@ -31,7 +31,7 @@ def refusal(code, message="no", operation="Operation"):
 
 
 class Clock:
-    """Time that passes when somebody sleeps; things may be planned for later."""
+    """A clock that moves with `sleep` and runs actions planned for later."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Report:
-    """A reporter that remembers."""
+    """A reporter that keeps every line and update."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -74,7 +74,7 @@ class Report:
 
 
 class FakeS3:
-    """Buckets as dicts."""
+    """Buckets of S3, as dicts."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], bytes] = {}
@@ -95,7 +95,7 @@ class FakeS3:
 
 
 class FakeClients:
-    """What `Clients` gives, from stand-ins."""
+    """Clients of AWS that return fakes."""
 
     account = ACCOUNT
 

@@ -1,4 +1,7 @@
-"""Builders that a killed deploy left: ended once nobody can be waiting for them."""
+"""Image builders that a killed deploy left.
+
+They are terminated once no deploy can wait for them.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +17,10 @@ BASE = BaseImage("ami-base", "debian", "/dev/xvda")
 
 
 class Ec2:
-    """Builders by id, images by name; filters by tag and by state, as EC2 does."""
+    """EC2 with builders by id and images by name.
+
+    It filters by tag and by state, as EC2 does.
+    """
 
     def __init__(self) -> None:
         self.instances, self.images, self.operation = {}, {}, ""
@@ -63,7 +69,10 @@ def ec2():
 
 
 def test_a_builder_is_abandoned_once_its_image_is_available(ec2):
-    """A deploy was killed after it had taken the image; another one builds right now."""
+    """Find the builder of a deploy that was killed.
+
+    Builders of other images are not abandoned.
+    """
     ec2.images = {"done": "available", "copied": "pending"}
     ec2.builder("i-left", "done", state="stopped")
     ec2.builder("i-work", "other")
@@ -72,7 +81,10 @@ def test_a_builder_is_abandoned_once_its_image_is_available(ec2):
 
 
 def test_a_builder_older_than_the_longest_build_is_abandoned(ec2):
-    """Its build failed after its deploy was killed; the mended image has another name."""
+    """Find the builder of a failed build whose deploy was killed.
+
+    The mended image has another name, so no later deploy looks for this builder.
+    """
     ec2.builder("i-old", "never", minutes=91)
     ec2.builder("i-nameless", "", minutes=91, state="stopped")
     ec2.builder("i-gone", "never", minutes=91, state="terminated")
@@ -81,7 +93,7 @@ def test_a_builder_older_than_the_longest_build_is_abandoned(ec2):
 
 
 def test_the_next_deploy_terminates_the_builder_of_a_killed_one(ec2, monkeypatch):
-    """Also when it finds every image and has nothing to build."""
+    """Terminate an abandoned builder even if no image has to be built."""
     monkeypatch.setattr(abandoned_builders, "now", lambda: NOW)
     specs = required_images(example(), BASE)
     ec2.images = {spec.name: "available" for spec in specs}
@@ -92,7 +104,10 @@ def test_the_next_deploy_terminates_the_builder_of_a_killed_one(ec2, monkeypatch
 
 
 def test_a_builder_powers_off_however_its_first_boot_ends():
-    """Before the first command that can fail; a deploy that still waits finds it stopped."""
+    """Set the trap before the first command that can fail.
+
+    A deploy that still waits finds the builder stopped.
+    """
     lines = builder_script(example(), bucket="b", image="i", sha="s").splitlines()
     commands = [line for line in lines if line and not line.startswith("#")]
     assert commands[:2] == ["set -euo pipefail", "trap 'systemctl poweroff' EXIT"]

@@ -1,4 +1,4 @@
-"""An image build, with a builder that behaves as it is told to."""
+"""An image build, with a fake builder."""
 
 import json
 
@@ -17,7 +17,10 @@ STATUS = ("images", f"status/{SPEC.name}.json")
 
 
 class FakeEc2:
-    """Instances with states, images with states, and one list of what was done."""
+    """EC2 with instances and images by state.
+
+    `actions` lists the calls that changed something.
+    """
 
     def __init__(self) -> None:
         self.instances, self.images, self.actions = {}, {}, []
@@ -100,7 +103,10 @@ class FakeBuild:
 
 
 def test_a_builder_that_powers_off_becomes_the_image():
-    """Launch, wait, copy, wait, end: the image is available when its id is returned."""
+    """Launch, wait, make the image, wait and terminate, in this order.
+
+    The image is available before its id is returned.
+    """
     fake = FakeBuild()
     fake.write_status_later(3, "running", task="Install slurmd", done=2, total=9)
     fake.write_status_later(9, "ok", "stopped")
@@ -111,7 +117,10 @@ def test_a_builder_that_powers_off_becomes_the_image():
 
 
 def test_a_builder_is_stopped_and_not_terminated_by_its_poweroff():
-    """A terminated instance has no disk to copy; and it has a public address for packages."""
+    """Stop the builder, because a terminated instance has no disk to copy.
+
+    A public address lets the builder download packages.
+    """
     fake = FakeBuild()
     fake.write_status_later(3, "ok", "stopped")
     fake.build()
@@ -130,7 +139,10 @@ def test_a_builder_is_stopped_and_not_terminated_by_its_poweroff():
     ],
 )
 def test_a_failed_build_names_the_cause_and_terminates_its_builder(state, instance_state, expected):
-    """From the status object, or from the console when the instance couldn't write it."""
+    """Read the cause from the status object, else from the console.
+
+    A builder may fail before it can write its status.
+    """
     fake = FakeBuild()
     fake.write_status_later(3, state, instance_state, error="no such package", task="Install")
     with pytest.raises(ImageBuildFailed, match=expected):
@@ -140,7 +152,7 @@ def test_a_failed_build_names_the_cause_and_terminates_its_builder(state, instan
 
 
 def test_a_build_over_an_hour_is_cancelled_and_its_builder_terminated():
-    """It costs money while it runs."""
+    """Cancel the build after an hour, because its builder costs money."""
     fake = FakeBuild()
     with pytest.raises(ImageBuildFailed, match="after an hour"):
         fake.build()
@@ -149,7 +161,7 @@ def test_a_build_over_an_hour_is_cancelled_and_its_builder_terminated():
 
 
 def test_the_builder_of_a_killed_deploy_is_reused():
-    """What it has done so far isn't lost, and there are not two."""
+    """Go on with the running builder instead of launching a second one."""
     fake = FakeBuild()
     fake.ec2.instances["i-old"] = "running"
     fake.write_status("running")
@@ -164,7 +176,10 @@ def test_the_builder_of_a_killed_deploy_is_reused():
 
 
 def test_a_failed_builder_is_replaced():
-    """The same cause would make it fail again, on a disk in an unknown state."""
+    """Replace the builder, because the same cause would fail again.
+
+    The state of its disk is unknown.
+    """
     fake = FakeBuild()
     fake.ec2.instances["i-old"] = "running"
     fake.write_status("failed")
@@ -174,7 +189,10 @@ def test_a_failed_builder_is_replaced():
 
 
 def test_build_waits_for_an_instance_profile_that_ec2_does_not_know_so_far():
-    """IAM takes some seconds to tell EC2."""
+    """Repeat the launch while EC2 does not know the profile.
+
+    IAM passes a new profile on to EC2 after some seconds.
+    """
     fake = FakeBuild()
     fake.ec2.profile_unknown = 2
     fake.write_status_later(8, "ok", "stopped")
@@ -182,7 +200,7 @@ def test_build_waits_for_an_instance_profile_that_ec2_does_not_know_so_far():
 
 
 def test_concurrent_builds_share_one_line():
-    """Two builders report, one phase shows both."""
+    """Show the progress of two builders in one phase."""
     report = Report()
     shared = SharedPhase(report)
     shared.operation("head").update("apt", done=1, total=3)
@@ -192,7 +210,10 @@ def test_concurrent_builds_share_one_line():
 
 @pytest.mark.parametrize("instance_state", ["shutting-down", "terminated", "stopped"])
 def test_an_image_that_another_deploy_made_of_the_builder_is_used(instance_state):
-    """Two deploys wait for one builder; the second finds it ended, or the name taken."""
+    """Return the image of the deploy that was first.
+
+    The second deploy finds the builder terminated, or the image's name in use.
+    """
     fake = FakeBuild()
 
     def create_image():

@@ -1,4 +1,4 @@
-"""The bundle: the same files, the same bytes; other files, another name."""
+"""The bundle: equal files make equal bytes, other files make another name."""
 
 import io
 import re
@@ -18,12 +18,12 @@ def archive(bundle):
 
 
 def test_the_order_of_files_does_not_change_a_bundle():
-    """A file system's order must not make a new version of the cluster."""
+    """Sort the files, whatever order the file system has."""
     assert pack(FILES) == pack(dict(reversed(FILES.items())))
 
 
 def test_content_mode_and_name_of_files_change_the_bundle():
-    """Whatever an instance could notice changes the hash."""
+    """Change the hash with everything that an instance could notice."""
     shas = {
         pack(files).sha
         for files in (
@@ -38,13 +38,16 @@ def test_content_mode_and_name_of_files_change_the_bundle():
 
 
 def test_executable_files_stay_executable():
-    """The mode of a file travels in the zip."""
+    """Keep the mode of each file in the zip."""
     entry = archive(pack(FILES)).getinfo("a")
     assert entry.external_attr >> 16 == 0o755
 
 
 def test_the_cluster_bundle_has_all_files_of_a_head_node_and_no_caches():
-    """Playbooks, runtime, training package, job scripts, rendered files; no caches."""
+    """Pack playbooks, runtime, training package, job scripts and rendered files.
+
+    Caches are left out.
+    """
     paths = archive(cluster_bundle({"vars.json": "{}"})).namelist()
     for path in (
         "ansible/site.yml",
@@ -63,13 +66,16 @@ def test_the_cluster_bundle_has_all_files_of_a_head_node_and_no_caches():
 
 
 def test_the_bundle_contains_the_git_commit_of_the_job_code():
-    """A run's record names it; the copy on the shared filesystem is no checkout."""
+    """Write the git commit into the bundle.
+
+    A run's records name the commit. The copy on the shared filesystem is no checkout.
+    """
     sha = archive(cluster_bundle({})).read("jobscripts/GIT_SHA").decode()
     assert re.fullmatch(r"[0-9a-f]{40}(\+dirty)?\n", sha)
 
 
 def test_the_bundle_is_complete_without_git(monkeypatch):
-    """An installed wheel has no history."""
+    """Make the bundle without git, because an installed wheel has no history."""
     monkeypatch.setattr(bundle_module, "_git", lambda *_: "")
     paths = archive(cluster_bundle({})).namelist()
     assert "jobscripts/GIT_SHA" not in paths
@@ -77,13 +83,16 @@ def test_the_bundle_is_complete_without_git(monkeypatch):
 
 
 def test_the_image_bundle_contains_no_job_code():
-    """What isn't baked isn't hashed."""
+    """Leave out files that the image does not need.
+
+    They would change the image's name.
+    """
     paths = archive(image_bundle({})).namelist()
     assert not [path for path in paths if path.startswith(("jobscripts", "toolkit"))]
 
 
 def test_the_name_of_an_image_changes_with_its_content():
-    """Base image, requirements, Slurm version: each change is another image, by itself."""
+    """Change the name with base image, requirements and Slurm version."""
     config = example()
     training = config.training.model_copy(update={"requirements": ("numpy",)})
     image_names = [spec.name for spec in required_images(config, BASE)]
@@ -99,7 +108,7 @@ def test_the_name_of_an_image_changes_with_its_content():
 
 
 def test_clusters_with_equal_requirements_share_their_images():
-    """The cluster's name and sizes are not in the image."""
+    """Leave the cluster's name and sizes out of an image's name."""
     config = example()
     other_config = config.model_copy(update={"cluster": "other"})
     assert [s.name for s in required_images(config, BASE)] == [
@@ -108,6 +117,6 @@ def test_clusters_with_equal_requirements_share_their_images():
 
 
 def test_logical_ids_have_only_letters_and_digits():
-    """CloudFormation takes nothing else."""
+    """Use only letters and digits, because CloudFormation refuses others."""
     assert names.logical_id("us-east-1a") == "UsEast1a"
     assert names.logical_id("a10g") == "A10g"

@@ -1,4 +1,4 @@
-"""Change sets against a stand-in for CloudFormation that keeps stacks."""
+"""Change sets, with a fake CloudFormation that keeps stacks."""
 
 import pytest
 
@@ -12,7 +12,10 @@ TWO = "Resources:\n  A: {Type: T, Properties: {Size: 2, Name: !Ref B}}\n  C: {Ty
 
 
 class FakeCloudFormation:
-    """One stack. Operations are in progress until time has passed."""
+    """CloudFormation with one stack.
+
+    An operation is in progress until the clock has moved.
+    """
 
     def __init__(self, clock) -> None:
         self.clock = clock
@@ -93,7 +96,7 @@ def changes(cloud):
 
 
 def test_the_first_plan_creates_a_stack_and_the_second_updates_it(cloud):
-    """The kind of change set follows from what there is."""
+    """Choose the change set's type by the stack's state."""
     cloud.changes = [{"Action": "Add", "LogicalResourceId": "A", "ResourceType": "T"}]
     stack = changes(cloud)
     plan = stack.plan(ONE)
@@ -106,7 +109,10 @@ def test_the_first_plan_creates_a_stack_and_the_second_updates_it(cloud):
 
 
 def test_an_unchanged_template_has_no_changes_and_leaves_no_change_set(cloud):
-    """A second deploy is quick, and nothing piles up."""
+    """Delete an empty change set.
+
+    So a second deploy is quick, and no change sets pile up.
+    """
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     plan = changes(cloud).plan(ONE)
     assert (plan.changes, plan.change_set) == ((), "")
@@ -114,7 +120,7 @@ def test_an_unchanged_template_has_no_changes_and_leaves_no_change_set(cloud):
 
 
 def test_a_modified_resource_shows_the_changed_properties(cloud):
-    """Short forms such as !Ref are compared as what they are written as."""
+    """Compare short forms such as !Ref by their long form."""
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     cloud.changes = [{"Action": "Modify", "LogicalResourceId": "A", "ResourceType": "T"}]
     (change,) = changes(cloud).plan(TWO).changes
@@ -122,7 +128,7 @@ def test_a_modified_resource_shows_the_changed_properties(cloud):
 
 
 def test_replacements_and_removals_are_destructive(cloud):
-    """These are what `--yes` is asked for."""
+    """Mark replacements and removals, for which `--yes` is needed."""
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     cloud.changes = [
         {"Action": "Modify", "LogicalResourceId": "A", "Replacement": "True"},
@@ -134,7 +140,10 @@ def test_replacements_and_removals_are_destructive(cloud):
 
 
 def test_a_conditional_replacement_of_an_instance_is_destructive(cloud):
-    """CloudFormation often says Conditional of an instance or a filesystem; then it may happen."""
+    """Treat a conditional replacement of an instance or filesystem as certain.
+
+    CloudFormation often answers Conditional for them.
+    """
     cloud.status, cloud.template = "CREATE_COMPLETE", ONE
     modified = {"Action": "Modify", "Replacement": "Conditional", "Details": [{}]}
     cloud.changes = [
@@ -147,7 +156,7 @@ def test_a_conditional_replacement_of_an_instance_is_destructive(cloud):
 
 
 def test_a_discarded_first_plan_leaves_no_stack(cloud):
-    """Not even the empty stack that a first change set makes."""
+    """Delete the empty stack that a first change set makes."""
     stack = changes(cloud)
     stack.discard(stack.plan(ONE))
     assert cloud.status == ""
@@ -155,13 +164,16 @@ def test_a_discarded_first_plan_leaves_no_stack(cloud):
 
 
 def test_a_stack_whose_creation_failed_is_created_again(cloud):
-    """CloudFormation can't update it, so it is deleted first."""
+    """Delete the failed stack first, because CloudFormation can't update it."""
     cloud.status = "ROLLBACK_COMPLETE"
     assert changes(cloud).plan(ONE).creates_stack
 
 
 def test_a_failure_names_the_resource_and_its_cause(cloud):
-    """Not only that the stack is rolled back; and old failures are not told again."""
+    """Name the resource, not only the rollback.
+
+    Failures of earlier operations are left out.
+    """
     cloud.event("Old", "CREATE_FAILED", "long ago")
     cloud.outcome = "ROLLBACK_COMPLETE"
     stack = changes(cloud)
@@ -171,7 +183,7 @@ def test_a_failure_names_the_resource_and_its_cause(cloud):
 
 
 def test_plan_waits_for_an_operation_in_progress(cloud):
-    """A killed deploy left the stack updating; the next one comes after it."""
+    """Wait for the operation of a deploy that was killed."""
     cloud.status, cloud.template = "UPDATE_IN_PROGRESS", ONE
     cloud.clock.at(5, lambda: cloud.finish("UPDATE"))
     assert changes(cloud).plan(ONE).changes == ()
@@ -188,5 +200,5 @@ def test_plan_waits_for_an_operation_in_progress(cloud):
     ],
 )
 def test_differences_have_one_line_for_each_property(before, after, lines):
-    """Long values are cut, user data is counted in lines."""
+    """Cut long values, and count user data in lines."""
     assert differences(before, after) == lines

@@ -1,4 +1,4 @@
-"""Destroying: the head first, then what it could have launched, and nothing is left."""
+"""Destroy terminates the head node first and leaves no resource."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,10 @@ from toolkit.errors import DestroyIncomplete
 
 
 class Cloud:
-    """Instances, two stacks and a bucket; the head launches once more before it ends."""
+    """AWS with instances, two stacks and a bucket.
+
+    The head node launches once more before it is terminated.
+    """
 
     def __init__(self, clock) -> None:
         self.clock = clock
@@ -58,7 +61,7 @@ class Cloud:
         self.images.pop(ImageId)
 
     def take_image(self, name, builder):
-        """As a deploy does that is killed before it ends the builder."""
+        """Add the image and the builder of a deploy that was killed."""
         self.images[name] = {"ImageId": name, "Name": name, "State": "available"}
         self.images[name]["CreationDate"] = ""
         self.build(name, builder)
@@ -102,13 +105,16 @@ def cloud(monkeypatch):
 
 
 def test_the_head_node_is_terminated_first_and_instances_are_listed_again(cloud):
-    """While the head lives it replaces what is ended; so it goes first, and we look again."""
+    """Terminate the head node first, because it replaces terminated instances.
+
+    Afterwards the instances are listed again.
+    """
     cloud.destroyer.destroy(with_images=False)
     assert cloud.actions == ["i-head", "i-node", "i-late", "stack"]
 
 
 def test_destroy_may_be_repeated(cloud):
-    """Each step may be repeated; one that is done is done."""
+    """Do nothing in a step that is done already."""
     cloud.instances, cloud.status, cloud.late = {}, "", []
     assert cloud.destroyer.inventory(with_images=False).is_empty
     cloud.destroyer.destroy(with_images=False)
@@ -116,14 +122,14 @@ def test_destroy_may_be_repeated(cloud):
 
 
 def test_a_stack_that_is_not_deleted_is_an_error(cloud):
-    """Exit code 1, and the failed resource."""
+    """Exit with code 1 and name the failed resource."""
     cloud.deletes = False
     with pytest.raises(DestroyIncomplete, match="DELETE_FAILED"):
         cloud.destroyer.destroy(with_images=False)
 
 
 def test_leftover_resources_are_deleted_or_named(cloud):
-    """Disks that lost their instance are deleted; what stays is listed for a person."""
+    """Delete detached disks, and list other leftover resources for a person."""
     cloud.resources = [TaggedResource("volume", "vol-1")]
     with pytest.raises(DestroyIncomplete, match="volume vol-1"):
         cloud.destroyer.destroy(with_images=False)
@@ -131,14 +137,17 @@ def test_leftover_resources_are_deleted_or_named(cloud):
 
 
 def test_the_inventory_names_stack_and_instances(cloud):
-    """Shown by --dry-run, and when --yes is missing."""
+    """List stack and instances for --dry-run, or if --yes is missing."""
     text = cloud.destroyer.inventory(with_images=False).text()
     assert "stack (CREATE_COMPLETE)" in text
     assert "2 instances" in text
 
 
 def test_destroy_terminates_abandoned_builders_only(cloud):
-    """They carry no cluster's tag; one of another cluster's deploy goes on."""
+    """Keep builders that a deploy of another cluster waits for.
+
+    Builders have no cluster's tag.
+    """
     cloud.instances, cloud.status, cloud.late = {}, "", []
     cloud.take_image("toolkit-head-1", "i-left")
     cloud.build("toolkit-head-2", "i-work")
@@ -150,7 +159,7 @@ def test_destroy_terminates_abandoned_builders_only(cloud):
 
 
 def test_destroy_with_images_terminates_every_builder(cloud):
-    """What they build is not wanted any more."""
+    """Terminate all builders, because their images are not wanted any more."""
     cloud.instances, cloud.status, cloud.late = {}, "", []
     cloud.build("toolkit-head-2", "i-work")
     cloud.destroyer.destroy(with_images=True)
@@ -158,7 +167,7 @@ def test_destroy_with_images_terminates_every_builder(cloud):
 
 
 def test_the_images_stack_is_deleted_with_the_images(cloud):
-    """A build that failed leaves it, and so does a destroy that was cut off."""
+    """Delete the images stack of a failed build or an interrupted destroy."""
     cloud.instances, cloud.status, cloud.late = {}, "", []
     cloud.images_stack = "DELETE_FAILED"
     assert cloud.destroyer.inventory(with_images=False).is_empty
@@ -171,7 +180,10 @@ def test_the_images_stack_is_deleted_with_the_images(cloud):
 
 
 def test_kept_images_are_named_with_the_command_that_deletes_them(cloud):
-    """They cost a little each month, and are no part of the cluster."""
+    """Name the kept images, because they cost a little each month.
+
+    Images belong to no cluster.
+    """
     cloud.instances, cloud.status, cloud.late = {}, "", []
     cloud.take_image("toolkit-head-1", "i-left")
     cloud.builders = {}

@@ -1,4 +1,4 @@
-"""Commands on the head node, through a stand-in for SSM that behaves like it."""
+"""Commands on the head node, with a fake SSM."""
 
 import shlex
 from contextlib import nullcontext
@@ -31,7 +31,10 @@ class FakeEc2:
 
 
 class FakeSsm:
-    """Runs `program(argv)`; knows a command only at the second question, as SSM does."""
+    """SSM that runs `program(argv)`.
+
+    As in SSM, the first question about a new command fails.
+    """
 
     def __init__(self, program, s3) -> None:
         self.program, self.s3 = program, s3
@@ -73,13 +76,16 @@ def head(program=lambda argv: (0, "\0".join(argv), ""), state="running"):
     "word", ["a b", "'", '"', "$(id)", "`id`", "a;b", "a\nb", "*", "~", "", "-n", "é", "\\"]
 )
 def test_arguments_reach_the_head_node_unchanged(word):
-    """SSM takes a shell line, so each word is quoted; nothing is expanded or split."""
+    """Quote each word, because SSM takes a line of shell."""
     runner, _ = head()
     assert runner.run(["echo", word, "x"]).split("\0") == ["echo", word, "x"]
 
 
 def test_output_that_ssm_truncates_is_read_from_the_bucket():
-    """SSM returns 24,000 characters of one stream and 8,000 of the other; the whole is in S3."""
+    """Read the whole output from S3.
+
+    SSM returns 24,000 characters of standard output and 8,000 of standard error.
+    """
     out, err = "x" * 100_000, "y" * 20_000
     runner, _ = head(lambda _: (0, out, err))
     assert runner.run(["sacct"]) == out
@@ -91,7 +97,10 @@ def test_output_that_ssm_truncates_is_read_from_the_bucket():
 
 @pytest.fixture
 def run_on_head(monkeypatch):
-    """Call `toolkit run` for a head on which each command ends as told."""
+    """A function that calls `toolkit run`.
+
+    The command on the head node ends with the given result.
+    """
 
     def call(*result):
         _, ssm = head(lambda _: result)
@@ -105,13 +114,13 @@ def run_on_head(monkeypatch):
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_toolkit_run_prints_both_streams_and_returns_the_exit_code(run_on_head, capsys, code):
-    """What a command complains of on its way to success is for a person to see as well."""
+    """Print standard error of a successful command as well."""
     assert run_on_head(code, "out\n", "sacct: warning: x\n") == code
     assert capsys.readouterr() == ("out\n", "sacct: warning: x\n")
 
 
 def test_a_nonzero_exit_code_is_an_error_with_its_output():
-    """The caller sees code, standard output and standard error apart."""
+    """Return code, standard output and standard error apart."""
     runner, _ = head(lambda _: (3, "out", "slurm: no"))
     with pytest.raises(HeadCommandFailed, match="exit code 3: slurm: no") as caught:
         runner.run(["scontrol", "x"])
@@ -119,14 +128,14 @@ def test_a_nonzero_exit_code_is_an_error_with_its_output():
 
 
 def test_a_command_has_the_execution_timeout_of_its_caller():
-    """The agent ends it then, so nothing runs on unseen."""
+    """Pass the timeout to SSM's agent, which then kills the command."""
     runner, ssm = head()
     runner.run(["sleep", "1"], timeout=17)
     assert ssm.sent[0]["Parameters"]["executionTimeout"] == ["17"]
 
 
 def test_a_command_over_its_timeout_is_an_error():
-    """Whatever SSM says, the caller gets an answer."""
+    """Raise an error after the timeout, even if SSM says InProgress."""
     runner, ssm = head()
     ssm.get_command_invocation = lambda **_: {"Status": "InProgress"}
     with pytest.raises(HeadCommandFailed, match="ran longer than 5 s"):
@@ -134,7 +143,7 @@ def test_a_command_over_its_timeout_is_an_error():
 
 
 def test_a_missing_head_node_and_one_that_is_not_ready_are_different_errors():
-    """Missing: deploy. Not ready: wait."""
+    """Suggest a deploy for the one, and patience for the other."""
     with pytest.raises(StackMissing, match="no head node"):
         head(state="")[0].run(["true"])
     with pytest.raises(HeadNotReady, match="is pending"):

@@ -1,4 +1,7 @@
-"""Bringing the head node to a bundle: it boots by itself, or is told to."""
+"""Set-up of the head node from a bundle.
+
+A booting head node sets itself up. A running one gets a command.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +18,7 @@ KEY = ("demo-123456789012-us-east-1", "status/head.json")
 
 
 class FakeHead:
-    """A head node that says what it is told to say, when it is told to."""
+    """A head node that writes its status at planned times."""
 
     def __init__(self) -> None:
         self.clock, self.s3, self.commands = Clock(1000.0), FakeS3(), []
@@ -50,7 +53,10 @@ class FakeHead:
 
 
 def test_set_up_waits_for_a_booting_head_node_without_a_command():
-    """Its user data fetches the bundle; a second run beside it would only be in the way."""
+    """Send no command, because the node's user data fetches the bundle.
+
+    A second set-up beside it would only be in the way.
+    """
     fake = FakeHead()
     fake.clock.at(5, lambda: fake.write_status("running", task="Install", done=3))
     fake.clock.at(9, lambda: fake.write_status("ok"))
@@ -60,7 +66,7 @@ def test_set_up_waits_for_a_booting_head_node_without_a_command():
 
 
 def test_set_up_commands_a_running_head_node_to_take_the_new_bundle():
-    """A new bundle on a running head is one command through SSM."""
+    """Send one command through SSM for a new bundle."""
     fake = FakeHead()
     fake.write_status("ok", bundle="old")
     fake.on_command = lambda: fake.write_status("ok")
@@ -69,7 +75,7 @@ def test_set_up_commands_a_running_head_node_to_take_the_new_bundle():
 
 
 def test_set_up_leaves_an_up_to_date_head_node_alone():
-    """Nothing differs, so nothing is done."""
+    """Send no command if the bundle is the same."""
     fake = FakeHead()
     fake.write_status("ok")
     fake.boot.set_up_from("new", fake.phase)
@@ -77,7 +83,10 @@ def test_set_up_leaves_an_up_to_date_head_node_alone():
 
 
 def test_the_status_of_an_earlier_head_node_is_ignored():
-    """The bucket outlives the instance; a status older than the instance is of another."""
+    """Ignore a status that is older than the instance.
+
+    The bucket outlives the instance.
+    """
     fake = FakeHead()
     fake.write_status("ok", at=LAUNCHED - 1)
     assert not fake.boot.is_set_up_from("new")
@@ -85,7 +94,7 @@ def test_the_status_of_an_earlier_head_node_is_ignored():
 
 
 def test_a_failed_set_up_is_repeated_by_the_next_deploy():
-    """The cause was mended; the same command goes on."""
+    """Send the command again after a failed set-up."""
     fake = FakeHead()
     fake.write_status("failed", error="disk full")
     fake.on_command = lambda: fake.write_status("ok")
@@ -94,7 +103,7 @@ def test_a_failed_set_up_is_repeated_by_the_next_deploy():
 
 
 def test_a_set_up_with_a_stale_status_is_started_again():
-    """A status that says running and never changes is of a run that was killed."""
+    """Take a status that stays `running` for that of a killed set-up."""
     fake = FakeHead()
     fake.clock.now += STALE_SECONDS * 2
     fake.write_status("running", at=fake.clock.now - STALE_SECONDS - 1)
@@ -104,7 +113,7 @@ def test_a_set_up_with_a_stale_status_is_started_again():
 
 
 def test_a_set_up_in_progress_is_waited_for():
-    """Two people may deploy; one playbook runs."""
+    """Wait for the set-up of another deploy, so that one playbook runs."""
     fake = FakeHead()
     fake.write_status("running")
     fake.clock.at(3, lambda: fake.write_status("ok"))
@@ -113,7 +122,10 @@ def test_a_set_up_in_progress_is_waited_for():
 
 
 def test_a_head_node_without_a_status_is_commanded_once():
-    """Its first boot gave up waiting for the bundle; SSM reaches it all the same."""
+    """Send the command if the first boot gave up on the bundle.
+
+    SSM reaches the instance all the same.
+    """
     fake = FakeHead()
     fake.on_command = lambda: fake.write_status("ok")
     fake.boot.set_up_from("new", fake.phase)
@@ -122,7 +134,7 @@ def test_a_head_node_without_a_status_is_commanded_once():
 
 
 def test_a_failed_playbook_is_reported_with_its_task_and_the_end_of_its_log():
-    """What failed, where, and where the rest of the log is."""
+    """Report the failed task, its error and the log's place."""
     fake = FakeHead()
     fake.clock.at(
         2,

@@ -1,4 +1,4 @@
-"""The rights of the cluster's roles, evaluated as AWS evaluates them and stated as laws."""
+"""Laws on the rights of the cluster's roles, evaluated as AWS does."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ OURS = "i-0123456789abcdef0"
 
 
 class Loader(yaml.CSafeLoader):
-    """Reads CloudFormation's !Ref, !Sub and !GetAtt as text."""
+    """A YAML loader that reads CloudFormation's !Ref, !Sub and !GetAtt as text."""
 
 
 Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
 
 
 def fill_in(text):
-    """Put the partition and the account in; every other reference stays its own name."""
+    """Replace partition and account; other references become their own names."""
     values = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}
     return re.sub(r"\$\{([^}]*)\}", lambda match: values.get(match[1], match[1]), text)
 
 
 @cache
 def statements(text, role):
-    """Everything that a role's policies state, Amazon's own among them."""
+    """Return every statement of a role's policies, with those that Amazon manages."""
     all_statements = []
     properties = yaml.load(text, Loader)["Resources"][role]["Properties"]  # noqa: S506 - a safe loader
     for policy in properties["Policies"]:
@@ -53,7 +53,10 @@ def statements(text, role):
 
 
 class Roles:
-    """The roles of one example's stack, with what they may do to its things and to others'."""
+    """Roles of one example's stack.
+
+    `head` and `compute` say if a role may call an action.
+    """
 
     def __init__(self, name) -> None:
         self.config = example(name)
@@ -77,7 +80,10 @@ class Roles:
         return self.arn("instance", OURS)
 
     def tagged(self, **changes):
-        """The tags of a compute node of this cluster, with changes; None: without that tag."""
+        """Return a compute node's tags in this cluster, with changes.
+
+        A tag that is changed to None is left out.
+        """
         tags = {"toolkit:cluster": self.cluster, "toolkit:role": "compute"} | changes
         return {f"aws:ResourceTag/{key}": value for key, value in tags.items() if value is not None}
 
@@ -104,14 +110,17 @@ MOVE = {"aws:TagKeys": ("toolkit:node", "toolkit:order", "toolkit:order.2")}
 def test_the_head_node_terminates_and_reads_compute_nodes_of_its_own_cluster_only(
     roles, action, tags
 ):
-    """Not another cluster's instance, not its own head, nothing without both tags."""
+    """Refuse other clusters' instances, the head node, and instances without both tags."""
     assert roles.head(action, roles.instance(), roles.tagged())
     assert not roles.head(action, roles.instance(), roles.tagged(**tags))
 
 
 @pytest.mark.parametrize("tags", NOT_OURS, ids=str)
 def test_the_head_node_tags_instances_of_its_own_cluster_only(roles, tags):
-    """Else it could make a foreign instance its own by a tag, and then end it."""
+    """Refuse tags on foreign instances.
+
+    Otherwise the head node could tag a foreign instance as its own and terminate it.
+    """
     assert roles.head("ec2:CreateTags", roles.instance(), roles.tagged() | MOVE)
     assert not roles.head("ec2:CreateTags", roles.instance(), roles.tagged(**tags) | MOVE)
 
@@ -130,7 +139,7 @@ def test_only_the_node_tags_of_a_running_instance_can_be_changed(roles, key):
 )
 @pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
 def test_a_launch_tags_its_resources_with_its_own_cluster_only(roles, kind, call):
-    """A launch can't plant an instance in another cluster."""
+    """Refuse a launch that tags an instance with another cluster."""
 
     def tags(**context):
         request_context = {"aws:TagKeys": ("toolkit:cluster",), **context}
@@ -145,9 +154,9 @@ def test_a_launch_tags_its_resources_with_its_own_cluster_only(roles, kind, call
 
 
 def resources_of(roles, arguments, template_tags):
-    """Every resource that a launch touches, each with the context that EC2 evaluates it in.
+    """Return each resource of a launch with the context that EC2 evaluates.
 
-    `template_tags`: by kind, what the launch template adds to the request.
+    `template_tags` are the tags that the launch template adds, by kind of resource.
     """
     subnet = roles.arn("subnet", next(iter(subnets(roles))))
     named_resources = {
@@ -186,7 +195,7 @@ def template_tags(roles):
 
 
 def launch_request(cluster, lifecycle):
-    """Two nodes of a pool with two types, as resume asks for them."""
+    """Return slurm-resume's request for two nodes of a pool with two types."""
     first_offering, second_offering = (
         Offering(kind, lifecycle, "us-east-1a", "1.0") for kind in ("g5.xlarge", "g6.xlarge")
     )
@@ -208,7 +217,7 @@ def launch_request(cluster, lifecycle):
 @pytest.mark.parametrize("lifecycle", [Lifecycle.SPOT, Lifecycle.ON_DEMAND])
 @pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
 def test_the_launch_calls_of_resume_are_allowed_for_the_own_cluster_only(roles, call, lifecycle):
-    """The role suffices for the very request that is sent, and for no other cluster's."""
+    """Allow the exact request that slurm-resume sends, for this cluster only."""
     build = ec2_messages.run_instances if call == "RunInstances" else ec2_messages.create_fleet
 
     def refused(cluster):
@@ -273,7 +282,10 @@ def operations(service):
 
 
 def rights(roles, role, service):
-    """Every operation of a service that a role may do to something, in the friendliest context."""
+    """Return the operations of a service that a role may call.
+
+    Each operation is tried on several resources, in the context that allows most.
+    """
     allowed_pairs = set()
     kind = {"iam": "role"}.get(service, "instance")
     context = roles.tagged() | {
@@ -291,7 +303,7 @@ def rights(roles, role, service):
 
 
 def test_a_compute_node_has_no_right_in_ec2_or_iam(roles):
-    """Of all their operations, whatever the resource: a user may get root on a node."""
+    """Allow no operation on any resource, because users may become root there."""
     assert rights(roles, "compute", "ec2") == rights(roles, "compute", "iam") == set()
     assert rights(roles, "compute", "secretsmanager") == {"GetSecretValue"}
 
@@ -319,7 +331,7 @@ def test_a_compute_node_has_no_access_to_the_head_nodes_objects(roles, key):
 
 
 def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
-    """The ledger is what the bill is made of; the bundle is what root runs."""
+    """Protect the records of cost, and the code that root runs."""
     assert roles.head("s3:PutObject", "Bucket.Arn/ledger/1.jsonl")
     assert roles.head("s3:GetObject", "Bucket.Arn/bundle/current")
     for key in ("ledger/1.jsonl", "logs/x", "status/head.json", "bundle/current"):
@@ -330,7 +342,7 @@ def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
 
 @pytest.mark.parametrize("name", ["local", "aws"])
 def test_an_image_builder_reads_bundles_and_writes_its_status_only(name):
-    """It runs for minutes with whatever a recipe downloads."""
+    """Give a builder few rights, because it runs downloaded code for minutes."""
     builder_statements = statements(images_template(example(name), ACCOUNT), "BuilderRole")
 
     def may(action, resource):
@@ -344,7 +356,10 @@ def test_an_image_builder_reads_bundles_and_writes_its_status_only(name):
 
 
 def test_the_policy_evaluator_refuses_unknown_elements():
-    """A policy with an element or operator that it does not know is no policy that it judged."""
+    """Raise an error for an element or operator that the evaluator lacks.
+
+    Otherwise the evaluator would judge a policy that it has not understood.
+    """
     request = Request("ec2:RunInstances", "*", {"aws:x": "1"})
     for extra in ({"NotAction": "x"}, {"Condition": {"DateLessThan": {"aws:x": "1"}}}):
         statement = {"Effect": "Allow", "Action": "*", "Resource": "*", **extra}

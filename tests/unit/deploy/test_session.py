@@ -1,4 +1,4 @@
-"""botocore's errors in the toolkit's words, and whose credentials are used."""
+"""botocore's errors as the toolkit's errors, and the credentials that are used."""
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ProfileNotFound
@@ -15,7 +15,7 @@ from toolkit.errors import (
 
 @pytest.fixture(autouse=True)
 def _own_credentials(monkeypatch):
-    """Whoever runs the tests may have any credentials, or none."""
+    """Hide the credentials of the person who runs the tests."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
@@ -39,14 +39,17 @@ def bare(**aws):
     ],
 )
 def test_each_aws_error_becomes_one_toolkit_error_with_a_next_step(error, expected, step):
-    """Commands see the toolkit's errors only."""
+    """Raise only the toolkit's errors to commands."""
     with pytest.raises(expected) as caught, connected(bare()):
         raise error
     assert step in caught.value.next_step
 
 
 def test_an_unreachable_endpoint_names_toolkit_local_up():
-    """With an endpoint_url the likeliest cause is that nothing listens there."""
+    """Suggest `toolkit local up` if an endpoint_url is set.
+
+    Nothing listening there is the likeliest cause.
+    """
     config = bare(endpoint_url="http://127.0.0.1:1")
     with pytest.raises(EndpointUnreachable) as caught, connected(config):
         raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
@@ -54,7 +57,7 @@ def test_an_unreachable_endpoint_names_toolkit_local_up():
 
 
 def test_credentials_are_read_from_the_configured_file_and_profile(tmp_path):
-    """cluster.yaml names the file; nobody has to export anything."""
+    """Read the file that cluster.yaml names, without environment variables."""
     path = tmp_path / "credentials"
     path.write_text("[local]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
     clients = Clients(bare(credentials_file=str(path), profile="local"))
@@ -62,12 +65,12 @@ def test_credentials_are_read_from_the_configured_file_and_profile(tmp_path):
 
 
 def test_a_missing_credentials_file_is_an_error_at_once(tmp_path):
-    """Before any request, and with the way to get it."""
+    """Fail before any request, and tell the way to get the file."""
     with pytest.raises(CredentialsMissing, match="doesn't exist"):
         Clients(bare(credentials_file=str(tmp_path / "none"), profile="local"))
 
 
 def test_a_client_is_created_once():
-    """Clients are costly to make and safe to share."""
+    """Share clients, because they are costly to make and safe to share."""
     clients = Clients(bare())
     assert clients.client("ec2") is clients.client("ec2")

@@ -5,7 +5,7 @@ from toolkit.deploy.slurm_accounts import apply_accounts
 
 
 class Slurmdbd:
-    """Answers every question with nothing, and remembers what it is told."""
+    """A slurmdbd without accounts, which keeps the commands."""
 
     def __init__(self) -> None:
         self.calls = []
@@ -17,7 +17,7 @@ class Slurmdbd:
 
 
 def test_deploy_adds_declared_accounts_before_their_users():
-    """Accounts before the users in them; the phase says how much it was."""
+    """Add accounts before their users, and print the numbers of both."""
     runner, report = Slurmdbd(), Report()
     assert apply_accounts(example(), runner, report) >= 4
     first_user = next(at for at, text in enumerate(runner.calls) if "ada" in text)
@@ -26,7 +26,7 @@ def test_deploy_adds_declared_accounts_before_their_users():
 
 
 def test_deploy_removes_no_account_or_user():
-    """Taking a line out of cluster.yaml must not delete a person's history by the way."""
+    """Keep the history of a person whose line is gone from cluster.yaml."""
     runner = Slurmdbd()
     config = example().model_copy(update={"accounts": (), "users": ()})
     apply_accounts(config, runner, Report())

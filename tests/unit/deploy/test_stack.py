@@ -1,4 +1,4 @@
-"""The template's promises, read from the rendered YAML."""
+"""The stack's template: laws on its rendered YAML."""
 
 import json
 import re
@@ -26,7 +26,10 @@ BUCKET = "demo-123456789012-us-east-1"
 
 
 class Loader(yaml.CSafeLoader):
-    """In C: parsing takes longer than all the rest. !Sub text and its kin are the text."""
+    """A YAML loader in C, with tags such as !Sub as text.
+
+    A loader in Python would take longer than the tests.
+    """
 
 
 Loader.add_multi_constructor("!", lambda loader, _, node: node.value)
@@ -53,7 +56,7 @@ def stack(request):
 
 
 def test_no_security_group_accepts_connections_from_everywhere(stack):
-    """No rule of any group names 0.0.0.0/0 or ::/0 as a source."""
+    """Refuse 0.0.0.0/0 and ::/0 as a source in every rule."""
     rules = [*of_type(stack, "AWS::EC2::SecurityGroupIngress").values()]
     for group in of_type(stack, "AWS::EC2::SecurityGroup").values():
         rules += group.get("SecurityGroupIngress", [])
@@ -63,7 +66,7 @@ def test_no_security_group_accepts_connections_from_everywhere(stack):
 
 
 def test_no_instance_has_a_public_address(stack):
-    """Subnets hand none out, and neither template nor instance asks for one."""
+    """Assign public addresses neither by subnet nor by template or instance."""
     assert all(
         not net["MapPublicIpOnLaunch"] for net in of_type(stack, "AWS::EC2::Subnet").values()
     )
@@ -71,13 +74,13 @@ def test_no_instance_has_a_public_address(stack):
 
 
 def test_compute_nodes_may_connect_to_each_other_with_every_protocol():
-    """MPI and EFA need every protocol within the group."""
+    """Allow every protocol within the group, for MPI and EFA."""
     rule = next(rule for rule in ingress_rules() if rule.id == "ComputeFromCompute")
     assert (rule.protocol, rule.to, rule.source) == ("-1", "ComputeGroup", "ComputeGroup")
 
 
 def test_instance_metadata_requires_a_token(stack):
-    """IMDSv2, one hop, tags served: in every launch template and on the head."""
+    """Require IMDSv2 with one hop and tags, on templates and head node."""
     launch_data = [item["LaunchTemplateData"] for item in _templates(stack).values()]
     for properties in [*launch_data, stack["Head"]["Properties"]]:
         options = properties["MetadataOptions"]
@@ -91,7 +94,10 @@ def _templates(stack):
 
 
 def test_every_pool_has_a_launch_template_with_the_expected_name():
-    """slurm-resume finds it by name: cluster, dash, pool, and the zone where place matters."""
+    """Name templates so that slurm-resume finds them.
+
+    A name has cluster and pool, and the zone if the pool is bound to one.
+    """
     launch_templates = _templates(resources(example("aws")))
     assert {item["LaunchTemplateName"] for item in launch_templates.values()} == {
         "research-a10g",
@@ -101,7 +107,10 @@ def test_every_pool_has_a_launch_template_with_the_expected_name():
 
 
 def test_a_pool_with_efa_has_its_interfaces_and_placement_group_in_its_template():
-    """EFA and placement groups are of one zone, so the template says the subnet."""
+    """Name the subnet in the template.
+
+    EFA and placement groups belong to one zone.
+    """
     stack = resources(example("aws"))
     (data,) = [
         item["LaunchTemplateData"]
@@ -118,7 +127,7 @@ def test_a_pool_with_efa_has_its_interfaces_and_placement_group_in_its_template(
 
 
 def test_the_head_node_may_launch_into_the_reservations_and_placement_groups_of_pools():
-    """A reservation that is not in cluster.yaml is nobody's to use."""
+    """Allow the reservations of cluster.yaml and no others."""
     allowed = [
         resource
         for item in statements(resources(example("aws")), "HeadRole")
@@ -130,14 +139,17 @@ def test_the_head_node_may_launch_into_the_reservations_and_placement_groups_of_
 
 
 def test_a_compute_node_that_powers_off_is_terminated(stack):
-    """A stopped spot instance would cost its disk for ever."""
+    """Terminate the instance, because a stopped one would pay for its disk."""
     for item in _templates(stack).values():
         data = item["LaunchTemplateData"]
         assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
 
 
 def test_every_disk_and_bucket_is_encrypted(stack):
-    """At rest: volumes and bucket; the filesystem is by nature."""
+    """Encrypt volumes and buckets at rest.
+
+    FSx always encrypts its filesystem.
+    """
     launch_data = [item["LaunchTemplateData"] for item in _templates(stack).values()]
     for properties in [*launch_data, stack["Head"]["Properties"]]:
         assert all(disk["Ebs"]["Encrypted"] for disk in properties["BlockDeviceMappings"])
@@ -146,7 +158,7 @@ def test_every_disk_and_bucket_is_encrypted(stack):
 
 
 def test_buckets_refuse_plain_http_unless_the_endpoint_is_http():
-    """The TLS-only policy is left out only where the endpoint itself is http."""
+    """Leave the TLS-only policy out only if the endpoint itself is http."""
     assert "BucketPolicy" in resources(example("aws"))
     assert "BucketPolicy" not in resources(example("local"))
     assert "SecureTransport" in images_template(example("aws"), ACCOUNT)
@@ -162,9 +174,9 @@ def as_list(value):
 
 
 def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
-    """RunInstances is split as Karpenter splits it; no statement allows it on everything.
+    """Split RunInstances as Karpenter does; no statement allows it on everything.
 
-    Whose network, templates and tags those are is in test_role_policies.
+    test_role_policies checks the network, templates and tags of the statements.
     """
     statements_by_sid = {
         item["Sid"]: item
@@ -189,7 +201,10 @@ def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
 
 
 def test_wildcard_resources_are_used_for_describe_calls_only(stack):
-    """Describe calls know no resources; every other action names what it is for."""
+    """Name the resource of every action but describe calls.
+
+    EC2's describe calls know no resources.
+    """
     for role in ("HeadRole", "ComputeRole"):
         for item in statements(stack, role):
             assert "NotAction" not in item
@@ -198,13 +213,16 @@ def test_wildcard_resources_are_used_for_describe_calls_only(stack):
 
 
 def test_a_compute_node_may_read_one_secret_and_nothing_in_ec2(stack):
-    """A user who gets root on a node gets no more than that."""
+    """Protect AWS from a user who becomes root on a node."""
     actions = [a for item in statements(stack, "ComputeRole") for a in as_list(item["Action"])]
     assert actions == ["secretsmanager:GetSecretValue"]
 
 
 def test_user_data_has_no_secret_and_fits_into_16_kib():
-    """Anyone on the instance can read it, and EC2 takes 16 KiB."""
+    """Keep secrets out, because everyone on the instance reads user data.
+
+    EC2 takes at most 16 KiB.
+    """
     config = example("aws")
     scripts = [
         head_script(config, BUCKET),
@@ -218,7 +236,7 @@ def test_user_data_has_no_secret_and_fits_into_16_kib():
 
 
 def test_user_data_has_no_shell_variables_that_cloudformation_would_replace():
-    """Fn::Sub would take a shell's ${x} for its own, so the scripts have none."""
+    """Use no ${x} of the shell, because Fn::Sub would replace it."""
     config = example()
     assert "${" not in head_script(config, BUCKET)
     assert set(re.findall(r"\$\{[^}]*\}", compute_script(config, BUCKET))) == {
@@ -228,7 +246,7 @@ def test_user_data_has_no_shell_variables_that_cloudformation_would_replace():
 
 
 def test_node_json_has_the_addresses_of_the_cluster():
-    """What slurm-node-boot reads, as one JSON object."""
+    """Write the facts that slurm-node-boot reads as one JSON object."""
     script = compute_script(example(), BUCKET)
     node = json.loads(script.split("<<'JSON'\n")[1].split("\nJSON")[0])
     assert node["head_address"] == "10.42.1.10"
@@ -238,19 +256,22 @@ def test_node_json_has_the_addresses_of_the_cluster():
 
 
 def test_the_first_boot_script_is_valid_python():
-    """A template's mistake is found here, not on an instance."""
+    """Compile the script here instead of on an instance."""
     script = head_script(example("aws"), BUCKET)
     source = script.split("<<'PYTHON'\n")[1].split("\nPYTHON")[0]
     compile(source, "first_boot", "exec")
 
 
 def test_user_data_does_not_depend_on_the_deployed_bundle():
-    """A new bundle must not touch the head's user data: that would restart it."""
+    """Keep the bundle out of the head node's user data.
+
+    Changed user data would restart the head node.
+    """
     assert "bundle/current" in head_script(example(), BUCKET)
 
 
 def test_user_data_over_the_limit_is_refused():
-    """EC2's own message names neither the instance nor the limit."""
+    """Name the instance and the limit, which EC2's own message does not."""
     config = example()
     url = "http://" + "a" * MAX_USER_DATA
     large = config.model_copy(update={"aws": config.aws.model_copy(update={"endpoint_url": url})})
@@ -259,7 +280,10 @@ def test_user_data_over_the_limit_is_refused():
 
 
 def test_the_logical_id_of_a_pool_does_not_depend_on_other_pools():
-    """Else CloudFormation would make a second launch template of the same name."""
+    """Keep a pool's logical id if the pools change places.
+
+    A new id would make a second launch template of the same name.
+    """
     text = (ROOT / "examples" / "aws.yaml").read_text()
     before = _templates(resources(parse(text)))
     cpu, partitions_at = text.index("  cpu:\n"), text.index("partitions:")
@@ -275,14 +299,14 @@ def test_the_logical_id_of_a_pool_does_not_depend_on_other_pools():
 
 
 def test_pools_with_similar_names_have_different_logical_ids():
-    """`a-10g` and `a10g` both become the same letters; a hash keeps them apart."""
+    """Add a hash, because `a-10g` and `a10g` have the same letters."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     text = text.replace("  cpu:\n    count", "  a-10g:\n    count").replace("[cpu]", "[a-10g]")
     assert len(_templates(resources(parse(text)))) == 3
 
 
 def test_instances_without_a_nat_gateway_have_endpoints():
-    """Either a NAT gateway, or one endpoint for each service the instances call."""
+    """Make a NAT gateway, or one endpoint for each service."""
     closed, opened = resources(example("local")), resources(example("aws"))
     services = {item["ServiceName"] for item in of_type(closed, "AWS::EC2::VPCEndpoint").values()}
     assert {name.rsplit(".", 1)[1] for name in services} == {
@@ -293,13 +317,13 @@ def test_instances_without_a_nat_gateway_have_endpoints():
 
 
 def test_the_bucket_name_of_the_template_is_the_one_that_the_cli_uses():
-    """The bucket in the template is the bucket the CLI writes to."""
+    """Use one bucket name in the template and in the commands."""
     config = example()
     assert resources(config)["Bucket"]["Properties"]["BucketName"] == names.bucket(config, ACCOUNT)
 
 
 def test_every_taggable_resource_has_the_cluster_tag(stack):
-    """destroy looks for leftovers by this tag."""
+    """Tag every resource, because destroy finds leftovers by this tag."""
     untagged = {
         "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::SecurityGroupIngress",
         "AWS::EC2::VPCGatewayAttachment", "AWS::EC2::Route", "AWS::IAM::InstanceProfile",
@@ -328,7 +352,7 @@ def test_every_taggable_resource_has_the_cluster_tag(stack):
     ],
 )
 def test_nodes_have_access_to_the_datasets_prefix_only(store, bucket, objects):
-    """With a store on the filesystem nodes have no S3 at all."""
+    """Allow S3 only if the store of datasets is in S3."""
     config = example("aws").model_copy(update={"data": Data(store=store)})
     for role in ("HeadRole", "ComputeRole"):
         statements_by_sid = {item["Sid"]: item for item in statements(resources(config), role)}

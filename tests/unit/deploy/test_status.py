@@ -1,4 +1,4 @@
-"""The verdict: a pure function of the facts."""
+"""The verdict on a cluster, computed from facts alone."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ GOOD = Status(
 
 
 def test_a_cluster_without_problems_is_healthy():
-    """Powered-down nodes are as they should be."""
+    """Count powered-down nodes as healthy."""
     assert GOOD.healthy
 
 
@@ -55,14 +55,14 @@ def test_a_cluster_without_problems_is_healthy():
     ],
 )
 def test_each_problem_is_a_reason(change, reason):
-    """One thing wrong is enough, and it is named."""
+    """Name one problem, and call the cluster unhealthy because of it."""
     status = replace(GOOD, **change)
     assert status.reasons == (reason,)
     assert not status.healthy
 
 
 def test_problems_of_the_engine_are_reported():
-    """What the engine says of itself reaches the person who asks for the status."""
+    """Show reconcile's warnings in `toolkit status`."""
     assert engine_problems(HeadReport(at=100, last_pass=PassReport(90))) == []
     holding_report = HeadReport(
         at=100, last_pass=PassReport(90, "EC2 does not list 4 of 4 live instances: not trusted")
@@ -91,7 +91,10 @@ def test_problems_of_the_engine_are_reported():
 
 
 def test_missing_accounts_and_users_are_reported_until_applied():
-    """Nobody can submit without one. An admin's own accounts and shares are as they should be."""
+    """Report missing accounts, because nobody can submit without one.
+
+    Accounts and shares that an admin added are no problem.
+    """
     slurm, config = FakeSacctmgr(), example("local")
     names = missing_accounts(config, slurm)
     assert [name.split(" under ")[0] for name in names] == [

@@ -1,4 +1,4 @@
-"""docs/testing.md names tests that are there."""
+"""docs/testing.md names tests that exist."""
 
 from __future__ import annotations
 

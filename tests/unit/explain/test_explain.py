@@ -1,4 +1,4 @@
-"""Answers are functions of the facts: each state of a job and a node has its sentence."""
+"""Answers about jobs and nodes, one for each state."""
 
 from __future__ import annotations
 
@@ -126,7 +126,10 @@ def test_a_refusal_before_the_last_launch_is_not_shown():
 
 
 def test_a_held_job_shows_its_own_comment():
-    """The reason of a hold is in the job's own comment (requeue.end_of_attempt writes it)."""
+    """Show the job's comment.
+
+    `requeue.end_of_attempt` writes the reason of a hold into it.
+    """
     comment = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
     answer = job.explain(report(pending("JobHeldUser", comment=comment)), 7)
     assert f"comment: {comment}" in answer.because
@@ -165,7 +168,7 @@ def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "")
 
 
 def test_the_last_task_of_an_array_is_released_by_its_task_id():
-    """`scontrol release 7` lets every task go."""
+    """Name the task, because `scontrol release 7` releases every task."""
     answer = job.explain(report(task(7, 4)), 7)
     assert answer.subject == "job 7_4 (sweep, ada)"
     assert answer.next == "nothing happens until somebody runs `scontrol release 7_4`"
@@ -343,7 +346,7 @@ def test_a_reason_code_is_explained():
 
 
 def test_every_reason_code_of_resume_has_an_explanation():
-    """A word of the error tree that is added without them would leave a person with a bare code."""
+    """Explain every reason code of the error tree."""
     kinds = [
         errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.TooLate
     ]  # fmt: skip

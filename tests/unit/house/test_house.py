@@ -1,4 +1,4 @@
-"""The figures of the house are right, and those that must be none are none."""
+"""The figures about the code, and the limits on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever types a command line of the documents or of a jobscript's header is not refused."""
+"""The command lines of documents and jobscripts' headers are not refused."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,10 @@ CALL = re.compile(
 
 
 def documented_calls(script):
-    """Where it is called, and with what words: those of one line, before what explains them."""
+    """Return the calls of a script: document and words.
+
+    Only words on the line of the call count.
+    """
     for path in TEXTS:
         for name, words in CALL.findall(path.read_text()):
             if Path(name).name == script:
@@ -33,7 +36,7 @@ def test_every_documented_dataset_of_a_warm_up_is_a_valid_reference(tmp_path):
     references = [(path, word) for path, word in calls_with_words if word.islower()]
     assert len(references) == 4
     for _, word in references:
-        with pytest.raises(DatasetUnknown):  # and not NameRefused
+        with pytest.raises(DatasetUnknown):  # the name is valid, so NameRefused would be a fault
             catalog.matching_versions(word)
 
 

@@ -1,4 +1,4 @@
-"""What the batch script makes of USR1 and of a restart (jobscripts/lib/signals.sh), in bash."""
+"""jobscripts/lib/signals.sh in bash: USR1, restarts and exit codes."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ REPO = Path(__file__).resolve().parents[3]
 
 
 def output_of(folder, lines, *, may_fail=False, **environment):
-    """What a batch script with these lines prints."""
+    """Run a batch script with these lines and return its output."""
     batch = folder / "slurm_script"
     batch.write_text(f'{lines[0]}\nsource "{REPO}/jobscripts/lib/signals.sh"\n{lines[1]}\n')
     base_environment = {
@@ -29,7 +29,7 @@ def output_of(folder, lines, *, may_fail=False, **environment):
     return done.stdout.strip()
 
 
-# The step ends only when the trap is running, which goes on until the step is gone.
+# The step exits while the trap runs, and the trap returns after the step has exited.
 ENDS_IN_THE_TRAP = """
 trap 'touch go; while kill -0 "$step"; do sleep 0.01; done 2>/dev/null' USR1
 { while [[ ! -e go ]]; do sleep 0.01; done; exit CODE; } &
@@ -105,7 +105,7 @@ def signal_cause(
     job="12",
     **environment,
 ):
-    """What a signal is taken for, `left` seconds before the time limit."""
+    """Return the cause of a signal `seconds_left` before the time limit."""
     parts = folder / "submission"
     parts.mkdir(exist_ok=True)
     (parts / "environment").write_text(f"SLURM_JOB_NAME=digits\0SLURM_JOB_ID={job}\0")
@@ -131,7 +131,7 @@ TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
         (600, {"typed": TYPED.format("--nodes=1 --signal=B:USR1@600 --requeue")}),
         (600, {"typed": TYPED.format("--signal B:USR1@600"), "SBATCH_SIGNAL": "B:USR1@30"}),
         (90, {"typed": TYPED.format("--nodes=1")}),
-        (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # of another job
+        (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # of job 11
     ],
 )
 def test_a_signal_at_the_requested_lead_is_the_time_limit_and_earlier_a_preemption(
@@ -147,7 +147,7 @@ def test_a_signal_at_the_requested_lead_is_the_time_limit_and_earlier_a_preempti
         ("echo 0", "1", "goes on"),
         ("echo 93", "1", "held"),
         ("echo 85", "1", "superseded"),
-        ("echo 93; kill -TERM $PPID", "1", "held"),  # as Slurm does to a job that is requeued
+        ("echo 93; kill -TERM $PPID", "1", "held"),  # Slurm sends SIGTERM to a requeued job
         ("echo 93", "0", "goes on"),
         ("exit 1", "1", "goes on"),
         ("echo Traceback", "1", "goes on"),
@@ -165,7 +165,10 @@ def test_a_restart_goes_on_unless_its_retry_budget_is_used_up(tmp_path, answers,
 
 
 def batch_exit_code(folder, answers, *, step_code=1, verdict=None, last="", **environment):
-    """The batch script's exit code; `answers`: what the ending's interpreter does."""
+    """Return the exit code of the batch script.
+
+    `answers` are the shell lines that stand in for the Python interpreter.
+    """
     folder.joinpath("bin").mkdir()
     python = folder / "bin" / "python"
     python.write_text(f"#!/bin/bash\n{answers}\n")
@@ -195,8 +198,8 @@ def test_the_batch_script_retries_while_the_run_folder_is_unreadable(tmp_path):
 @pytest.mark.parametrize(
     ("step_code", "verdict", "code"),
     [
-        (1, None, 85),  # the next attempt's beginning looks back at it
-        (1, 1, 85),  # failed: what that is worth is the ending's to say
+        (1, None, 85),  # the next attempt's start check judges this end
+        (1, 1, 85),  # failed: the end of the attempt decides on a requeue
         (0, None, 0),
         (1, 0, 0),
         (1, 93, 93),
@@ -217,7 +220,10 @@ HELD = 'hold_attempt() { echo "$1" >$TOOLKIT_ENV/held; }'
 def test_ranks_that_exit_with_0_are_not_done_while_their_verdict_is_unreadable(
     tmp_path, restart, code
 ):
-    """The last such attempt, whose beginning could not look back either, is held."""
+    """Hold the second such attempt.
+
+    Its start check could not read the run folder either.
+    """
     hiding = {"last": f"{HELD}; look_back; {HIDDEN}"}
     folder = tmp_path / "run"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""The daemon's lock, its record, its options."""
+"""The daemon's lock, record and options."""
 
 from __future__ import annotations
 

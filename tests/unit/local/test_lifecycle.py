@@ -1,4 +1,4 @@
-"""`local down` says what is down, and doesn't say it of what it can't end."""
+"""`local down` reports success only if nothing runs any more."""
 
 import os
 
@@ -11,7 +11,7 @@ from toolkit.local.machines.layout import Layout
 
 @pytest.fixture
 def layout(tmp_path, monkeypatch):
-    """The state of a local cloud whose daemon was killed, looked at by somebody who isn't root."""
+    """A local cloud without its daemon, seen by another user than root."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     layout = Layout(tmp_path / "state")
     layout.make()
@@ -19,14 +19,14 @@ def layout(tmp_path, monkeypatch):
 
 
 def test_down_fails_if_only_root_can_stop_the_machines(layout):
-    """They run on; a person who read `down` would never look for them."""
+    """Fail, because the machines go on running."""
     (layout.instances / "i-0123456789abcdef0").mkdir()
     with pytest.raises(LocalError, match="only root"):
         lifecycle.down(layout.state, lambda *_: None)
 
 
 def test_down_fails_if_only_root_can_read_the_state(layout, monkeypatch):
-    """Root's local cloud keeps its directories from others."""
+    """Fail, because root's local cloud hides its directories from others."""
 
     def refused(_path):
         raise PermissionError
@@ -37,5 +37,5 @@ def test_down_fails_if_only_root_can_read_the_state(layout, monkeypatch):
 
 
 def test_down_needs_no_root_without_machines(layout):
-    """A local cloud without machines needs no root."""
+    """Succeed without root if the local cloud has no machines."""
     assert not lifecycle.down(layout.state, lambda *_: None)

@@ -1,4 +1,4 @@
-"""The controller brings machines and instances together whatever it finds."""
+"""The controller brings machines and instances to the same state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.local.options import Options
 
 
 class AtOnce(Executor):
-    """Runs work where it is submitted."""
+    """An executor that runs work at once, in the calling thread."""
 
     def submit(self, fn, /, *args, **kwargs):
         future = Future()
@@ -25,7 +25,7 @@ class AtOnce(Executor):
 
 
 class Rows:
-    """Stands for the tables: states by name, no moto."""
+    """A stand-in for the tables: instances by id, without moto."""
 
     def __init__(self) -> None:
         import threading
@@ -43,7 +43,7 @@ class Rows:
 
 
 class States:
-    """Stands for the states: what the controller asks of them."""
+    """A stand-in for the states that the controller requests."""
 
     def __init__(self, rows) -> None:
         self.rows = rows

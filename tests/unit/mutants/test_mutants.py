@@ -1,4 +1,4 @@
-"""What asks whether the tests would notice: it must itself not be fooled."""
+"""The judgement of mutants: only a failed test notices one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def completed(code: int, output: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is said of the mutants, of which a copy without files is to be made."""
+    """The printed lines about the mutants.
+
+    The copy of the repository that they would run in is empty.
+    """
     lines: list[str] = []
     monkeypatch.setattr(by_hand, "say", lines.append)
     monkeypatch.setattr(by_hand, "copied", lambda: contextlib.nullcontext(tmp_path))
@@ -45,7 +48,7 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_no_mutant_is_tried_if_its_tests_fail_without_it(
     printed: list[str], monkeypatch: pytest.MonkeyPatch, result, why
 ):
-    """A test that is red anyway would notice every mutant."""
+    """Refuse failing tests, because they would notice every mutant."""
     monkeypatch.setattr(by_hand, "run", lambda _tree, _tests: result)
     with pytest.raises(SystemExit, match=why):
         by_hand.main([])
@@ -108,7 +111,10 @@ def test_the_document_counts_the_reviewed_mutants():
     ],
 )
 def test_only_a_change_of_letters_in_a_sentence_is_wording(old: str, new: str, wording: bool):
-    """One word may be a key, a state or a tag; a sentence is read by a person alone."""
+    """Take one word for a key, a state or a tag.
+
+    Only a person reads a sentence.
+    """
     assert Survivor("a.py", "f", old, new).wording is wording
 
 
@@ -130,7 +136,10 @@ def test_an_unlisted_survivor_and_a_listed_one_that_does_not_survive_both_fail(
 
 @pytest.mark.parametrize("code", [0, 5, 33, 35, -9, -11])
 def test_a_mutant_is_noticed_only_by_a_failed_test(monkeypatch: pytest.MonkeyPatch, code: int):
-    """No test reaches it, or its tests ended in a way that says nothing."""
+    """Count a mutant as a survivor unless a test failed.
+
+    These exit codes mean that no test ran, or that the tests ended without a result.
+    """
     change = Survivor("a.py", "f", "old", "new")
     monkeypatch.setattr(by_tool, "shown", lambda *_: change)
     codes = {"passed": code, "failed": 1, "endless": -24, "mypy": 37}

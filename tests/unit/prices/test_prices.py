@@ -1,4 +1,4 @@
-"""Every price carries its source and age; nothing falls back silently."""
+"""Prices name their source and age, and no fallback is silent."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -93,7 +93,7 @@ def test_an_empty_span_has_no_price():
 
 
 class FakeEc2:
-    """Pages of spot price history, newest first, as EC2 gives them."""
+    """EC2 with pages of spot prices, newest first."""
 
     def __init__(self, points) -> None:
         self.points = points

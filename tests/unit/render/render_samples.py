@@ -38,7 +38,10 @@ CPU_POOL: dict[str, Any] = {
 
 
 def a_config(**changes: Any) -> ClusterConfig:
-    """A cluster with a GPU pool and a CPU pool; `changes` replace whole sections."""
+    """Return a cluster with a GPU pool and a CPU pool.
+
+    `changes` replace whole sections.
+    """
     document: dict[str, Any] = {
         "cluster": "demo",
         "profile": "local",
@@ -57,5 +60,5 @@ def a_config(**changes: Any) -> ClusterConfig:
         "accounts": [{"name": "vision", "fairshare": 60}],
         "users": [{"name": "ada", "uid": 2001, "account": "vision"}],
     }
-    # Through JSON mode, as from YAML: strict models take lists for tuples only there.
+    # Through JSON, as from YAML: only there do strict models accept lists for tuples.
     return ClusterConfig.model_validate_json(json.dumps(document | changes))

@@ -1,4 +1,4 @@
-"""burst.json is read back by the code that runs on the head: the two must agree."""
+"""burst.json, read back by the engine's own code."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ def test_burst_json_is_parsed_by_the_engine():
 
 
 def test_offerings_are_ordered_by_preference_and_then_by_zone():
-    """Spot everywhere comes before on-demand anywhere."""
+    """Put spot in every zone before on-demand in any zone."""
     pool = burst.parse(json.loads(burst_json(a_config(), FACTS, PRICES))).pools["gpu"]
     assert [(o.lifecycle.value, o.zone, o.price) for o in pool.offerings] == [
         ("spot", "us-east-1a", "0.4024"),
@@ -51,7 +51,10 @@ def test_the_endpoint_url_is_empty_on_aws():
 
 
 def test_a_tiny_price_is_written_without_an_exponent():
-    """Decimal prints 1E-7; the tag and its readers know digits and a point."""
+    """Write digits and a point.
+
+    Decimal would print 1E-7, which no reader of the price tag accepts.
+    """
     prices = PriceTable({"g5.xlarge": Decimal("1E-7"), "c7i.4xlarge": Decimal("1E+1")})
     pools = json.loads(burst_json(a_config(), FACTS, prices))["pools"]
     assert pools["gpu"]["offerings"][0]["price"] == "0.0000001"

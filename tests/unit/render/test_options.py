@@ -1,4 +1,4 @@
-"""The table of options and versions, and versions themselves."""
+"""The options of each Slurm version, and versions themselves."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""slurm.settings: a site may change any setting, and nothing but settings."""
+"""slurm.settings: a site may change any setting and nothing else."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -17,7 +17,10 @@ def applied(*overrides, version=NOW):
 
 
 def test_an_override_replaces_our_setting_in_any_case():
-    """Slurm reads the last of two; a file with both would say one thing and mean another."""
+    """Write one line for the setting.
+
+    Slurm would silently read the last of two.
+    """
     assert applied(("killwait", "90")) == (
         SettingsSection("Ours", (("KillWait", "90"), ("JobRequeue", "1"))),
     )
@@ -82,7 +85,10 @@ def test_an_option_is_accepted_by_a_version_that_has_it():
 
 @given(st.text(max_size=60))
 def test_an_accepted_value_adds_exactly_one_line(value):
-    """The law behind the cases above, for any text at all."""
+    """Add one line for any accepted text.
+
+    The cases above are examples of this law.
+    """
     try:
         sections = applied(("MaxArraySize", value))
     except RenderError:

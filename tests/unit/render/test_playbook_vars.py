@@ -1,4 +1,7 @@
-"""vars.json: enough for the playbooks, and no more than an image's name may depend on."""
+"""vars.json has all that the playbooks need.
+
+Its image variables leave out everything that does not change the image.
+"""
 
 import ast
 import json
@@ -17,7 +20,10 @@ from toolkit.render.playbook_vars import TRAINING_REQUIREMENTS, site_vars
 
 
 def test_training_requirements_change_only_the_head_image():
-    """Image names hash their variables; compute images hold no training environment."""
+    """Keep the training environment out of compute images.
+
+    An image's name is a hash of its variables.
+    """
     other_config = a_config(training={"python": "/usr/bin/python3", "requirements": ["numpy"]})
     assert image_vars(a_config(), "compute") == image_vars(other_config, "compute")
     assert image_vars(a_config(), "head") != image_vars(other_config, "head")
@@ -69,14 +75,17 @@ def test_the_mount_source_has_the_form_of_the_lustre_client():
 
 
 def test_the_users_variable_is_parsed_by_the_node_program():
-    """The role writes toolkit_users to users.json, which slurmplugins.node.users reads."""
+    """Render toolkit_users so that slurmplugins.node.users can parse it.
+
+    The role writes the variable to users.json.
+    """
     user_vars = json.loads(site_vars(a_config(), FACTS))["toolkit_users"]
     (ada,) = users.parse(json.dumps(user_vars))
     assert (ada.name, ada.uid, ada.gid, ada.home) == ("ada", 2001, 2001, "/shared/home/ada")
 
 
 def test_vars_json_contains_no_price():
-    """Nothing in vars.json changes with the spot market, so a second deploy changes nothing."""
+    """Leave prices out, so that a second deploy changes nothing."""
     assert "price" not in site_vars(a_config(), FACTS)
     assert PRICES.spot
 
@@ -110,19 +119,22 @@ def test_a_store_or_tier_in_s3_adds_boto3_to_the_training_environment(changes):
 
 def test_real_gpus_add_nvidia_ml_py_to_the_training_environment():
     assert "nvidia-ml-py" in aws_vars("head")["toolkit_training_requirements"]
-    assert "nvidia-ml-py" not in image_vars(a_config(), "head")  # profile local pretends its GPUs
+    assert "nvidia-ml-py" not in image_vars(a_config(), "head")  # profile local has no real GPUs
     assert "nvidia-ml-py" not in aws_vars("head", count=1)["toolkit_training_requirements"]
 
 
 def library():
-    """The modules that run in jobs."""
+    """Return the modules that run in jobs."""
     for package in (datasets, training):
         yield from Path(package.__file__).parent.rglob("*.py")
 
 
 def test_every_import_of_the_training_library_is_a_requirement_or_optional():
-    """A package that only this repository's own environment has fails on the first real node."""
-    asked_for = {  # by a cluster's requirements, or by who uses what needs them
+    """Require each imported package, unless it is optional.
+
+    A package that only this repository's environment has would fail on the first real node.
+    """
+    asked_for = {  # required by one cluster's settings, or installed by users of an adapter
         *("torch", "numpy", "mlflow", "optuna", "boto3", "botocore", "pynvml"),
         *("deepspeed", "transformers", "lightning", "pytorch_lightning"),
     }
@@ -142,12 +154,15 @@ def test_every_import_of_the_training_library_is_a_requirement_or_optional():
         )
 
 
-SERVICES = {"mlflow_tracking_uri", "sweep_storage"}  # the head's, by ansible/roles/jobscripts
+SERVICES = {"mlflow_tracking_uri", "sweep_storage"}  # set by ansible/roles/jobscripts
 READS = re.compile(r'\bsite(?:_facts\(\w*\))?\.get\("(\w+)"|\breader\.\w+\("\w*", "(\w+)"\)')
 
 
 def test_cluster_yaml_sets_every_site_fact_that_the_training_library_reads():
-    """Each deploy writes training.json whole: what stands there by hand is gone with the next."""
+    """Write each site fact from cluster.yaml.
+
+    A deploy replaces training.json, so a line that a person added would be lost.
+    """
     read = {
         name
         for path in library()
@@ -164,7 +179,7 @@ def test_cluster_yaml_sets_every_site_fact_that_the_training_library_reads():
 
 
 def test_the_training_library_reads_the_rendered_site_facts(tmp_path, monkeypatch):
-    """training.json is toolkit_site_facts and the services, as it stands."""
+    """Read toolkit_site_facts as the role writes them to training.json."""
     site = tmp_path / "training.json"
     config = a_config(data={"store": "bucket", "cache": str(tmp_path), "cache_gib": 2})
     site.write_text(json.dumps(json.loads(site_vars(config, FACTS))["toolkit_site_facts"]))

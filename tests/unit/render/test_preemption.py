@@ -1,4 +1,4 @@
-"""Partitions of different priority: who gives way, and how long they have."""
+"""Partitions of different priority: preemption and its grace time."""
 
 from tests.unit.render.render_samples import PRICES, a_config
 from toolkit import assets

@@ -1,4 +1,4 @@
-"""What slurm.conf must say, whatever else it says."""
+"""Laws on slurm.conf for every version and profile."""
 
 import json
 from decimal import Decimal
@@ -20,7 +20,10 @@ VERSIONS = ["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"]
 
 
 def test_static_nodes_are_in_slurm_conf_and_burst_json():
-    """Slurm never suspends them, and reconcile wakes them."""
+    """Exclude static nodes from suspension.
+
+    Reconcile powers them up.
+    """
     config = a_config(pools={"gpu": {**GPU_POOL, "static": 2}, "cpu": CPU_POOL})
     context = slurm_context(config, PRICES)
     text = slurm_files(context, TEMPLATES)["slurm.conf"]
@@ -33,7 +36,10 @@ def files(**changes):
 
 
 def settings(text):
-    """Global settings by name; a setting that is there twice fails."""
+    """Return the global settings by name.
+
+    The test fails if a setting is there twice.
+    """
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     pairs = [line.split("=", 1) for line in lines]
     rows = [(name, value) for name, value in pairs if name not in {"NodeName", "PartitionName"}]
@@ -52,7 +58,10 @@ def words(conf, name):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("profile", ["local", "aws"])
 def test_no_supported_version_renders_a_defunct_option(version, profile):
-    """cloud_reg_addrs logs an error, cloud_dns stalls slurmctld, PrivateData stops metrics."""
+    """Leave out options that do harm.
+
+    cloud_reg_addrs logs an error. cloud_dns stalls slurmctld. PrivateData stops metrics.
+    """
     text = files(slurm={"version": version}, profile=profile)["slurm.conf"]
     for defunct in ("cloud_reg_addrs", "cloud_dns", "PrivateData", "TreeWidth", "expedite"):
         assert defunct not in text
@@ -60,26 +69,35 @@ def test_no_supported_version_renders_a_defunct_option(version, profile):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requeue_options_are_rendered_only_for_versions_that_have_them(version):
-    """An unknown parameter is ignored in silence, so one too early is a lie in the file."""
+    """Leave a parameter out of versions that would ignore it silently."""
     parameters = words(on(version), "SchedulerParameters")
     assert ("requeue_on_resume_failure" in parameters) is (version >= "25.05")
     assert ("requeue_delay=10" in parameters) is (version >= "25.11")
 
 
 def test_node_reg_mem_percent_is_the_last_parameter():
-    """25.05.0 misreads node_reg_mem_percent when another parameter follows."""
+    """Put node_reg_mem_percent last.
+
+    Slurm 25.05.0 misreads it if another parameter follows.
+    """
     assert words(on("25.05"), "SlurmctldParameters")[-1] == "node_reg_mem_percent=90"
 
 
 def test_only_our_partitions_have_a_finite_suspend_time():
-    """A finite global SuspendTime would power down instances that aren't the cloud's."""
+    """Keep the global SuspendTime infinite.
+
+    Otherwise Slurm would power down nodes that are not in EC2.
+    """
     conf = files()["slurm.conf"]
     assert settings(conf)["SuspendTime"] == "INFINITE"
     assert conf.count(" SuspendTime=30 ") == 2
 
 
 def test_unkillable_timeout_is_at_least_five_message_timeouts():
-    """Below it a busy node is drained for a step that was only slow."""
+    """Wait long enough for a slow step.
+
+    With a shorter timeout Slurm would drain a busy node.
+    """
     conf = on("24.11")
     assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])
 
@@ -93,7 +111,7 @@ def test_the_head_node_has_its_name_and_address():
     [("local", "proctrack/linuxproc", "disabled"), ("aws", "proctrack/cgroup", "autodetect")],
 )
 def test_the_profile_decides_on_cgroups_and_devices(profile, tracking, plugin):
-    """The profile is the one place where a laptop and EC2 differ."""
+    """Derive all differences between a laptop and EC2 from the profile."""
     rendered = files(profile=profile)
     conf = settings(rendered["slurm.conf"])
     assert conf["ProctrackType"] == tracking
@@ -104,7 +122,10 @@ def test_the_profile_decides_on_cgroups_and_devices(profile, tracking, plugin):
 
 
 def test_cheaper_pools_have_lower_weights_and_unpriced_ones_the_highest():
-    """Slurm takes the lowest Weight that fits; nobody's ignorance makes a pool cheap."""
+    """Give a pool without a price the highest weight.
+
+    Slurm takes the lowest Weight that fits, so an unknown price must not look cheap.
+    """
     context = slurm_context(a_config(), PRICES)
     assert {node.pool: node.weight for node in context.nodes} == {"gpu": 10, "cpu": 20}
     blind = PriceTable({"c7i.4xlarge": Decimal("0.7")})
@@ -113,7 +134,10 @@ def test_cheaper_pools_have_lower_weights_and_unpriced_ones_the_highest():
 
 
 def test_a_whole_node_is_billed_at_the_price_of_its_instance():
-    """PriorityFlags=MAX_TRES takes the dearest share, and every whole share is the price."""
+    """Bill a node's whole TRES at the price of its instance.
+
+    PriorityFlags=MAX_TRES bills the highest of a job's shares.
+    """
     node = slurm_context(a_config(), PRICES).nodes[0]
     amounts = {"CPU": node.cpus, "Mem": Decimal(node.memory_mib) / 1024, "GRES/gpu": node.gpus}
     for unit, weight in node.billing:
@@ -127,7 +151,10 @@ def shaped(**shape):
 
 @pytest.mark.parametrize("name", ["aws", "local"])
 def test_a_job_with_all_gpus_of_a_node_gets_all_of_its_cpus_and_memory(name):
-    """But for what does not divide: in each partition of the examples, by default."""
+    """Leave less than one CPU and one MiB for each GPU unused.
+
+    The law holds for the defaults of each partition in the examples.
+    """
     config = load(EXAMPLES / f"{name}.yaml")
     context = slurm_context(config, PRICES)
     nodes = {node.pool: node for node in context.nodes if node.gpus}
@@ -138,7 +165,10 @@ def test_a_job_with_all_gpus_of_a_node_gets_all_of_its_cpus_and_memory(name):
 
 
 def test_the_defaults_of_a_gpu_fit_every_pool_of_the_partition():
-    """More would keep jobs off the smaller nodes; a pool without GPUs has no say in it."""
+    """Take the defaults of the smallest share of a GPU.
+
+    Larger ones would keep jobs off smaller nodes. Pools without GPUs do not count.
+    """
     pools = {"gpu": GPU_POOL, "big": shaped(cpus=63, memory_gib=128, gpus=4), "cpu": CPU_POOL}
     parts = {"any": {"pools": list(pools), "default": True}, "big": {"pools": ["big"]}}
     lines = files(pools=pools, partitions=parts)["slurm.conf"].splitlines()
@@ -153,13 +183,19 @@ def test_a_partition_without_gpus_has_no_defaults_for_them():
 
 
 def test_a_partition_without_a_known_price_has_no_billing_weights():
-    """A weight of 0 would make its jobs free; without weights Slurm counts CPUs."""
+    """Leave the weights out, so that Slurm bills CPUs.
+
+    With a weight of 0 jobs would be free.
+    """
     context = slurm_context(a_config(), PriceTable({}))
     assert "TRESBillingWeights" not in slurm_files(context, TEMPLATES)["slurm.conf"]
 
 
 def test_each_pretended_gpu_has_a_device_file_of_its_own():
-    """Slurm counts a GRES by its files, and refuses one that is missing."""
+    """Name one existing device file for each GPU.
+
+    Slurm counts a GRES by its files and refuses a missing one.
+    """
     shape = {"cpus": 4, "memory_gib": 16, "gpus": 2, "gpu": "a10g"}
     gres = files(pools={"gpu": GPU_POOL | {"shape": shape}}, partitions=only_gpu())["gres.conf"]
     devices = [line.split("File=")[1] for line in gres.splitlines() if "File=" in line]

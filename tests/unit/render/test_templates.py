@@ -1,4 +1,4 @@
-"""Jinja, strict."""
+"""Jinja templates, with undefined variables as errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Cleaning the caches takes nothing from a checkout that is building, nor from elsewhere."""
+"""`clean --caches` deletes neither what a build uses nor other checkouts' caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 @pytest.fixture
 def root(tmp_path):
-    """A checkout with a demo's cloud and none of its tests', which would be elsewhere."""
+    """A checkout with the local cloud of a demo.
+
+    The clouds of its tests lie in another folder.
+    """
     shutil.copytree(SCRIPTS, tmp_path / "scripts")
     (tmp_path / "scripts/test-state").write_text(f"#!/bin/sh\necho {tmp_path}/tests/state\n")
     toolkit = tmp_path / ".venv/bin/toolkit"

@@ -1,4 +1,7 @@
-"""A signal to the scripts of `make test` leaves nothing that runs, and nothing unsaid."""
+"""A signal to the scripts of `make test` ends every process.
+
+The scripts print all output before they exit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 PATIENCE = 60.0
-# Of the command's group, but not its first process: as pytest is below make and bash.
+# The process is in the command's group but not first in it, as pytest below make and bash.
 COMMAND = """echo words; sh -c 'echo $$ >"$1"; exec sleep 8641' sh "$1"; true"""
 CLEAN = """#!/bin/sh
 case $(ps -p "$(cat worker)" -o stat=) in Z* | "") ;; *) echo beside the command ;; esac >cleaned
@@ -40,7 +43,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def root(tmp_path):
-    """A checkout that has the scripts, and a clean that says when it begins."""
+    """A checkout with the scripts, and a clean-up that records its begin."""
     shutil.copytree(SCRIPTS, tmp_path / "scripts")
     (tmp_path / "scripts/clean").write_text(CLEAN)
     (tmp_path / "Makefile").touch()
@@ -49,7 +52,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def start(root):
-    """Start a script with the command, and wait for the command's own process."""
+    """A function that starts a script and waits for its command."""
     processes: list[subprocess.Popen] = []
     workers: list[int] = []
 
@@ -69,7 +72,7 @@ def start(root):
         return process, workers[-1]
 
     yield start_script
-    # The workers first: they hold the output of their scripts open.
+    # The workers are killed first, because they hold the output of their scripts open.
     for worker in workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
@@ -79,7 +82,7 @@ def start(root):
 
 
 def interrupt(process, name: str) -> str:
-    """Send the signal, and wait; the output."""
+    """Send the signal, wait for the process and return its output."""
     process.send_signal(signal.Signals[f"SIG{name}"])
     return process.communicate(timeout=PATIENCE)[0]
 

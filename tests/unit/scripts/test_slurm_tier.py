@@ -1,4 +1,7 @@
-"""The real-Slurm tier's two runs of pytest, each of them whatever the other came to."""
+"""The real-Slurm tier's two pytest runs.
+
+Each run starts, whatever the result of the other is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts that `make` runs tiers with."""
+"""The scripts with which `make` runs tiers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with the scripts, as a clone has them."""
+    """A function that makes a folder with the scripts."""
 
     def make(name):
         root = tmp_path / name

@@ -1,4 +1,4 @@
-"""Shapes that scontrol's JSON takes in one version and another."""
+"""The forms of scontrol's JSON in different versions."""
 
 import pytest
 

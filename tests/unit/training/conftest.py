@@ -1,4 +1,4 @@
-"""Stand-ins without torch and without sockets, by name."""
+"""Fixtures without torch and without sockets."""
 
 import errno
 from pathlib import Path
@@ -18,7 +18,10 @@ def memory_tracker():
 
 @pytest.fixture
 def other_filesystem(tmp_path, monkeypatch):
-    """A folder that nothing is renamed into or out of; links may lead there."""
+    """A folder from which and to which no rename is possible.
+
+    Links may lead there.
+    """
     root, rename = tmp_path / "other-filesystem", Path.replace
     root.mkdir()
 
@@ -33,7 +36,7 @@ def other_filesystem(tmp_path, monkeypatch):
 
 @pytest.fixture
 def attempt_of(tmp_path):
-    """An attempt of job 12 in a run folder of its own."""
+    """A function that makes an attempt with its own run folder."""
 
     def make(restart_count: int = 0, job_id: str = "12", *, judged: bool = False) -> Attempt:
         return Attempt(

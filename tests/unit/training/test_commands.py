@@ -1,4 +1,4 @@
-"""The programs of the training library start by name, and the names in texts are theirs."""
+"""The programs of the training library, and their names in texts."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ STARTED = re.compile(
 
 
 def texts():
-    """Everything that starts a program, or tells somebody how to."""
+    """Return every file that starts a program or documents one."""
     for place in PLACES:
         root = REPO / place
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
@@ -80,4 +80,4 @@ def test_every_public_name_has_a_home(name):
 def test_no_public_name_is_left_out():
     assert training._HOMES.keys() == set(training.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Ledger'"):
-        training.Ledger  # noqa: B018  # looking it up is what is tried
+        training.Ledger  # noqa: B018  # the attribute access itself must fail

@@ -1,4 +1,4 @@
-"""What a training script imports, and what that costs."""
+"""The names that a training script imports, and their cost."""
 
 import subprocess
 import sys

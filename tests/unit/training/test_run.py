@@ -1,4 +1,7 @@
-"""A run goes on at exactly the next step, whatever ended the attempt before."""
+"""A run continues at exactly the next step.
+
+The law holds for every end of an attempt.
+"""
 
 import itertools
 import json
@@ -35,7 +38,7 @@ from toolkit.training.slurm.job import JobFacts, SlurmJob
 
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps an epoch
 EPOCHS = 3
-WHOLE = sum(  # what an undisturbed run comes to
+WHOLE = sum(  # the sum of a run without a stop
     int(i) * (b.step + 1)
     for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world_size=1)
     for i in b.ids
@@ -44,7 +47,10 @@ WHOLE = sum(  # what an undisturbed run comes to
 
 @dataclass
 class Training:
-    """Runs the loop; `events` maps a step to what happens during it."""
+    """A training that runs the loop.
+
+    `events` maps a step to its events.
+    """
 
     attempt_of: object
     codec: object
@@ -107,7 +113,7 @@ def ask_to_stop(attempt, *, deadline=99):
 
 
 def machine_dies(_):
-    raise KeyboardInterrupt  # not an Exception; the verdict is taken away below
+    raise KeyboardInterrupt  # not an Exception; the verdict is deleted below
 
 
 def script_fails(_):
@@ -137,9 +143,10 @@ def test_no_metric_that_is_not_nought_is_printed_as_nought(
 
 
 def stop_at(training, boundary, *, saved):
-    """A run of the script with a stop at its `boundary`th boundary, and what that run comes to.
+    """Run the script with a stop at its `boundary`th boundary.
 
-    Whether there was such a boundary. `saved`: there is a checkpoint before.
+    Return False and the run's sum if it has fewer boundaries. Otherwise return True and the next
+    attempt's sum. With `saved` there is a checkpoint before.
     """
     met = count()
 
@@ -169,7 +176,7 @@ def stop_at(training, boundary, *, saved):
 def test_after_a_stop_at_any_boundary_of_the_script_the_next_attempt_loses_nothing(
     training, attempt_of, capsys, saved
 ):
-    """At those before `resume`, too: there is nothing to save there yet."""
+    """Stop also at boundaries before `resume`, where nothing can be saved yet."""
     stopped, boundary = True, 0
     while stopped:
         place = attempt_of().run_dir / str(boundary)
@@ -217,8 +224,8 @@ def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
     assert stopped.value.code == 0
     word = read(attempt_of().verdict_file)
     assert (word.exit_code, word.cause) == (85, "spot-interruption")
-    assert word.step in (7, 8)  # the request is agreed on one step after it is seen
-    assert memory_tracker.statuses == []  # still RUNNING there
+    assert word.step in (7, 8)  # the ranks agree on a request one step after one of them saw it
+    assert memory_tracker.statuses == []  # the MLflow run is still RUNNING
     memory_tracker.closed = False
     assert training.run(restart_count=1) == WHOLE
     found = audit(attempt_of().run_dir)
@@ -247,7 +254,7 @@ def test_a_script_that_fails_says_so_and_is_not_brought_back(training, attempt_o
 def test_where_the_batch_script_judges_a_failure_the_run_is_not_over_before_it_has(
     training, attempt_of
 ):
-    """It may be worth another attempt: a run that waits for one has not failed."""
+    """Leave the MLflow run open, because the job may be requeued."""
     training.attempt_of = partial(attempt_of, judged=True)
     with pytest.raises(ValueError, match="bad shape"):
         training.run(events={6: [script_fails]})
@@ -277,7 +284,7 @@ def test_after_a_death_without_a_word_the_steps_since_the_checkpoint_are_repeate
     with pytest.raises(KeyboardInterrupt):
         training.run(events={8: [machine_dies]})
     path = attempt_of().run_dir / "attempts.jsonl"
-    line = json.loads(path.read_text())  # as a death leaves it: open
+    line = json.loads(path.read_text())  # a killed attempt leaves its line open
     path.write_text(
         json.dumps(line | {"cause": "running", "ended_at": None, "seconds": None}) + "\n"
     )
@@ -285,12 +292,12 @@ def test_after_a_death_without_a_word_the_steps_since_the_checkpoint_are_repeate
     undisturbed.run(restart_count=1)
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.resumed_at) == (True, 12, (5,))
-    assert found.repeated == (5, 6)  # step 7 was done, but its sum never read
+    assert found.repeated == (5, 6)  # step 7 was done, but its sum was never read
     assert [attempt["cause"] for attempt in found.attempts] == ["lost", "finished"]
 
 
 def die_three_times(training, memory_tracker):
-    """At the same step, each without a checkpoint."""
+    """Kill the attempt three times at one step, without a checkpoint."""
     for restart in range(3):
         with pytest.raises(KeyboardInterrupt):
             training.run(restart_count=restart, events={2: [machine_dies]})
@@ -323,7 +330,10 @@ def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_released
 def test_a_second_run_of_an_attempt_is_refused_on_every_rank_and_is_no_success(
     attempt_of, json_codec, part, ranks, first
 ):
-    """As of a loop over folds: it would load the last fold's checkpoint and train nothing."""
+    """Refuse a second run, as in a loop over folds.
+
+    It would load the last fold's checkpoint and train nothing.
+    """
 
     def folds(world):
         events = {6: [first]} if first else {}
@@ -370,7 +380,7 @@ def test_a_run_that_has_saved_nothing_may_begin_again_with_another_global_batch(
 def test_the_workers_take_up_the_attempt_that_their_batch_script_began(training, attempt_of):
     attempt_of().run_dir.mkdir()
     books = AttemptsFile(attempt_of().run_dir / "attempts.jsonl")
-    for restart in range(2):  # the first died before its workers came
+    for restart in range(2):  # the first attempt died before its workers began
         books.append(record_without_workers(attempt_of(restart), restart, JobFacts(), 0.0))
         if restart == 0:
             books.close_lost(last_seen=0.0, step_end=0)
@@ -406,7 +416,10 @@ def test_a_script_that_names_nothing_to_save_is_refused_on_every_rank_before_its
 
 
 class Full(JsonCodec):
-    """For a disk that is full while these saves are made, counted from 1."""
+    """A codec on a disk that is full during these saves.
+
+    Saves are counted from 1.
+    """
 
     def __init__(self, *saves) -> None:
         self._saves, self._made = saves, 0
@@ -422,7 +435,7 @@ class Full(JsonCodec):
 def test_a_save_that_fails_costs_a_warning_and_not_the_run(
     training, attempt_of, capsys, background
 ):
-    training.codec = Full(1, 2)  # of step 5, and of step 10, which is the last but one
+    training.codec = Full(1, 2)  # the saves of step 5 and step 10, the last but one
     training.run(background=background)
     assert read(attempt_of().verdict_file).verdict == "done"
     said = capsys.readouterr().out
@@ -460,7 +473,7 @@ def room():
 
 def test_a_full_disk_costs_no_run_and_no_step_of_its_record(training, attempt_of, room, capsys):
     def fills_up(attempt):
-        disk.limit((attempt.run_dir / "steps.jsonl").stat().st_size + 100)  # half a line
+        disk.limit((attempt.run_dir / "steps.jsonl").stat().st_size + 100)  # half a line fits
 
     training.run(events={3: [fills_up], 8: [room]})
     assert read(attempt_of().verdict_file).verdict == "done"
@@ -503,7 +516,10 @@ def test_a_stop_tries_its_save_again_while_there_is_time(
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
     training, attempt_of, monkeypatch, call, cause
 ):
-    """That the step log is not on disk tells nothing of it."""
+    """Write the verdict and no other record.
+
+    A failed sync of the step log alone is no sign of a later attempt.
+    """
 
     def folder_goes(_):
         monkeypatch.setattr(*call, disk.fail)
@@ -612,7 +628,7 @@ def test_a_run_that_is_told_nothing_saves_by_time_and_not_by_steps(
             now[0] += 0.25
             run.step(batch)
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
-    # It was time after 30 s, in step 120; the ranks agreed on it in the next.
+    # 30 s had passed in step 120; the ranks agreed on the save in the next step.
     assert [int(folder.name[5:13]) for folder in saved] == [200, 121]
 
 
@@ -672,7 +688,10 @@ def test_all_ranks_stop_at_the_same_step_though_one_alone_saw_the_request(
 
 
 def evaluating(training, ranks, attempt_of, loop, at_step=2):
-    """Two ranks that evaluate after a step, and train with an exchange of their own."""
+    """Run two ranks that evaluate after a step.
+
+    Their training exchanges gradients in a process group of its own.
+    """
 
     def one(world):
         gradients, ticks = world.fork(), count()
@@ -772,10 +791,10 @@ def test_the_split_of_time_is_recorded_once_an_attempt_has_the_time_for_it(
 
     with pytest.raises(Stopped):
         training.run(events={6: [ask_to_stop]})
-    assert splits() == []  # the machine's last seconds are for the checkpoint
+    assert splits() == []  # the last seconds of an instance are for the checkpoint
     memory_tracker.closed = False
     training.run(restart_count=1)
-    assert len(splits()) == 2  # of the first attempt, when the second began, and of both
+    assert len(splits()) == 2  # of the first attempt at the second's beginning, and of both
     kept = json.loads((attempt_of().run_dir / "goodput.json").read_text())
     assert kept["attempts"] == 2
     assert kept["seconds"]["restore"] > 0
@@ -786,7 +805,7 @@ def test_the_split_of_time_is_recorded_once_an_attempt_has_the_time_for_it(
 def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
     training, attempt_of, background, end
 ):
-    """Also in an attempt with one save, and of a save that was under way as the attempt died."""
+    """Count the time of a single or an unfinished save as well."""
     now, stood = [1000.0], [0.0]
 
     class Slow(JsonCodec):
@@ -816,7 +835,10 @@ def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
 def test_what_a_stop_takes_is_reckoned_with_steps_as_they_are_after_the_first(
     training, attempt_of, capsys, every, background
 ):
-    """The first compiles, and saves are no steps; in an attempt that goes on the same."""
+    """Forecast a stop without the first step, which compiles.
+
+    Saves are no part of a step. A second attempt computes the same.
+    """
     now = [0.0]
 
     class Slow(JsonCodec):

@@ -1,4 +1,4 @@
-"""The order of samples is a function of seed, epoch and position, for good."""
+"""The order of samples, a fixed function of seed, epoch and position."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What `toolkit lint` says about scripts, and what it leaves alone."""
+"""`toolkit lint` on batch scripts: its findings, and harmless scripts."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -131,17 +131,17 @@ def test_scratch_is_lost_only_if_it_is_known_as_a_nodes_disk(folder, is_lost):
     assert {one.slug for one in check_script(text, node_disks=("/scratch",))} == (
         {"saved-on-node"} if is_lost else set()
     )
-    assert slugs(text) == set()  # many sites share it
+    assert slugs(text) == set()  # on many sites /scratch is shared
 
 
 @pytest.mark.parametrize(
     ("slug", "text"),
     [
-        # On nodes of its own a port can't be another job's.
+        # A job with whole nodes shares no port with another job.
         ("fixed-port", HEAD.replace("--nodes=2", "--nodes=2 --exclusive") + "MASTER_PORT=29500\n"),
-        # One node knows its own name.
+        # On one node every rank sees the same hostname.
         ("hostname-rendezvous", HEAD.replace("nodes=2", "nodes=1") + "MASTER_ADDR=$(hostname)\n"),
-        # These are addresses, not names.
+        # `hostname -I` prints addresses, not names.
         ("hostname-rendezvous", HEAD + "MASTER_ADDR=$(hostname -I | cut -d' ' -f1)\n"),
         # Lightning handles the signal in every rank.
         ("signal-to-all", HEAD.replace("B:", "") + "srun -K python train.py\n"),
@@ -154,7 +154,7 @@ def test_scratch_is_lost_only_if_it_is_known_as_a_nodes_disk(folder, is_lost):
         ("exit-code-lost", HEAD + LAUNCH + "\ncode=$?\necho over\nexit $code\n"),
         ("deepspeed-launcher", HEAD + "pip install deepspeed==0.16\necho deepspeed x\n"),
         ("shutdown-timeout", HEAD + "echo torchrun x\n# torchrun y\n"),
-        # A job that is held goes round no loop.
+        # A held job is not requeued, so it makes no loop.
         ("requeue-loop", HEAD + "t.py || scontrol requeuehold $SLURM_JOB_ID\n"),
     ],
 )
@@ -220,7 +220,10 @@ source ~/.bashrc
     "command", ["python train.py", "exec python3 -u train.py", "uv run python t.py"]
 )
 def test_a_signal_to_job_steps_without_a_step_is_a_finding(command):
-    """sbatch: without B: all job steps are signalled, and the batch shell and its children not."""
+    """Report a script whose training never gets the signal.
+
+    Without `B:` sbatch signals all job steps, but not the batch shell and its children.
+    """
     assert "signal-unheard" in slugs(UNHEARD.format(command))
     assert "signal-unheard" not in slugs(UNHEARD.format(f"srun {command}"))
     assert "signal-unheard" not in slugs(UNHEARD.format(f"./run.sh\nL=srun\n$L {command}"))
@@ -228,13 +231,16 @@ def test_a_signal_to_job_steps_without_a_step_is_a_finding(command):
 
 
 def test_a_pipe_inside_an_argument_does_not_hide_an_exit_code():
-    """Found in open-r1: the steps are counted by `$(grep … | awk …)`."""
+    """Ignore a pipe in `$(grep … | awk …)`, as open-r1 has."""
     steps = "STEPS=$(grep steps $FILE | awk '{print $2}')\n"
     assert slugs(HEAD + steps + LAUNCH + " --steps $STEPS &\nwait $!\nexit $?\n") == set()
 
 
 def test_a_job_with_one_task_has_one_node():
-    """Found in mila-docs: $SLURM_NODEID in a comment of a script with --ntasks=1."""
+    """Count one node, although a comment has $SLURM_NODEID.
+
+    A script of mila-docs has such a comment with --ntasks=1.
+    """
     text = "#!/bin/bash\n#SBATCH --ntasks=1\n# $SLURM_NODEID\nsrun torchrun t.py\n"
     assert "kill-on-bad-exit" not in slugs(text)
     assert "kill-on-bad-exit" in slugs(text.replace("ntasks=1", "ntasks=2"))

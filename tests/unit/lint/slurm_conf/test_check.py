@@ -1,4 +1,7 @@
-"""The linter: each known trap is found, and what we render has none, in every version."""
+"""The rules for slurm.conf.
+
+Each known trap is found. Our rendered files have no finding in any version.
+"""
 
 import pytest
 
@@ -32,7 +35,7 @@ def test_the_rendered_slurm_conf_has_no_findings(version, profile):
 
 
 def edited(text, *lines, without=()):
-    """The file with these settings taken out, and these lines added."""
+    """Return the file without these settings and with these lines."""
     kept_lines = [line for line in text.splitlines() if line.partition("=")[0] not in without]
     return "\n".join([*kept_lines, *lines])
 
@@ -132,7 +135,7 @@ LARGE = "NodeName=big-[1-2] CPUs=192 Gres=gpu:1g.5gb:8(S:0-1),nvme:4"
 
 
 def test_the_gpu_share_finding_names_the_nodes_with_unused_cpus():
-    """The least of them is all that each GPU brings along."""
+    """Compute the CPUs of each GPU from the node with the fewest."""
     text = f"{LARGE}\nNodeName=small CPUs=4 Gres=gpu:1\nPartitionName=all Nodes=ALL DefCpuPerGPU=4"
     (finding,) = [
         item

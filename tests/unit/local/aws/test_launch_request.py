@@ -1,4 +1,4 @@
-"""A call and its template become one launch."""
+"""A launch call and its template become one launch."""
 
 from __future__ import annotations
 

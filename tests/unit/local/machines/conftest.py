@@ -1,4 +1,4 @@
-"""A host that remembers: what the machines' code may ask of the command line, without one."""
+"""A fake host for the code of machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ OK = CommandResult(0, b"", b"")
 
 @dataclass
 class FakeHost:
-    """Namespaces, links and copies in memory; every other command succeeds or is in `broken`."""
+    """A host with namespaces, links and copies in memory.
+
+    Commands in `broken` fail, and every other command succeeds.
+    """
 
     netns_root: Path
     broken: dict[str, str] = field(default_factory=dict)

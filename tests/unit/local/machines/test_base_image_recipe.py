@@ -1,4 +1,7 @@
-"""The base's id names its recipe, and the interpreter it carries is whole without its ballast."""
+"""The base image's id comes from its recipe.
+
+The image has a complete Python interpreter without unneeded files.
+"""
 
 import ast
 import dataclasses

@@ -1,4 +1,7 @@
-"""A machine's description is refused unless every part of it is safe to put in a path or argv."""
+"""A machine's description is refused if a part is unsafe.
+
+Each part goes into a path or a command line.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Commands on the host end, whatever happens to their processes meanwhile."""
+"""Commands on the host end, even if a process stops or hangs."""
 
 from __future__ import annotations
 

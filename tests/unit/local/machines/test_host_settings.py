@@ -1,4 +1,4 @@
-"""Machines inherit how the host reaches packages, and nothing that is not about that."""
+"""Machines inherit the host's access to packages and no other setting."""
 
 from pathlib import Path
 

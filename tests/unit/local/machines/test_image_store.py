@@ -1,4 +1,8 @@
-"""Images are whole or absent, stacked newest first, and kept while anything stands on them."""
+"""Images in the store.
+
+An image is complete or absent. Its layers are stacked newest first. It is kept while another image
+or a machine uses it.
+"""
 
 import json
 

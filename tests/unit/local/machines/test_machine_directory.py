@@ -1,4 +1,4 @@
-"""A machine whose disk became an image goes on on top of it."""
+"""A machine continues on top of an image of its own disk."""
 
 from toolkit.local.machines.machine_directory import Disk, MachineRecord
 

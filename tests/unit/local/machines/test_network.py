@@ -1,4 +1,7 @@
-"""Machines of a VPC share a bridge, and nothing of a local cloud outlives it on the host."""
+"""Machines of a VPC share a bridge.
+
+Nothing of a local cloud's network stays on the host after the cloud.
+"""
 
 from ipaddress import IPv4Interface
 

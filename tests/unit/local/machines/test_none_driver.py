@@ -1,4 +1,4 @@
-"""The driver without machines keeps the protocol's promises about states."""
+"""The driver without machines reports states as the protocol says."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Command lines carry no secret, keep hosts and machines apart, and survive odd paths."""
+"""Command lines of systemd-nspawn.
+
+They contain no secret, separate host and machine, and accept unusual paths.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The preflight names everything that is missing at once, with what to do, and changes nothing."""
+"""The preflight names all missing things at once and changes nothing.
+
+It says for each thing how to get it.
+"""
 
 import pytest
 
@@ -12,7 +15,7 @@ HYBRID = "40 31 0:37 / {root} rw - cgroup cgroup rw,name=systemd\n"
 
 @pytest.fixture
 def ready(tmp_path, host, monkeypatch):
-    """A host where everything is as it should be; each test breaks one thing."""
+    """A host without faults; each test breaks one thing."""
     proc, groups, library = tmp_path / "proc", tmp_path / "cgroup", tmp_path / "lib"
     (proc / "self").mkdir(parents=True)
     groups.mkdir()

@@ -1,4 +1,4 @@
-"""A machine is found again by its control group, its init, or its launcher's command line."""
+"""A machine is found by control group, init process or command line."""
 
 from pathlib import Path
 

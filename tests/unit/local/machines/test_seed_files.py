@@ -1,4 +1,7 @@
-"""A builder gets the host's access to packages; a machine of the VPC gets a name and no more."""
+"""The first files of a machine.
+
+A builder gets the host's access to packages. A machine of the VPC gets only a hostname.
+"""
 
 import stat
 

@@ -1,4 +1,7 @@
-"""Local clouds share images as links, and none can take another's away."""
+"""Local clouds share images as links.
+
+No cloud can delete the image of another.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def test_a_removed_image_is_not_taken_from_the_library_again(sharing_store, stor
 
 
 def test_removing_an_image_keeps_it_in_the_library(tmp_path, sharing_store, store):
-    """Nor minds an image there whose base is removed here."""
+    """Remove an image although the base of a shared image is missing."""
     other = store("two")
     other.remove(BASE)
     tree = tmp_path / "tree"
@@ -128,13 +131,13 @@ def test_a_partial_image_of_a_killed_process_is_deleted(sharing_store, library, 
 def test_two_threads_that_lend_one_image_both_get_it_whole(
     sharing_store, store, library, monkeypatch, stores
 ):
-    """The first half of each copy is made before the second half of either."""
+    """Copy half of each image before the rest of either."""
     first_halves = threading.Barrier(2)
     run = subprocess.run
 
     def halfway(argv, **options):
         with contextlib.suppress(threading.BrokenBarrierError):
-            first_halves.wait(0.5)  # where only one may lend at a time, the other never comes
+            first_halves.wait(0.5)  # under a lock the other thread never gets here
         done = run(argv, **options)
         with contextlib.suppress(threading.BrokenBarrierError):
             first_halves.wait(0.5)

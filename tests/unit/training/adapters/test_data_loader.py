@@ -1,4 +1,7 @@
-"""A trainer's loader gets the run's samples; a trainer's package is needed by its adapter alone."""
+"""Data loaders of trainers that read a run's samples.
+
+Only a trainer's own adapter needs the trainer's package.
+"""
 
 import importlib
 import subprocess
@@ -26,7 +29,7 @@ class Going:
 
 
 def trained(feed, run, count):
-    """The next steps that the feed says were trained, each taken piece by piece."""
+    """Take the pieces of the next `count` steps and return their batches."""
     loader, steps = iter(feed), []
     while len(steps) < count:
         piece = next(loader)

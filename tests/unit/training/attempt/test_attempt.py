@@ -1,4 +1,4 @@
-"""An attempt reads from its environment which one it is."""
+"""An attempt reads its job id and restart count from the environment."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An exception of a rank becomes the right verdict."""
+"""A rank's exception becomes the right verdict."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is not the run's owner any more changes nothing in it and is told so."""
+"""A superseded attempt changes nothing in the run and gets an error."""
 
 import errno
 import json
@@ -38,7 +38,10 @@ def place(tmp_path):
 
 @pytest.fixture
 def saves(place, json_codec, part):
-    """Makes checkpointers of the one whose place it is, or of the `next` attempt."""
+    """A function that makes checkpointers.
+
+    They have the fence of this attempt or of the next one.
+    """
 
     def make(owner=None, *, world=None, codec=None, background=False):
         root = place.parents[1]
@@ -58,7 +61,7 @@ def saves(place, json_codec, part):
 def test_a_checkpointer_alone_is_its_attempts_and_a_later_one_finds_what_it_saved(
     place, tmp_path, json_codec, part, monkeypatch, *, linked
 ):
-    """Without a Run around it: the batch script's fence is in the environment."""
+    """Take the batch script's fence from the environment, without a Run."""
     root = place.parents[1]
     if linked:
         (tmp_path / "link").symlink_to(root.parent)
@@ -129,7 +132,10 @@ def test_every_rank_learns_that_the_run_was_taken_over(saves, place, ranks):
 
 
 class TakenOver:
-    """A codec during whose write another attempt takes over, and may delete what is written."""
+    """A codec during whose write another attempt takes over the run.
+
+    With `delete` that attempt also deletes the written folder.
+    """
 
     def __init__(self, codec, place, *, delete) -> None:
         self._codec, self._place, self._delete = codec, place, delete
@@ -150,7 +156,7 @@ def test_a_save_that_is_under_way_when_the_run_is_taken_over_is_not_committed(
     saves, place, json_codec, delete
 ):
     _, save = saves(codec=TakenOver(json_codec, place, delete=delete))
-    # Where its folder is gone as well, that is what it sees first.
+    # A deleted checkpoint folder fails the save before the fence is checked.
     with pytest.raises(CheckpointFailed if delete else Superseded):
         save(1)
     assert committed(place) == []
@@ -169,7 +175,10 @@ def test_a_background_save_under_way_when_the_run_is_taken_over_is_not_committed
 def test_the_commit_itself_fails_when_the_run_was_taken_over_after_the_last_look(
     saves, place, monkeypatch
 ):
-    """A file that is written and not renamed yet, on a machine that is cut off at that moment."""
+    """Take over the run between the write of COMMITTED and its rename.
+
+    A node that is cut off at this moment is in the same state.
+    """
     rename = Path.replace
 
     def late(path, target):
@@ -187,7 +196,7 @@ def test_the_commit_itself_fails_when_the_run_was_taken_over_after_the_last_look
 def test_a_checkpoint_that_is_mended_from_a_tier_is_taken_from_nobody(
     saves, place, tmp_path, json_codec, part
 ):
-    """Its successor may have mended it, or be at it."""
+    """Mend nothing, because the next attempt may mend the same checkpoint."""
     tiers = (FolderTier(tmp_path / "far"),)
     root = place.parents[1]
     Checkpointer(root, Solo(), codec=json_codec, tiers=tiers).save(
@@ -299,7 +308,10 @@ def test_the_place_is_the_one_that_the_batch_script_names(place):
     "job", [{"SLURM_JOB_ID": "77"}, {"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "1"}]
 )
 def test_nothing_is_of_an_attempt_that_preflight_found_for_another(place, job):
-    """A batch script of one's own, submitted from within a job."""
+    """Ignore the variables of the job that submitted this one.
+
+    The job has a batch script of its own.
+    """
     theirs = {
         "TOOLKIT_RUN_OWNER": str(place),
         "TOOLKIT_RUN_DIR": str(place.parents[2]),
@@ -312,7 +324,10 @@ def test_nothing_is_of_an_attempt_that_preflight_found_for_another(place, job):
 
 @pytest.fixture
 def train(attempt_of, place, json_codec, part, memory_tracker):
-    """Runs the loop as the owner; another attempt takes over during step `at`."""
+    """A function that runs the loop as the owner.
+
+    Another attempt takes over during step `at`.
+    """
 
     def run(at, **options):
         attempt = replace(attempt_of(), fence=Fence(place))
@@ -339,12 +354,15 @@ def test_a_superseded_attempt_writes_a_verdict_and_no_records(
     assert (word.verdict, word.cause, word.exit_code) == ("resume", "superseded", 85)
     assert not (attempt_of().run_dir / "result.json").exists()
     line = json.loads((attempt_of().run_dir / "attempts.jsonl").read_text())
-    assert line["cause"] == "running"  # for the next one to close
+    assert line["cause"] == "running"  # the next attempt closes the line
     assert memory_tracker.statuses == []
 
 
 def test_an_attempt_that_was_superseded_before_it_began_writes_no_records(attempt_of, train, place):
-    """Its node was cut off while it imported, or filled a dataset."""
+    """Take over the run before it begins.
+
+    The attempt may still import modules or fill a dataset.
+    """
     run_dir = attempt_of().run_dir
     run_dir.mkdir()
     shutil.rmtree(place)
@@ -357,7 +375,7 @@ def test_an_attempt_that_was_superseded_before_it_began_writes_no_records(attemp
 def test_a_superseded_attempt_with_nothing_more_to_save_writes_a_verdict_and_no_records(
     attempt_of, train, place, monkeypatch
 ):
-    """Its last checkpoint was the whole run's."""
+    """Take over the run after the save of its last step."""
     saved = Checkpointer.save
 
     def then_taken_over(self, parts, *, step, **options):
@@ -373,12 +391,12 @@ def test_a_superseded_attempt_with_nothing_more_to_save_writes_a_verdict_and_no_
 
 
 class TakingOver(FakeScontrol):
-    """A Slurm during whose answer to its call `number` another attempt takes over."""
+    """A Slurm whose call `number` lets another attempt take over."""
 
     def __init__(self, place, number) -> None:
         super().__init__()
         self._place, self._left = place, number
-        self.by_then = None  # what had been done to the job by then
+        self.by_then = None  # the commands to the job until that moment
 
     def __call__(self, argv) -> str:
         said = super().__call__(argv)
@@ -390,24 +408,24 @@ class TakingOver(FakeScontrol):
 
 
 def ends_transiently(attempt, job):
-    """To be requeued with a wait."""
+    """End so that the job is requeued with a wait."""
     (attempt.run_dir / "log").write_text(f"[toolkit] job 12, restart 1,\n{NCCL_LOST}")
     return EndOfAttempt(attempt, job, {"TOOLKIT_LOG": str(attempt.run_dir / "log")}).judge(1)
 
 
 def ends_stuck(attempt, job):
-    """To be held."""
+    """End so that the job is held."""
     verdict.hold(9, "no-progress", "stuck").write(attempt.verdict_file)
     return EndOfAttempt(attempt, job, {}).judge(1)
 
 
 def fails(attempt, job):
-    """With a word in its comment."""
+    """Fail, so that the reason is written into the job's comment."""
     return EndOfAttempt(attempt, job, {}).judge(1)
 
 
 def begins_with_its_dollars_spent(attempt, job):
-    """To be held."""
+    """Begin with the dollars spent, so that the job is held."""
     instances = ({"price": "2.00"},)
     first = AttemptRecord.at_start(attempt, 0, 0.0, world_size=1, nodes=(), instances=instances)
     before = replace(first.with_end(at=3600.0, cause="lost", step_end=5), restart_count=0)
@@ -420,7 +438,10 @@ def begins_with_its_dollars_spent(attempt, job):
     "judged", [ends_transiently, ends_stuck, fails, begins_with_its_dollars_spent]
 )
 def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, place, judged, number):
-    """Whatever it has asked before, or done."""
+    """Send no command after the take-over.
+
+    Commands that were sent before stay.
+    """
     slurm = TakingOver(place, number)
     attempt = replace(attempt_of(1), fence=Fence(place))
     attempt.run_dir.mkdir()
@@ -432,7 +453,7 @@ def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, plac
 def test_an_attempt_that_looks_back_after_its_successor_has_begun_leaves_its_line(
     attempt_of, place
 ):
-    """Its preflight took minutes."""
+    """Change nothing, because the next attempt began during the preflight."""
     attempt, books = replace(attempt_of(1), fence=Fence(place)), attempt_of().run_dir
     books.mkdir()
     ledger = AttemptsFile(books / "attempts.jsonl")
@@ -447,7 +468,10 @@ def test_an_attempt_that_looks_back_after_its_successor_has_begun_leaves_its_lin
 
 
 def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job(attempt_of, place):
-    """It may well be the next attempt's job: to hold or requeue it would end that one."""
+    """Send no command to the job.
+
+    A hold or requeue would end the next attempt, which may run as this job.
+    """
 
     def never(argv):
         raise AssertionError(argv)

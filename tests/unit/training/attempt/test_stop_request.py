@@ -1,6 +1,6 @@
-"""A request is for the attempt that it names, in the cluster that wrote it.
+"""A stop request counts for one attempt of one cluster.
 
-The shared folder may outlive a cluster, and the next one counts its jobs from 1.
+The shared folder may outlive a cluster. The next cluster counts its jobs from 1.
 """
 
 import errno
@@ -23,7 +23,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import SlurmJob
 
 BEGAN = 2_000_000_000.0
-OURS = [{}, {"at": "?"}, {"at": BEGAN + 60}, {"at": BEGAN - 60}]  # a prolog takes its time
+OURS = [{}, {"at": "?"}, {"at": BEGAN + 60}, {"at": BEGAN - 60}]  # a request may come in the prolog
 THEIRS = {"cause": "spot-interruption", "at": BEGAN - 7200}
 
 

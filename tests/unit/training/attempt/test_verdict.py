@@ -1,4 +1,4 @@
-"""A verdict comes back as it was written, and the first one counts."""
+"""A verdict is read as written, and the first one counts."""
 
 import pytest
 

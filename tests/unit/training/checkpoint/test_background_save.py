@@ -1,4 +1,4 @@
-"""A save behind the training is the same save: whole, or said to have failed."""
+"""A background save is complete, or it is reported as failed."""
 
 import threading
 
@@ -12,7 +12,7 @@ from toolkit.training.errors import CheckpointFailed
 
 @pytest.fixture
 def slow(json_codec):
-    """A codec that writes only when it is let."""
+    """A codec that writes only after its gate is opened."""
 
     class Slow(type(json_codec)):
         gate = threading.Event()
@@ -82,7 +82,7 @@ def test_the_stall_is_told_apart_from_the_save(tmp_path, slow, part):
 
 
 class Stuck(FolderTier):
-    """A tier as far away as S3, where an upload of some ranks comes to no end."""
+    """A tier like S3, with uploads that end only after `gate` opens."""
 
     def __init__(self, root, *, stuck=True) -> None:
         super().__init__(root, outlives_notice=False)
@@ -119,7 +119,7 @@ def test_a_stop_waits_for_no_upload_that_is_under_way_on_any_rank(
 
 
 class Silent(FolderTier):
-    """A tier as far away as S3, which takes a question and gives no answer."""
+    """A tier like S3 that gets a question and never answers."""
 
     def __init__(self, root) -> None:
         super().__init__(root, outlives_notice=False)

@@ -1,4 +1,4 @@
-"""What a Checkpointer does with a save and a load, one law each, without a process or a torch."""
+"""Laws of a Checkpointer's saves and loads, without processes and torch."""
 
 import shutil
 import threading
@@ -16,7 +16,7 @@ from toolkit.training.run_folder import checkpoint_names
 
 
 class Clock:
-    """Goes on when something takes its time."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -26,7 +26,10 @@ class Clock:
 
 
 class Timed:
-    """A codec that takes a second to stage and ten to write, and notes if it was to copy."""
+    """A codec that stages for one second and writes for ten.
+
+    `copies` lists for each stage if the codec had to copy.
+    """
 
     def __init__(self, codec, clock) -> None:
         self._codec, self._clock, self.copies = codec, clock, []
@@ -45,7 +48,7 @@ class Timed:
 
 
 class Slow(FolderTier):
-    """A tier where a commit takes as long as it is told."""
+    """A tier on which a commit takes the given seconds."""
 
     def __init__(self, root, clock, seconds, *, outlives_notice=True) -> None:
         super().__init__(root, outlives_notice=outlives_notice)
@@ -72,7 +75,7 @@ def root(tmp_path):
 
 
 def size(folder):
-    """Of the files that the codec wrote."""
+    """Return the bytes of the files that the codec wrote."""
     records = {manifest.MANIFEST, checkpoint_names.COMMITTED}
     return sum(path.stat().st_size for path in folder.iterdir() if path.name not in records)
 
@@ -82,7 +85,7 @@ def damage(folder, name="shared.json"):
     path.write_bytes(path.read_bytes()[:-1] + b"!")
 
 
-# What a save took
+# Duration and size of a save
 
 
 def test_a_save_says_what_it_took_and_what_of_that_a_stop_waits_for(
@@ -167,7 +170,7 @@ def test_a_save_that_no_stop_waits_for_is_copied_to_every_tier(tmp_path, root, j
     assert (saved.problems, tier.names()) == ((), [saved.name])
 
 
-# What is read back, and what goes
+# Reading back and deletion
 
 
 @pytest.mark.parametrize("urgent", [False, True])
@@ -235,7 +238,7 @@ def test_the_ranks_share_the_reading_back_and_the_looking_at_sizes(
     assert ranks(2, one) == ["step-00000001.000001"] * 2
     assert sorted(verified) == [(0, 2, False), (1, 2, False)]
     assert sorted(looked) == [(0, 2), (1, 2)]
-    good: list[tuple[str, int]] = []  # JsonCodec reads by itself: nothing is known by the manifest
+    good: list[tuple[str, int]] = []  # JsonCodec reads files itself, so no file is checked already
     assert sorted(rest) == [(0, 2, good), (1, 2, good)]
 
 
@@ -271,7 +274,7 @@ def test_a_save_that_fails_leaves_no_folder_and_rank_0_alone_deletes_it(
     assert removals == [threads[0]]
 
 
-# What is loaded
+# Loading
 
 
 def test_of_checkpoints_none_of_which_is_good_each_is_named(root, json_codec, part):
@@ -322,7 +325,7 @@ def test_the_step_of_the_newest_checkpoint_is_told_and_none_where_there_is_none(
     assert checkpoints.last_step() == 4
 
 
-# Whose run it is
+# The fence
 
 
 def test_a_run_that_was_taken_over_is_told_on_every_rank(tmp_path, root, json_codec, ranks):
@@ -341,7 +344,7 @@ def test_a_run_that_was_taken_over_is_told_on_every_rank(tmp_path, root, json_co
 
 
 class Noting(Fence):
-    """Says what it alone can make."""
+    """A fence that keeps the names of the files written through it."""
 
     made: list[str] = []  # noqa: RUF012  # a slot would be a field
 

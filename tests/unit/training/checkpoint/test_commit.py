@@ -1,4 +1,4 @@
-"""What a manifest says, what a commit of it takes, and which of its files each rank reads."""
+"""Manifests: their content, their commit, and the files that each rank reads."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ NAMES = ("a", "b", "c", "d", "e")
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with five files of a block each, not committed yet."""
+    """A new folder for files, not committed."""
     path = tmp_path / "step-00000001.000001"
     path.mkdir()
     return path
@@ -40,7 +40,7 @@ def committed(folder, files, **facts):
     return manifest.read(folder)
 
 
-# What it says
+# Content of a manifest
 
 
 def test_what_was_committed_is_read(folder, files):
@@ -101,12 +101,12 @@ def test_a_manifest_in_another_form_is_not_called_damaged(changes):
         manifest.parse("x", json.dumps(fields | changes).encode())
 
 
-# What makes it a checkpoint, and none
+# Commit and removal
 
 
 @pytest.fixture
 def steps(monkeypatch):
-    """What is made durable, in order."""
+    """The paths that are made durable, in order."""
     seen = []
 
     def noted(path, content):
@@ -121,7 +121,7 @@ def steps(monkeypatch):
 def test_a_commit_makes_the_files_names_durable_then_the_manifest_then_the_folders_name(
     folder, files, steps
 ):
-    """Only then comes the commit itself."""
+    """Write COMMITTED last, after all names are durable."""
 
     def put(path, content):
         assert content == manifest.commit_content((folder / "manifest.json").read_bytes())
@@ -149,7 +149,7 @@ def test_a_folder_that_never_was_a_checkpoint_is_removed_whole(folder, files):
     assert not folder.exists()
 
 
-# Who reads what
+# Files that each rank reads
 
 
 @pytest.mark.parametrize("damage", ["cut", "delete"])

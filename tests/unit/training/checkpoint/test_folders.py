@@ -1,4 +1,4 @@
-"""The folders of a run's checkpoints, without a save: which count, which are kept, which go."""
+"""The folders of a run's checkpoints: committed, kept and deleted ones."""
 
 import shutil
 
@@ -20,7 +20,7 @@ def make(root, step, number, *, committed=True):
 
 
 def numbers(root):
-    """Of the folders that are there."""
+    """Return the numbers of the folders that exist."""
     return sorted(int(path.name[-6:]) for path in root.iterdir())
 
 
@@ -160,7 +160,10 @@ def test_who_is_not_the_owner_any_more_deletes_nothing(root, owner):
 
 
 def test_what_is_deleted_is_taken_out_of_sight_first(root, owner, monkeypatch):
-    """Stopped on the way it is whole where it was, or in the owner's place."""
+    """Move the folder into the fence before its files are deleted.
+
+    A process that is killed on the way leaves a complete folder, in the old place or in the fence.
+    """
     begun = make(root, 1, 1, committed=False)
     (begun / "file").write_text("content")
     seen = []

@@ -1,4 +1,4 @@
-"""On its way over the nodes' own disks a save is the same save: whole, or said to have failed."""
+"""A save through nodes' disks is complete, or reported as failed."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_what_is_on_the_nodes_disk_is_the_state_at_the_time_of_begin(place, json
     model.value["step"] = 2
     assert checkpoints.wait_for_save().step == 1
     assert loaded(place, json_codec, part) == 1
-    assert folders == [place[1] / "rank-00000"]  # copied from there, not written again
+    assert folders == [place[1] / "rank-00000"]  # the codec writes once
     assert not place[1].exists()
 
 

@@ -1,4 +1,7 @@
-"""A manifest says by what it was hashed, and none that can't be checked is believed."""
+"""A manifest names its hash function.
+
+A manifest that can't be checked is refused.
+"""
 
 import hashlib
 import json

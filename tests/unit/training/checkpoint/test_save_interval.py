@@ -1,4 +1,4 @@
-"""How often a run saves, and whether stopping fits the notice."""
+"""The time between saves, and the forecast of a stop."""
 
 import itertools
 import math
@@ -21,14 +21,20 @@ def test_the_interval_is_young_and_dalys(cost, hours, minutes):
 
 @pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
 def test_dalys_own_examples_come_out_as_in_his_paper(hours, minutes):
-    """Figures 3 to 5: dumps of 5 minutes."""
+    """Compute the intervals of Daly's figures 3 to 5.
+
+    A save takes 5 minutes there.
+    """
     found = save_interval.interval(300, hours * 3600, floor=0, ceiling=math.inf) / 60
     assert round(found, 1 if minutes < 10 else None) == minutes
 
 
 @pytest.mark.parametrize("cost", [1, 10, 60, 300])
 def test_no_other_interval_loses_less(cost):
-    """To saves, and to work done again: half an interval and a save, on average."""
+    """Minimise the time for saves and for repeated work.
+
+    An interruption costs half an interval and a save, on average.
+    """
     mtti = 6 * 3600
 
     def lost(seconds):
@@ -85,7 +91,10 @@ def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
 
 
 def test_no_advice_is_to_stop_between_gradients_and_their_optimizer_step():
-    """A checkpoint holds no gradients: what was accumulated over several steps would be lost."""
+    """Advise no stop between gradients and their optimizer step.
+
+    A checkpoint holds no gradients, so the sum of several steps would be lost.
+    """
     for step, save, in_flight in itertools.product((0.5, 60, 600), repeat=3):
         found = stop_forecast.forecast(
             step_seconds=step, in_flight_seconds=in_flight, save_seconds=save, saved_bytes=2**30

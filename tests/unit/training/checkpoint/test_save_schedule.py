@@ -1,4 +1,4 @@
-"""When a run saves, and what it makes of what a save took."""
+"""The schedule of a run's saves, and their measured times."""
 
 import itertools
 import threading
@@ -16,7 +16,7 @@ from toolkit.training.io.durable_files import write_atomic
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,7 +26,10 @@ class Clock:
 
 
 class Far(FolderTier):
-    """A tier that a stop does not wait for: a copy takes so many seconds, once it is let."""
+    """A tier that a stop does not wait for.
+
+    A push waits for the gate, and a commit takes the given seconds.
+    """
 
     def __init__(self, root, clock, seconds, *, outlives_notice=False) -> None:
         super().__init__(root, outlives_notice=outlives_notice)
@@ -44,7 +47,10 @@ class Far(FolderTier):
 
 @pytest.fixture
 def saver(tmp_path, json_codec, part):
-    """A Saver with one tier, on a clock of its own; what it told is in `told`."""
+    """A class of savers, each with a tier and a clock.
+
+    `told` lists the saves that a saver has reported.
+    """
 
     class Made:
         def __init__(self, *, background, seconds=0.0, outlives_notice=False, every=1) -> None:
@@ -88,8 +94,8 @@ def test_a_save_against_a_notice_waits_for_no_copy_that_the_one_in_the_backgroun
 @pytest.mark.parametrize(
     ("background", "outlives_notice", "in_flight", "saving"),
     [
-        (False, False, 600, 0),  # the stop comes as the save begins: it is seen through
-        (True, False, 0, 0),  # the copy is left behind
+        (False, False, 600, 0),  # the stop comes as the save begins, and waits for that save
+        (True, False, 0, 0),  # the stop does not wait for the copy
         (False, True, 600, 600),
         (True, True, 600, 600),
     ],
@@ -110,7 +116,10 @@ def test_a_stop_is_forecast_to_take_the_save_that_has_just_begun_and_another(
 def test_no_one_error_of_the_filesystem_costs_the_save_against_a_notice(
     tmp_path, json_codec, part, background
 ):
-    """Nor of what goes before it: no later save would make it good."""
+    """Fail each operation on the filesystem, one in each save.
+
+    No later save could make up for a missing one.
+    """
     for number in itertools.count(1):
         checkpoints = Checkpointer(
             tmp_path / str(number), Solo(), codec=json_codec, background=background

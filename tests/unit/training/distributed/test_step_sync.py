@@ -1,4 +1,7 @@
-"""What ranks agree on at the end of loops; how sessions use it is in test_run."""
+"""The agreement of ranks at the end of loops.
+
+The tests of test_run show its use in runs.
+"""
 
 import pytest
 
@@ -6,7 +9,7 @@ from toolkit.training.distributed.process_group import Solo
 from toolkit.training.distributed.step_sync import StepSync
 
 
-class Left(Exception):  # noqa: N818  # what leaving is played by
+class Left(Exception):  # noqa: N818  # stands for the exception that ends a run
     pass
 
 
@@ -15,7 +18,11 @@ def leave():
 
 
 def test_a_stop_that_comes_when_all_is_done_does_not_keep_a_run_from_finishing():
-    """Its last loop was an evaluation, by `check`: no rank is known to have ended it."""
+    """Finish the run after an evaluation loop with `check`.
+
+    `check` does not know the last item of its loop. A stop request that comes later must not stop
+    the run.
+    """
     asked = []
     boundaries = StepSync(Solo(), stop_requested=lambda: bool(asked), leave=leave)
     boundaries.check()

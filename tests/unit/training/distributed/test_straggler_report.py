@@ -1,4 +1,4 @@
-"""Ranks that wait for one that does not come are told which one, and where it is."""
+"""Reports about missing ranks, with their numbers and lines."""
 
 import sys
 import threading
@@ -39,7 +39,7 @@ def test_those_that_did_not_come_are_named_with_where_they_are():
 
 @dataclass
 class Store:
-    """The process group's: what one rank sets, all can get."""
+    """The process group's store, shared by all ranks."""
 
     found: dict = field(default_factory=dict)
 
@@ -57,7 +57,10 @@ class Store:
 
 
 class Ranks:
-    """Two of them, by a clock that is set; both are on the main thread, so at one place."""
+    """Two ranks on a clock that a test moves.
+
+    Both are on the main thread, so they are at the same line.
+    """
 
     def __init__(self) -> None:
         self.now, self.said, store = 1000.0, [], Store()
@@ -76,7 +79,7 @@ class Ranks:
 
 
 def late(ranks, seconds, *, missing):
-    """The other one waits for so long, and then the collective fails."""
+    """Let one rank wait for these seconds, then fail its collective."""
     for watch in ranks.both:
         watch.count_collective()
     waiting = ranks.both[1 - missing]
@@ -121,7 +124,7 @@ def test_what_was_said_of_one_wait_is_not_said_of_the_next():
 def test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected(
     attempt_of, json_codec, part, memory_tracker, monkeypatch
 ):
-    """A save that takes minutes is no reason to say anything."""
+    """Report nothing about a save that takes minutes."""
     seen = []
 
     def stage(parts, world, *, copy):

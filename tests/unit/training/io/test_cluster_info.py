@@ -1,4 +1,4 @@
-"""Facts of the cluster and of the instance, off the cluster too."""
+"""Facts of cluster and instance, which are empty off the cluster."""
 
 from toolkit.training.io import cluster_info
 

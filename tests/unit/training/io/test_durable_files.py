@@ -1,4 +1,4 @@
-"""What is there, what is not, and what can't be told."""
+"""Files that exist, files that are absent, and other answers."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.sample_order import SampleOrder
 
-# Whose no means to begin anew, to delete, or to end the job.
+# Modules that take "absent" as a reason to start anew, to delete, or to end the job.
 _DECIDING = (
     *("attempt/fencing", "attempt/job_log", "attempt/stop_request", "attempt/verdict"),
     *("checkpoint/background_save", "checkpoint/checkpointer", "checkpoint/collective"),
@@ -33,7 +33,7 @@ _DECIDING = (
     *("requeue/start_check", "run_folder/attempts", "run_folder/checkpoint_names"),
     "run_folder/run_folder",
 )
-# From Python 3.14 these take every error for a no; a glob did so before.
+# From Python 3.14 these take every error for "absent". A glob always has.
 _GULLIBLE = re.compile(
     r"\.(exists|is_file|is_dir|is_symlink|glob|rglob|walk)\(|os\.path\.(l?exists|is\w+)"
 )

@@ -1,4 +1,4 @@
-"""The audit passes what happened once and names what did not."""
+"""The audit passes a correct run and names every fault."""
 
 import json
 

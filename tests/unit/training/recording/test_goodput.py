@@ -36,8 +36,8 @@ def step(number, at, attempt=0):
     return StepRecord(attempt, number, 0, number, number + 1, 1, 0, at)
 
 
-# The first attempt: starts at 0, begins at 10 (4 s of it loading), steps end at 12, 16, 18; a save
-# of 1 s in the second. It dies; the second, at 40, begins at step 1, ends at 60.
+# The first attempt starts at 0 and begins at 10 (4 s of it loading). Its steps end at 12, 16, 18.
+# A save of 1 s is in the second step. The second attempt starts at 40, at step 1, and ends at 60.
 ATTEMPTS = (attempt(0, 0.0, 18.0), attempt(1, 40.0, 60.0, cause="finished"))
 HISTORY = History(
     steps=(step(0, 12.0), step(1, 52.0, 1), step(2, 54.0, 1)),

@@ -1,4 +1,4 @@
-"""What is recorded of a run is enough to judge it, and to submit it again."""
+"""A run's record is enough to judge it and submit it again."""
 
 import json
 import os
@@ -99,7 +99,7 @@ ENVIRONMENT = {
 
 
 def record(run_dir, *arguments, script="#!/bin/bash\n#SBATCH --requeue\n", **more):
-    """What the batch script's helper leaves in the run's folder."""
+    """Write the records of a submission, as the batch script does."""
     batch = run_dir.parent / "slurm_script"
     batch.write_text(
         f'{script}source "{REPO}/jobscripts/lib/record.sh"\nSUBMITTED=("$@")\nrecord_submission\n'
@@ -283,7 +283,7 @@ def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, att
     assert kinds == ["code", "environment", "job.sbatch", "submission.json"]
     record_kept = read_json(tmp_path / "run" / "submission.json")
     assert (tmp_path / "run" / record_kept["patch"]).exists()
-    assert gather().artifacts == ()  # the next attempt has nothing new to say
+    assert gather().artifacts == ()  # for the next attempt nothing has changed
 
 
 def test_hardware_is_named_by_instances_and_gpus():
@@ -353,7 +353,7 @@ def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path)
 def test_an_attempt_on_an_instance_with_gpus_records_what_its_own_are_at(
     attempt_of, monkeypatch, capsys
 ):
-    """By nvidia-ml-py itself, on a driver that is played."""
+    """Read the GPUs with nvidia-ml-py, on a fake driver."""
     nvml.install(monkeypatch, Driver((90, 3 << 30, 4 << 30), (10, 1 << 30, 4 << 30), (50, 0, 1)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     attempt = attempt_of()
@@ -391,7 +391,7 @@ def test_gpus_that_training_sees_and_nobody_can_ask_are_said_once_and_their_abse
 
 
 def test_a_gpu_that_tells_its_memory_alone_is_logged_and_costs_no_attempt(attempt_of, monkeypatch):
-    """A share of a GPU (MIG) has no utilization."""
+    """Log the missing utilization of a GPU's share (MIG)."""
     refuses = {"nvmlDeviceGetUtilizationRates": nvml.NOT_SUPPORTED}
     nvml.install(monkeypatch, Driver((0, 1, 2), refuses=refuses))
     said = []

@@ -1,4 +1,4 @@
-"""The commit of a run's code comes from where it is known best."""
+"""The commit of a run's code comes from the best source."""
 
 from toolkit.training.reproduce import git_commit
 

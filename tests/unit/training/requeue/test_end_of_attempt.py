@@ -1,4 +1,4 @@
-"""The end of an attempt: what the ledger, Slurm and the batch script are told."""
+"""The end of an attempt: cause, requeue and exit code."""
 
 import errno
 import sys
@@ -84,11 +84,11 @@ def test_a_transient_failure_waits_in_slurms_queue(ended):
     [
         (1, KEYERROR, None, "FAILED"),
         (1, KEYERROR, verdict.failed(9, "KeyError: 'x'"), "FAILED"),
-        (1, NCCL, verdict.failed(9, "RuntimeError"), None),  # waits
-        (1, "MemoryError\n", verdict.failed(9, "MemoryError"), None),  # once more
+        (1, NCCL, verdict.failed(9, "RuntimeError"), None),  # the job is requeued with a wait
+        (1, "MemoryError\n", verdict.failed(9, "MemoryError"), None),  # the job is requeued once
         (1, "", verdict.hold(9, "no-progress", "stuck"), None),  # held: in the queue
         (1, "", verdict.resume(9, "spot-interruption"), None),
-        (0, "", verdict.done(9), None),  # the workers said so
+        (0, "", verdict.done(9), None),  # the workers have recorded the end
     ],
 )
 def test_the_run_is_over_only_where_its_job_does_not_come_back(ended, code, log, word, status):
@@ -188,7 +188,11 @@ def test_what_the_workers_hold_is_held(ended, tmp_path):
 def test_an_attempt_without_workers_in_the_attempts_file_reached_what_they_said_or_saved(
     ended, tmp_path, told, saved, reached
 ):
-    """A save may be committed without its attempt hearing of it, and told of where it is not."""
+    """Take the later step of the verdict and the last checkpoint.
+
+    A save may be committed without its attempt knowing. A verdict may name a checkpoint that is
+    gone.
+    """
     if saved is not None:
         folder = tmp_path / "run" / "checkpoints" / f"step-{saved:08}.000001"
         folder.mkdir(parents=True)
@@ -313,7 +317,10 @@ def test_what_the_workers_said_tells_an_attempt_when_nothing_else_does(ended, tm
 
 
 def under_way(tmp_path, *, restart=0, usd=None):
-    """An attempt that has begun at step 0, an hour ago, on a machine of that price an hour."""
+    """Write an attempt that began an hour ago, at step 0.
+
+    `usd` is the price of its instance for an hour.
+    """
     begun = AttemptRecord(
         attempt=restart,
         job_id="12",
@@ -357,7 +364,7 @@ def test_an_attempt_that_died_without_a_word_is_judged_by_what_it_saved(ended, t
         folder.mkdir(parents=True)
         manifest.commit(folder, [], {"step": steps})
     assert ended(1, log=NCCL, restart=2).code == 85
-    assert attempts(tmp_path)[-1].step_end == 300  # saved last, after a fall-back
+    assert attempts(tmp_path)[-1].step_end == 300  # this one was saved last
 
 
 def test_a_stop_that_was_asked_in_unknown_words_requeues_the_job(ended, tmp_path):
@@ -368,7 +375,10 @@ def test_a_stop_that_was_asked_in_unknown_words_requeues_the_job(ended, tmp_path
 
 @pytest.fixture
 def owned(attempt_of, tmp_path):
-    """Attempts that ended by an error of the filesystem; each asks as often as the script does."""
+    """A function that makes ends of attempts.
+
+    Each attempt failed with an error of the filesystem.
+    """
 
     def end(number, told_by="log"):
         attempt = attempt_of(0)
@@ -402,7 +412,7 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
         with strike(number, fail, CALLS) as met:
             try:
                 code = ending.judge(1).code
-            except OSError:  # and so the script asks again
+            except OSError:  # the batch script tries again
                 code = ending.judge(1).code
         assert code == 85, f"operation {number}"
         (only,) = AttemptsFile(tmp_path / f"run-{number}" / "attempts.jsonl").attempts()
@@ -413,7 +423,10 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
 
 
 def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monkeypatch, capsys):
-    """MLflow's client prints where a run is to be seen as it ends one, over HTTP."""
+    """Print only the exit code to standard output.
+
+    MLflow's client prints the address of a run when it ends the run over HTTP.
+    """
     monkeypatch.setattr(mlflow, "end_mlflow_run", lambda *_: sys.stdout.write("View run\n"))
     monkeypatch.setattr(trial_file, "end_trial", lambda *_: sys.stdout.write("told\n"))
     JobOutcome(1, ("why",), "FAILED").conclude(attempt_of())
@@ -423,7 +436,7 @@ def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monke
 
 
 def unreadable(monkeypatch, file):
-    """One file's server is away; the others answer."""
+    """Fail every open of one file, as if its server were away."""
     original = type(file).open
 
     def opened(self, *given, **named):
@@ -440,7 +453,10 @@ def unreadable(monkeypatch, file):
 def test_an_attempt_that_said_that_it_is_not_done_is_no_success_while_a_file_cant_be_read(
     attempt_of, monkeypatch, word, counted, hidden
 ):
-    """Workers that stop together leave with 0."""
+    """Exit with the verdict's code, although the workers exited with 0.
+
+    Workers that stop together exit with 0.
+    """
     attempt = attempt_of()
     attempt.run_dir.mkdir()
     attempt.stop_dir.mkdir()
@@ -452,7 +468,7 @@ def test_an_attempt_that_said_that_it_is_not_done_is_no_success_while_a_file_can
     ending = EndOfAttempt(attempt, SlurmJob("12", FakeScontrol(), sleep=lambda _: None), {})
     with monkeypatch.context() as patch:
         unreadable(patch, files.get(hidden, attempt.run_dir / "run.json"))
-        with suppress(OSError):  # and so the script asks again
+        with suppress(OSError):  # the batch script tries again
             assert ending.judge(0).code == word.exit_code
     assert ending.judge(0).code == word.exit_code
 

@@ -1,4 +1,7 @@
-"""Telling causes apart: what is stated before what is seen, roots before what follows from them."""
+"""The cause of an attempt's end.
+
+Stated causes go before causes seen in a log. Roots go before their consequences.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -43,14 +46,14 @@ def test_the_labelled_set_is_large_and_has_every_cause_a_log_can_tell():
         (Evidence(code=0, verdict="resume maintenance", log=WATCHDOG), Cause.PREEMPTED),
         (Evidence(code=0, verdict="resume unreadable-request"), Cause.PREEMPTED),
         (Evidence(verdict="resume maintenance", stop="spot-interruption"), Cause.SPOT),
-        # The notice came, and the save did not make it.
+        # The notice came, and the save was too late.
         (Evidence(code=1, stop="spot-interruption", log=WATCHDOG), Cause.SPOT),
-        # The node went without a notice; its peers only see their connections go.
+        # The node was lost without a notice; its peers saw only their connections end.
         (Evidence(code=1, nodes="gpu-002 DOWN,CLOUD toolkit: interrupted (Server.Spot)"),
          Cause.SPOT),
         (Evidence(code=1, nodes="gpu-002 ALLOCATED,NOT_RESPONDING", log=WATCHDOG), Cause.NODE),
         (Evidence(code=1, nodes="gpu-002 DOWN toolkit: machine-ended"), Cause.NODE),
-        # A healthy node explains nothing.
+        # A healthy node is no evidence.
         (Evidence(code=1, nodes="gpu-002 ALLOCATED,CLOUD", log=WATCHDOG + " timeout"),
          Cause.TRANSIENT),
         (Evidence(state="OUT_OF_MEMORY", code=1), Cause.MEMORY),
@@ -92,7 +95,10 @@ def test_what_python_says_while_it_ends_is_no_evidence():
 
 
 def test_trouble_that_the_toolkit_overcame_is_no_evidence(capsys):
-    """As a head that restarts has a sweep's trial say, and a full disk a run."""
+    """Ignore warnings of the toolkit itself.
+
+    They quote errors of a restarting head node and of a full disk.
+    """
     log_line(
         "not reported at step 3: _InactiveRpcError: <_InactiveRpcError of RPC that ended with:\n"
         '\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "connect: Connection refused (111)"\n>'
@@ -105,7 +111,10 @@ def test_trouble_that_the_toolkit_overcame_is_no_evidence(capsys):
 
 
 def test_no_line_takes_long_to_look_at():
-    """Numbers between colons are prefixes of ranks, each in one way."""
+    """Match long lines of numbers in linear time.
+
+    Numbers between colons are prefixes of ranks, and each can match in one way only.
+    """
     log = ":".join(["10"] * 2000) + "\n" + ":".join(["gpu-10"] * 2000) + "\nKeyError: 'x'\n"
     assert classify(Evidence(code=1, log=tail(log))).rule == "exception"
 

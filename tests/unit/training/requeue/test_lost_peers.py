@@ -1,4 +1,7 @@
-"""A machine that dies without a notice: its peers say so before EC2 and Slurm know it."""
+"""An instance that fails without a notice.
+
+Its peers fail before EC2 and Slurm know the cause.
+"""
 
 from dataclasses import replace
 
@@ -30,9 +33,10 @@ def attempts_file(tmp_path):
 
 @pytest.fixture
 def attempt(attempt_of, attempts_file, tmp_path):
-    """Let an attempt of two nodes begin, train 100 steps and end: the codes of both, its words.
+    """A function that runs an attempt of two nodes to its end.
 
-    `later`: the nodes at a second look.
+    It returns the exit codes of the start check and of the end, and the log lines. `later` are the
+    nodes at the second look.
     """
 
     def run(restart, *, log=NCCL, nodes=(UP, ALSO_UP), later=None, events=""):
@@ -63,7 +67,10 @@ def attempt(attempt_of, attempts_file, tmp_path):
 
 
 def went(restart, *, after=30.0, state="DOWN", node="gpu-002", reason="toolkit: machine-ended"):
-    """What accounting says once: the node was down so long after that attempt's end."""
+    """Return accounting's line about a node that went down.
+
+    The node went down `after` seconds after that attempt's end.
+    """
     return f"{node}|{NOW + 7200 * restart + 3600 + after:.0f}|{state}|{reason}\n"
 
 
@@ -96,8 +103,8 @@ def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attemp
 @pytest.mark.parametrize(
     "event",
     [
-        went(0, after=600.0),  # another's trouble, later
-        went(0, after=-9000.0),  # before it began
+        went(0, after=600.0),  # too long after this attempt's end
+        went(0, after=-9000.0),  # before this attempt began
         went(0, node="gpu-009"),
         went(0, state="DRAIN", reason="maintenance"),
         "gpu-002|Unknown|DOWN|x\nsacctmgr: error: slurmdbd\n",
@@ -145,7 +152,7 @@ def test_nodes_are_looked_at_once_where_a_second_look_would_say_no_more(attempt,
 def test_a_second_look_without_an_answer_takes_back_nothing_of_the_first(
     attempt_of, attempts_file, tmp_path, silent
 ):
-    """Neither the attempt's nodes nor the comment to which the reason is appended."""
+    """Keep the nodes and the user's comment of the first look."""
     attempt, path = attempt_of(0), tmp_path / "job.log"
     path.write_text(f"[toolkit] job 12, restart 0, run folder x\n{NCCL}")
     scontrol = FakeScontrol(comment="mine", nodes=(UP, ALSO_UP))

@@ -1,4 +1,4 @@
-"""An attempt that was lost is told and charged as accounting has it, however late that answers."""
+"""A lost attempt gets its cause and cost from accounting, however late."""
 
 import os
 from dataclasses import replace
@@ -18,7 +18,7 @@ RUNNING = f"12|RUNNING|{BEGAN - 8:.0f}|Unknown\n"
 
 @pytest.fixture
 def attempts_file(attempt_of):
-    """Of a run whose first attempt was lost after it had been asked to stop."""
+    """An attempts file with one lost attempt, which had a stop request."""
     first = replace(attempt_of(0), started_at=BEGAN)
     first.run_dir.mkdir()
     write_json(first.stop_files[1], {"cause": "spot-interruption"})

@@ -1,4 +1,4 @@
-"""Whether an end is worth another attempt, and when."""
+"""The decision on another attempt after an end, and its time."""
 
 from decimal import Decimal
 

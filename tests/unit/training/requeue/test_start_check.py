@@ -1,4 +1,4 @@
-"""Whether an attempt that is not its job's first may begin, and what the ledger says of it."""
+"""The start check of a restart, and its attempts file."""
 
 import itertools
 import os
@@ -23,7 +23,10 @@ HOUR = 3600.0
 
 
 def record(number, cause="running", **more):
-    """An attempt of an hour that trained one step; "running" is how a death leaves it."""
+    """Return an attempt of an hour that trained one step.
+
+    Its cause stays "running" if it died.
+    """
     over, later = cause != "running", 60 * number
     begun = AttemptRecord(
         attempt=number, job_id="12", restart_count=number, started_at=NOW - HOUR + later,
@@ -36,7 +39,10 @@ def record(number, cause="running", **more):
 
 
 def row(number, state, end=""):
-    """What accounting says of that attempt. Slurm knew of it before its script began."""
+    """Return accounting's line about that attempt.
+
+    Slurm started the attempt before its batch script began.
+    """
     return f"12|{state}|{NOW - HOUR + 60 * number - 8:.0f}|{end and format(end, '.0f')}\n"
 
 
@@ -54,7 +60,7 @@ def attempts_file(run_dir):
 
 @pytest.fixture
 def look(attempt_of, run_dir):
-    """Look back at the beginning of a restart."""
+    """A function that runs the start check of a restart."""
 
     def look(restart, *, scontrol=None, cap="", log=""):
         (run_dir / "job.log").write_text(log)
@@ -67,7 +73,7 @@ def look(attempt_of, run_dir):
 
 @pytest.fixture
 def end(attempt_of, run_dir):
-    """Let a restart end with exit code 1."""
+    """A function that lets a restart end with exit code 1."""
 
     def end(restart, *, scontrol, log):
         (run_dir / "job.log").write_text(log)
@@ -80,7 +86,10 @@ def end(attempt_of, run_dir):
 
 @pytest.fixture
 def begun(look, run_dir, attempts_file):
-    """Begin the attempt after these, which saved what they trained."""
+    """A function that begins the attempt after these.
+
+    The earlier attempts saved all steps that they trained.
+    """
 
     def begin(*records, saved=None, **more):
         for one in records:
@@ -157,7 +166,7 @@ def test_a_job_that_its_owner_releases_runs_its_next_attempt_and_no_more(begun, 
     assert begun(cap="1").code == 0
     attempts_file.replace_last(
         replace(attempts_file.attempts()[-1], world_size=1)
-    )  # its workers came, and died
+    )  # its workers began and then died
     assert begun(cap="1").code == 93
 
 
@@ -247,12 +256,15 @@ def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):
 
 
 class Killed(BaseException):
-    """What no process outlives."""
+    """A kill, which no code handles."""
 
 
 @pytest.fixture
 def killed_at(monkeypatch):
-    """Within, be killed just before the n-th write of the ledger or call of scontrol."""
+    """A context in which the n-th call is killed.
+
+    Writes of the attempts file and calls of scontrol count.
+    """
 
     @contextmanager
     def at(n, scontrol):

@@ -1,4 +1,4 @@
-"""The ledger of a run's attempts: cost, progress, other versions."""
+"""The attempts file of a run: costs, progress and other versions."""
 
 from dataclasses import asdict
 from decimal import Decimal

@@ -1,4 +1,7 @@
-"""Where the next attempt begins is what is committed, whatever the one before it knew of that."""
+"""The next attempt begins at the last committed checkpoint.
+
+The attempt before may not know of the commit.
+"""
 
 import threading
 
@@ -19,7 +22,7 @@ PEER_LOST = "Connection closed by peer [10.0.0.2]:1234"
 
 
 def save_is_over():
-    """What a save in the background has to do is done, long before its next step."""
+    """Wait until the background save is done, before the next step."""
     for thread in threading.enumerate():
         if thread.name == "checkpoint":
             thread.join()
@@ -27,8 +30,9 @@ def save_is_over():
 
 @pytest.fixture
 def dies(attempt_of, part, memory_tracker, tmp_path):
-    """An attempt that loses a peer in a step, as its batch script ends it: the exit code, and the
-    step where it began.
+    """A function that runs an attempt until it loses a peer.
+
+    It returns the exit code and the step at which the attempt began.
     """
     (tmp_path / "stop").mkdir()
     log = tmp_path / "job.log"

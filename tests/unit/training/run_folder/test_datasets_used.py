@@ -1,4 +1,4 @@
-"""What a run opens is in its record without being named: every dataset, in every attempt."""
+"""The record of a run has every dataset that any attempt opened."""
 
 import json
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ FIRST, SECOND = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 @pytest.fixture
 def shelf(monkeypatch, tmp_path):
-    """What each name stands for; taken without a store or a cache."""
+    """Dataset names with their versions, without a store or a cache."""
     names = {"digits": FIRST, "labels@1": SECOND}
     monkeypatch.setattr(dataset, "_held_datasets", {})
     monkeypatch.setattr(dataset, "_listeners", [])
@@ -46,7 +46,7 @@ def run(attempt_of, json_codec, memory_tracker):
 
 
 def test_every_dataset_that_is_opened_is_tagged_by_its_digest(shelf, run, memory_tracker, part):
-    dataset.dataset("labels@1")  # before the run begins, as scripts do
+    dataset.dataset("labels@1")  # scripts may open a dataset before the run begins
     with run() as one:
         one.resume(model=part())
         assert memory_tracker.tags["toolkit.dataset"] == SECOND
@@ -55,11 +55,11 @@ def test_every_dataset_that_is_opened_is_tagged_by_its_digest(shelf, run, memory
         assert memory_tracker.tags["toolkit.dataset_asked"] == "digits,labels@1"
     kept = json.loads((one.dir.path / "datasets.json").read_text())
     assert kept == {"digits": [FIRST], "labels@1": [SECOND]}
-    assert dataset._listeners == []  # an ended run hears no more
+    assert dataset._listeners == []  # an ended run listens no more
 
 
 def test_a_run_whose_dataset_was_not_there_before_a_stop_comes_back(run, part, attempt_of):
-    """Also where nobody could leave the verdict before."""
+    """Write the verdict although no code before the stop could."""
 
     def script():
         with run() as one:

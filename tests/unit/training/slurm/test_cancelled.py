@@ -1,4 +1,4 @@
-"""Who was cancelled does not come back; who was preempted does."""
+"""A cancelled job is not requeued, and a preempted one is."""
 
 import subprocess
 

@@ -1,4 +1,7 @@
-"""The mark of the last checkpoint is one, recent, and leaves the user's comment alone."""
+"""The mark of the last checkpoint in the job's comment.
+
+There is one recent mark, and the user's own comment stays.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,7 @@
-"""The last task of a job array has the array's number: what a task says and asks is its own."""
+"""The last task of a job array, which has the array's number.
+
+Answers and commands must still be about the task alone.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a submit line says is repeated word for word, or it is said that it can't be."""
+"""Options of a submit line are repeated word for word or refused."""
 
 import pytest
 
@@ -8,7 +8,7 @@ ARGUMENTS = ("train.py", "--name", "two words", "")
 
 
 def line(*words):
-    """As Slurm joins them (slurm_option_get_argv_str)."""
+    """Join the words as Slurm does (slurm_option_get_argv_str)."""
     return " ".join(("sbatch", *words))
 
 

@@ -1,4 +1,4 @@
-"""A sweep's storage that is away costs no trial, whenever in a trial's life it goes."""
+"""A sweep loses no trial while its storage is unreachable."""
 
 import errno
 import json
@@ -27,7 +27,10 @@ ORDER = SampleOrder(size=16, global_batch=8, seed=1)
 
 @dataclass
 class Proxy:
-    """Optuna's storage, which answers so many questions more, but is `away` for so many tries."""
+    """Optuna's storage with outages.
+
+    It answers `answers` questions more. It refuses `away` connections.
+    """
 
     real: object = field(default_factory=optuna.storages.InMemoryStorage)
     answers: float = float("inf")
@@ -74,7 +77,7 @@ def study(proxy):
 
 @pytest.fixture
 def at(tmp_path):
-    """On a cluster whose head has a storage."""
+    """An environment on a cluster whose head node has a storage."""
     site = tmp_path / "site.json"
     site.write_text(json.dumps({"sweep_storage": URL}))
     return {"TOOLKIT_SWEEP": "digits", "TOOLKIT_SITE_FILE": str(site)}
@@ -82,7 +85,10 @@ def at(tmp_path):
 
 @pytest.fixture
 def task(at, attempt_of, json_codec, part, memory_tracker):
-    """An attempt of the one task, to the exit code of its job. `judged`: by a batch script."""
+    """A function that runs an attempt and returns its exit code.
+
+    With `judged` the batch script judges the attempt's end.
+    """
     log = Path(at["TOOLKIT_SITE_FILE"]).with_name("job.log")
 
     def script(attempt):
@@ -119,7 +125,7 @@ def task(at, attempt_of, json_codec, part, memory_tracker):
             script(mine)
         except SystemExit as left:
             code = left.code
-        except Exception as error:  # noqa: BLE001  # as Python ends
+        except Exception as error:  # noqa: BLE001  # Python exits with 1
             code, said = 1, f"[rank0]: {type(error).__module__}.{type(error).__name__}: {error}\n"
         if not judged:
             return code
@@ -171,7 +177,10 @@ def test_a_value_that_the_sweep_has_not_heard_is_told_by_the_next_start_whoever_
 def test_a_value_is_not_lost_though_the_run_folder_takes_no_writes_as_it_is_told(
     study, task, monkeypatch, heard
 ):
-    """The sweep hears it, or the task comes back to the end of its training."""
+    """Keep the value although the run folder can't be written.
+
+    The value reaches the sweep, or the job is requeued after its training.
+    """
     complete, write, struck = SweepTrial.complete, durable_files._write_temporary, []
 
     def fails(path, content):

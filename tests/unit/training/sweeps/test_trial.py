@@ -1,4 +1,4 @@
-"""A trial belongs to its task for good, and ends exactly once."""
+"""A trial belongs to one task and ends exactly once."""
 
 import json
 from contextlib import suppress
@@ -26,7 +26,7 @@ def space(trial):
 
 @dataclass
 class Sweep:
-    """Tasks of array job 5 over one storage in memory."""
+    """The tasks of array job 5, with one storage in memory."""
 
     root: object
     attempt_of: object
@@ -55,7 +55,10 @@ class Sweep:
         )
 
     def run(self, number, *, error=None, values=(0.5,), world=None):
-        """One start of a task: it reports its values, then ends well or by `error`."""
+        """Run one attempt of a task, which reports its values.
+
+        It ends with success or with `error`.
+        """
         with self.task(number, world=world) as trial:
             for step, value in enumerate(values):
                 if trial.report(value, step):
@@ -142,7 +145,7 @@ def test_a_trial_whose_task_is_judged_by_its_batch_script_goes_on_unless_that_sa
 
 @pytest.mark.parametrize("error", [None, SystemExit(0)])
 def test_a_trial_without_a_value_fails_whoever_judges_its_task(sweep, error):
-    """The job is over, and well: nobody will be asked again."""
+    """Fail the trial, because its job succeeded and is not requeued."""
     sweep.judged = True
     with suppress(SystemExit), sweep.task(0):
         if error:
@@ -225,7 +228,7 @@ def test_no_rank_waits_for_a_rank_0_that_found_no_storage(sweep, ranks, monkeypa
 
 
 def lost_task(sweep):
-    """Task 0 is killed without a word; minutes later somebody looks."""
+    """Kill task 0 without a report, and let minutes pass."""
     sweep.task(0).__enter__()._stop_heartbeat.set()
     sweep.now += trials.GRACE_SECONDS + 1
 

@@ -1,4 +1,4 @@
-"""What the smoke job calls wrong, and what it lets pass."""
+"""The faults that the smoke job reports, and the limits it allows."""
 
 from dataclasses import replace
 

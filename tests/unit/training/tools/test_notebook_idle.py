@@ -1,4 +1,7 @@
-"""A notebook is used while a kernel computes and for a while after, and not by an open page."""
+"""A notebook is in use while a kernel computes, and briefly after.
+
+An open page alone is no use.
+"""
 
 from http import client
 
@@ -19,7 +22,10 @@ def terminal(at):
 
 
 def minutes_until_idle(what_is_found):
-    """How long it took; `what_is_found` says what there is so many minutes after the start."""
+    """Return the minutes until the notebook counts as idle.
+
+    `what_is_found` returns the kernels and terminals at a minute after the start.
+    """
     began = now = 1790812800.0  # 2026-10-01T00:00:00Z
 
     def sleep(seconds):
@@ -41,7 +47,7 @@ def minutes_until_idle(what_is_found):
         (lambda _: [kernel(at=7)], 17),
         (lambda _: [kernel(at=2), terminal(at=7)], 17),
         (lambda now: [kernel(at=0, state="busy" if now <= 20 else "idle")], 30),
-        (lambda now: [kernel(at=7)] if now < 9 else [], 17),  # shut down since
+        (lambda now: [kernel(at=7)] if now < 9 else [], 17),  # shut down at minute 9
     ],
     ids=["nothing", "unused", "kernel", "terminal", "computes", "shut down"],
 )
@@ -66,7 +72,10 @@ def test_a_notebook_that_answers_in_another_shape_counts_as_used(answer, capsys)
 
 
 def test_only_a_server_without_terminals_has_none(monkeypatch):
-    """With another base URL it has no such page of kernels either, and they may be computing."""
+    """Refuse a 404 for the kernels' page.
+
+    With another base URL both pages are missing, although kernels may compute.
+    """
 
     class NotFound:
         status, reason = 404, "Not Found"

@@ -1,4 +1,4 @@
-"""A job's OCI bundle is the pinned image's files with what the machine gives every step."""
+"""A job's OCI bundle: the pinned image's files and the node's mounts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def test_what_is_mounted_is_whole_and_in_order(bundle):
 
 
 def test_a_read_only_mount_keeps_what_its_source_is_mounted_with(monkeypatch):
-    """Linux lets nobody without privilege drop it: mount_namespaces(7), locked mounts."""
+    """Keep the source's mount flags, which an unprivileged user can't drop.
+
+    See mount_namespaces(7), locked mounts.
+    """
     flags = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_RELATIME
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=flags))
     options = Mount.parse("/run:/run:ro").with_mount_flags().spec()["options"]
@@ -100,7 +103,10 @@ def test_a_folder_without_a_config_is_no_bundle(bundle, tmp_path, capsys):
 
 
 def test_a_steps_mount_points_are_there_before_the_nodes_start_it(tmp_path):
-    """runc on two nodes makes them at once, and on a shared filesystem one of the two fails."""
+    """Make the mount points before the nodes start the step.
+
+    Otherwise runc on two nodes makes them at once. On a shared filesystem one of the two fails.
+    """
     rootfs, file = tmp_path / "rootfs", tmp_path / "resolv.conf"
     rootfs.mkdir()
     file.touch()

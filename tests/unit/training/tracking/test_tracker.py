@@ -1,4 +1,7 @@
-"""Records reach the tracking server in order and once it is there; training never waits for it."""
+"""Records reach the tracking server in order, after outages as well.
+
+Training never waits for the server.
+"""
 
 import sys
 import threading
@@ -24,10 +27,10 @@ from toolkit.training.tracking.tracker import NoTracker, Tracker, TrackingRecord
 
 @dataclass
 class Server:
-    """A tracking server that can be away, and that refuses some records."""
+    """A tracking server that can be away and can refuse records."""
 
     away: bool = False
-    misses: int = 0  # so many calls fail
+    misses: int = 0  # the number of calls that fail
     refused: str = ""
     runs: int = 0
     got: list = field(default_factory=list)
@@ -123,7 +126,7 @@ def test_what_could_not_be_sent_is_sent_first_by_the_next_attempt(tracker, tmp_p
 
 @pytest.fixture
 def place(tmp_path):
-    """The run's owner's."""
+    """The fence of the run's owner."""
     made = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
     made.mkdir(parents=True)
     return made
@@ -220,7 +223,10 @@ def test_as_an_attempt_ends_what_failed_once_is_tried_once_more(tracker, misses,
 
 @pytest.fixture
 def finishes(tracker, attempt_of, tmp_path, json_codec, part):
-    """Trains run `number` to its end, and gives what its server was told it came to."""
+    """A function that trains run `number` and returns the last status.
+
+    The status is the one that the server got.
+    """
 
     def train(number):
         server, folder = Server(), tmp_path / f"run-{number}"
@@ -229,7 +235,7 @@ def finishes(tracker, attempt_of, tmp_path, json_codec, part):
         attempt = replace(attempt_of(), run_dir=folder, fence=Fence(place))
         doubles = {"world": Solo(), "codec": json_codec}
         doubles["tracker"] = tracker(server, folder, fence=attempt.fence)
-        # Where it is the verdict that can't be written, the attempt is made again.
+        # A verdict that can't be written makes Slurm requeue the job.
         with suppress(OSError), Run(params={}, seed=1, attempt=attempt, **doubles) as run:
             run.resume(model=part())
             for batch in run.batches(SampleOrder(size=8, global_batch=8, seed=1), 1):
@@ -288,7 +294,10 @@ def test_without_a_server_nothing_is_tracked(attempt_of, tmp_path):
 
 
 def test_a_run_that_ends_gets_the_time_of_its_end(monkeypatch):
-    """MLflow's update_run, which looks like the call for it, leaves the end open."""
+    """Call set_terminated.
+
+    MLflow's update_run looks right but leaves the end time open.
+    """
     entities = ModuleType("mlflow.entities")
     entities.Metric = entities.Param = entities.RunTag = tuple
     exceptions = ModuleType("mlflow.exceptions")
@@ -308,7 +317,10 @@ def test_a_run_that_ends_gets_the_time_of_its_end(monkeypatch):
 
 
 def test_a_run_has_its_jobs_number_before_its_worker_knows_of_it(monkeypatch):
-    """The head ends it by that number, should the server's answer to its making be lost."""
+    """Tag the run with its job id when it is created.
+
+    If the answer is lost, slurm-runs on the head node still finds and ends the run.
+    """
     made = []
 
     class Client:
