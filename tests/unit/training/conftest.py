@@ -36,7 +36,10 @@ def other_filesystem(tmp_path, monkeypatch):
 
 @pytest.fixture
 def attempt_of(tmp_path):
-    """A function that makes an attempt with its own run folder."""
+    """A function that makes an attempt with its own run folder.
+
+    By default it is the first attempt of job 12.
+    """
 
     def make(restart_count: int = 0, job_id: str = "12", *, judged: bool = False) -> Attempt:
         return Attempt(

@@ -310,7 +310,7 @@ def test_the_place_is_the_one_that_the_batch_script_names(place):
 def test_nothing_is_of_an_attempt_that_preflight_found_for_another(place, job):
     """Ignore the variables of the job that submitted this one.
 
-    The job has a batch script of its own.
+    This job has a batch script of its own.
     """
     theirs = {
         "TOOLKIT_RUN_OWNER": str(place),
@@ -391,7 +391,7 @@ def test_a_superseded_attempt_with_nothing_more_to_save_writes_a_verdict_and_no_
 
 
 class TakingOver(FakeScontrol):
-    """A Slurm whose call `number` lets another attempt take over."""
+    """A Slurm during whose call `number` another attempt takes over."""
 
     def __init__(self, place, number) -> None:
         super().__init__()
@@ -440,7 +440,7 @@ def begins_with_its_dollars_spent(attempt, job):
 def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, place, judged, number):
     """Send no command after the take-over.
 
-    Commands that were sent before stay.
+    Commands before the take-over are allowed.
     """
     slurm = TakingOver(place, number)
     attempt = replace(attempt_of(1), fence=Fence(place))

@@ -118,7 +118,7 @@ def test_no_one_error_of_the_filesystem_costs_the_save_against_a_notice(
 ):
     """Fail each operation on the filesystem, one in each save.
 
-    No later save could make up for a missing one.
+    The sync of the step log before the save counts as well. No later save could replace this one.
     """
     for number in itertools.count(1):
         checkpoints = Checkpointer(

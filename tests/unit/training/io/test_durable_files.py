@@ -1,4 +1,4 @@
-"""Files that exist, files that are absent, and other answers."""
+"""Files that exist, absent files, and errors that prove neither."""
 
 import os
 import re

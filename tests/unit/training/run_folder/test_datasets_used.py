@@ -59,7 +59,7 @@ def test_every_dataset_that_is_opened_is_tagged_by_its_digest(shelf, run, memory
 
 
 def test_a_run_whose_dataset_was_not_there_before_a_stop_comes_back(run, part, attempt_of):
-    """Write the verdict although no code before the stop could."""
+    """Write the verdict, which no earlier code could write."""
 
     def script():
         with run() as one:
