@@ -89,7 +89,7 @@ def unhashed() -> Iterator[None]:
 
 
 class Bench:
-    """One model, and every way to save and to load it."""
+    """A model, and every way to save and to load it."""
 
     def __init__(self, root: Path, mib: int) -> None:
         self.root, self.mib = root, mib

@@ -1,4 +1,4 @@
-"""One run of a contestant, with a time limit and its figures."""
+"""A run of a contestant, with a time limit and its figures."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """One interruption, in seconds since the notice.
+    """An interruption, in seconds since the notice.
 
     `dead` alone is counted from the job's exit.
     """

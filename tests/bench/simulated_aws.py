@@ -48,7 +48,7 @@ LAUNCHES = ("RunInstances", "CreateFleet")
 
 @dataclass(frozen=True)
 class Served:
-    """One call that was answered."""
+    """A call that was answered."""
 
     service: str
     action: str

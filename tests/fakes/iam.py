@@ -18,7 +18,7 @@ _ELEMENTS = {"Sid", "Effect", "Action", "Resource", "Condition"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One action on one resource.
+    """An action on a resource.
 
     `context` has the condition keys that AWS would send along.
     """

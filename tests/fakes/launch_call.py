@@ -40,7 +40,7 @@ RESOURCES = {"instance", "volume", "network-interface", "spot-instances-request"
 
 @dataclass(frozen=True)
 class Choice:
-    """One instance type in one subnet.
+    """An instance type in a subnet.
 
     Without a subnet, it lies in the launch template's.
     """

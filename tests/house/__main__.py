@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("slurmplugins", "toolkit")
+WORDS = (*PACKAGES, "jobscripts", "tests")
+"""Folders whose docstrings are judged."""
 PATH = ("slurmplugins.resume", "slurmplugins.node_boot")
 """The programs that run between sbatch and a registered node."""
 
@@ -30,14 +32,14 @@ def rooms() -> Iterator[str]:
 
 
 def words() -> Iterator[str]:
-    for package in PACKAGES:
+    for folder in WORDS:
         found = [
             one
-            for path in sorted((ROOT / package).rglob("*.py"))
+            for path in sorted((ROOT / folder).rglob("*.py"))
             for one in docstrings.docstrings(path, path.read_text())
         ]
         yield (
-            f"{package}: {len(found)} docstrings;"
+            f"{folder}: {len(found)} docstrings;"
             f" {sum(one.opens_badly for one in found)} open with a question word or a pronoun,"
             f" {sum(one.opens_long for one in found)} have a first line over"
             f" {docstrings.FIRST_LINE} words,"

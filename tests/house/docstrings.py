@@ -32,7 +32,7 @@ Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """One docstring.
+    """A docstring.
 
     `name` is its function's, its class's, or "module".
     """

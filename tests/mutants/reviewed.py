@@ -28,7 +28,7 @@ STACK = ("tests/unit/deploy/test_role_policies.py",)
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: `old`, which must be in the file once, becomes `new`."""
+    """A change: `old`, which must be in the file once, becomes `new`."""
 
     path: str
     what: str

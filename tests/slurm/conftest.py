@@ -1,4 +1,4 @@
-"""One real cluster for the whole tier, on the checkout's local cloud.
+"""The real cluster of the whole tier, on the checkout's local cloud.
 
 Two workers share the cluster, and each has a lane. The files of FARM_LANE use nodes of the pool
 `farm`, all others those of the pool `gpu`. A test that concerns the whole cluster is in the second

@@ -25,7 +25,7 @@ OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One job: its records in Slurm, the files of its run folder."""
+    """A job: its records in Slurm, the files of its run folder."""
 
     cluster: Cluster
     number: str

@@ -1,4 +1,4 @@
-"""One copy a node: filled once, held in use, evicted by size."""
+"""A node's one copy of a dataset: filled once, held in use, evicted by size."""
 
 import os
 import sys

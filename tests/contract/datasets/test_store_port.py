@@ -1,4 +1,4 @@
-"""One suite for both stores: a folder, and moto's S3 over HTTP."""
+"""The suite for both stores: a folder, and moto's S3 over HTTP."""
 
 from __future__ import annotations
 

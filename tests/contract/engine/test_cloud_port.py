@@ -1,4 +1,4 @@
-"""One suite for all implementations of the cloud port.
+"""The suite for all implementations of the cloud port.
 
 They are the fake, and EC2 as moto has it. `CLOUDS` lists them by name. Each is a context manager
 that yields a function. For each test the function makes an `Offered` with a cluster of its own.

@@ -46,7 +46,7 @@ KILLED_AT = 6  # steps: two after a save
 
 
 class Shared:
-    """This process's process group, kept open for several runs."""
+    """The worker's process group, kept open for several runs."""
 
     def __init__(self, world: ProcessGroup) -> None:
         self._world = world

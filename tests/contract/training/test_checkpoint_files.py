@@ -102,7 +102,7 @@ def test_one_that_could_not_be_loaded_does_not_count_as_kept(tmp_path, json_code
 
 
 class Flow:
-    """One way to make a checkpoint, with a save to disturb."""
+    """A way to make a checkpoint, with a save to disturb."""
 
     def __init__(self, root, codec, part, *, behind, tier, owned) -> None:
         self.root, self.codec, self.part, self.behind = root, codec, part, behind

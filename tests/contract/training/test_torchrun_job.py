@@ -43,7 +43,7 @@ exec {sys.executable} {Path(__file__).with_name("fake_torchrun.py")} "$@"
 
 @dataclass
 class Cluster:
-    """One node with `ranks` pretended GPUs, and a shared filesystem."""
+    """A node with `ranks` pretended GPUs, and a shared filesystem."""
 
     root: Path
     fork_server: Path

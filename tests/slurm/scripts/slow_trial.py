@@ -1,4 +1,4 @@
-"""One trial of a sweep over the learning rate of `slow`."""
+"""A trial of a sweep over the learning rate of `slow`."""
 
 from __future__ import annotations
 

@@ -44,3 +44,18 @@ def test_modules_that_import_each_other_form_a_circle():
 def test_the_product_has_no_import_circles():
     read = imports.graph_of("slurmplugins", "toolkit")
     assert imports.circles(imports.imports_of(read)) == []
+
+
+@pytest.mark.parametrize("folder", ["slurmplugins", "toolkit", "jobscripts", "tests"])
+def test_docstrings_open_well_in_short_sentences(folder: str):
+    judged = [
+        docstring
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for docstring in docstrings.docstrings(path, path.read_text())
+    ]
+    assert judged
+    assert not [
+        f"{docstring.path}:{docstring.line}: {docstring.first_line}"
+        for docstring in judged
+        if docstring.opens_badly or docstring.opens_long or docstring.long_sentences
+    ]
