@@ -129,7 +129,7 @@ def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
     try:
         return engine.journal.view(excluded=process_id).claimed_nodes
     except StateError as error:
-        engine.log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
+        engine.log.failure(LogEvent.JOURNAL_READ_FAILED, message=error.message)
         return frozenset()
 
 

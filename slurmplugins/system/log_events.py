@@ -15,6 +15,7 @@ class LogEvent(StrEnum):
     # Every program
     PROGRAM_STARTED = "program_started"
     PROGRAM_FAILED = "program_failed"
+    JOURNAL_READ_FAILED = "journal_read_failed"
     JOURNAL_WRITE_FAILED = "journal_write_failed"
     NODE_QUERY_FAILED = "node_query_failed"
     JOB_QUERY_FAILED = "job_query_failed"

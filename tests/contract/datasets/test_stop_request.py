@@ -27,7 +27,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """The test's process as a job's attempt, with its own store and cache."""
+    """The test's process as an attempt, with its own store and cache."""
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
     (tmp_path / "run").mkdir()
     for name, value in {

@@ -5,6 +5,8 @@ They have no PATH and no HOME, but a time limit, and Slurm reads their output.
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -15,45 +17,58 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def called(module: str, *argv: str, environment: dict[str, str] | None = None) -> float:
-    """Run a module as the three-line wrappers do.
-
-    Returns the seconds until the caller is free.
-    """
+def call(
+    module: str, *argv: str, environment: dict[str, str] | None = None, setup: str = ""
+) -> None:
+    """Run a module as the three-line wrappers do, until the caller is free."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.{module} as m"
-    code += "; m.main()"
-    began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code, *argv],
+        [sys.executable, "-I", "-c", f"{code}\n{setup}\nm.main()", *argv],
         env=environment or {},
         capture_output=True,  # run() returns once every process has closed the pipes
         check=False,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout + done.stderr == b""
-    return time.monotonic() - began
+
+
+def release(fifo: Path) -> None:
+    """Let the reader of a FIFO go on; fail if there is none."""
+    for _ in range(600):
+        try:
+            os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail("the program does not work in the background")
 
 
 @pytest.mark.parametrize("module", ["resume", "suspend", "resume_fail"])
-def test_the_caller_is_free_at_once_with_an_empty_environment(module: str, tmp_path: Path):
-    """Measure the call; the two seconds are for a loaded test host.
-
-    An idle one needs a tenth of a second.
-    """
-    resume_file = tmp_path / "resume.json"
+def test_the_caller_is_free_while_the_program_works_on(module: str, tmp_path: Path):
+    """Let the program open its log only after the caller is free; the environment is empty."""
+    resume_file, fifo = tmp_path / "resume.json", tmp_path / "fifo"
     resume_file.write_text('{"jobs": []}')
+    os.mkfifo(fifo)
+    wait = (
+        "import slurmplugins.system.program as program\n"
+        f"program.open_log = lambda _: sys.exit(open({str(fifo)!r}).read())"
+    )
     environment = {"SLURM_RESUME_FILE": str(resume_file)}
-    assert called(module, "gpu-[001-002]", environment=environment) < 2
+    call(module, "gpu-[001-002]", environment=environment, setup=wait)
+    release(fifo)
 
 
 @pytest.mark.parametrize("argument", ["", "$(id)", "gpu-[1-", "-x", "gpu-[0-999999]"])
 def test_invalid_arguments_do_not_trouble_the_caller(argument: str):
-    called("resume", argument)
+    call("resume", argument)
 
 
 def test_a_resume_file_that_is_gone_does_not_trouble_the_caller():
-    called("resume", "gpu-001", environment={"SLURM_RESUME_FILE": "/proc/1/fd/999"})
+    call("resume", "gpu-001", environment={"SLURM_RESUME_FILE": "/proc/1/fd/999"})
 
 
 def test_before_it_forks_resume_imports_next_to_nothing():
