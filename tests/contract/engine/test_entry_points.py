@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def call(
     module: str, *argv: str, environment: dict[str, str] | None = None, setup: str = ""
 ) -> None:
-    """Run a module as the three-line wrappers do, until the caller is free."""
+    """Run a module as its wrapper does, until the caller is free."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.{module} as m"
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"{code}\n{setup}\nm.main()", *argv],
@@ -49,7 +49,7 @@ def release(fifo: Path) -> None:
 
 @pytest.mark.parametrize("module", ["resume", "suspend", "resume_fail"])
 def test_the_caller_is_free_while_the_program_works_on(module: str, tmp_path: Path):
-    """Let the program open its log only after the caller is free; the environment is empty."""
+    """Let the program open its log only after the caller is free."""
     resume_file, fifo = tmp_path / "resume.json", tmp_path / "fifo"
     resume_file.write_text('{"jobs": []}')
     os.mkfifo(fifo)
