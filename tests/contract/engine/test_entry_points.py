@@ -34,7 +34,7 @@ def call(
 
 
 def release(fifo: Path) -> None:
-    """Let the reader of a FIFO go on; fail if there is none."""
+    """Let the reader of a FIFO go on, or fail without one."""
     for _ in range(600):
         try:
             os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
