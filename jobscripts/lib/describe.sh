@@ -14,4 +14,10 @@ echo "GPUs allocated: ${SLURM_GPUS_ON_NODE:-0} (${CUDA_VISIBLE_DEVICES:-none vis
 if command -v nvidia-smi >/dev/null; then
   nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader || exit 1
 fi
+locked=$(ulimit -l) # KiB
+echo "memory that a process may lock: $locked"
+if [[ -d /sys/class/infiniband && $locked != unlimited ]]; then
+  echo "EFA needs unlimited locked memory; slurm.conf needs PropagateResourceLimitsExcept=MEMLOCK" >&2
+  exit 1
+fi
 df -h --output=target,size,avail /shared 2>/dev/null | tail -n 1 || echo "/shared is not mounted"

@@ -32,6 +32,8 @@ with Run(params={}, seed=0):
     raise ValueError('a mistake in the script')
 """
 ONE_NODE = ("--nodes=1",)
+LITTLE_MEMLOCK = ("prlimit", "--memlock=65536:65536")
+"""A shell that may lock as little memory as an old head node's."""
 NODE_FAILURE = "node-failure"
 GATE = f"{HOME}/gate-of-survivor"
 
@@ -82,7 +84,7 @@ def jobs(cluster):
         "costly": slow(cluster, *ONE_NODE, "--export=ALL,TOOLKIT_MAX_USD=0.000001"),
         "flaky": submit(cluster, *ONE_NODE, TORCHRUN, flaky),
         "failing": submit(cluster, *ONE_NODE, TORCHRUN, failing),
-        "smoke": submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE),
+        "smoke": submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE, before=LITTLE_MEMLOCK),
     }
     cancelled.trained(10)
     cluster.as_user("scancel", cancelled.number)
@@ -114,6 +116,11 @@ def test_a_network_failure_requeues_the_job_after_a_delay(jobs):
 
 def test_the_smoke_test_passes_on_four_nodes(jobs):
     assert jobs.smoke.ended() == {"COMPLETED"}, jobs.smoke.output()
+
+
+def test_a_job_may_lock_any_memory_though_the_submitting_shell_may_not(jobs):
+    assert jobs.smoke.ended() == {"COMPLETED"}, jobs.smoke.output()
+    assert jobs.smoke.output().count("memory that a process may lock: unlimited") == 4
 
 
 def test_a_job_with_all_gpus_of_its_nodes_has_all_of_their_cpus(cluster, jobs):

@@ -134,6 +134,8 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
         # Each attempt adds to the job's output instead of overwriting it.
         "JobFileAppend": 1,
         "MpiDefault": "none",
+        # Jobs have slurmd's own limit: EFA and NCCL pin more memory than the head's shells may.
+        "PropagateResourceLimitsExcept": "MEMLOCK",
         "PrologFlags": () if context.local else ("Alloc", "Contain"),
     }
 

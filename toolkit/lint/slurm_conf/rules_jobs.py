@@ -252,6 +252,19 @@ def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
                 yield Hit("DefCpuPerGPU", text, fix, part.line)
 
 
+def _memory_lock(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    """Find limits of the submitting shell on memory that EFA and NCCL must pin.
+
+    See https://slurm.schedmd.com/faq.html#memlock. slurmctld refuses both settings together.
+    """
+    sent_limits = {word.upper() for word in conf.words("PropagateResourceLimits")} or {"ALL"}
+    kept_limits = {word.upper() for word in conf.words("PropagateResourceLimitsExcept")}
+    if sent_limits & {"ALL", "MEMLOCK"} and not kept_limits & {"ALL", "MEMLOCK"}:
+        text = "a job may lock no more memory than the shell that submitted it: EFA needs more"
+        fix = "PropagateResourceLimitsExcept=MEMLOCK"
+        yield at_setting(conf, "PropagateResourceLimitsExcept", text, fix)
+
+
 def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("MetricsType") is not None and conf.words("PrivateData"):
         text = "with PrivateData Slurm turns its metrics off, and reports nothing"
@@ -281,5 +294,6 @@ RULES: Final = (
     ConfRule("preempt-signal", _W, MAN + "#OPT_send_user_signal", _preempt_signal),
     ConfRule("preempt-grace", _W, MAN + "#OPT_GraceTime", _preempt_grace),
     ConfRule("gpu-share", _W, MAN + "#OPT_DefCpuPerGPU", _gpu_share),
+    ConfRule("memory-lock", _W, MAN + "#OPT_PropagateResourceLimitsExcept", _memory_lock),
     ConfRule("metrics-private", _W, MAN + "#OPT_PrivateData", _metrics),
 )  # fmt: skip

@@ -100,6 +100,7 @@ CASES = {
         "24.11",
     ),
     "gpu-share": ([], ["PartitionName=more Nodes=gpu-[001-002] SuspendTime=30"], "24.11"),
+    "memory-lock": (["PropagateResourceLimitsExcept"], [], "24.11"),
     "metrics-private": ([], ["MetricsType=metrics/openmetrics", "PrivateData=jobs"], "25.11"),
 }  # fmt: skip
 
