@@ -253,7 +253,7 @@ def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _memory_lock(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    """Find limits of the submitting shell on memory that EFA and NCCL must pin.
+    """Find the submitting shell's limit on memory that EFA must pin.
 
     See https://slurm.schedmd.com/faq.html#memlock. slurmctld refuses both settings together.
     """
