@@ -37,7 +37,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.slurm.job import JobFacts, SlurmJob
 from toolkit.training.sweeps import trial_file
 from toolkit.training.tracking import mlflow
-from toolkit.training.tracking.tracker import Status
+from toolkit.training.tracking.tracker import Status, has_backlog
 
 NODE_LOSS_SECONDS = 10.0
 """Seconds after which EC2's list and reconcile's next pass have mostly reported a second lost
@@ -256,7 +256,8 @@ class EndOfAttempt:
         """
         log_lines = [explanation]
         if decision.action == "done":
-            return JobOutcome(0, (*log_lines,))
+            late = has_backlog(self._run_folder.path)  # MLflow did not answer as the run ended
+            return JobOutcome(0, (*log_lines,), "FINISHED" if late else None)
         if decision.action == "fail":
             log_lines.append(f"job {self._job.name} is not requeued: {decision.reason}")
             self._job.append_comment(facts, f"toolkit: {decision.reason}")

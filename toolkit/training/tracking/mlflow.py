@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from toolkit.training.attempt.attempt import Attempt
+from toolkit.training.attempt.job_log import log_line
 from toolkit.training.errors import RecordRejected
 from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.run_folder.run_folder import RunFolder
@@ -14,10 +15,14 @@ from toolkit.training.tracking.tracker import (
     Status,
     Tracker,
     TrackingRecord,
+    has_backlog,
     mlflow_run_id,
 )
 
 T = TypeVar("T")
+
+_PATIENCE = 60.0
+"""Seconds for the last records of a run. The instance is paid for meanwhile."""
 
 _METRICS, _PARAMS, _TAGS = 900, 90, 90  # under MLflow's limits for one call: 1000, 100, 100
 _REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"}
@@ -136,20 +141,21 @@ def end_mlflow_run(
 ) -> bool:
     """End the attempt's run when no worker is there to do so.
 
-    Returns whether the server has taken it. Importing the client takes seconds, so only ends that
-    nothing waits for come here.
+    The records that the workers kept are sent first: no next attempt may come to do so. A run that
+    the server does not know is made for them. Returns whether the server has taken everything.
+    Importing the client takes seconds, so only ends that nothing waits for come here.
     """
-    run_folder, uri = RunFolder(attempt.run_dir), _tracking_uri(environment)
-    run_id = mlflow_run_id(run_folder.path)
-    if not run_id or not uri:
+    run_folder = RunFolder(attempt.run_dir)
+    if not _tracking_uri(environment):
+        return False
+    if not (mlflow_run_id(run_folder.path) or has_backlog(run_folder.path)):
         return False
     try:
-        _connect(uri, attempt, run_folder, environment).send(
-            run_id, [TrackingRecord(at, status=status)]
-        )
+        tracker = tracker_for(attempt, run_folder, log_line, environment)
+        tracker.add(TrackingRecord(at, status=status))
+        return tracker.close(_PATIENCE)
     except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
         return False
-    return True
 
 
 def _tracking_uri(environment: Mapping[str, str]) -> str:

@@ -1,8 +1,9 @@
 """Send a run's records to a tracking server, from a thread that training never waits for.
 
 One MLflow run holds all attempts of a run: its id stays in the run folder. While the server is away
-records wait in memory. At the end of the attempt they wait in a file, which the next attempt sends
-first. Only the run's owner sends records and writes these files. A superseded attempt does neither.
+records wait in memory. At the end of the attempt they wait in a file. The next attempt sends them
+first, or the batch script if the run has ended. Only the run's owner sends records and writes these
+files. A superseded attempt does neither.
 """
 
 import math
@@ -101,7 +102,7 @@ class Tracker:
                 path, encode_line({"records": [_as_json(record) for record in unsent_records]})
             )
             self._warn(
-                f"tracking: {len(unsent_records)} records kept in {path.name} for the next attempt"
+                f"tracking: {len(unsent_records)} records could not be sent; kept in {path.name}"
             )
         elif path.exists():
             self._fence.move_to_trash(path).unlink(missing_ok=True)
@@ -199,6 +200,14 @@ def mlflow_run_id(folder: Path) -> str | None:
     """
     run_id = (read_json(folder / _RUN_FILE) or {}).get("run_id")
     return str(run_id) if run_id else None
+
+
+def has_backlog(folder: Path) -> bool:
+    """Return whether an attempt kept records that it could not send."""
+    try:
+        return (folder / _BACKLOG_FILE).exists()
+    except OSError:  # an unreadable folder must not change how a job ends
+        return False
 
 
 def as_floats(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -95,6 +95,12 @@ def test_the_run_is_over_only_where_its_job_does_not_come_back(ended, code, log,
     assert ended(code, log=log, word=word).status == status
 
 
+def test_a_finished_run_whose_records_were_kept_is_reported_by_the_batch_script(ended, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tracking-backlog.json").write_text("{}")
+    assert ended(0, word=verdict.done(9)).status == "FINISHED"
+
+
 def test_the_run_of_a_cancelled_job_is_killed_and_not_failed(ended):
     scontrol = FakeScontrol()
     scontrol.job["job_state"] = ["CANCELLED", "COMPLETING"]

@@ -356,3 +356,25 @@ def test_a_batch_script_ends_the_run_that_its_workers_had_and_no_other(
     assert (server.got, server.states, server.runs) == ([("run-7", 0)], ["FAILED"], 0)
     server.away = True
     assert not end_mlflow_run(attempt, "FAILED", 1.0, at)
+
+
+@pytest.mark.parametrize("run_id", [None, "run-7"])
+def test_the_end_of_a_run_sends_the_records_that_its_workers_could_not(
+    run_id, attempt_of, tracker, tmp_path, monkeypatch
+):
+    """A script may fail before its process has imported MLflow's client."""
+    at = {"MLFLOW_TRACKING_URI": "http://head", "TOOLKIT_SITE_FILE": str(tmp_path / "none")}
+    attempt = attempt_of()
+    RunFolder(attempt.run_dir).create()
+    if run_id:
+        write_json(attempt.run_dir / "mlflow.json", {"run_id": run_id})
+    workers_tracker = tracker(Server(away=True), attempt.run_dir)
+    workers_tracker.add(metric(3))
+    workers_tracker.close(30)
+    server = Server()
+    monkeypatch.setattr("toolkit.training.tracking.mlflow.MlflowServer", lambda *_, **__: server)
+    assert end_mlflow_run(attempt, "FAILED", 4.0, at)
+    name = run_id or "run-1"
+    assert (server.got, server.states) == ([(name, 3), (name, 0)], ["", "FAILED"])
+    assert read_json(attempt.run_dir / "mlflow.json") == {"run_id": name}
+    assert not (attempt.run_dir / "tracking-backlog.json").exists()
