@@ -74,7 +74,7 @@ def test_a_job_over_the_quota_is_held_and_runs_when_released(cluster):
     """
     toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
     try:
-        job = submit(cluster, SMOKE)
+        job = submit(cluster, "--export=ALL,TOOLKIT_MIN_DISK_MIB_S=0", SMOKE)
         until("EC2's answer", lambda: "VcpuLimitExceeded" in cluster.job(job)["admin_comment"])
         until("the hold", lambda: cluster.job(job)["hold"])
         assert "scontrol release" in cluster.toolkit("why", job).stdout

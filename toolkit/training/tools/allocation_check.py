@@ -21,7 +21,7 @@ from toolkit.training.io.durable_files import write_atomic
 COLLECTIVE_TIMEOUT = timedelta(seconds=90)  # the longest wait of a collective
 MAX_CLOCK_SKEW = 2.0  # seconds between the clocks
 PROBE_MIB = 16  # of the file, and of the tensor that measures the network
-SLOW_DISK_MIB_S = 20.0
+SLOW_DISK_MIB_S = 20.0  # unless TOOLKIT_MIN_DISK_MIB_S says otherwise
 MATRIX_SIDE = 1024  # of the matrices that a GPU multiplies
 MAX_ROUNDING_ERROR = 1e-9  # the largest error of a right product
 
@@ -42,8 +42,11 @@ class Report:
     clock: float  # epoch seconds
 
 
-def find_faults(reports: Sequence[Report]) -> tuple[str, ...]:
-    """Return the faults, one sentence each."""
+def find_faults(reports: Sequence[Report], slow_disk: float = SLOW_DISK_MIB_S) -> tuple[str, ...]:
+    """Return the faults, one sentence each.
+
+    A disk below `slow_disk` MiB/s is one; 0 accepts any.
+    """
     faults = []
     for report in reports:
         if report.gpu_problem:
@@ -55,7 +58,7 @@ def find_faults(reports: Sequence[Report]) -> tuple[str, ...]:
             faults.append(
                 f"{report.node}, rank {report.rank}: can't see the files of other ranks: {names}"
             )
-        if 0 < report.disk < SLOW_DISK_MIB_S:
+        if 0 < report.disk < slow_disk:
             faults.append(
                 f"{report.node}: writes only {report.disk:.0f} MiB/s: checkpoints will be slow"
             )
@@ -96,6 +99,13 @@ def check_rank(world: ProcessGroup, folder: Path, environment: Mapping[str, str]
         unseen_files=unseen_files,
         clock=time.time(),
     )
+
+
+def _slow_disk(environment: Mapping[str, str]) -> float:
+    try:
+        return float(environment.get("TOOLKIT_MIN_DISK_MIB_S") or SLOW_DISK_MIB_S)
+    except ValueError:
+        return SLOW_DISK_MIB_S
 
 
 def _granted_gpus(environment: Mapping[str, str]) -> int:
@@ -177,7 +187,7 @@ def main(_arguments: Sequence[str] = ()) -> int:
     folder = attempt.run_dir / f"smoke.{attempt.key}"
     world = join(timeout=COLLECTIVE_TIMEOUT)
     reports: list[Any] = world.gather(check_rank(world, folder, os.environ))
-    faults = find_faults(reports)
+    faults = find_faults(reports, _slow_disk(os.environ))
     world.gather(None)  # all ranks have read the files
     if world.rank == 0:
         _remove(folder)

@@ -34,3 +34,7 @@ def test_an_allocation_that_works_has_nothing_wrong():
 def test_what_is_wrong_is_logged_with_the_node_it_is_on(change, says):
     (wrong,) = find_faults([GOOD, replace(OTHER, **change)])
     assert wrong.startswith(says)
+
+
+def test_a_slow_disk_is_accepted_where_the_user_says_so():
+    assert find_faults([replace(GOOD, disk=3.0)], slow_disk=0) == ()
