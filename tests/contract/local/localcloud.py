@@ -87,7 +87,12 @@ class Local:
 
     def settle(self) -> None:
         """Wait until every instance has reached its final state."""
-        self.until(lambda: all(instance.state in FINAL_STATES for instance in self.instances()))
+        self.until(self._are_states_final)
+
+    def _are_states_final(self) -> bool:
+        # Under the lock: an instance is terminated first, and gets the time of its end after that.
+        with self.cloud.tables.lock:
+            return all(instance.state in FINAL_STATES for instance in self.instances())
 
     def instances(self) -> list[Any]:
         return list(self.cloud.tables.instances.values())
