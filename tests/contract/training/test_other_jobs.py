@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import zlib
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,9 @@ from toolkit.submit.plan import plan
 from toolkit.submit.slurm_client import SlurmClient
 
 pytestmark = pytest.mark.timeout(120)
-JOB = "312"  # no other test file's job has its port, so files may run at the same time
 REPO = Path(__file__).resolve().parents[3]
+# A job's port follows from its id. Other test files and checkouts may run at the same time.
+JOB = str(1000 + zlib.crc32(str(REPO).encode()) % 10_000)
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
