@@ -67,7 +67,8 @@ class JobOutcome:
             # Standard output is for the code alone: MLflow's client prints a run's address.
             with redirect_stdout(sys.stderr):
                 mlflow.end_mlflow_run(attempt, self.status, time.time())
-                trial_file.end_trial(attempt)
+                if self.status != "FINISHED":  # the workers ended a finished run's trial
+                    trial_file.end_trial(attempt)
 
 
 class EndOfAttempt:

@@ -441,6 +441,14 @@ def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monke
     assert err == "[toolkit] why\nView run\ntold\n"
 
 
+def test_the_trial_of_a_finished_run_is_left_to_its_workers(attempt_of, monkeypatch):
+    calls = []
+    monkeypatch.setattr(mlflow, "end_mlflow_run", lambda *_: calls.append("run"))
+    monkeypatch.setattr(trial_file, "end_trial", lambda *_: calls.append("trial"))
+    JobOutcome(0, (), "FINISHED").conclude(attempt_of())
+    assert calls == ["run"]
+
+
 def unreadable(monkeypatch, file):
     """Fail every open of one file, as if its server were away."""
     original = type(file).open
