@@ -99,7 +99,7 @@ def screen(
     jobs = dict(_recent_jobs(record.jobs, now))
     verdicts: dict[int, _Verdict] = {}
     for request_id, job_parts in _by_request(launches, het_jobs).items():
-        if _pools_of(job_parts) <= set(protected_pools):
+        if _pools_of(job_parts).issubset(protected_pools):
             continue
         history = _judge(jobs.get(request_id), job_parts, now, rate)
         if history.slug:
