@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint types unit property contract golden slurm bench coverage mutants house clean distclean setup setup-demo setup-test
+.PHONY: help demo test lint types unit property contract golden slurm sdk bench coverage mutants house clean distclean setup setup-demo setup-test
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -30,14 +30,14 @@ demo: setup-demo ## From nothing to a model trained through a spot interruption,
 # Three at once: the Slurm tier mostly waits. Each prints all that it said when it is over.
 TIERS := slurm contract pure
 
-test: setup-test ## Everything: lint, unit, property, contract, golden, real Slurm
+test: setup-test ## Everything: lint, unit, property, contract, golden, oldest SDK, real Slurm
 	@$(MAKE) --no-print-directory -j $(words $(TIERS)) $(TIERS:%=tier-%)
 
 .PHONY: pure $(TIERS:%=tier-%)
 $(TIERS:%=tier-%): tier-%:
 	@scripts/buffered $* $(MAKE) --no-print-directory -j1 $*
 
-pure: lint types unit property golden
+pure: lint types unit property golden sdk
 
 lint: setup-test ## ruff, import-linter, ansible-lint, cfn-lint, shellcheck
 	@scripts/lint
@@ -73,6 +73,15 @@ contract: setup-test ## One suite against the fake EC2, moto and the local cloud
 golden: setup-test ## Rendered slurm.conf, stack, user data
 	@$(PYTEST) tests/golden $(PURE)
 
+# All that calls AWS in slurmplugins. Ubuntu 24.04's botocore calls utcnow(), which its Python warns of.
+SDK_TESTS := tests/unit/slurmplugins/cloud tests/golden/launch tests/contract/local/test_engine_port.py \
+  $(patsubst %,tests/contract/engine/test_%.py,sdk_calls cloud_port credentials head_node_faults secrets)
+
+sdk: ## slurmplugins on the oldest AWS SDK of the supported systems (tests/sdk/systems.toml)
+	@scripts/setup sdk
+	@.sdk-venv/bin/python -m pytest $(SDK_TESTS) -q -p no:cacheprovider \
+	  -W 'ignore:datetime.datetime.utcnow:DeprecationWarning'
+
 slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
 	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup scripts/slurm-tier
 
@@ -95,4 +104,4 @@ clean: ## Remove every machine, namespace, mount and process that demo and tests
 
 distclean: clean ## clean, and the cached images and the virtual environment too
 	@scripts/clean --caches
-	@rm -rf $(VENV) .bench-venv
+	@rm -rf $(VENV) .sdk-venv .bench-venv

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins.cloud import describe_instances, error_codes
+from slurmplugins.cloud import conditional_writes, describe_instances, error_codes
 from slurmplugins.errors import CloudError, CloudUnreachable
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     service_client = session.create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
         describe_instances.attach(service_client)
+    if service == "s3":
+        conditional_writes.attach(service_client)
     return service_client
 
 

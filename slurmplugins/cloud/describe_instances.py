@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     _Tags = list[dict[str, str]]
 
-EVENT: Final = "before-parse.ec2.DescribeInstances"
+_SHAPE: Final = "DescribeInstancesResult"
 
 _OK: Final = 200
 _ROOT: Final = b"DescribeInstancesResponse"
@@ -36,12 +36,43 @@ _TAG_SET: Final = b"tagSet"
 
 
 def attach(client: Any) -> None:
-    """Make this EC2 client use the fast reader. Safe to repeat."""
-    client.meta.events.register(EVENT, _use_fast_reader, unique_id="toolkit-listing")
+    """Make this EC2 client use the fast reader. Safe to repeat.
+
+    It wraps the endpoint's parsers. The event before-parse would be public, but Ubuntu 24.04's
+    botocore (1.34.46) does not have it.
+    """
+    endpoint = client._endpoint  # noqa: SLF001
+    factory = endpoint._response_parser_factory  # noqa: SLF001
+    if not isinstance(factory, _FastParserFactory):
+        endpoint._response_parser_factory = _FastParserFactory(factory)  # noqa: SLF001
+
+
+class _FastParserFactory:
+    """botocore's factory of parsers, each with the fast reader before it."""
+
+    def __init__(self, factory: Any) -> None:
+        self._factory = factory
+
+    def create_parser(self, protocol: str) -> _FastParser:
+        return _FastParser(self._factory.create_parser(protocol))
+
+
+class _FastParser:
+    """botocore's parser, which gets an empty answer where the fast reader has read it."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+
+    def parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+        if shape is not None and shape.name == _SHAPE:
+            _use_fast_reader(response, answer)
+        parsed: dict[str, Any] = self._parser.parse(response, shape)
+        return parsed | answer
 
 
 def _use_fast_reader(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any]
 ) -> None:
     if response_dict.get("status_code") != _OK:
         return
