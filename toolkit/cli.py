@@ -11,6 +11,8 @@ Exit codes:
 - 3: `--yes` is needed.
 - 4: AWS refused, or can't be reached.
 - 130: interrupted.
+
+`plan` and `image check` differ: 0 nothing differs, 2 something does, 1 every error.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
+    from toolkit.deploy.plan_summary import deploy_sentence
     from toolkit.deploy.session import connected
     from toolkit.deploy.slurm_accounts import apply_accounts
     from toolkit.deploy.status import gather
@@ -34,7 +35,8 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
         report = reporter()
         cluster = Cluster(config, clients, report)
         if dry_run:
-            click.echo(cluster.preview().text())
+            preview = cluster.preview()
+            click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
             return 0
         outcome = cluster.deploy(yes=yes)
         account_changes = apply_accounts(config, Head(clients, config), report)

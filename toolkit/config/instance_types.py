@@ -137,7 +137,7 @@ def family(instance_type: str) -> str:
 
 
 def efa_interfaces(instance_type: str) -> int | None:
-    """Return how many EFA interfaces a type may have; None: not known here."""
+    """Return the most EFA interfaces of a type; None: not known."""
     name, _, size = instance_type.partition(".")
     if name in EFA_SIZES:
         return EFA_SIZES[name].get(size, 0)

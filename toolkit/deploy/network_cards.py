@@ -21,7 +21,7 @@ class NetworkInterface:
 
 
 def network_interfaces(pool: Pool) -> tuple[NetworkInterface, ...]:
-    """Return the interfaces: the first has the address, the others are EFA alone.
+    """Return the interfaces; only the first has an address.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """

@@ -55,13 +55,15 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
     assert capsys.readouterr().out.endswith("healthy\n")
 
     assert toolkit(config, "plan") == 0
-    assert capsys.readouterr().out == "no changes\n"
+    assert capsys.readouterr().out == "no changes\n`toolkit deploy` would change nothing\n"
     assert toolkit(config, "deploy") == 0
     assert "no changes" in capsys.readouterr().out
 
     config.edit(f"suspend_time: {config.config.slurm.suspend_time}", "suspend_time: 60")
-    assert toolkit(config, "plan") == 0
-    assert "new settings" in capsys.readouterr().out
+    assert toolkit(config, "plan") == 2, "a change, as terraform's -detailed-exitcode"
+    output = capsys.readouterr().out
+    assert "new settings" in output
+    assert output.endswith("`toolkit deploy` would set up the head node\n")
     assert toolkit(config, "apply", "--dry-run") == 0
     assert capsys.readouterr().out == "~ rendered/slurm.conf\n"
     assert toolkit(config, "apply") == 0
@@ -82,6 +84,23 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
     assert find_resources(config.actor.clients, config.config) == ()
     assert toolkit(config, "destroy", "--yes") == 0
     assert "nothing to destroy" in capsys.readouterr().out
+
+
+def test_a_plan_before_the_first_deploy_says_what_deploy_would_do(config, capsys):
+    """Exit with code 2, and with code 1 for whatever keeps plan from knowing."""
+    assert toolkit(config, "plan") == 2
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("`toolkit deploy` would build 2 images, create the stack (")
+    assert last.endswith("resources) and set up the head node")
+    assert toolkit(config, "plan", "--json") == 2
+    assert json.loads(capsys.readouterr().out)["deploy"] == last
+
+    assert toolkit(config, "plan", "--no-such-option") == 1
+    config.edit("count: 4", "count: none")
+    assert toolkit(config, "plan") == 1, "an invalid file is no change"
+    config.edit("count: none", "count: 4")
+    config.edit(config.config.aws.endpoint_url, "http://127.0.0.1:1")
+    assert toolkit(config, "plan") == 1, "neither is an endpoint that does not answer"
 
 
 def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):

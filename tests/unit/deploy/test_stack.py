@@ -127,7 +127,7 @@ def test_a_pool_with_efa_has_its_interfaces_and_placement_group_in_its_template(
 
 
 def test_no_two_launch_templates_have_one_name():
-    """Keep clusters, pools and zones apart in the names, which an AWS account shares."""
+    """Keep clusters, pools and zones apart in the names."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     renamed = [
         ("cluster: research", "cluster: a", "b-c"),
@@ -145,7 +145,7 @@ def test_no_two_launch_templates_have_one_name():
 
 
 def test_a_type_whose_first_card_has_no_efa_gets_a_plain_first_interface():
-    """Put p6-b300's adapters on its cards 1 to 16; card 0 has ENA alone."""
+    """Put p6-b300's adapters on its cards 1 to 16."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     reserved = next(line for line in text.splitlines(keepends=True) if "reservation:" in line)
     text = text.replace(reserved, "").replace("p5.48xlarge", "p6-b300.48xlarge")
