@@ -48,6 +48,9 @@ class ComparingCommand(click.Command):
 def _errors_exit_with_1() -> Iterator[None]:
     try:
         yield
-    except (ToolkitError, click.ClickException) as error:
+    except ToolkitError as error:
         error.exit_code = FAILED
+        raise
+    except click.ClickException as error:
+        error.exit_code = FAILED  # type: ignore[misc]  # click declares it for the class alone
         raise

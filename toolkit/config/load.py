@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def _key_text(key: object) -> str:
-    """Return a key as the file has it, where YAML reads no text: `null`, `true`."""
+    """Return a key as the file has it, also `null` and `true`."""
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 

@@ -52,7 +52,7 @@ def name_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _names(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, object, str]]:
-    """Yield each place that gives something its name; missing ones are the model's to report."""
+    """Yield each place that gives something its name."""
     if "cluster" in raw:
         yield ("cluster",), raw["cluster"], NAME
     for section, pattern in (("pools", NAME), ("partitions", NAME_UNDERSCORE)):

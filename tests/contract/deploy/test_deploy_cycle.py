@@ -87,7 +87,7 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
 
 
 def test_a_plan_before_the_first_deploy_says_what_deploy_would_do(config, capsys):
-    """Exit with code 2, and with code 1 for whatever keeps plan from knowing."""
+    """Exit with code 2 for changes, and with code 1 for errors."""
     assert toolkit(config, "plan") == 2
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("`toolkit deploy` would build 2 images, create the stack (")
@@ -114,6 +114,44 @@ def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):
     )
     assert stacks["StackSummaries"] == []
     assert toolkit(config, "status") == 1
+
+
+def test_destroy_keeps_the_images_that_another_cluster_launches_from(config, capsys):
+    """Deregister only the images that nothing outside the cluster uses.
+
+    The launch template of another cluster could start no instance from then on.
+    """
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    ec2 = config.actor.clients.client("ec2")
+    ids = {item["Name"]: item["ImageId"] for item in own_images(ec2)}
+    (compute,) = (name for name in ids if name.startswith("toolkit-compute-"))
+    ec2.create_launch_template(
+        LaunchTemplateName="other.gpu",
+        LaunchTemplateData={"ImageId": ids[compute]},
+        TagSpecifications=[
+            {
+                "ResourceType": "launch-template",
+                "Tags": [{"Key": "toolkit:cluster", "Value": "other"}],
+            }
+        ],
+    )
+    reason = f"image {compute} stays: launch template other.gpu of cluster other uses it"
+    assert toolkit(config, "destroy", "--images", "--dry-run") == 0
+    assert reason in capsys.readouterr().out
+    assert toolkit(config, "destroy", "--images", "--yes") == 0, capsys.readouterr().err
+    assert reason in capsys.readouterr().out
+    assert [item["Name"] for item in own_images(ec2)] == [compute]
+    stacks = config.actor.clients.client("cloudformation").describe_stacks()["Stacks"]
+    assert [stack["StackName"] for stack in stacks] == ["toolkit-images"], "other builds there"
+
+    ec2.delete_launch_template(LaunchTemplateName="other.gpu")
+    assert toolkit(config, "destroy", "--images", "--yes") == 0, capsys.readouterr().err
+    assert own_images(ec2) == []
+    assert config.actor.clients.client("cloudformation").describe_stacks()["Stacks"] == []
+
+
+def own_images(ec2):
+    return ec2.describe_images(Owners=["self"])["Images"]
 
 
 def test_a_failed_image_build_ends_the_deploy_and_terminates_its_builders(config, capsys):
