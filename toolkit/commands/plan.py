@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.exit_codes import DIFFERS, SAME, ComparingCommand
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, find_config_file, json_option, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,13 +23,15 @@ def command(*, config_path: Path | None, as_json: bool) -> int:
     wrong option or an invalid cluster.yaml.
     """
     from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.plan_summary import deploy_sentence
     from toolkit.deploy.session import connected
     from toolkit.output import print_json, reporter
 
-    config = load(config_path)
+    path = find_config_file(config_path)
+    config = load(path)
     with connected(config) as clients:
-        intent = Cluster(config, clients, reporter()).preview()
+        intent = Cluster(config, clients, reporter(), ImageLock.beside(path)).preview()
     if as_json:
         print_json(
             {

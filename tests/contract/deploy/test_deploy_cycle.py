@@ -7,6 +7,7 @@ import pytest
 from toolkit import cli
 from toolkit.deploy import build, changes, destroy, head_setup
 from toolkit.deploy.tagged_resources import find_resources
+from toolkit.local.aws.images import Image, _row
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
 pytestmark = [
@@ -152,6 +153,54 @@ def test_destroy_keeps_the_images_that_another_cluster_launches_from(config, cap
 
 def own_images(ec2):
     return ec2.describe_images(Owners=["self"])["Images"]
+
+
+def test_a_plan_stays_the_same_when_a_newer_base_image_is_published(config, capsys):
+    """Pin the base image in cluster.lock.yaml at the first deploy.
+
+    `image check` tells of a newer one, and `image update` takes it.
+    """
+    config.edit('owner: "136693071363", name: "debian-13-amd64-*"', 'owner: self, name: "ours-*"')
+    config.edit("profile: local #", "profile: aws #")
+    config.edit('version: "24.11"', 'version: "25.05"')
+    ec2 = config.actor.clients.client("ec2")
+    first = publish(config, "ours-1", created=1_700_000_000.0)
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    lock = config.path.with_name("cluster.lock.yaml")
+    assert first in lock.read_text()
+    assert toolkit(config, "image", "check") == 0
+
+    second = publish(config, "ours-2", created=1_700_086_400.0)
+    capsys.readouterr()
+    assert toolkit(config, "plan") == 0, "the newer image is not in the plan"
+    assert capsys.readouterr().out.startswith("no changes\n")
+    assert toolkit(config, "image", "check") == 2
+    assert second in capsys.readouterr().out
+    assert first in lock.read_text()
+
+    assert toolkit(config, "image", "update") == 0
+    assert second in lock.read_text()
+    assert toolkit(config, "plan") == 2
+    assert "would build 2 images" in capsys.readouterr().out
+
+    ec2.deregister_image(ImageId=second)
+    assert toolkit(config, "plan") == 1
+    assert "`toolkit image update`" in capsys.readouterr().err
+
+
+def publish(config, name, *, created):
+    """Add an image that is a base for others, made at that time."""
+    clients = config.actor.clients
+    image = Image(
+        id=f"ami-{int(created):017x}",
+        name=name,
+        owner=clients.account,
+        region=config.config.aws.region,
+        created=created,
+    )
+    backend = config.actor.cloud.tables.ec2(config.config.aws.region)
+    backend.amis[image.id] = _row(backend, image, "available")
+    return image.id
 
 
 def test_a_failed_image_build_ends_the_deploy_and_terminates_its_builders(config, capsys):
