@@ -63,7 +63,9 @@ class Cluster:
         report: Reporter,
         lock: ImageLock | None = None,
     ) -> None:
-        """Keep the parts; without a lock file the newest base image is used."""
+        """Keep the parts.
+
+        Without a lock file the newest base image is used."""
         self._config = config
         self._lock = lock
         self._clients = clients

@@ -99,7 +99,9 @@ class ImageLock:
 
 
 def parse(text: str, source: str) -> tuple[Pin, ...]:
-    """Parse a lock file; a damaged one pins nothing, so it is an error."""
+    """Parse a lock file.
+
+    A damaged one pins nothing, so it is an error."""
     names = [field.name for field in fields(Pin)]
     try:
         document = YAML(typ="safe").load(text)

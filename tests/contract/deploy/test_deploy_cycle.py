@@ -189,7 +189,7 @@ def test_a_plan_stays_the_same_when_a_newer_base_image_is_published(config, caps
 
 
 def publish(config, name, *, created):
-    """Add an image that is a base for others, made at that time."""
+    """Add a base image that was made at that time."""
     clients = config.actor.clients
     image = Image(
         id=f"ami-{int(created):017x}",

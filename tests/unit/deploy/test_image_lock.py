@@ -76,7 +76,7 @@ def test_a_region_or_base_of_its_own_has_a_pin_of_its_own(lock):
 
 
 def test_the_local_cloud_pins_nothing(lock):
-    """Its base image is made from this computer, and changes with it."""
+    """Leave it to the base image of this computer."""
     lock.write(example("local"), FIRST)
     assert not lock.path.exists()
 
