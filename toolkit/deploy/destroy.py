@@ -153,7 +153,7 @@ class Destroyer:
             self._verify(phase)
 
     def _images(self) -> tuple[tuple[Image, ...], tuple[UsedImage, ...]]:
-        """Return the images that only this cluster needs, if any does, and all others."""
+        """Return the images that no other cluster uses, and the others."""
         ec2 = self._clients.client("ec2")
         existing = tuple(images.find(ec2, _image_names()).values())
         used_images = used_elsewhere(ec2, existing, self._config.cluster)
