@@ -161,7 +161,7 @@ def test_a_plan_stays_the_same_when_a_newer_base_image_is_published(config, caps
     `image check` tells of a newer one, and `image update` takes it.
     """
     config.edit('owner: "136693071363", name: "debian-13-amd64-*"', 'owner: self, name: "ours-*"')
-    config.edit("profile: local #", "profile: aws #")
+    config.edit("\nprofile: local #", "\nprofile: aws #")
     config.edit('version: "24.11"', 'version: "25.05"')
     ec2 = config.actor.clients.client("ec2")
     first = publish(config, "ours-1", created=1_700_000_000.0)
