@@ -11,6 +11,8 @@ Exit codes:
 - 3: `--yes` is needed.
 - 4: AWS refused, or can't be reached.
 - 130: interrupted.
+
+`plan` and `image check` differ: 0 nothing differs, 2 something does, 1 every error.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ COMMANDS = {
     "destroy": "Delete the cluster and everything in it.",
     "login": "Open a shell on the head node.",
     "run": "Run one command on the head node.",
-    "image": "Build and list machine images.",
+    "image": "Build, list and pin machine images.",
     "config": "Write, check and explain cluster.yaml.",
     "lint": "Find mistakes in a batch script that lose work.",
     "submit": "Check a batch script, then sbatch it.",

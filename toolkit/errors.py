@@ -1,7 +1,8 @@
 """The error tree of the people's side of the toolkit.
 
 Each class has a stable `reason` (a code for scripts and tests) and an `exit_code`. The message says
-what happened; `next_step` says what to do, if that is known.
+what happened; `next_step` says what to do, if that is known. Commands whose exit code 2 means a
+difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
 
 * ToolkitError                          failed                    1
   * ConfigError                         config-error              2
@@ -47,7 +48,7 @@ class ToolkitError(Exception):
     """An error for a person to read; its text is complete without a traceback."""
 
     reason: ClassVar[str] = "failed"  # a stable reason code, for scripts and tests
-    exit_code: ClassVar[int] = 1  # of the `toolkit` command
+    exit_code: int = 1  # of the `toolkit` command
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)

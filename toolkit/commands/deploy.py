@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, dry_run_option, load, yes_option
+from toolkit.commands.options import (
+    config_option,
+    dry_run_option,
+    find_config_file,
+    load,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,17 +30,21 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
+    from toolkit.deploy.image_lock import ImageLock
+    from toolkit.deploy.plan_summary import deploy_sentence
     from toolkit.deploy.session import connected
     from toolkit.deploy.slurm_accounts import apply_accounts
     from toolkit.deploy.status import gather
     from toolkit.output import reporter
 
-    config = load(config_path)
+    path = find_config_file(config_path)
+    config = load(path)
     with connected(config) as clients:
         report = reporter()
-        cluster = Cluster(config, clients, report)
+        cluster = Cluster(config, clients, report, ImageLock.beside(path))
         if dry_run:
-            click.echo(cluster.preview().text())
+            preview = cluster.preview()
+            click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
             return 0
         outcome = cluster.deploy(yes=yes)
         account_changes = apply_accounts(config, Head(clients, config), report)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 @click.option(
-    "--images", "with_images", is_flag=True, help="Delete machine images too (all clusters' here)."
+    "--images", "with_images", is_flag=True, help="Delete images too that no other cluster uses."
 )
 def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool) -> int:
     """Delete the cluster and everything in it: instances, files, accounting, artifacts.
 
-    Machine images stay for the next deploy, unless --images is given. The output names them.
+    Machine images stay for the next deploy, unless --images is given. The output names them. An
+    image that another cluster's launch template or instance uses stays with --images, too.
 
     destroy then checks, service by service, that nothing is left. Run it again if it was cut off.
     """

@@ -1,4 +1,4 @@
-"""`toolkit image`: build and list machine images."""
+"""`toolkit image`: build, list and pin machine images."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands.exit_codes import DIFFERS, SAME, ComparingCommand
 from toolkit.commands.groups import SuggestingGroup
-from toolkit.commands.options import config_option, dry_run_option, json_option, load
+from toolkit.commands.options import (
+    config_option,
+    dry_run_option,
+    find_config_file,
+    json_option,
+    load,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group("image", cls=SuggestingGroup)
 def command() -> None:
-    """Build and list machine images."""
+    """Build, list and pin machine images."""
 
 
 @command.command("build")
@@ -23,14 +30,15 @@ def command() -> None:
 @dry_run_option
 def build(*, config_path: Path | None, dry_run: bool) -> None:
     """Build the missing head and compute images, side by side."""
-    from toolkit.deploy import image_build_stack, images
+    from toolkit.deploy import image_build_stack, image_lock, images
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
 
-    config = load(config_path)
+    path = find_config_file(config_path)
+    config, lock = load(path), image_lock.ImageLock.beside(path)
     with connected(config) as clients:
         ec2 = clients.client("ec2")
-        base = images.find_base(ec2, config)
+        base = image_lock.find_base(ec2, config, lock)
         if dry_run:
             images_by_name = images.find(
                 ec2, [spec.name for spec in images.required_images(config, base)]
@@ -40,10 +48,71 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
                     f"{spec.name}: {'exists' if spec.name in images_by_name else 'would be built'}"
                 )
             return
+        if lock.pin_for(config) is None:
+            lock.write(config, base)
         for kind, image in image_build_stack.ensure_images(
             config, clients, base, reporter()
         ).items():
             click.echo(f"{kind}: {image}")
+
+
+@command.command("check", cls=ComparingCommand)
+@config_option
+@json_option
+def check(*, config_path: Path | None, as_json: bool) -> int:
+    """Say whether a newer base image exists than the lock file names.
+
+    Exit code 0: none does; 2: one does, and `toolkit image update` takes it; 1: any error. It
+    changes nothing.
+    """
+    from toolkit.deploy import image_lock, images
+    from toolkit.deploy.session import connected
+    from toolkit.output import print_json
+
+    path = find_config_file(config_path)
+    config, lock = load(path), image_lock.ImageLock.beside(path)
+    pin = lock.pin_for(config)
+    with connected(config) as clients:
+        newest = images.find_base(clients.client("ec2"), config)
+    is_newer = pin is not None and pin.id != newest.id
+    if as_json:
+        print_json({"pinned": pin, "newest": newest, "newer": is_newer})
+        return DIFFERS if is_newer else SAME
+    if pin is None:
+        click.echo(
+            f"{lock.path} pins no base image for {config.aws.region}; deploy uses the newest"
+        )
+    else:
+        click.echo(f"pinned  {pin.id}  {pin.name}  {pin.created}")
+    click.echo(f"newest  {newest.id}  {newest.name}  {newest.created}")
+    if is_newer:
+        click.echo("a newer base image exists: `toolkit image update`, then `toolkit plan`")
+    return DIFFERS if is_newer else SAME
+
+
+@command.command("update")
+@config_option
+@dry_run_option
+def update(*, config_path: Path | None, dry_run: bool) -> None:
+    """Pin the newest base image in the lock file.
+
+    The next deploy builds images on it. Running instances keep theirs.
+    """
+    from toolkit.deploy import image_lock, images
+    from toolkit.deploy.session import connected
+
+    path = find_config_file(config_path)
+    config, lock = load(path), image_lock.ImageLock.beside(path)
+    pin = lock.pin_for(config)
+    with connected(config) as clients:
+        newest = images.find_base(clients.client("ec2"), config)
+    if pin is not None and pin.id == newest.id:
+        click.echo(f"{newest.id} ({newest.name}) is pinned already")
+        return
+    if not dry_run:
+        lock.write(config, newest)
+    verb = "would pin" if dry_run else "pinned"
+    click.echo(f"{verb} {newest.id} ({newest.name}) in {lock.path}")
 
 
 @command.command("list")
@@ -51,17 +120,17 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
 @json_option
 def list_(*, config_path: Path | None, as_json: bool) -> None:
     """List the images, and mark those that this configuration uses."""
-    from toolkit.deploy import images, names
+    from toolkit.deploy import image_lock, images, names
     from toolkit.deploy.session import connected
     from toolkit.output import print_json, table
 
-    config = load(config_path)
+    path = find_config_file(config_path)
+    config, lock = load(path), image_lock.ImageLock.beside(path)
     with connected(config) as clients:
         ec2 = clients.client("ec2")
         images_by_name = images.find(ec2, [f"toolkit-{kind}-*" for kind in names.IMAGE_KINDS])
-        used_names = {
-            spec.name for spec in images.required_images(config, images.find_base(ec2, config))
-        }
+        base = image_lock.find_base(ec2, config, lock)
+        used_names = {spec.name for spec in images.required_images(config, base)}
     images_by_age = sorted(images_by_name.values(), key=lambda image: image.created)
     if as_json:
         print_json(

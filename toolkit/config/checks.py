@@ -6,16 +6,17 @@ reports. So one run finds both kinds of mistake.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.raw import items as _items, mapping as _mapping
+from toolkit.config.regions import region_checks
+from toolkit.config.suggestions import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from toolkit.config.raw import Finding, KeyPath
 
@@ -45,6 +46,7 @@ LOGIN_FIELDS = ("cluster", "instance_id", "region")
 
 def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield every contradiction in the file, as (path, message)."""
+    yield from region_checks(raw)
     yield from _network(raw)
     yield from base_checks(raw)
     yield from _settings(raw)
@@ -53,18 +55,6 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from capacity_checks(raw)
     yield from _accounts_and_users(raw)
     yield from _access(raw)
-
-
-def suggestion(word: str, choices: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for a near miss.
-
-    Otherwise it is the list of known words.
-    """
-    names = sorted(choices)
-    matches = get_close_matches(word, names, n=1, cutoff=0.6)
-    if matches:
-        return f"; did you mean '{matches[0]}'?"
-    return f"; expected one of: {', '.join(names)}" if names else ""
 
 
 def _cidr(text: object) -> IPv4Network | None:

@@ -12,8 +12,11 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from toolkit.config.base_image import with_local_defaults
-from toolkit.config.checks import cross_check, suggestion
+from toolkit.config.checks import cross_check
+from toolkit.config.hardware import hardware_checks
 from toolkit.config.model import ClusterConfig
+from toolkit.config.names import name_checks
+from toolkit.config.suggestions import suggestion
 from toolkit.config.types import WORDS
 from toolkit.errors import ConfigInvalid, ConfigNotFound, Problem
 
@@ -53,16 +56,20 @@ def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
     """
     tree = _read_yaml(text, source)
     raw = with_local_defaults(_plain(tree))
+    # The first say more about their places than the model does.
+    findings = [*name_checks(raw), *hardware_checks(raw)]
+    places = {_path_text(key_path) for key_path, _ in findings}
     problems = [
         Problem(_line(tree, key_path), _path_text(key_path), message)
-        for key_path, message in cross_check(raw)
+        for key_path, message in (*findings, *cross_check(raw))
     ]
     config = None
     try:
         # Through JSON, where strict still turns text into addresses and lists into tuples.
         config = ClusterConfig.model_validate_json(json.dumps(raw, default=str))
     except ValidationError as error:
-        problems.extend(_problem(tree, detail) for detail in _distinct(error.errors()))
+        details = (_problem(tree, detail) for detail in _distinct(error.errors()))
+        problems.extend(problem for problem in details if problem.path not in places)
     if problems or config is None:
         raise ConfigInvalid(source, problems)
     return config
@@ -85,7 +92,7 @@ def _read_yaml(text: str, source: str) -> CommentedMap:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, CommentedMap):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {_key_text(key): _plain(item) for key, item in value.items()}
     if isinstance(value, CommentedSeq):
         return [_plain(item) for item in value]
     if isinstance(value, bool) or value is None:
@@ -96,6 +103,11 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def _key_text(key: object) -> str:
+    """Return a key as the file has it, also `null` and `true`."""
+    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+
+
 def _line(tree: CommentedMap, key_path: KeyPath) -> int:
     """Return the line of the deepest existing part of a path.
 
@@ -103,7 +115,10 @@ def _line(tree: CommentedMap, key_path: KeyPath) -> int:
     """
     node: Any = tree
     line = tree.lc.line if tree.lc.line is not None else 0
-    for step in key_path:
+    for part in key_path:
+        step: Any = part
+        if isinstance(node, CommentedMap):
+            step = next((key for key in node if _key_text(key) == part), part)
         if isinstance(node, CommentedMap) and step in node:
             line = node.lc.key(step)[0]
         elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):

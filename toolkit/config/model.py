@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from toolkit.config import types
+from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.section import Section
 from toolkit.config.training import Data, Training
 from toolkit.config.types import (
@@ -110,7 +111,7 @@ class HeadNode(Section):
     """The instance that runs slurmctld, slurmdbd and MLflow."""
 
     instance_type: Label = "m7i.large"
-    root_gib: Annotated[int, Field(ge=8, le=16_384)] = 50
+    root_gib: Annotated[int, Field(ge=IMAGE_GIB, le=16_384)] = 50
 
 
 class Shared(Section):

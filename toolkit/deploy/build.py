@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
+from toolkit.config.hardware import IMAGE_GIB
 from toolkit.deploy import images, names
 from toolkit.deploy.boot_progress import BootStatus
 from toolkit.deploy.instances import NOT_TERMINATING
@@ -38,7 +39,6 @@ BUILD_SECONDS = 3600.0
 COPY_SECONDS = 1800.0
 # EC2 knows a new instance profile of IAM within this time.
 PROFILE_SECONDS = 60.0
-BUILDER_GIB = 30
 CONSOLE_SHOWN = 2000
 
 
@@ -142,7 +142,7 @@ class Builder:
         ]
         # Packages come from the internet; the default group lets no connection in.
         network = {"AssociatePublicIpAddress": True, "SubnetId": self._resources.subnet}
-        disk = {"VolumeSize": BUILDER_GIB, "VolumeType": "gp3", "Encrypted": True}
+        disk = {"VolumeSize": IMAGE_GIB, "VolumeType": "gp3", "Encrypted": True}
         return {
             "ImageId": self._base.id,
             "InstanceType": self._config.images.builder_type,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit import assets
-from toolkit.deploy import image_build_stack, images, names
+from toolkit.deploy import image_build_stack, image_lock, images, names
 from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
 from toolkit.deploy.changes import StackChanges, StackPlan
 from toolkit.deploy.head import find_head
@@ -21,6 +21,7 @@ from toolkit.render import bundle_files
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
+    from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.session import Clients
     from toolkit.output import Reporter
 
@@ -55,8 +56,18 @@ class DeployPreview:
 class Cluster:
     """Deploys one cluster."""
 
-    def __init__(self, config: ClusterConfig, clients: Clients, report: Reporter) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        clients: Clients,
+        report: Reporter,
+        lock: ImageLock | None = None,
+    ) -> None:
+        """Keep the parts.
+
+        Without a lock file the newest base image is used."""
         self._config = config
+        self._lock = lock
         self._clients = clients
         self._report = report
         self._bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
@@ -70,7 +81,7 @@ class Cluster:
 
     def preview(self) -> DeployPreview:
         """Return the changes that deploy would make; changes nothing."""
-        base = images.find_base(self._clients.client("ec2"), self._config)
+        base = image_lock.find_base(self._clients.client("ec2"), self._config, self._lock)
         specs = images.required_images(self._config, base)
         images_by_name = images.find(self._clients.client("ec2"), [spec.name for spec in specs])
         ids = {
@@ -90,7 +101,9 @@ class Cluster:
 
         May be repeated. Raises NotConfirmed before anything is lost, unless `yes`.
         """
-        base = images.find_base(self._clients.client("ec2"), self._config)
+        base = image_lock.find_base(self._clients.client("ec2"), self._config, self._lock)
+        if self._lock is not None and self._lock.pin_for(self._config) is None:
+            self._lock.write(self._config, base)
         ids = image_build_stack.ensure_images(self._config, self._clients, base, self._report)
         with self._report.phase("Comparing the stack") as phase:
             plan = self._changes.plan(self._template(base, ids))

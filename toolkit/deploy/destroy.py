@@ -14,6 +14,7 @@ from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import abandoned_builders, images, instances, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
+from toolkit.deploy.image_use import UsedImage, used_elsewhere
 from toolkit.deploy.storage import Bucket
 from toolkit.deploy.tagged_resources import TaggedResource, delete_detached, find_resources
 from toolkit.errors import DestroyIncomplete
@@ -45,6 +46,7 @@ class Inventory:
     builders: tuple[str, ...] = ()
     kept_images: tuple[Image, ...] = ()  # images that stay
     images_stack: str = ""
+    used_images: tuple[UsedImage, ...] = ()  # stay, since other clusters need them
 
     @property
     def is_empty(self) -> bool:
@@ -67,14 +69,16 @@ class Inventory:
 
     @property
     def kept_images_text(self) -> str:
-        """Return a line on the kept images and how to delete them.
+        """Return lines on the images that stay.
 
-        They cost a little. Empty without any.
+        Each says why, or how to delete it: they cost a little. Empty without any.
         """
-        if not self.kept_images:
-            return ""
-        image_names = ", ".join(image.name for image in self.kept_images)
-        return f"images that are kept: {image_names} (toolkit destroy --images deletes them too)"
+        lines = [str(used) for used in self.used_images]
+        if self.kept_images:
+            image_names = ", ".join(image.name for image in self.kept_images)
+            hint = "toolkit destroy --images deletes them too"
+            lines.append(f"images that are kept: {image_names} ({hint})")
+        return "\n".join(lines)
 
     def _has_own_line(self, item: TaggedResource) -> bool:
         """Return whether another line covers this resource.
@@ -106,18 +110,24 @@ class Destroyer:
 
     def inventory(self, *, with_images: bool) -> Inventory:
         """Return the resources that exist."""
-        existing_images = tuple(images.find(self._clients.client("ec2"), _image_names()).values())
+        free_images, used_images = self._images()
+        other_cluster = bool(used_images)
         cloudformation = self._clients.client("cloudformation")
         return Inventory(
             stack=stack_status(cloudformation, names.stack(self._config)),
             instances=tuple(self._instance_ids()),
             bucket=self._bucket.exists(),
             other_resources=find_resources(self._clients, self._config),
-            images=existing_images if with_images else (),
-            builders=self._builders(with_images=with_images),
-            kept_images=() if with_images else existing_images,
+            images=free_images if with_images else (),
+            builders=self._builders(with_images=with_images and not other_cluster),
+            kept_images=()
+            if with_images
+            else (*free_images, *(used.image for used in used_images)),
             # A failed build or an interrupted destroy leaves this stack without an image.
-            images_stack=stack_status(cloudformation, names.IMAGES_STACK) if with_images else "",
+            images_stack=stack_status(cloudformation, names.IMAGES_STACK)
+            if with_images and not other_cluster
+            else "",
+            used_images=used_images if with_images else (),
         )
 
     def destroy(self, *, with_images: bool) -> None:
@@ -128,7 +138,8 @@ class Destroyer:
         with self._report.phase("Terminating instances") as phase:
             self._terminate_instances(phase)
         abandoned_builders.terminate(
-            self._clients.client("ec2"), self._builders(with_images=with_images)
+            self._clients.client("ec2"),
+            self._builders(with_images=with_images and not self._images()[1]),
         )
         if self._bucket.exists():
             with self._report.phase("Emptying the bucket") as phase:
@@ -140,6 +151,14 @@ class Destroyer:
                 self._delete_images(phase)
         with self._report.phase("Checking that nothing is left") as phase:
             self._verify(phase)
+
+    def _images(self) -> tuple[tuple[Image, ...], tuple[UsedImage, ...]]:
+        """Return the images that no other cluster uses, and the others."""
+        ec2 = self._clients.client("ec2")
+        existing = tuple(images.find(ec2, _image_names()).values())
+        used_images = used_elsewhere(ec2, existing, self._config.cluster)
+        used_ids = {used.image.id for used in used_images}
+        return tuple(item for item in existing if item.id not in used_ids), used_images
 
     def _instance_ids(self) -> list[str]:
         own_tag = {tags.CLUSTER: self._config.cluster}
@@ -202,16 +221,21 @@ class Destroyer:
             )
 
     def _delete_images(self, phase: Phase) -> None:
-        ec2 = self._clients.client("ec2")
-        images_by_name = images.find(ec2, _image_names())
-        for image in images_by_name.values():
-            images.delete(ec2, image)
-        bucket = names.images_bucket(self._config, self._clients.account)
-        store = Bucket(self._clients.client("s3"), bucket)
-        if store.exists():
-            store.empty()
-        self._delete_stack(names.IMAGES_STACK, phase)
-        phase.result(f"{len(images_by_name)} images")
+        """Delete the images that no other cluster uses.
+
+        While one is used, the stack of image builds and its bucket stay for that cluster.
+        """
+        free_images, used_images = self._images()
+        for image in free_images:
+            images.delete(self._clients.client("ec2"), image)
+        if not used_images:
+            bucket = names.images_bucket(self._config, self._clients.account)
+            store = Bucket(self._clients.client("s3"), bucket)
+            if store.exists():
+                store.empty()
+            self._delete_stack(names.IMAGES_STACK, phase)
+        kept_text = f", {len(used_images)} stay for other clusters" if used_images else ""
+        phase.result(f"{len(free_images)} images{kept_text}")
 
     def _verify(self, phase: Phase) -> None:
         deadline = self._clock() + VERIFY_SECONDS

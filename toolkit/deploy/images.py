@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.bundle import Bundle
@@ -32,6 +33,7 @@ class BaseImage:
     id: str
     name: str
     root_device: str
+    created: str = ""  # as EC2 writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,30 @@ def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
             f"no image of owner {base.owner} is named {base.name} in {config.aws.region}",
             next_step="correct images.base in cluster.yaml",
         )
-    newest = max(images, key=lambda image: (image["CreationDate"], image["ImageId"]))
-    return BaseImage(newest["ImageId"], newest["Name"], newest["RootDeviceName"])
+    return _base(max(images, key=lambda image: (image["CreationDate"], image["ImageId"])))
+
+
+def base_by_id(ec2: EC2Client, owner: str, image_id: str) -> BaseImage | None:
+    """Return an available image of this owner, also a deprecated one.
+
+    EC2 leaves deprecated images out unless asked for them:
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeImages.html
+    """
+    images = ec2.describe_images(
+        Owners=[owner],
+        Filters=[
+            {"Name": "image-id", "Values": [image_id]},
+            {"Name": "state", "Values": ["available"]},
+        ],
+        IncludeDeprecated=True,
+    )["Images"]
+    return _base(images[0]) if images else None
+
+
+def _base(image: ImageTypeDef) -> BaseImage:
+    return BaseImage(
+        image["ImageId"], image["Name"], image["RootDeviceName"], str(image["CreationDate"])
+    )
 
 
 def required_images(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import names
+from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
 from toolkit.render.burst import launch_template
@@ -62,7 +63,7 @@ class LaunchTemplate:
     pool: str
     subnet: str = ""  # with it, the network interfaces are part of the launch template
     placement_group: bool = False
-    efa: int = 0
+    interfaces: tuple[NetworkInterface, ...] = ()
 
 
 def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
@@ -275,7 +276,7 @@ def _launch_templates(config: ClusterConfig) -> list[LaunchTemplate]:
                 pool=name,
                 subnet=subnet_logical_id(zone),
                 placement_group=pool.placement_group,
-                efa=pool.efa,
+                interfaces=network_interfaces(pool),
             )
             for zone in config.pool_zones(name)
         )

@@ -46,7 +46,7 @@ def launch_template(cluster: str, pool: str, zone: str = "") -> str:
 
     The stack has it under the same name.
     """
-    return f"{cluster}-{pool}-{zone}" if zone else f"{cluster}-{pool}"
+    return ".".join(filter(None, (cluster, pool, zone)))
 
 
 def _policy(text: str) -> dict[str, Any]:

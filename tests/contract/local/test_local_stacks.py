@@ -107,7 +107,7 @@ def test_a_launch_from_the_pools_launch_template_has_all_of_its_settings(
     resources = cfn.describe_stack_resources(StackName=stack["StackId"])["StackResources"]
     subnets = [r for r in resources if r["ResourceType"] == "AWS::EC2::Subnet"]
     instances = ec2.run_instances(
-        LaunchTemplate={"LaunchTemplateName": "demo-gpu"},
+        LaunchTemplate={"LaunchTemplateName": "demo.gpu"},
         InstanceType="g5.xlarge",
         MinCount=2,
         MaxCount=2,
@@ -145,7 +145,7 @@ def test_a_stack_is_deleted_although_its_launch_template_is_absent(
     local, cfn, ec2, cluster_template
 ):
     stack = create(local, cfn, cluster_template)
-    ec2.delete_launch_template(LaunchTemplateName="demo-gpu")
+    ec2.delete_launch_template(LaunchTemplateName="demo.gpu")
     cfn.delete_stack(StackName=stack["StackId"])
     assert wait_for_stack(local, cfn, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
 

@@ -21,8 +21,8 @@ class Cloud:
         self.clock = clock
         self.instances = {"i-node": "compute", "i-head": "head"}
         self.status, self.actions, self.late = "CREATE_COMPLETE", [], ["i-late"]
-        self.deletes, self.images_stack = True, ""
-        self.builders, self.images = {}, {}
+        self.deletes, self.images_stack, self.cluster = True, "", "demo"
+        self.builders, self.images, self.templates = {}, {}, []
 
     def get_paginator(self, operation):
         self.operation = operation
@@ -33,10 +33,21 @@ class Cloud:
             return [{"StackEvents": []}]
         if self.operation == "describe_images":
             return [{"Images": list(self.images.values())}]
+        if self.operation == "describe_launch_templates":
+            return [{"LaunchTemplates": [item for item, _ in self.templates]}]
+        if self.operation == "describe_launch_template_versions":
+            return [{"LaunchTemplateVersions": [version for _, version in self.templates]}]
         if {"Name": "tag:toolkit:role", "Values": ["builder"]} in Filters:
             return [{"Reservations": [{"Instances": list(self.builders.values())}]}]
         items = [
-            {"InstanceId": key, "Tags": [{"Key": "toolkit:role", "Value": role}]}
+            {
+                "InstanceId": key,
+                "ImageId": f"toolkit-{role}-1",
+                "Tags": [
+                    {"Key": "toolkit:role", "Value": role},
+                    {"Key": "toolkit:cluster", "Value": self.cluster},
+                ],
+            }
             for key, role in self.instances.items()
         ]
         return [{"Reservations": [{"Instances": items}]}]
@@ -65,6 +76,13 @@ class Cloud:
         self.images[name] = {"ImageId": name, "Name": name, "State": "available"}
         self.images[name]["CreationDate"] = ""
         self.build(name, builder)
+
+    def use_image(self, name, cluster):
+        """Add a launch template of a cluster."""
+        template = {"LaunchTemplateId": f"lt-{cluster}", "LaunchTemplateName": f"{cluster}.gpu"}
+        tags = [{"Key": "toolkit:cluster", "Value": cluster}]
+        version = {**template, "LaunchTemplateData": {"ImageId": name}}
+        self.templates.append(({**template, "Tags": tags}, version))
 
     def build(self, name, builder):
         self.builders[builder] = {
@@ -192,3 +210,33 @@ def test_kept_images_are_named_with_the_command_that_deletes_them(cloud):
     assert "toolkit-head-1" in inventory.kept_images_text
     assert "destroy --images" in inventory.kept_images_text
     assert cloud.destroyer.inventory(with_images=True).kept_images_text == ""
+
+
+def test_images_in_the_launch_templates_of_other_clusters_stay(cloud):
+    """Keep what another cluster needs, and name that cluster."""
+    cloud.instances, cloud.status, cloud.late = {}, "", []
+    cloud.images_stack = "CREATE_COMPLETE"
+    for name in ("toolkit-compute-1", "toolkit-compute-2"):
+        cloud.take_image(name, "i-left")
+    cloud.build("toolkit-head-2", "i-work")
+    cloud.use_image("toolkit-compute-1", "other")
+    cloud.use_image("toolkit-compute-2", "demo")
+    inventory = cloud.destroyer.inventory(with_images=True)
+    assert "image toolkit-compute-2" in inventory.text()
+    assert "toolkit-compute-1" not in inventory.text()
+    assert inventory.kept_images_text == (
+        "image toolkit-compute-1 stays: launch template other.gpu of cluster other uses it"
+    )
+    cloud.destroyer.destroy(with_images=True)
+    assert list(cloud.images) == ["toolkit-compute-1"]
+    assert list(cloud.builders) == ["i-work"]
+    assert cloud.images_stack == "CREATE_COMPLETE"
+
+
+def test_the_image_of_another_clusters_instance_stays(cloud):
+    """Keep the image of a head node: its replacement starts from it."""
+    cloud.instances, cloud.cluster, cloud.status = {"i-head": "head"}, "other", ""
+    cloud.take_image("toolkit-head-1", "i-left")
+    assert cloud.destroyer.inventory(with_images=True).kept_images_text == (
+        "image toolkit-head-1 stays: instance i-head of cluster other uses it"
+    )

@@ -100,9 +100,9 @@ def test_every_pool_has_a_launch_template_with_the_expected_name():
     """
     launch_templates = _templates(resources(example("aws")))
     assert {item["LaunchTemplateName"] for item in launch_templates.values()} == {
-        "research-a10g",
-        "research-cpu",
-        "research-h100-us-east-1a",
+        "research.a10g",
+        "research.cpu",
+        "research.h100.us-east-1a",
     }
 
 
@@ -115,7 +115,7 @@ def test_a_pool_with_efa_has_its_interfaces_and_placement_group_in_its_template(
     (data,) = [
         item["LaunchTemplateData"]
         for item in _templates(stack).values()
-        if item["LaunchTemplateName"] == "research-h100-us-east-1a"
+        if item["LaunchTemplateName"] == "research.h100.us-east-1a"
     ]
     cards = data["NetworkInterfaces"]
     assert [card["NetworkCardIndex"] for card in cards] == list(range(32))
@@ -124,6 +124,40 @@ def test_a_pool_with_efa_has_its_interfaces_and_placement_group_in_its_template(
     assert "SecurityGroupIds" not in data
     assert stack[data["Placement"]["GroupName"]]["Type"] == "AWS::EC2::PlacementGroup"
     assert of_type(stack, "AWS::EC2::SecurityGroupEgress")
+
+
+def test_no_two_launch_templates_have_one_name():
+    """Keep clusters, pools and zones apart in the names."""
+    text = (ROOT / "examples" / "aws.yaml").read_text()
+    renamed = [
+        ("cluster: research", "cluster: a", "b-c"),
+        ("cluster: research", "cluster: a-b", "c"),
+        ("cluster: research", "cluster: a", "h100-us-east-1a"),
+    ]
+    used: set[str] = set()
+    for old, new, pool in renamed:
+        changed = text.replace(old, new).replace("  cpu:\n", f"  {pool}:\n")
+        config = parse(changed.replace("pools: [cpu]", f"pools: [{pool}]"))
+        found = {item["LaunchTemplateName"] for item in _templates(resources(config)).values()}
+        assert len(found) == 3
+        used |= {name for name in found if pool in name}
+    assert len(used) == 3
+
+
+def test_a_type_whose_first_card_has_no_efa_gets_a_plain_first_interface():
+    """Put p6-b300's adapters on its cards 1 to 16."""
+    text = (ROOT / "examples" / "aws.yaml").read_text()
+    reserved = next(line for line in text.splitlines(keepends=True) if "reservation:" in line)
+    text = text.replace(reserved, "").replace("p5.48xlarge", "p6-b300.48xlarge")
+    stack = resources(parse(text.replace("efa: 32", "efa: 16")))
+    (cards,) = [
+        item["LaunchTemplateData"]["NetworkInterfaces"]
+        for item in _templates(stack).values()
+        if "NetworkInterfaces" in item["LaunchTemplateData"]
+    ]
+    assert [card["NetworkCardIndex"] for card in cards] == list(range(17))
+    assert [card["DeviceIndex"] for card in cards] == [0] * 17
+    assert [card.get("InterfaceType") for card in cards] == [None] + ["efa-only"] * 16
 
 
 def test_the_head_node_may_launch_into_the_reservations_and_placement_groups_of_pools():

@@ -19,7 +19,7 @@ def test_burst_json_is_parsed_by_the_engine():
     assert (read.cluster, read.bucket) == ("demo", FACTS.bucket)
     assert sorted(read.pools) == ["cpu", "gpu"]
     assert [str(node) for node in read.pools["gpu"].nodes][-1] == "gpu-004"
-    assert read.pools["gpu"].launch_template == "demo-gpu"
+    assert read.pools["gpu"].launch_template == "demo.gpu"
     assert read.resume_timeout == 180
 
 
@@ -102,4 +102,4 @@ def test_policies_and_reservations_are_parsed_as_rendered():
     ]
     assert gpu.offerings[0].block
     assert (gpu.one_by_one, gpu.max_spot_share) == (True, 0.5)
-    assert gpu.zone_templates["us-east-1a"] == "demo-gpu-us-east-1a"
+    assert gpu.zone_templates["us-east-1a"] == "demo.gpu.us-east-1a"

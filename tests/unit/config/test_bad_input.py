@@ -1,0 +1,189 @@
+"""Values of cluster.yaml that can't work on AWS are refused with their line."""
+
+import pytest
+
+from tests.unit.config.test_load import GOOD, edited, problems
+from toolkit.config import parse
+from toolkit.errors import ConfigInvalid
+
+
+def line_of(text: str, part: str) -> int:
+    """Return the number of the first line with this part."""
+    return next(number for number, line in enumerate(text.splitlines(), 1) if part in line)
+
+
+def found(text: str) -> list[tuple[str, int, str]]:
+    """Return every problem: path, line, message."""
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(text)
+    return [(problem.path, problem.line, problem.message) for problem in caught.value.problems]
+
+
+# Each name, and where it lies in the good file.
+NAMES = [
+    ("cluster: demo", "cluster: {}", "cluster"),
+    ("  gpu:\n", "  {}:\n", "pools.{}"),
+    ("  spot: {pools: [gpu]}", "  {}: {{pools: [gpu]}}", "partitions.{}"),
+    ("{name: vision}", "{{name: {}}}", "accounts[0].name"),
+    ("{name: ada,", "{{name: {},", "users[0].name"),
+]
+
+
+WORDS = ["no", "on", "off", "yes", "true", "false", "null", "~", "y", '"no"', "'null'"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(("old", "new", "path"), NAMES, ids=lambda text: text.split(":")[0])
+def test_a_name_that_yaml_reads_as_something_else_is_refused(old, new, path, word):
+    """Refuse the word at its line, with or without quotes.
+
+    CloudFormation reads YAML 1.1, in which `no` is false.
+    """
+    text = edited(old, new.format(word))
+    place = path.format(word.strip("\"'").replace("~", "null"))
+    messages = {
+        message
+        for at, line, message in found(text)
+        if at == place and line == line_of(text, new.format(word).strip("\n"))
+    }
+    assert any(text.startswith("YAML") and "another name" in text for text in messages), messages
+
+
+@pytest.mark.parametrize("word", ["0777", "1e3", "2026-01-01", "0x1f", "12:30:00", "1_000"])
+@pytest.mark.parametrize(("old", "new", "path"), NAMES, ids=lambda text: text.split(":")[0])
+def test_a_number_or_date_as_name_is_refused_at_its_line(old, new, path, word):
+    """Name the line, and the characters that a name may have."""
+    del path
+    text = edited(old, new.format(word))
+    expected_line = line_of(text, new.format(word).strip("\n"))
+    messages = [message for _, line, message in found(text) if line == expected_line]
+    assert any("starting with a letter" in message for message in messages), messages
+    assert not any("put it in quotes" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "owner"),
+    [
+        ("images", "stack of image builds"),
+        ("toolkit-images", "bucket of image builds"),
+        ("xn--lab", "S3"),
+        ("sthree-lab", "S3"),
+        ("amzn-s3-demo-lab", "S3"),
+    ],
+)
+def test_a_cluster_name_whose_resources_have_an_owner_already_is_refused(cluster, owner):
+    line, message = problems(edited("cluster: demo", f"cluster: {cluster}"))["cluster"]
+    assert line == 1
+    assert owner in message
+
+
+def test_a_pool_named_head_is_refused():
+    """Keep the head node's costs apart: reports call its pool `head`."""
+    text = edited("  gpu:\n", "  head:\n").replace("[gpu]", "[head]")
+    line, message = problems(text)["pools.head"]
+    assert line == line_of(text, "  head:")
+    assert "head node" in message
+
+
+def test_a_partition_named_default_is_refused():
+    """Slurm reads PartitionName=DEFAULT as default values, in any case."""
+    text = edited("  spot: {pools", "  default: {pools")
+    assert "Slurm" in problems(text)["partitions.default"][1]
+
+
+@pytest.mark.parametrize("name", ["root", "slurm", "mysql", "nobody", "ubuntu", "ssm-user"])
+def test_a_user_that_every_instance_has_already_is_refused(name):
+    line, message = problems(edited("name: ada", f"name: {name}"))["users[0].name"]
+    assert line == line_of(GOOD, "name: ada")
+    assert "has a user of this name" in message
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"),
+    [
+        ("cn-north-1", "aws-cn"),
+        ("us-gov-west-1", "aws-us-gov"),
+        ("us-iso-east-1", "aws-iso"),
+    ],
+)
+def test_a_region_of_another_partition_is_refused(region, partition):
+    """Refuse China, GovCloud and the isolated regions.
+
+    Their ARNs and service names differ from those in the stack.
+    """
+    text = GOOD.replace("us-east-1", region)
+    line, message = problems(text)["aws.region"]
+    assert line == 2
+    assert partition in message
+
+
+def test_a_region_that_does_not_exist_is_refused_with_a_near_one():
+    text = GOOD.replace("us-east-1", "ca-centrl-1")
+    assert "did you mean 'ca-central-1'?" in problems(text)["aws.region"][1]
+
+
+def with_efa(efa: int, *types: str) -> str:
+    """Return the good file with a pool of these types with EFA."""
+    offerings = "\n".join(f"      - {{type: {name}, capacity: on-demand}}" for name in types)
+    text = edited("      - {type: g5.xlarge, capacity: spot}", offerings)
+    return text.replace("count: 4", f"count: 4\n    efa: {efa}")
+
+
+def test_a_type_without_efa_is_refused_where_efa_is_requested():
+    """Name the types of its family that have it."""
+    text = with_efa(1, "g5.48xlarge", "g5.xlarge")
+    line, message = problems(text)["pools.gpu.offerings[1].type"]
+    assert line == line_of(text, "g5.xlarge")
+    assert "g5.xlarge has no EFA" in message
+    assert "g5.8xlarge" in message
+
+
+def test_a_family_without_efa_is_refused_where_efa_is_requested():
+    assert (
+        "no type of t3 has" in problems(with_efa(1, "t3.large"))["pools.gpu.offerings[0].type"][1]
+    )
+
+
+def test_more_interfaces_than_a_type_has_are_refused():
+    line, message = problems(with_efa(32, "p4d.24xlarge"))["pools.gpu.offerings[0].type"]
+    assert line == line_of(with_efa(32, "p4d.24xlarge"), "p4d.24xlarge")
+    assert message == "p4d.24xlarge has 4 EFA interfaces, and the pool's efa is 32"
+
+
+def test_types_whose_first_card_differs_are_refused_in_one_pool():
+    """Keep p6-b300 apart: the first of its cards has no EFA.
+
+    A pool has one launch template for all its types.
+    """
+    text = with_efa(16, "p5en.48xlarge", "p6-b300.48xlarge")
+    message = problems(text)["pools.gpu.offerings[1].type"][1]
+    assert "first network card" in message
+    assert parse(with_efa(16, "p6-b300.48xlarge")).pools["gpu"].efa == 16
+
+
+@pytest.mark.parametrize("name", ["p9.48xlarge", "hpc9a.96xlarge"])
+def test_a_type_of_an_unknown_family_may_have_efa(name):
+    """Leave newer types to EC2."""
+    assert parse(with_efa(8, name)).pools["gpu"].efa == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (edited("type: g5.xlarge", "type: c8g.4xlarge"), "pools.gpu.offerings[0].type"),
+        (GOOD + "head: {instance_type: m7g.large}\n", "head.instance_type"),
+        (GOOD + "images: {builder_type: m7g.large}\n", "images.builder_type"),
+    ],
+)
+def test_a_type_with_arm_processors_is_refused(text, path):
+    """Images are built for x86_64."""
+    assert "x86_64" in problems(text)[path][1]
+
+
+def test_a_root_disk_smaller_than_the_image_is_refused():
+    """EC2 refuses a volume that is smaller than its snapshot."""
+    text = GOOD + "head: {root_gib: 29}\n"
+    line, message = problems(text)["head.root_gib"]
+    assert line == line_of(text, "root_gib")
+    assert "at least 30" in message
+    assert parse(GOOD + "head: {root_gib: 30}\n").head.root_gib == 30

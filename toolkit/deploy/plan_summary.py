@@ -1,0 +1,38 @@
+"""Says in one sentence what deploy would do with a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolkit.deploy.cluster import DeployPreview
+
+NOTHING = "`toolkit deploy` would change nothing"
+
+
+def deploy_sentence(preview: DeployPreview) -> str:
+    """Return what `toolkit deploy` would do, in its order."""
+    plan, steps = preview.plan, []
+    if preview.missing_images:
+        steps.append(f"build {_count(len(preview.missing_images), 'image')}")
+    if plan.change_set:
+        verb = "create" if plan.creates_stack else "change"
+        parts = f" ({_count(len(plan.changes), 'resource')})" if plan.changes else ""
+        steps.append(f"{verb} the stack{parts}")
+    if preview.new_bundle or plan.creates_stack:
+        steps.append("set up the head node")
+    if not steps:
+        return NOTHING
+    sentence = f"`toolkit deploy` would {_joined(steps)}"
+    if not plan.destructive_changes:
+        return sentence
+    logical_ids = ", ".join(change.logical_id for change in plan.destructive_changes)
+    return f"{sentence}; only with --yes, since it would, or may, remove or replace {logical_ids}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _joined(steps: list[str]) -> str:
+    return steps[0] if len(steps) == 1 else f"{', '.join(steps[:-1])} and {steps[-1]}"
