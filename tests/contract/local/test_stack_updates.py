@@ -169,7 +169,7 @@ def test_a_failed_update_leaves_the_old_template_and_resources_in_force(local, s
 
 
 def test_a_rollback_that_can_not_bring_a_resource_back_waits_for_a_person(local, stack, cfn, ec2):
-    """End an instance from outside, update it, and skip it in the rollback."""
+    """End an instance from outside, update it, and skip it afterwards."""
     first = {"Vpc": VPC, "Subnet": SUBNET, "Head": instance(local)}
     stack.apply(first, "CREATE")
     ec2.terminate_instances(InstanceIds=[stack.resource("Head")])
