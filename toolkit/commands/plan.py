@@ -30,6 +30,9 @@ def command(*, config_path: Path | None, as_json: bool) -> None:
                 "changes": intent.plan.changes,
                 "missing_images": intent.missing_images,
                 "new_bundle": intent.new_bundle,
+                "new_head": intent.new_head,
+                "head_restarts": intent.head_restarts,
+                "note": intent.plan.note,
             }
         )
     else:

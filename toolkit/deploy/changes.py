@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
@@ -28,7 +28,21 @@ POLL_SECONDS = 2.0
 CHANGE_SET_SECONDS = 300.0
 STACK_SECONDS = 3600.0
 # Resources whose replacement destroys an instance or data for good.
-PRECIOUS = {"AWS::EC2::Instance", "AWS::FSx::FileSystem", "AWS::S3::Bucket"}
+PRECIOUS = {
+    "AWS::EC2::Instance",
+    "AWS::EC2::NetworkInterface",
+    "AWS::FSx::FileSystem",
+    "AWS::S3::Bucket",
+}
+# A stack in one of these states was never complete: it can only be deleted.
+NEVER_MADE = {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}
+# What a failed operation has left, for people.
+OUTCOMES = {
+    "ROLLBACK_COMPLETE": ": nothing of it is left, and the next deploy begins anew",
+    "ROLLBACK_FAILED": ": some of its resources are left, and the next deploy deletes them",
+    "UPDATE_ROLLBACK_COMPLETE": ": the update was undone, and the cluster is as before",
+    "UPDATE_ROLLBACK_FAILED": ": the update could not be undone; `toolkit plan` says what to do",
+}
 NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
@@ -57,6 +71,8 @@ class StackPlan:
     creates_stack: bool
     changes: tuple[ResourceChange, ...]
     change_set: str = ""  # its id; "" without changes
+    before: Mapping[str, Any] = field(default_factory=dict)  # the deployed resources
+    note: str = ""  # on the stack's state, for people
 
     @property
     def destructive_changes(self) -> tuple[ResourceChange, ...]:
@@ -93,12 +109,14 @@ class StackChanges:
         """Make a change set that leads to `template`.
 
         An unfinished change set of ours is replaced. A stack whose creation failed can
-        only be deleted, so that comes first.
+        only be deleted, so that comes first. Raises StackFailed for a stack that waits for
+        a person.
         """
         status = self._wait_until_idle()
-        if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}:
+        if status in NEVER_MADE:
             self._cloudformation.delete_stack(StackName=self._stack)
             status = self._wait_until_idle()
+        self._check_state(status)
         creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
         before = {} if creates else self._deployed_resources()
         name = f"toolkit-{int(time.time())}"
@@ -114,9 +132,53 @@ class StackChanges:
         description = self._wait_for_change_set(change_set)
         if description is None:
             self._cloudformation.delete_change_set(ChangeSetName=change_set)
-            return StackPlan(self._stack, creates, ())
-        return StackPlan(
-            self._stack, creates, _resource_changes(description, before, template), change_set
+            return StackPlan(self._stack, creates, (), before=before)
+        changes = _resource_changes(description, before, template)
+        return StackPlan(self._stack, creates, changes, change_set, before)
+
+    def preview(self, template: str) -> StackPlan:
+        """Return the changes that lead to `template`; leave everything as it is.
+
+        CloudFormation compares the templates by a change set, which is deleted again. It
+        can't where the stack must be deleted first, or the template be stored: these are
+        compared here.
+        """
+        status = self._wait_until_idle()
+        if status in NEVER_MADE:
+            note = f"stack {self._stack} is {status}: deploy deletes it first"
+            return StackPlan(self._stack, True, _compared({}, template), note=note)
+        self._check_state(status)
+        if len(template.encode()) > MAX_BODY:
+            creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+            before = {} if creates else self._deployed_resources()
+            return StackPlan(self._stack, creates, _compared(before, template), before=before)
+        plan = self.plan(template)
+        self.discard(plan)
+        return plan
+
+    def _check_state(self, status: str) -> None:
+        """Raise StackFailed with what to do if no update may begin."""
+        name = self._stack
+        if status == "DELETE_FAILED":
+            raise StackFailed(
+                f"stack {name} is DELETE_FAILED: its deletion was begun, and some resources stay\n"
+                + failures(self._cloudformation, name, frozenset()),
+                next_step="run `toolkit destroy`, then deploy again",
+            )
+        if status not in {"UPDATE_ROLLBACK_FAILED", "UPDATE_FAILED"}:
+            return
+        failed_names = failed_resources(self._cloudformation, name)
+        command = "continue-update-rollback" if "ROLLBACK" in status else "rollback-stack"
+        skip = f" --resources-to-skip {' '.join(failed_names)}" if "ROLLBACK" in status else ""
+        raise StackFailed(
+            f"stack {name} is {status}: an update failed, and could not be undone\n"
+            + failures(self._cloudformation, name, frozenset()),
+            next_step=(
+                f"mend the cause, then run `aws cloudformation {command} --stack-name {name}`;"
+                f" for resources that are gone, add `{skip.strip()}`"
+                if skip
+                else f"run `aws cloudformation {command} --stack-name {name}`"
+            ),
         )
 
     def discard(self, plan: StackPlan) -> None:
@@ -146,8 +208,9 @@ class StackChanges:
             clock=self._clock,
         )
         if status not in {"CREATE_COMPLETE", "UPDATE_COMPLETE"}:
+            outcome = OUTCOMES.get(status, "")
             raise StackFailed(
-                f"stack {self._stack} is {status}\n"
+                f"stack {self._stack} is {status}{outcome}\n"
                 + failures(self._cloudformation, self._stack, past_events),
                 next_step="mend the cause, then run the same command again",
             )
@@ -242,6 +305,24 @@ def _resource_changes(
     return tuple(changes)
 
 
+def _compared(before: Mapping[str, Any], template: str) -> tuple[ResourceChange, ...]:
+    """Return the changes between two templates, without CloudFormation's own judgement."""
+    after = resources(template)
+    changes = []
+    for logical_id in dict.fromkeys((*after, *before)):
+        kind = str(after.get(logical_id, before.get(logical_id, {})).get("Type", ""))
+        details = differences(before.get(logical_id, {}), after.get(logical_id, {}))
+        if logical_id not in before:
+            changes.append(ResourceChange("Add", logical_id, kind))
+        elif logical_id not in after:
+            changes.append(ResourceChange("Remove", logical_id, kind))
+        elif details:
+            changes.append(
+                ResourceChange("Modify", logical_id, kind, details, may_replace=kind in PRECIOUS)
+            )
+    return tuple(changes)
+
+
 def _action(action: str) -> Literal["Add", "Modify", "Remove"]:
     if action in {"Add", "Import"}:
         return "Add"
@@ -277,6 +358,17 @@ def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> st
         for event in events(cloudformation, stack)
         if event["EventId"] not in past_events
         and event.get("ResourceStatus", "").endswith("FAILED")
+    )
+
+
+def failed_resources(cloudformation: Any, stack: str) -> tuple[str, ...]:
+    """Return the resources whose last event is a failure, except the stack itself."""
+    last_states = {
+        event["LogicalResourceId"]: event.get("ResourceStatus", "")
+        for event in events(cloudformation, stack)
+    }
+    return tuple(
+        name for name, state in last_states.items() if state == "UPDATE_FAILED" and name != stack
     )
 
 

@@ -40,6 +40,7 @@ class TemplateFacts:
     compute_image: str
     root_device: str
     head_price: str = ""  # US dollars an hour; empty: not known
+    with_head: bool = True  # False: the stack between two head instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "checkpoints": _bucket_and_folder(config.training.checkpoints_url(bucket="")),
             "shared": config.shared,
             "head": config.head,
+            "with_head": facts.with_head,
             "head_address": config.network.head_address,
             "head_image": facts.head_image,
             "head_needs": _head_dependencies(config, zones[0]["subnet"]),

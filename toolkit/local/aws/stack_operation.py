@@ -115,7 +115,10 @@ class StackOperation:
             if item.action == "Remove"
         ]
         self._set_status("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
-        self._clean_up([*replaced, *removed])
+        positions = {name: at for at, name in enumerate(order({"Resources": old_resources}))}
+        self._clean_up(
+            sorted([*replaced, *removed], key=lambda item: positions[item.name], reverse=True)
+        )
         self._set_status("UPDATE_COMPLETE")
 
     def continue_rollback(self, skipped_names: Collection[str]) -> None:
