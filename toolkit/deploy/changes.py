@@ -362,7 +362,7 @@ def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> st
 
 
 def failed_resources(cloudformation: Any, stack: str) -> tuple[str, ...]:
-    """Return the resources whose last event is a failure, except the stack itself."""
+    """Return the resources whose last event is a failure."""
     last_states = {
         event["LogicalResourceId"]: event.get("ResourceStatus", "")
         for event in events(cloudformation, stack)

@@ -60,7 +60,7 @@ class DeployPreview:
 
     @property
     def changes(self) -> tuple[ResourceChange, ...]:
-        """Return the stack's changes; a head instance that is replaced is not among them."""
+        """Return the stack's changes, without a head that is replaced."""
         if self.new_head is not None:
             return tuple(item for item in self.plan.changes if item.logical_id != HEAD)
         if not self.head_restarts:
@@ -73,7 +73,7 @@ class DeployPreview:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """Return the logical ids of existing resources that would, or may, be deleted."""
+        """Return the existing resources that would, or may, be deleted."""
         plan = replace(self.plan, changes=self.changes)
         head = (HEAD,) if self.new_head is not None and self.new_head.loses_disk else ()
         return (*(change.logical_id for change in plan.destructive_changes), *head)

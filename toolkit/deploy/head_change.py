@@ -1,8 +1,8 @@
 """Decides whether a deploy needs a new head instance. Pure.
 
-The instance can't be replaced within one update of the stack: CloudFormation makes the
-new one before it ends the old one, which still holds the head's network interface. Two
-updates do it, the first of them without the instance.
+One update of the stack can't replace the instance. CloudFormation makes the new one
+before it ends the old one, which still holds the head's network interface. Two updates
+do it, the first of them without the instance.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def new_head(
     lives: bool,
     requested: bool,
 ) -> NewHead | None:
-    """Return the new head instance that a change of the template needs; None if it needs none.
+    """Return the new head instance that a changed template needs, or None.
 
     `before` and `after` are the templates' resources; `stack_instance` is the id of the
     stack's head instance.

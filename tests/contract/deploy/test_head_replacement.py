@@ -61,7 +61,7 @@ def stack_states(config):
 
 
 def test_a_head_that_was_terminated_is_noticed_and_made_again(deployed, capsys):
-    """Terminate the head from outside; plan says it, deploy makes one at the same address."""
+    """Terminate the head; plan says it, deploy makes another."""
     old = terminate_head(deployed)
     assert toolkit(deployed, "plan") == 0
     output = capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_a_head_that_was_terminated_is_noticed_and_made_again(deployed, capsys):
 
 
 def test_a_new_root_disk_is_a_new_head_and_its_disk_is_lost(deployed, capsys):
-    """Enlarge the head's disk: refused without --yes; the new head has the old address."""
+    """Enlarge the head's disk: the new head has the old address."""
     old = head(deployed)
     deployed.edit("root_gib: 50", "root_gib: 77")
     assert toolkit(deployed, "plan") == 0
@@ -111,7 +111,7 @@ def test_a_head_is_replaced_on_request(deployed, capsys):
 def test_a_deploy_that_died_between_its_two_updates_is_finished_by_the_next(
     deployed, capsys, monkeypatch
 ):
-    """Die after the update that removes the head; the next deploy needs no --yes."""
+    """Die after the first update; the next deploy needs no --yes."""
     execute, calls = changes.StackChanges.execute, []
 
     def dying(stack, plan, phase):
@@ -156,7 +156,7 @@ def broken_stack(config, name):
 
 
 def test_a_plan_changes_nothing(config, capsys, monkeypatch):
-    """Plan over a failed stack with a template too large for a request."""
+    """Plan over a failed stack, then with too large a template."""
     broken_stack(config, names.stack(config.config))
     assert toolkit(config, "plan") == 0
     output = capsys.readouterr().out
@@ -175,7 +175,7 @@ def test_a_plan_changes_nothing(config, capsys, monkeypatch):
 
 
 def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, capsys):
-    """Fail an update behind the toolkit's back; plan and deploy say how to go on."""
+    """Fail an update by hand; plan and deploy say how to go on."""
     stack = names.stack(deployed.config)
     text = cloudformation(deployed).get_template(StackName=stack)["TemplateBody"]
     body = text if isinstance(text, str) else json.dumps(text)
