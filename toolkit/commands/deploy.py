@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 @config_option
 @dry_run_option
 @yes_option
-def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
+@click.option(
+    "--replace-head", is_flag=True, help="Make a new head instance, from the newest image."
+)
+def command(*, config_path: Path | None, dry_run: bool, yes: bool, replace_head: bool) -> int:
     """Bring the cluster to the state of cluster.yaml.
 
     deploy builds missing images, shows and makes the stack's changes, and sets up the head node
@@ -43,10 +46,10 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
         report = reporter()
         cluster = Cluster(config, clients, report, ImageLock.beside(path))
         if dry_run:
-            preview = cluster.preview()
+            preview = cluster.preview(replace_head=replace_head)
             click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
             return 0
-        outcome = cluster.deploy(yes=yes)
+        outcome = cluster.deploy(yes=yes, replace_head=replace_head)
         account_changes = apply_accounts(config, Head(clients, config), report)
         status = gather(config, clients)
     if outcome.is_empty and not account_changes:

@@ -39,6 +39,9 @@ def command(*, config_path: Path | None, as_json: bool) -> int:
                 "missing_images": intent.missing_images,
                 "new_bundle": intent.new_bundle,
                 "deploy": deploy_sentence(intent),
+                "new_head": intent.new_head,
+                "head_restarts": intent.head_restarts,
+                "note": intent.plan.note,
             }
         )
     else:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-from ruamel.yaml import YAML
-
-from toolkit.deploy.diff import differences
-from toolkit.deploy.session import error_code
+from toolkit.deploy.stack_events import (
+    POLL_SECONDS,
+    STACK_SECONDS,
+    events,
+    failed_resources,
+    failures,
+    stack_status,
+    wait_for_stack,
+)
+from toolkit.deploy.stack_plan import (
+    StackPlan,
+    compared_templates,
+    resource_changes,
+    resources,
+)
 from toolkit.errors import StackFailed
 
 if TYPE_CHECKING:
@@ -24,45 +33,17 @@ if TYPE_CHECKING:
 
 # CloudFormation's limit for a template in a request; a larger one must be in a bucket.
 MAX_BODY = 51_200
-POLL_SECONDS = 2.0
 CHANGE_SET_SECONDS = 300.0
-STACK_SECONDS = 3600.0
-# Resources whose replacement destroys an instance or data for good.
-PRECIOUS = {"AWS::EC2::Instance", "AWS::FSx::FileSystem", "AWS::S3::Bucket"}
+# A stack in one of these states was never complete: it can only be deleted.
+NEVER_MADE = {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}
+# What a failed operation has left, for people.
+OUTCOMES = {
+    "ROLLBACK_COMPLETE": ": nothing of it is left, and the next deploy begins anew",
+    "ROLLBACK_FAILED": ": some of its resources are left, and the next deploy deletes them",
+    "UPDATE_ROLLBACK_COMPLETE": ": the update was undone, and the cluster is as before",
+    "UPDATE_ROLLBACK_FAILED": ": the update could not be undone; `toolkit plan` says what to do",
+}
 NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceChange:
-    """A change of one resource, and the properties that cause it."""
-
-    action: Literal["Add", "Modify", "Remove", "Replace"]
-    logical_id: str
-    resource_type: str
-    details: tuple[str, ...] = ()
-    may_replace: bool = False  # known only after execution
-
-    def __str__(self) -> str:
-        sign = {"Add": "+", "Modify": "~", "Remove": "-", "Replace": "±"}[self.action]
-        head = f"{sign} {self.logical_id}  {self.resource_type}"
-        head += "  (may be replaced)" if self.may_replace else ""
-        return "\n".join([head, *(f"    {line}" for line in self.details)])
-
-
-@dataclass(frozen=True, slots=True)
-class StackPlan:
-    """A change set that waits for execution."""
-
-    stack: str
-    creates_stack: bool
-    changes: tuple[ResourceChange, ...]
-    change_set: str = ""  # its id; "" without changes
-
-    @property
-    def destructive_changes(self) -> tuple[ResourceChange, ...]:
-        """Return the changes that delete, or may delete, an existing resource."""
-        actions = {"Remove", "Replace"}
-        return tuple(item for item in self.changes if item.action in actions or item.may_replace)
 
 
 class StackChanges:
@@ -93,12 +74,14 @@ class StackChanges:
         """Make a change set that leads to `template`.
 
         An unfinished change set of ours is replaced. A stack whose creation failed can
-        only be deleted, so that comes first.
+        only be deleted, so that comes first. Raises StackFailed for a stack that waits for
+        a person.
         """
         status = self._wait_until_idle()
-        if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}:
+        if status in NEVER_MADE:
             self._cloudformation.delete_stack(StackName=self._stack)
             status = self._wait_until_idle()
+        self._check_state(status)
         creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
         before = {} if creates else self._deployed_resources()
         name = f"toolkit-{int(time.time())}"
@@ -114,9 +97,56 @@ class StackChanges:
         description = self._wait_for_change_set(change_set)
         if description is None:
             self._cloudformation.delete_change_set(ChangeSetName=change_set)
-            return StackPlan(self._stack, creates, ())
-        return StackPlan(
-            self._stack, creates, _resource_changes(description, before, template), change_set
+            return StackPlan(self._stack, creates, (), before=before)
+        changes = resource_changes(description, before, template)
+        return StackPlan(self._stack, creates, changes, change_set, before)
+
+    def preview(self, template: str) -> StackPlan:
+        """Return the changes that lead to `template`; leave everything as it is.
+
+        CloudFormation compares the templates by a change set, which is deleted again. It
+        can't where the stack must be deleted first, or the template be stored: these are
+        compared here.
+        """
+        status = self._wait_until_idle()
+        if status in NEVER_MADE:
+            note = f"stack {self._stack} is {status}: deploy deletes it first"
+            return StackPlan(self._stack, True, compared_templates({}, template), note=note)
+        self._check_state(status)
+        if len(template.encode()) > MAX_BODY:
+            creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+            before = {} if creates else self._deployed_resources()
+            return StackPlan(
+                self._stack, creates, compared_templates(before, template), before=before
+            )
+        plan = self.plan(template)
+        self.discard(plan)
+        return plan
+
+    def _check_state(self, status: str) -> None:
+        """Raise StackFailed with what to do if no update may begin."""
+        name = self._stack
+        if status == "DELETE_FAILED":
+            raise StackFailed(
+                f"stack {name} is DELETE_FAILED: its deletion was begun, and some resources stay\n"
+                + failures(self._cloudformation, name, frozenset()),
+                next_step="run `toolkit destroy`, then deploy again",
+            )
+        if status not in {"UPDATE_ROLLBACK_FAILED", "UPDATE_FAILED"}:
+            return
+        if status == "UPDATE_FAILED":
+            next_step = f"run `aws cloudformation rollback-stack --stack-name {name}`"
+        else:
+            gone = " ".join(failed_resources(self._cloudformation, name))
+            next_step = (
+                "mend the cause, then run `aws cloudformation continue-update-rollback"
+                f" --stack-name {name}`; for resources that are gone, add"
+                f" `--resources-to-skip {gone}`"
+            )
+        raise StackFailed(
+            f"stack {name} is {status}: an update failed, and could not be undone\n"
+            + failures(self._cloudformation, name, frozenset()),
+            next_step=next_step,
         )
 
     def discard(self, plan: StackPlan) -> None:
@@ -146,8 +176,9 @@ class StackChanges:
             clock=self._clock,
         )
         if status not in {"CREATE_COMPLETE", "UPDATE_COMPLETE"}:
+            outcome = OUTCOMES.get(status, "")
             raise StackFailed(
-                f"stack {self._stack} is {status}\n"
+                f"stack {self._stack} is {status}{outcome}\n"
                 + failures(self._cloudformation, self._stack, past_events),
                 next_step="mend the cause, then run the same command again",
             )
@@ -208,105 +239,3 @@ class StackChanges:
 
     def _past_events(self) -> frozenset[str]:
         return frozenset(event["EventId"] for event in events(self._cloudformation, self._stack))
-
-
-def resources(template: str) -> dict[str, Any]:
-    """Return a template's resources; short forms such as !Ref stay plain values."""
-    document = YAML(typ="rt").load(template)
-    return dict(document.get("Resources", {})) if hasattr(document, "get") else {}
-
-
-def _resource_changes(
-    description: DescribeChangeSetOutputTypeDef, before: Mapping[str, Any], template: str
-) -> tuple[ResourceChange, ...]:
-    after = resources(template)
-    changes = []
-    for item in description["Changes"]:
-        change = item.get("ResourceChange", {})
-        logical_id, action = change.get("LogicalResourceId", ""), change.get("Action", "Modify")
-        details: tuple[str, ...] = ()
-        if action == "Modify":
-            details = differences(before.get(logical_id, {}), after.get(logical_id, {}))
-            if not details and not change.get("Details"):
-                continue
-        kind, replacement = change.get("ResourceType", ""), change.get("Replacement")
-        changes.append(
-            ResourceChange(
-                action="Replace" if replacement == "True" else _action(action),
-                logical_id=logical_id,
-                resource_type=kind,
-                details=details,
-                may_replace=replacement == "Conditional" and kind in PRECIOUS,
-            )
-        )
-    return tuple(changes)
-
-
-def _action(action: str) -> Literal["Add", "Modify", "Remove"]:
-    if action in {"Add", "Import"}:
-        return "Add"
-    return "Remove" if action == "Remove" else "Modify"
-
-
-def stack_status(cloudformation: Any, stack: str) -> str:
-    """Return the stack's state; "" when there is none."""
-    try:
-        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
-    except ClientError as error:
-        if error_code(error) == "ValidationError" and "does not exist" in str(error):
-            return ""
-        raise
-    return str(stacks[0]["StackStatus"]) if stacks else ""
-
-
-def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
-    """Return the stack's events, oldest first."""
-    try:
-        pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack)
-        return [event for page in pages for event in page["StackEvents"]][::-1]
-    except ClientError as error:
-        if error_code(error) == "ValidationError":
-            return []
-        raise
-
-
-def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> str:
-    """Return the failed resources in order; the first line is the cause."""
-    return "\n".join(
-        f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
-        for event in events(cloudformation, stack)
-        if event["EventId"] not in past_events
-        and event.get("ResourceStatus", "").endswith("FAILED")
-    )
-
-
-def wait_for_stack(
-    cloudformation: Any,
-    stack: str,
-    phase: Phase,
-    *,
-    total: int,
-    past_events: frozenset[str],
-    sleep: Callable[[float], None],
-    clock: Callable[[], float],
-) -> str:
-    """Wait for the end of the operation and return the state.
-
-    Reports each finished resource. Raises StackFailed after an hour.
-    """
-    deadline = clock() + STACK_SECONDS
-    while True:
-        status = stack_status(cloudformation, stack)
-        finished_resources = {
-            event["LogicalResourceId"]
-            for event in events(cloudformation, stack)
-            if event["EventId"] not in past_events
-            and event.get("ResourceStatus", "").endswith("_COMPLETE")
-            and event["LogicalResourceId"] != stack
-        }
-        phase.update(status.lower().replace("_", " "), done=len(finished_resources), total=total)
-        if not status.endswith("IN_PROGRESS"):
-            return status
-        if clock() > deadline:
-            raise StackFailed(f"stack {stack} is still {status} after an hour")
-        sleep(POLL_SECONDS)

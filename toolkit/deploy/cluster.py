@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit import assets
 from toolkit.deploy import image_build_stack, image_lock, images, names
 from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
-from toolkit.deploy.changes import StackChanges, StackPlan
+from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.head import find_head
+from toolkit.deploy.head_change import HEAD, NewHead, new_head, restarts
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.pricing import head_price, price_table
 from toolkit.deploy.stack import TemplateFacts, stack_template
-from toolkit.deploy.stack_outputs import stack_facts
+from toolkit.deploy.stack_outputs import stack_facts, stack_resources
+from toolkit.deploy.stack_plan import ResourceChange, StackPlan, resources
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import NotConfirmed
 from toolkit.render import bundle_files
@@ -36,21 +38,47 @@ class DeployPreview:
     plan: StackPlan
     missing_images: tuple[str, ...]
     new_bundle: bool
+    new_head: NewHead | None = None
+    head_restarts: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Return whether deploy would change nothing."""
-        return not (self.plan.change_set or self.missing_images or self.new_bundle)
+        changes = self.plan.change_set or self.plan.changes or self.new_head
+        return not (changes or self.missing_images or self.new_bundle)
 
     def text(self) -> str:
         """Return the changes as text for people."""
-        lines = [f"+ image {name} (built first)" for name in self.missing_images]
-        lines += [str(change) for change in self.plan.changes]
+        lines = [self.plan.note] if self.plan.note else []
+        lines += [f"+ image {name} (built first)" for name in self.missing_images]
+        lines += [str(change) for change in self.changes]
+        lines += [str(self.new_head)] if self.new_head else []
+        lines += ["~ head node: the instance stops and starts"] if self.head_restarts else []
         if self.plan.change_set and not self.plan.changes:
             lines.append("~ tags or outputs of the stack")
         if self.new_bundle:
             lines.append("~ head node: new settings or playbooks, applied to the running instance")
         return "\n".join(lines) or "no changes"
+
+    @property
+    def changes(self) -> tuple[ResourceChange, ...]:
+        """Return the stack's changes, without a head that is replaced."""
+        if self.new_head is not None:
+            return tuple(item for item in self.plan.changes if item.logical_id != HEAD)
+        if not self.head_restarts:
+            return self.plan.changes
+        # CloudFormation can't tell; such a change is in place for an instance on EBS.
+        return tuple(
+            replace(item, may_replace=False) if item.logical_id == HEAD else item
+            for item in self.plan.changes
+        )
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Return the existing resources that would, or may, be deleted."""
+        plan = replace(self.plan, changes=self.changes)
+        head = (HEAD,) if self.new_head is not None and self.new_head.loses_disk else ()
+        return (*(change.logical_id for change in plan.destructive_changes), *head)
 
 
 class Cluster:
@@ -79,7 +107,7 @@ class Cluster:
         )
         self._head_setup = HeadSetup(clients, config, self._bucket)
 
-    def preview(self) -> DeployPreview:
+    def preview(self, *, replace_head: bool = False) -> DeployPreview:
         """Return the changes that deploy would make; changes nothing."""
         base = image_lock.find_base(self._clients.client("ec2"), self._config, self._lock)
         specs = images.required_images(self._config, base)
@@ -88,15 +116,16 @@ class Cluster:
             spec.kind: images_by_name[spec.name].id if spec.name in images_by_name else NOT_BUILT
             for spec in specs
         }
-        plan = self._changes.plan(self._template(base, ids))
-        self._changes.discard(plan)
+        template = self._template(base, ids)
+        plan = self._changes.preview(template)
         missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
         new_bundle = not plan.creates_stack and not self._head_setup.is_set_up_from(
             self._bundle().sha
         )
-        return DeployPreview(plan, missing_images, new_bundle)
+        preview = DeployPreview(plan, missing_images, new_bundle)
+        return self._with_head_change(preview, template, replace_head=replace_head)
 
-    def deploy(self, *, yes: bool) -> DeployPreview:
+    def deploy(self, *, yes: bool, replace_head: bool = False) -> DeployPreview:
         """Bring the cluster to the state of cluster.yaml, and wait.
 
         May be repeated. Raises NotConfirmed before anything is lost, unless `yes`.
@@ -106,22 +135,61 @@ class Cluster:
             self._lock.write(self._config, base)
         ids = image_build_stack.ensure_images(self._config, self._clients, base, self._report)
         with self._report.phase("Comparing the stack") as phase:
-            plan = self._changes.plan(self._template(base, ids))
+            template = self._template(base, ids)
+            plan = self._changes.plan(template)
             phase.result(f"{len(plan.changes)} changes" if plan.change_set else "no changes")
-        for change in plan.changes if not plan.creates_stack else ():
-            self._report.line(str(change))
-        if plan.destructive_changes and not yes:
+        preview = self._with_head_change(
+            DeployPreview(plan, (), False), template, replace_head=replace_head
+        )
+        if not plan.creates_stack and not preview.is_empty:
+            self._report.line(preview.text())
+        if preview.losses and not yes:
             self._changes.discard(plan)
-            logical_ids = ", ".join(change.logical_id for change in plan.destructive_changes)
             raise NotConfirmed(
-                f"deploy would, or may, remove or replace {logical_ids}",
+                f"deploy would, or may, remove or replace {', '.join(preview.losses)}",
                 next_step="add --yes",
             )
+        if preview.new_head is not None:
+            self._changes.discard(plan)
+            self._replace_head(base, ids)
+        else:
+            self._execute(plan)
+        return replace(preview, new_bundle=self.apply())
+
+    def _execute(self, plan: StackPlan) -> None:
         if plan.change_set:
             verb = "Creating" if plan.creates_stack else "Updating"
             with self._report.phase(f"{verb} stack {plan.stack}") as phase:
                 self._changes.execute(plan, phase)
-        return DeployPreview(plan, (), self.apply())
+
+    def _replace_head(self, base: images.BaseImage, ids: dict[str, str]) -> None:
+        """Update the stack twice, first without the head instance.
+
+        The first update makes all other changes too: if one of them fails, it is undone
+        before the instance is gone. A deploy that dies in between leaves a stack without
+        the instance, and the next deploy adds it.
+        """
+        self._execute(self._changes.plan(self._template(base, ids, with_head=False)))
+        self._execute(self._changes.plan(self._template(base, ids)))
+
+    def _with_head_change(
+        self, preview: DeployPreview, template: str, *, replace_head: bool
+    ) -> DeployPreview:
+        """Return the preview with what happens to the head instance."""
+        before, after = preview.plan.before, resources(template)
+        if HEAD not in before:
+            return preview
+        resource_ids = stack_resources(self._clients, names.stack(self._config))
+        replacement = new_head(
+            before,
+            after,
+            preview.plan.changes,
+            stack_instance=resource_ids.get(HEAD, ""),
+            lives=find_head(self._clients, self._config) is not None,
+            requested=replace_head,
+        )
+        head_restarts = replacement is None and restarts(before, after)
+        return replace(preview, new_head=replacement, head_restarts=head_restarts)
 
     def apply(self, *, force: bool = False) -> bool:
         """Apply the current settings to the head node; return whether it changed."""
@@ -159,7 +227,9 @@ class Cluster:
             )
         )
 
-    def _template(self, base: images.BaseImage, ids: dict[str, str]) -> str:
+    def _template(
+        self, base: images.BaseImage, ids: dict[str, str], *, with_head: bool = True
+    ) -> str:
         # A running head node keeps its image: the playbook brings it up to date in place.
         # Replacing it would end slurmctld and the accounting database.
         head_instance = find_head(self._clients, self._config)
@@ -169,6 +239,7 @@ class Cluster:
             compute_image=ids["compute"],
             root_device=base.root_device,
             head_price=head_price(self._config),
+            with_head=with_head,
         )
         return stack_template(self._config, facts)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import abandoned_builders, images, instances, names
-from toolkit.deploy.changes import failures, stack_status, wait_for_stack
 from toolkit.deploy.image_use import UsedImage, used_elsewhere
+from toolkit.deploy.stack_events import failures, stack_status, wait_for_stack
 from toolkit.deploy.storage import Bucket
 from toolkit.deploy.tagged_resources import TaggedResource, delete_detached, find_resources
 from toolkit.errors import DestroyIncomplete

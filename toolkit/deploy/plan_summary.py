@@ -15,18 +15,22 @@ def deploy_sentence(preview: DeployPreview) -> str:
     plan, steps = preview.plan, []
     if preview.missing_images:
         steps.append(f"build {_count(len(preview.missing_images), 'image')}")
-    if plan.change_set:
+    if plan.change_set or preview.changes:
         verb = "create" if plan.creates_stack else "change"
-        parts = f" ({_count(len(plan.changes), 'resource')})" if plan.changes else ""
+        parts = f" ({_count(len(preview.changes), 'resource')})" if preview.changes else ""
         steps.append(f"{verb} the stack{parts}")
-    if preview.new_bundle or plan.creates_stack:
+    if preview.new_head is not None:
+        steps.append("replace the head node's instance")
+    elif preview.head_restarts:
+        steps.append("stop and start the head node's instance")
+    if preview.new_bundle or preview.new_head is not None or plan.creates_stack:
         steps.append("set up the head node")
     if not steps:
         return NOTHING
     sentence = f"`toolkit deploy` would {_joined(steps)}"
-    if not plan.destructive_changes:
+    if not preview.losses:
         return sentence
-    logical_ids = ", ".join(change.logical_id for change in plan.destructive_changes)
+    logical_ids = ", ".join(preview.losses)
     return f"{sentence}; only with --yes, since it would, or may, remove or replace {logical_ids}"
 
 

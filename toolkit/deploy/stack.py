@@ -25,6 +25,7 @@ SLURMDBD_PORT = 6819
 MLFLOW_PORT = 5000
 SWEEPS_PORT = 5100
 SRUN_PORTS = (60001, 63000)
+STORAGE_GROUP = "StorageGroup"
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 
 # The AWS services that instances without internet access need, beside S3.
@@ -40,6 +41,7 @@ class TemplateFacts:
     compute_image: str
     root_device: str
     head_price: str = ""  # US dollars an hour; empty: not known
+    with_head: bool = True  # False: the stack between two head instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,12 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "checkpoints": _bucket_and_folder(config.training.checkpoints_url(bucket="")),
             "shared": config.shared,
             "head": config.head,
+            "with_head": facts.with_head,
             "head_address": config.network.head_address,
             "head_image": facts.head_image,
             "head_needs": _head_dependencies(config, zones[0]["subnet"]),
             "head_tags": _head_tags(facts),
+            "storage_needs": _storage_dependencies(),
             "compute_image": facts.compute_image,
             "root_device": facts.root_device,
             "templates": _launch_templates(config),
@@ -217,7 +221,7 @@ def tls_only(config: ClusterConfig) -> bool:
 
 def ingress_rules() -> tuple[IngressRule, ...]:
     """Return the allowed connections, each with its reason."""
-    head, compute, storage = "HeadGroup", "ComputeGroup", "StorageGroup"
+    head, compute, storage = "HeadGroup", "ComputeGroup", STORAGE_GROUP
     rules = [
         IngressRule("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
         IngressRule(
@@ -288,6 +292,17 @@ def _zones(config: ClusterConfig) -> list[dict[str, str]]:
         {"name": zone, "subnet": subnet_logical_id(zone), "cidr": str(cidr)}
         for zone, cidr in config.network.zones.items()
     ]
+
+
+def _storage_dependencies() -> list[str]:
+    """Return the resources that must exist before the shared filesystem.
+
+    Its interfaces take any free address of the subnet, so the head node's comes first.
+    FSx refuses a security group that doesn't let its own members use Lustre's ports
+    (https://docs.aws.amazon.com/fsx/latest/LustreGuide/cannot-create-fs.html).
+    """
+    rules = [rule.id for rule in ingress_rules() if STORAGE_GROUP in (rule.to, rule.source)]
+    return ["HeadInterface", *rules]
 
 
 def _head_dependencies(config: ClusterConfig, subnet: str) -> list[str]:

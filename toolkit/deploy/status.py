@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from slurmplugins.cloud import tags
 from toolkit import accounts
 from toolkit.deploy import instances, names
-from toolkit.deploy.changes import stack_status
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
+from toolkit.deploy.stack_events import stack_status
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
@@ -30,7 +30,12 @@ RECONCILE = "slurm-reconcile.timer"
 SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
 # A timer starts reconcile every 15 seconds, and one pass may take five minutes.
 STALE_SECONDS = 360
-HEALTHY_STACK = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"}
+HEALTHY_STACK = {
+    "CREATE_COMPLETE",
+    "UPDATE_COMPLETE",
+    "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS",
+    "UPDATE_ROLLBACK_COMPLETE",
+}
 # Flags of a node's state that a person should see, beside idle or allocated.
 SHOWN_FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
 # Reasons with this prefix are the toolkit's own, and it clears them itself.
@@ -82,7 +87,7 @@ def _reasons(status: Status) -> Iterator[str]:
     if status.stack not in HEALTHY_STACK:
         yield f"stack is {status.stack}"
     if not status.head_instance:
-        yield "there is no head node"
+        yield "there is no head node: `toolkit deploy` makes one"
         return
     if status.head_state != "running":
         yield f"head node {status.head_instance} is {status.head_state}"

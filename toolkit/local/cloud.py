@@ -28,6 +28,7 @@ from toolkit.local.aws.images import ImageRegistry, Images
 from toolkit.local.aws.instance_states import States
 from toolkit.local.aws.instance_tables import LocalInstance, Tables
 from toolkit.local.aws.moto_patches import Patches
+from toolkit.local.aws.network_interfaces import NetworkInterfaces
 from toolkit.local.aws.request_rates import Throttle
 from toolkit.local.aws.run_instances import Compute
 from toolkit.local.aws.ssm_run_command import Commands
@@ -130,6 +131,7 @@ class Cloud:
         )
         self.states.install(self._patches)
         compute.install(self._patches)
+        NetworkInterfaces(self.tables).install(self._patches)
         Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
         Images(self.tables, self._registry, defer, self.states).install(self._patches)
         Commands(self.tables, self.driver, defer).install(self._patches)

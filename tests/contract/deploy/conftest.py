@@ -70,7 +70,7 @@ class Actor:
                 if label.get("toolkit:role") == "builder":
                     self.finish_build(instance["InstanceId"], label["toolkit:image"])
                 elif label.get("toolkit:role") == "head":
-                    self.finish_boot()
+                    self.finish_boot(instance["LaunchTime"].timestamp())
 
     def running(self):
         filters = [{"Name": "instance-state-name", "Values": ["running"]}]
@@ -84,12 +84,14 @@ class Actor:
         if state == "ok":
             self.clients.client("ec2").stop_instances(InstanceIds=[instance])
 
-    def finish_boot(self):
+    def finish_boot(self, launched_at):
         s3 = self.clients.client("s3")
         bucket = names.bucket(self.clients.config, self.clients.account)
         objects = s3.list_objects_v2(Bucket=bucket).get("Contents", ())
-        keys = {item["Key"] for item in objects}
-        if names.BUNDLE_CURRENT in keys and names.HEAD_STATUS not in keys:
+        written_at = {item["Key"]: item["LastModified"].timestamp() for item in objects}
+        # A status of an earlier instance is not this one's.
+        booted = written_at.get(names.HEAD_STATUS, 0.0) >= launched_at
+        if names.BUNDLE_CURRENT in written_at and not booted:
             body = s3.get_object(Bucket=bucket, Key=names.BUNDLE_CURRENT)["Body"]
             self.write_status(bucket, names.HEAD_STATUS, "ok", body.read().decode())
 

@@ -383,16 +383,78 @@ def test_ssm_runs_commands_in_the_machine_and_writes_their_output_to_s3(local, l
     assert local.driver.ran[0] == (instance_id, b"true\n")
 
 
-def test_a_file_system_has_a_directory_until_it_is_deleted(local):
+def lustre_group(ec2, subnet, *ports):
+    """Create a security group that lets its own members use these ports."""
+    vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
+    group = ec2.create_security_group(GroupName="lustre", Description="one", VpcId=vpc)["GroupId"]
+    for first, last in ports:
+        rule = {"IpProtocol": "tcp", "FromPort": first, "ToPort": last}
+        rule["UserIdGroupPairs"] = [{"GroupId": group}]
+        ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
+    return group
+
+
+@pytest.mark.parametrize("ports", [(), [(988, 988)], [(1018, 1023)]])
+def test_a_file_system_is_refused_in_a_group_that_is_closed_to_itself(local, ec2, subnet, ports):
+    """Create a file system in groups with some of Lustre's ports."""
+    with pytest.raises(ClientError, match="do not permit Lustre LNET network traffic on port 988"):
+        local.client("fsx").create_file_system(
+            FileSystemType="LUSTRE",
+            StorageCapacity=1200,
+            SubnetIds=[subnet],
+            SecurityGroupIds=[lustre_group(ec2, subnet, *ports)],
+        )
+    assert not local.client("fsx").describe_file_systems()["FileSystems"]
+    assert not ec2.describe_network_interfaces()["NetworkInterfaces"]
+
+
+def test_an_interface_keeps_its_address_while_it_moves_between_instances(
+    local, ec2, subnet, launch
+):
+    """Launch with an interface made before, terminate, and launch again with it.
+
+    Its address is refused to others; the second launch is refused while the first holds it.
+    """
+    interface = ec2.create_network_interface(SubnetId=subnet, PrivateIpAddress="10.42.1.10")
+    interface_id = interface["NetworkInterface"]["NetworkInterfaceId"]
+    nics = [{"DeviceIndex": 0, "NetworkInterfaceId": interface_id}]
+    with pytest.raises(ClientError, match=r"InvalidIPAddress\.InUse"):
+        ec2.create_network_interface(SubnetId=subnet, PrivateIpAddress="10.42.1.10")
+    first = launch(SubnetId=None, NetworkInterfaces=nics)[0]
+    assert first["PrivateIpAddress"] == "10.42.1.10"
+    local.settle()
+    with pytest.raises(ClientError, match=r"InvalidNetworkInterface\.InUse"):
+        launch(SubnetId=None, NetworkInterfaces=nics)
+    with pytest.raises(ClientError, match="currently in use"):
+        ec2.delete_network_interface(NetworkInterfaceId=interface_id)
+    ec2.terminate_instances(InstanceIds=[first["InstanceId"]])
+    local.settle()
+    second = launch(SubnetId=None, NetworkInterfaces=nics)[0]
+    assert second["PrivateIpAddress"] == "10.42.1.10"
+    local.settle()
+    ec2.terminate_instances(InstanceIds=[second["InstanceId"]])
+    local.settle()
+    ec2.delete_network_interface(NetworkInterfaceId=interface_id)
+    assert launch(PrivateIpAddress="10.42.1.10")
+
+
+def test_a_file_system_has_a_directory_and_addresses_until_it_is_deleted(local, ec2, subnet):
     fsx = local.client("fsx")
+    group = lustre_group(ec2, subnet, (988, 988), (1018, 1023))
     file_system = fsx.create_file_system(
-        FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0123456789"]
+        FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=[subnet], SecurityGroupIds=[group]
     )["FileSystem"]
+    ids = file_system["NetworkInterfaceIds"]
+    rows = ec2.describe_network_interfaces(NetworkInterfaceIds=ids)["NetworkInterfaces"]
+    addresses = {row["PrivateIpAddress"] for row in rows}
+    assert len(addresses) == len(ids)
+    assert all(address.startswith("10.42.1.") for address in addresses)
     directory = local.cloud.options.state / "fsx" / file_system["FileSystemId"]
     assert directory.is_dir()
     assert file_system["LustreConfiguration"]["MountName"] == "shared"
     fsx.delete_file_system(FileSystemId=file_system["FileSystemId"])
     assert not directory.exists()
+    assert not ec2.describe_network_interfaces()["NetworkInterfaces"]
 
 
 def test_s3_objects_are_read_as_they_were_written(local):

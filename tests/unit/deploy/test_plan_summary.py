@@ -2,9 +2,10 @@
 
 import pytest
 
-from toolkit.deploy.changes import ResourceChange, StackPlan
 from toolkit.deploy.cluster import DeployPreview
+from toolkit.deploy.head_change import NewHead
 from toolkit.deploy.plan_summary import NOTHING, deploy_sentence
+from toolkit.deploy.stack_plan import ResourceChange, StackPlan
 
 HEAD = ResourceChange("Replace", "Head", "AWS::EC2::Instance")
 ROLE = ResourceChange("Modify", "HeadRole", "AWS::IAM::Role")
@@ -35,6 +36,13 @@ def test_the_sentence_names_the_steps_of_deploy(preview, text):
 
 def test_a_replacement_is_named_with_the_option_that_it_needs():
     sentence = deploy_sentence(DeployPreview(plan(HEAD), (), new_bundle=False))
+    assert sentence.endswith("only with --yes, since it would, or may, remove or replace Head")
+
+
+def test_a_new_head_instance_is_named_with_the_option_that_it_needs():
+    head = NewHead(("--replace-head was given",), loses_disk=True)
+    sentence = deploy_sentence(DeployPreview(plan(), (), new_bundle=False, new_head=head))
+    assert "replace the head node's instance and set up the head node" in sentence
     assert sentence.endswith("only with --yes, since it would, or may, remove or replace Head")
 
 

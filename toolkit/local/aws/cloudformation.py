@@ -9,29 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import (
+    ChangeSet,
     CloudFormationBackend,
     Export,
     Stack,
     cloudformation_backends,
 )
 from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_type_map
-from moto.cloudformation.responses import StackResourceDTO
+from moto.cloudformation.responses import CloudFormationResponse, StackResourceDTO
+from moto.core.responses import EmptyResult
 
 from toolkit.local.aws import stack_deletions
 from toolkit.local.aws.fsx import StackFileSystem
 from toolkit.local.aws.secrets_manager import StackSecret
 from toolkit.local.aws.stack_operation import StackOperation
+from toolkit.local.aws.stack_replacement import resource_changes
 from toolkit.local.aws.stack_template import order, unresolved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.moto_patches import Patches
 
 TYPES = (StackFileSystem, StackSecret)  # what CloudFormation can make besides moto's types
-_BUSY = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
-_WITH_OUTPUTS = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_FAILED")
+# The states that an update may begin from.
+_SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
 
 class Stacks:
@@ -74,6 +77,7 @@ class Stacks:
         patches.replace(Stack, "update", update)
         patches.replace(backend_class, "execute_change_set", execute)
         patches.replace(backend_class, "delete_stack", delete_stack)
+        self._install_rollback(patches)
         self._install_views(patches)
         stack_deletions.install(patches)
         # moto finds its types among the subclasses of one class, and remembers what it found.
@@ -82,6 +86,19 @@ class Stacks:
         own_types = {resource_type.cloudformation_type() for resource_type in TYPES}
         if not own_types <= set(get_model_map()):
             raise RuntimeError(f"moto does not see the layer's resource types {sorted(own_types)}")
+
+    def _install_rollback(self, patches: Patches) -> None:
+        """Give moto the call that it lacks, ContinueUpdateRollback."""
+        stacks = self
+
+        def continue_update_rollback(response: Any) -> Any:
+            stack = response.cloudformation_backend.get_stack(response._get_param("StackName"))
+            stacks.continue_rollback(stack, response._get_param("ResourcesToSkip") or ())
+            return EmptyResult()
+
+        patches.replace(
+            CloudFormationResponse, "continue_update_rollback", continue_update_rollback
+        )
 
     def _install_views(self, patches: Patches) -> None:
         """Show existing resources; moto would make a resource to show it."""
@@ -96,7 +113,8 @@ class Stacks:
             ]
 
         def outputs(stack: Any) -> Any:
-            return shown_outputs(stack) if stack.status in _WITH_OUTPUTS else None
+            made = stack.status in _SETTLED or stack.status.startswith("UPDATE_")
+            return shown_outputs(stack) if made else None
 
         def init(row: Any, stack: Any, resource: Any) -> None:
             describe(row, stack, resource)
@@ -105,6 +123,10 @@ class Stacks:
             if resource_state:
                 row.resource_status, row.resource_status_reason, row.timestamp = resource_state
 
+        def diff(change_set: Any) -> list[Any]:
+            return _shown_changes(change_set)
+
+        patches.replace(ChangeSet, "diff", diff)
         patches.replace(Stack, "stack_resources", property(resources))
         patches.replace(Stack, "outputs", property(outputs))
         patches.replace(StackResourceDTO, "__init__", init)
@@ -113,6 +135,9 @@ class Stacks:
         """Refuse an impossible template; replace a stack that was only reviewed."""
         check_template(Stack.parse_template(params["template"]))
         if params["change_set_type"] == "UPDATE":
+            for stack in backend.stacks.values():
+                if stack.name == params["stack_name"]:
+                    _check_updatable(stack)
             return
         for stack in list(backend.stacks.values()):
             if stack.name != params["stack_name"]:
@@ -133,20 +158,46 @@ class Stacks:
 
     def update(self, stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
         """Begin to change a stack to another template."""
+        _check_updatable(stack)
+        old_template, old_parameters = stack.template, stack.parameters
         old_resources = dict(stack.template_dict.get("Resources") or {})
         new_template = Stack.parse_template(template)
         check_template(new_template)
-        diff = stack.resource_map.build_resource_diff(new_template, parameters)
+        modified_names = stack.resource_map.build_resource_diff(new_template, parameters)["Modify"]
+        changes = resource_changes(old_resources, new_template["Resources"], modified_names)
         _load(stack, template, parameters)
         self._begin(stack, "UPDATE_IN_PROGRESS")
         operation = StackOperation(self._tables, stack)
-        self._run(stack, lambda: operation.update(old_resources, diff))
+        restore = partial(_load, stack, old_template, old_parameters)
+        self._run(stack, partial(operation.update, old_resources, changes, restore))
+
+    def continue_rollback(self, stack: Any, skipped_names: Collection[str]) -> None:
+        """Begin to roll a stack back further.
+
+        Only a resource whose rollback failed may be skipped:
+        https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ContinueUpdateRollback.html
+        """
+        if stack.status != "UPDATE_ROLLBACK_FAILED":
+            message = (
+                f"Stack:{stack.stack_id} is in {stack.status} state and can not continue rollback."
+            )
+            raise ValidationError(message=message)
+        for name in skipped_names:
+            if stack.resource_states.get(name, ("",))[0] != "UPDATE_FAILED":
+                message = f"Resource [{name}] is not in UPDATE_FAILED and can not be skipped."
+                raise ValidationError(message=message)
+        self._begin(stack, "UPDATE_ROLLBACK_IN_PROGRESS")
+        operation = StackOperation(self._tables, stack)
+        self._run(stack, partial(operation.continue_rollback, tuple(skipped_names)))
 
     def execute(self, backend: Any, name: str, stack_name: str | None) -> None:
         """Begin to carry a change set out."""
         change_set = _change_set(backend, name, stack_name)
         stack = backend.stacks[change_set.stack_id]
-        if change_set.execution_status != "AVAILABLE" or stack.status in _BUSY:
+        if change_set.execution_status != "AVAILABLE" or stack.status not in (
+            "REVIEW_IN_PROGRESS",
+            *_SETTLED,
+        ):
             message = (
                 f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status"
             )
@@ -188,7 +239,7 @@ class Stacks:
         def work() -> None:
             operation()
             with self._tables.lock:
-                if stack.status in _WITH_OUTPUTS:
+                if stack.status in _SETTLED:
                     _export(stack)
 
         self._defer(work)
@@ -210,6 +261,35 @@ def check_template(template: Mapping[str, Any]) -> None:
         order(template)
     except ValueError as error:
         raise ValidationError(message=str(error)) from None
+
+
+def _check_updatable(stack: Any) -> None:
+    if stack.status not in _SETTLED:
+        message = f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
+        raise ValidationError(message=message)
+
+
+def _shown_changes(change_set: Any) -> list[dict[str, Any]]:
+    """Return the changes as DescribeChangeSet shows them."""
+    stack = change_set.stack
+    old_resources = dict(stack.template_dict.get("Resources") or {})
+    modified_names = stack.resource_map.build_resource_diff(
+        change_set.template_dict, change_set.parameters
+    )["Modify"]
+    changes = resource_changes(old_resources, change_set.template_dict["Resources"], modified_names)
+    return [
+        {
+            "Action": change.action,
+            "LogicalResourceId": change.name,
+            "ResourceType": change.kind,
+            "Replacement": change.replacement if change.action == "Modify" else None,
+            "Details": [
+                {"Target": {"Attribute": "Properties", "Name": name}}
+                for name in sorted(change.properties)
+            ],
+        }
+        for change in changes
+    ]
 
 
 def _load(stack: Any, template: str, parameters: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 from moto.ec2.models.instances import Instance, Reservation
 from moto.ec2.utils import random_reservation_id
 
+from toolkit.local.aws import network_interfaces
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.instance_tables import LocalInstance, Tables
 from toolkit.local.aws.launch_request import SPOT, Launch, parse_bool
@@ -28,6 +29,13 @@ _ROOT_GIB = 8
 
 def place(backend: Any, launch: Launch) -> Launch:
     """Return the launch with the subnet and zone that EC2 would choose."""
+    interface_id = launch.primary_interface
+    if interface_id:
+        interface = backend.get_network_interface(interface_id)
+        network_interfaces.check_attachable(interface)
+        return launch.with_place(
+            subnet_id=interface.subnet.id, zone=interface.subnet.availability_zone
+        )
     if launch.subnet_id:
         return launch.with_place(
             subnet_id=launch.subnet_id,
@@ -149,20 +157,17 @@ def _instance(backend: Any, region: str, launch: Launch, groups: list[Any], inde
         message = f"There are not enough free addresses in subnet '{launch.subnet_id}'"
         raise ec2_error("InsufficientFreeAddressesInSubnet", message) from None
     except Exception as error:
-        raise _address_refusal(launch, error) from error
+        raise network_interfaces.address_refusal(launch.private_ip, error) from error
+    if launch.primary_interface:
+        # moto reserved an address beside the interface's own.
+        subnet = backend.get_subnet(launch.subnet_id)
+        for address in instance._private_ips:
+            subnet.del_subnet_ip(address)
+        instance._private_ips = set()
     if launch.nics and not groups:
         # What DescribeInstances lists for an instance are its primary interface's groups.
         instance.security_groups = list(instance.nics[0].group_set)
     return instance
-
-
-def _address_refusal(launch: Launch, error: Exception) -> Exception:
-    """Return EC2's error for moto's bare Exception about an address."""
-    if type(error) is not Exception:
-        return error
-    if "in use" in str(error):
-        return ec2_error("InvalidIPAddress.InUse", f"Address {launch.private_ip} is in use.")
-    return ec2_error("InvalidParameterValue", f"Address {launch.private_ip}: {error}")
 
 
 def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
@@ -234,8 +239,6 @@ def _attach(backend: Any, launch: Launch, instance: Any, disk: Mapping[str, Any]
 
 def _discard(tables: Tables, backend: Any, instance: Any) -> None:
     instance.teardown_defaults()
-    for nic in list(instance.nics.values()):
-        nic.delete()
-    instance._private_ips = set()
+    network_interfaces.release(instance)
     tables.instances.pop(instance.id, None)
     backend.tags.pop(instance.id, None)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from moto.core.common_models import CloudFormationModel
 from moto.fsx.models import FileSystem, FSxBackend, fsx_backends
 
+from toolkit.local.aws import lustre_network, network_interfaces
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,14 +40,25 @@ class FileSystems:
         original: dict[str, Any] = {}
 
         def create(backend: Any, *args: Any, **kwargs: Any) -> Any:
+            subnet_ids = kwargs["subnet_ids"]
+            ec2 = lustre_network.ec2_of(backend)
+            groups = lustre_network.check_groups(
+                ec2, subnet_ids[0], kwargs.get("security_group_ids") or ()
+            )
             system = original["create"](backend, *args, **kwargs)
+            system.interfaces = lustre_network.create_interfaces(
+                ec2, subnet_ids[0], groups, system.file_system_id, int(system.storage_capacity)
+            )
             system.created = datetime.now(UTC).timestamp()
             directory = root / system.file_system_id
             directory.mkdir(parents=True, mode=0o755, exist_ok=True)
             return system
 
         def delete(backend: Any, file_system_id: str, *args: Any, **kwargs: Any) -> Any:
+            system = backend.file_systems.get(file_system_id)
             answer = original["delete"](backend, file_system_id, *args, **kwargs)
+            for interface in system.interfaces:
+                network_interfaces.remove(lustre_network.ec2_of(backend), interface)
             shutil.rmtree(root / Path(file_system_id).name, ignore_errors=True)
             return answer
 
@@ -63,6 +76,7 @@ def _missing_members(system: Any) -> dict[str, Any]:
         "Lifecycle": "AVAILABLE",
         "OwnerId": system.backend.account_id,
         "CreationTime": getattr(system, "created", 0.0),
+        "NetworkInterfaceIds": list(system.interfaces),
     }
     if system.file_system_type == "LUSTRE":
         configuration = system.lustre_configuration or {}

@@ -18,6 +18,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
+from toolkit.local.aws import network_interfaces
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.instance_tables import (
     LIVE_STATES,
@@ -127,15 +128,9 @@ class States:
         """Record a machine's end: the instance is terminated, its address free."""
         row = instance.row
         reason = instance.reason or USER_SHUTDOWN
+        network_interfaces.release(row)
         self._moto_terminate(row)
         self._tables.set_state(instance, "terminated", reason)
-        for nic in list(row.nics.values()):
-            if nic.id in row.ec2_backend.enis:
-                nic.delete()
-        row.nics = {}
-        # Both belong to the subnet again; moto would free them a second time in __del__.
-        row._private_ips = set()
-        row._subnet_id = None
         instance.terminated_at = self._tables.clock()
         self._on_terminated(instance)
 

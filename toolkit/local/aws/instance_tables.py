@@ -110,6 +110,7 @@ class Tables:
     wall: Callable[[], float]
     lock: threading.RLock = field(default_factory=threading.RLock)
     instances: dict[str, LocalInstance] = field(default_factory=dict)
+    wanted_addresses: set[str] = field(default_factory=set)  # of running stack operations
 
     def ec2(self, region: str) -> Any:
         """Return moto's EC2 of a region."""

@@ -50,6 +50,11 @@ class Launch:
         """Return the tags each instance is born with."""
         return self.tags.get("instance", {})
 
+    @property
+    def primary_interface(self) -> str | None:
+        """Return the id of an existing interface that the instance attaches first."""
+        return self.nics[0].get("NetworkInterfaceId") if self.nics else None
+
     def with_place(self, *, subnet_id: str | None, zone: str | None) -> Launch:
         """Return the same launch in another place; an interface moves along."""
         nics = self.nics
@@ -173,7 +178,9 @@ def _interfaces(params: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
         public = parse_bool(nic.get("AssociatePublicIpAddress"))
         if public is not None:
             nic["AssociatePublicIpAddress"] = public
-        nic["DeleteOnTermination"] = parse_bool(nic.get("DeleteOnTermination")) is not False
+        # An interface that exists before the instance outlives it.
+        deletion = parse_bool(nic.get("DeleteOnTermination"))
+        nic["DeleteOnTermination"] = not nic.get("NetworkInterfaceId") and deletion is not False
         nics.append(nic)
     return tuple(sorted(nics, key=lambda nic: int(nic["DeviceIndex"])))
 

@@ -21,6 +21,8 @@ from moto.ec2.models.subnets import SubnetRouteTableAssociation
 from moto.ec2.models.vpcs import VPCEndPoint
 from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
 
+from toolkit.local.aws import network_interfaces
+
 if TYPE_CHECKING:
     from toolkit.local.aws.moto_patches import Patches
 
@@ -68,7 +70,7 @@ def _internet_gateway(backend: Any, gateway: Any) -> None:
 
 def _nat_gateway(backend: Any, gateway: Any) -> None:
     backend.delete_nat_gateway(gateway.id)
-    backend.enis.pop(gateway._eni.id, None)
+    network_interfaces.remove(backend, gateway._eni.id)
 
 
 def _address(backend: Any, address: Any) -> None:
@@ -82,7 +84,7 @@ def _launch_template(backend: Any, template: Any) -> None:
 
 def _endpoint(backend: Any, endpoint: Any) -> None:
     for eni_id in endpoint.network_interface_ids or ():
-        backend.enis.pop(eni_id, None)
+        network_interfaces.remove(backend, eni_id)
     for table_id in endpoint.route_table_ids or ():
         table = backend.route_tables.get(table_id)
         routes = table._routes if table else {}
@@ -97,14 +99,12 @@ def _ingress(_backend: Any, resource: Any) -> None:
     properties = resource.properties
     rules = resource.security_group.ingress_rules
     for rule in list(rules):
-        groups = [group.get("GroupId") for group in rule.source_groups]
-        ranges = [block.get("CidrIp") for block in rule.ip_ranges]
         matches = (
             str(rule.ip_protocol) == str(properties["IpProtocol"])
             and str(rule.from_port or "") == str(properties.get("FromPort") or "")
             and str(rule.to_port or "") == str(properties.get("ToPort") or "")
-            and properties.get("SourceSecurityGroupId") in (None, *groups)
-            and properties.get("CidrIp") in (None, *ranges)
+            and properties.get("SourceSecurityGroupId") in (None, rule.source_group.get("GroupId"))
+            and properties.get("CidrIp") in (None, rule.cidr_ipv4)
         )
         if matches:
             rules.remove(rule)

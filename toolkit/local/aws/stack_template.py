@@ -8,6 +8,20 @@ from typing import Any
 
 _SUB = re.compile(r"\$\{(?!!)([^}.]+)(?:\.[^}]+)?\}")
 PSEUDO = "AWS::"
+# Resources that take an address, or check the resources around them, when they are made.
+_TAKERS = frozenset({"AWS::EC2::NatGateway", "AWS::EC2::VPCEndpoint", "AWS::FSx::FileSystem"})
+# Resources that change another one: what is made too early misses them.
+_ATTACHMENTS = frozenset(
+    {
+        "AWS::EC2::Route",
+        "AWS::EC2::SecurityGroupEgress",
+        "AWS::EC2::SecurityGroupIngress",
+        "AWS::EC2::SubnetRouteTableAssociation",
+        "AWS::EC2::VPCGatewayAttachment",
+        "AWS::IAM::Policy",
+        "AWS::S3::BucketPolicy",
+    }
+)
 
 
 def references(value: Any, local: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -40,10 +54,27 @@ def _function_references(key: str, inner: Any, local: frozenset[str]) -> Iterato
         yield from references(inner, local)
 
 
-def order(template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the resources, each after those that it needs.
+def fixed_addresses(value: Any) -> Iterator[str]:
+    """Yield the private addresses that a part of a template asks for."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == "PrivateIpAddress" and isinstance(inner, str):
+                yield inner
+            else:
+                yield from fixed_addresses(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from fixed_addresses(inner)
 
-    The order is otherwise the template's. Raises ValueError for a circle.
+
+def order(template: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the resources in the worst order that their dependencies allow.
+
+    CloudFormation makes everything at once that does not depend on each other, so any
+    order may happen
+    (https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html).
+    Here the resources that take or check something come first, with only what they name.
+    Those that they might need without naming them come last. Raises ValueError for a circle.
     """
     resources: Mapping[str, Any] = template["Resources"]
     dependencies = {
@@ -55,9 +86,18 @@ def order(template: Mapping[str, Any]) -> tuple[str, ...]:
         for name, body in resources.items()
     }
     visited_names: dict[str, None] = {}
-    for name in resources:
+    for name in sorted(resources, key=lambda name: _lateness(resources[name])):
         _visit(name, dependencies, visited_names, ())
     return tuple(visited_names)
+
+
+def _lateness(body: Mapping[str, Any]) -> int:
+    kind = body.get("Type")
+    if kind in _TAKERS:
+        return 0
+    if kind == "AWS::EC2::Instance":
+        return 1
+    return 3 if kind in _ATTACHMENTS else 2
 
 
 def _visit(

@@ -39,6 +39,20 @@ def test_independent_resources_keep_their_order():
     assert order(template(B={}, A={}, C={})) == ("B", "A", "C")
 
 
+def test_a_resource_that_checks_its_surroundings_comes_before_all_it_does_not_name():
+    """Order a file system without, then with, its rule in DependsOn."""
+    body = template(
+        Rule={"Type": "AWS::EC2::SecurityGroupIngress", "Properties": {"G": {"Ref": "Group"}}},
+        Head={"Type": "AWS::EC2::Instance"},
+        Group={"Type": "AWS::EC2::SecurityGroup"},
+        Interface={"Type": "AWS::EC2::NetworkInterface"},
+        Files={"Type": "AWS::FSx::FileSystem", "Properties": {"G": {"Ref": "Group"}}},
+    )
+    assert order(body) == ("Group", "Files", "Head", "Interface", "Rule")
+    body["Resources"]["Files"]["DependsOn"] = ["Rule", "Interface"]
+    assert order(body) == ("Group", "Rule", "Interface", "Files", "Head")
+
+
 def test_the_own_variables_of_fn_sub_are_no_references():
     value = {"Fn::Sub": ["${Mine} ${Other}", {"Mine": {"Ref": "Third"}}]}
     assert set(references(value)) == {"Other", "Third"}

@@ -1,0 +1,202 @@
+"""Deploys after the head instance was lost, or must be a new one, through the local cloud's API."""
+
+import json
+
+import pytest
+
+from slurmplugins.cloud import tags
+from toolkit import cli
+from toolkit.deploy import build, changes, destroy, head_setup, names
+from toolkit.deploy.head import find_head
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Short waits between polls; the actor answers within milliseconds."""
+    for module in (head_setup, build, changes, destroy):
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+
+
+@pytest.fixture
+def deployed(config, capsys):
+    """A deployed cluster."""
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    capsys.readouterr()
+    return config
+
+
+def toolkit(config, *words):
+    return cli.run([*words, "--config", str(config.path)])
+
+
+def head(config):
+    return find_head(config.actor.clients, config.config)
+
+
+def cloudformation(config):
+    return config.actor.clients.client("cloudformation")
+
+
+def stack_state(config):
+    stacks = cloudformation(config).describe_stacks(StackName=names.stack(config.config))["Stacks"]
+    return stacks[0]["StackStatus"]
+
+
+def terminate_head(config):
+    old = head(config)
+    config.actor.clients.client("ec2").terminate_instances(InstanceIds=[old["InstanceId"]])
+    return old
+
+
+def stack_states(config):
+    """Return all states that the stack had."""
+    events = cloudformation(config).describe_stack_events(StackName=names.stack(config.config))
+    name = names.stack(config.config)
+    return {e["ResourceStatus"] for e in events["StackEvents"] if e["LogicalResourceId"] == name}
+
+
+def test_a_head_that_was_terminated_is_noticed_and_made_again(deployed, capsys):
+    """Terminate the head; plan says it, deploy makes another."""
+    old = terminate_head(deployed)
+    assert toolkit(deployed, "plan") == 0
+    output = capsys.readouterr().out
+    assert "± Head" in output
+    assert f"its instance {old['InstanceId']} was terminated" in output
+    assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
+    new = head(deployed)
+    assert new["InstanceId"] != old["InstanceId"]
+    assert new["PrivateIpAddress"] == str(deployed.config.network.head_address)
+    assert "UPDATE_ROLLBACK_COMPLETE" not in stack_states(deployed)
+    capsys.readouterr()
+    assert toolkit(deployed, "plan") == 0
+    assert capsys.readouterr().out == "no changes\n"
+
+
+def test_a_new_root_disk_is_a_new_head_and_its_disk_is_lost(deployed, capsys):
+    """Enlarge the head's disk: the new head has the old address."""
+    old = head(deployed)
+    deployed.edit("root_gib: 50", "root_gib: 77")
+    assert toolkit(deployed, "plan") == 0
+    output = capsys.readouterr().out
+    assert "BlockDeviceMappings[0].Ebs.VolumeSize" in output
+    assert "its disk is lost" in output
+    assert toolkit(deployed, "deploy") == 3
+    assert head(deployed)["InstanceId"] == old["InstanceId"]
+    assert toolkit(deployed, "deploy", "--yes") == 0, capsys.readouterr().err
+    new = head(deployed)
+    assert new["InstanceId"] != old["InstanceId"]
+    assert new["PrivateIpAddress"] == old["PrivateIpAddress"]
+    (disk,) = new["BlockDeviceMappings"]
+    volumes = deployed.actor.clients.client("ec2").describe_volumes(
+        VolumeIds=[disk["Ebs"]["VolumeId"]]
+    )
+    assert volumes["Volumes"][0]["Size"] == 77
+    assert stack_state(deployed) == "UPDATE_COMPLETE"
+    assert "UPDATE_ROLLBACK_COMPLETE" not in stack_states(deployed)
+
+
+def test_a_head_is_replaced_on_request(deployed, capsys):
+    old = head(deployed)
+    assert toolkit(deployed, "deploy", "--replace-head") == 3
+    assert "its disk is lost" in capsys.readouterr().out
+    assert toolkit(deployed, "deploy", "--replace-head", "--yes") == 0, capsys.readouterr().err
+    assert head(deployed)["InstanceId"] != old["InstanceId"]
+
+
+def test_a_deploy_that_died_between_its_two_updates_is_finished_by_the_next(
+    deployed, capsys, monkeypatch
+):
+    """Die after the first update; the next deploy needs no --yes."""
+    execute, calls = changes.StackChanges.execute, []
+
+    def dying(stack, plan, phase):
+        calls.append(plan)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        execute(stack, plan, phase)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(changes.StackChanges, "execute", dying)
+        with pytest.raises(KeyboardInterrupt):
+            toolkit(deployed, "deploy", "--replace-head", "--yes")
+    assert head(deployed) is None
+    capsys.readouterr()
+    assert toolkit(deployed, "plan") == 0
+    assert "+ Head  AWS::EC2::Instance" in capsys.readouterr().out
+    assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
+    assert head(deployed)["PrivateIpAddress"] == str(deployed.config.network.head_address)
+
+
+def test_another_type_of_head_is_a_restart_and_needs_no_yes(deployed, capsys):
+    """Change the head's type: the instance stays, with its disk."""
+    old = head(deployed)
+    deployed.edit("instance_type: m7i.large", "instance_type: m7i.xlarge")
+    assert toolkit(deployed, "plan") == 0
+    assert "the instance stops and starts" in capsys.readouterr().out
+    assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
+    new = head(deployed)
+    assert (new["InstanceId"], new["InstanceType"]) == (old["InstanceId"], "m7i.xlarge")
+
+
+def broken_stack(config, name):
+    """Leave a stack in ROLLBACK_COMPLETE, as a first deploy that failed does."""
+    cloudformation(config).create_stack(
+        StackName=name,
+        TemplateBody=json.dumps({"Resources": {"X": {"Type": "AWS::Nope::Thing"}}}),
+    )
+    for _ in range(1000):
+        if stack_state(config) == "ROLLBACK_COMPLETE":
+            return
+    raise AssertionError(stack_state(config))
+
+
+def test_a_plan_changes_nothing(config, capsys, monkeypatch):
+    """Plan over a failed stack, then with too large a template."""
+    broken_stack(config, names.stack(config.config))
+    assert toolkit(config, "plan") == 0
+    output = capsys.readouterr().out
+    assert "is ROLLBACK_COMPLETE: deploy deletes it first" in output
+    assert "+ Head  AWS::EC2::Instance" in output
+    assert stack_state(config) == "ROLLBACK_COMPLETE"
+
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    monkeypatch.setattr(changes, "MAX_BODY", 1000)
+    cloudformation(config).delete_stack(StackName=names.IMAGES_STACK)
+    config.edit("count: 4", "count: 8")
+    capsys.readouterr()
+    assert toolkit(config, "plan") == 0
+    stacks = cloudformation(config).describe_stacks()["Stacks"]
+    assert [stack["StackName"] for stack in stacks] == [names.stack(config.config)]
+
+
+def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, capsys):
+    """Fail an update by hand; plan and deploy say how to go on."""
+    stack = names.stack(deployed.config)
+    text = cloudformation(deployed).get_template(StackName=stack)["TemplateBody"]
+    body = text if isinstance(text, str) else json.dumps(text)
+    terminate_head(deployed)
+    change_set = cloudformation(deployed).create_change_set(
+        StackName=stack,
+        ChangeSetName="byhand",
+        ChangeSetType="UPDATE",
+        TemplateBody=body.replace("m7i.large", "m7i.xlarge"),
+    )
+    cloudformation(deployed).execute_change_set(ChangeSetName=change_set["Id"])
+    for _ in range(2000):
+        if stack_state(deployed) == "UPDATE_ROLLBACK_FAILED":
+            break
+    for command in ("plan", "deploy"):
+        assert toolkit(deployed, command) == 1
+        error = capsys.readouterr().err
+        assert f"stack {stack} is UPDATE_ROLLBACK_FAILED" in error
+        assert "Head: " in error
+        assert "continue-update-rollback" in error
+        assert "--resources-to-skip Head" in error
+    cloudformation(deployed).continue_update_rollback(StackName=stack, ResourcesToSkip=["Head"])
+    assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
+    assert tags.ROLE in {tag["Key"] for tag in head(deployed)["Tags"]}

@@ -1,0 +1,93 @@
+"""A stack's state and events, as CloudFormation tells them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from toolkit.deploy.session import error_code
+from toolkit.errors import StackFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.output import Phase
+
+POLL_SECONDS = 2.0
+STACK_SECONDS = 3600.0
+
+
+def stack_status(cloudformation: Any, stack: str) -> str:
+    """Return the stack's state; "" when there is none."""
+    try:
+        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError" and "does not exist" in str(error):
+            return ""
+        raise
+    return str(stacks[0]["StackStatus"]) if stacks else ""
+
+
+def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
+    """Return the stack's events, oldest first."""
+    try:
+        pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack)
+        return [event for page in pages for event in page["StackEvents"]][::-1]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":
+            return []
+        raise
+
+
+def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> str:
+    """Return the failed resources in order; the first line is the cause."""
+    return "\n".join(
+        f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+        for event in events(cloudformation, stack)
+        if event["EventId"] not in past_events
+        and event.get("ResourceStatus", "").endswith("FAILED")
+    )
+
+
+def failed_resources(cloudformation: Any, stack: str) -> tuple[str, ...]:
+    """Return the resources whose last event is a failure."""
+    last_states = {
+        event["LogicalResourceId"]: event.get("ResourceStatus", "")
+        for event in events(cloudformation, stack)
+    }
+    return tuple(
+        name for name, state in last_states.items() if state == "UPDATE_FAILED" and name != stack
+    )
+
+
+def wait_for_stack(
+    cloudformation: Any,
+    stack: str,
+    phase: Phase,
+    *,
+    total: int,
+    past_events: frozenset[str],
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+) -> str:
+    """Wait for the end of the operation and return the state.
+
+    Reports each finished resource. Raises StackFailed after an hour.
+    """
+    deadline = clock() + STACK_SECONDS
+    while True:
+        status = stack_status(cloudformation, stack)
+        finished_resources = {
+            event["LogicalResourceId"]
+            for event in events(cloudformation, stack)
+            if event["EventId"] not in past_events
+            and event.get("ResourceStatus", "").endswith("_COMPLETE")
+            and event["LogicalResourceId"] != stack
+        }
+        phase.update(status.lower().replace("_", " "), done=len(finished_resources), total=total)
+        if not status.endswith("IN_PROGRESS"):
+            return status
+        if clock() > deadline:
+            raise StackFailed(f"stack {stack} is still {status} after an hour")
+        sleep(POLL_SECONDS)
