@@ -124,8 +124,9 @@ def _run(place: Place, made: _Launch, action: str, *, tagging: bool = True) -> I
         yield on(kind, name, **place.tags(name))
     if not tagging:
         return
-    for kind, values in launch.tags.items():
-        yield _tagging(place, kind, values, action)
+    for kind, _ in _created(place, launch):  # moto keeps the template's own tags with the others
+        if launch.tags.get(kind):
+            yield _tagging(place, kind, launch.tags[kind], action)
     if launch.profile:
         yield from _passed_role(place, launch)
     if launch.market == SPOT:
