@@ -24,6 +24,7 @@ from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
 from toolkit.local.aws.fsx import FileSystems
+from toolkit.local.aws.iam import stack_roles
 from toolkit.local.aws.iam.gate import Gate
 from toolkit.local.aws.iam.principals import Sessions
 from toolkit.local.aws.iam.record import Record
@@ -138,9 +139,10 @@ class Cloud:
         compute.install(self._patches)
         Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
         Images(self.tables, self._registry, defer, self.states).install(self._patches)
-        Commands(self.tables, self.driver, defer).install(self._patches)
+        Commands(self.tables, self.driver, defer, self._gate.agent_may_put).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
+        stack_roles.install(self._patches)
         request_limits.install(self._patches)
         spot_prices.install(self._patches, self.tables.wall)
         instance_status.install(self._patches, self.tables)

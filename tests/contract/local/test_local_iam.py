@@ -339,3 +339,41 @@ def test_the_record_counts_calls_by_role_and_lists_rights_that_nobody_used(roles
         "head": [{"policy": "own", "statement": "See", "action": "ec2:DescribeVolumes",
                   "resource": "*"}]
     }  # fmt: skip
+
+
+def stack_of(action: str, *, managed: bool) -> str:
+    """Return a template with one role that may do one thing."""
+    statement = {"Effect": "Allow", "Action": action, "Resource": "*"}
+    properties = {
+        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []},
+        "Policies": [{"PolicyName": "own", "PolicyDocument": {"Statement": [statement]}}],
+        "ManagedPolicyArns": ["arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"][:managed],
+    }
+    return json.dumps({"Resources": {"Role": {"Type": "AWS::IAM::Role", "Properties": properties}}})
+
+
+def test_a_role_of_a_stack_has_the_policies_of_its_template_after_each_update(local):
+    """Attach managed policies, and change both kinds in place: moto leaves these out."""
+    cloudformation, iam = local.client("cloudformation"), local.client("iam")
+
+    def finished(state: str) -> bool:
+        stacks = cloudformation.describe_stacks(StackName="s")["Stacks"]
+        return stacks[0]["StackStatus"] == state
+
+    def policies() -> tuple[str, list[str]]:
+        (role,) = iam.list_roles()["Roles"]
+        name = role["RoleName"]
+        document = iam.get_role_policy(RoleName=name, PolicyName="own")["PolicyDocument"]
+        attached = iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
+        return document["Statement"][0]["Action"], [item["PolicyName"] for item in attached]
+
+    body = stack_of("ec2:DescribeInstances", managed=True)
+    cloudformation.create_stack(StackName="s", TemplateBody=body)
+    local.until(lambda: finished("CREATE_COMPLETE"))
+    assert policies() == ("ec2:DescribeInstances", ["AmazonSSMManagedInstanceCore"])
+    body = stack_of("ec2:DescribeImages", managed=False)
+    cloudformation.update_stack(StackName="s", TemplateBody=body)
+    local.until(lambda: finished("UPDATE_COMPLETE"))
+    assert policies() == ("ec2:DescribeImages", [])
+    cloudformation.delete_stack(StackName="s")
+    local.until(lambda: not iam.list_roles()["Roles"])

@@ -12,7 +12,13 @@ from toolkit.local.aws.aws_errors import Refusal, code_of
 from toolkit.local.aws.iam import denials, ec2_requests, launches, s3_requests, service_requests
 from toolkit.local.aws.iam.conditions import UnknownPolicy
 from toolkit.local.aws.iam.policy import Decision, Request, decide
-from toolkit.local.aws.iam.principals import Session, Sessions, is_admin, signature_of
+from toolkit.local.aws.iam.principals import (
+    Session,
+    Sessions,
+    is_admin,
+    role_of_profile,
+    signature_of,
+)
 from toolkit.local.aws.iam.record import Record
 from toolkit.local.aws.iam.role_policies import role_named, statements_of
 from toolkit.local.options import ACCOUNT
@@ -88,6 +94,30 @@ class Gate:
         note = "a missing object is refused, not absent, without s3:ListBucket"
         self._record.add(session.role, request, decision, note)
         return None if decision.allowed else denials.denied(session.arn, "s3", request, decision)
+
+    def agent_may_put(self, instance_id: str, bucket: str, key: str) -> bool:
+        """Return whether the SSM agent of an instance may write a command's output.
+
+        It does so with the instance's role (Systems Manager User Guide, "Running commands"). An
+        instance without a role counts as one whose agent was set up otherwise.
+        """
+        instance = self._tables.instances.get(instance_id)
+        profile = instance.row.iam_instance_profile if instance else None
+        name = role_of_profile(str(profile["Arn"])) if profile else None
+        role = role_named(name) if name else None
+        if instance is None or role is None:
+            return True
+        statements = statements_of(role)
+        self._record.know(role.name, statements)
+        keys = {
+            "aws:PrincipalArn": str(role.arn),
+            "aws:PrincipalAccount": ACCOUNT,
+            "aws:RequestedRegion": instance.region,
+        }
+        request = Request("s3:PutObject", f"arn:aws:s3:::{bucket}/{key}", keys)
+        decision = decide(statements, request)
+        self._record.add(role.name, request, decision)
+        return decision.allowed
 
     def _judge(
         self, session: Session, call: Call, environ: Mapping[str, Any], body: bytes
