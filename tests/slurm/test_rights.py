@@ -38,7 +38,7 @@ REASONS = {
     ("*", "*", "KeepDatasets", "s3:*", "*"): "the tier's dataset store is a folder of /shared",
     ("*", "*", "FindDatasets", "s3:*", "*"): "the tier's dataset store is a folder of /shared",
 }
-"""Why a right may stay that the whole tier did not use: role, policy, statement, action, resource."""
+"""Reasons for rights that no test uses: role, policy, statement, action, resource."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_no_call_of_a_role_was_denied(record):
 
 
 def test_the_roles_of_head_and_compute_nodes_made_calls(record):
-    """Prove that the record is one of the cluster: nodes have their credentials from their roles."""
+    """Prove that head and compute nodes have their credentials from their roles."""
     for role, action in (
         ("HeadRole", "ec2:RunInstances"),
         ("HeadRole", "ec2:CreateFleet"),

@@ -24,7 +24,7 @@ Handler = Callable[[Mapping[str, Any]], dict[str, Any]]
 class Control:
     """Answers `toolkit local`'s commands."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts of the cloud, put together in one place
         self,
         options: Options,
         tables: Tables,

@@ -168,9 +168,7 @@ def _identity(instance: LocalInstance) -> str:
     )
 
 
-def _iam(
-    instance: LocalInstance, arn: str, now: float, sessions: Sessions
-) -> dict[str, Any]:
+def _iam(instance: LocalInstance, arn: str, now: float, sessions: Sessions) -> dict[str, Any]:
     """Return the profile and its role's credentials."""
     role = role_of_profile(arn)
     data: dict[str, Any] = {

@@ -103,9 +103,7 @@ def _write_credentials(options: Options) -> None:
     path = options.state / "aws" / "credentials"
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    path.write_text(
-        f"[local]\naws_access_key_id = {ADMIN_KEY}\naws_secret_access_key = local\n"
-    )
+    path.write_text(f"[local]\naws_access_key_id = {ADMIN_KEY}\naws_secret_access_key = local\n")
 
 
 def _start_daemon(options: Options, files: StateFiles) -> int:

@@ -1,4 +1,4 @@
-"""What the programs call with the roles of a deployed stack: nothing is denied, nothing too much."""
+"""The programs' calls with the roles of a deployed stack, none of them denied."""
 
 from __future__ import annotations
 

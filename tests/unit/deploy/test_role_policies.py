@@ -273,7 +273,7 @@ def test_the_head_node_passes_only_the_compute_role_and_only_to_ec2(roles):
 
 @pytest.mark.parametrize("service", ["spot", "ec2fleet", "autoscaling", "iam"])
 def test_the_head_node_creates_the_service_linked_role_of_spot_only(roles, service):
-    """Refuse all others: an instant fleet needs no role (EC2 User Guide, EC2 Fleet prerequisites)."""
+    """Refuse all others: an instant fleet needs none (EC2 User Guide, EC2 Fleet)."""
     name = f"{service}.amazonaws.com"
     resource = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/{name}/AWSServiceRole"
     right = roles.head("iam:CreateServiceLinkedRole", resource, {"iam:AWSServiceName": name})
@@ -317,7 +317,8 @@ def test_a_compute_node_has_no_right_in_ec2_or_iam(roles):
 
 def test_the_head_node_has_the_listed_rights_in_ec2_only(roles):
     assert rights(roles, "head", "ec2") == {
-        "DescribeInstances", "DescribeInstanceStatus", "DescribeSpotInstanceRequests", "RunInstances", "CreateFleet", "CreateTags",
+        "DescribeInstances", "DescribeInstanceStatus", "DescribeSpotInstanceRequests",
+        "RunInstances", "CreateFleet", "CreateTags",
         "TerminateInstances", "GetConsoleOutput",
     }  # fmt: skip
     assert rights(roles, "head", "iam") == {"PassRole"}

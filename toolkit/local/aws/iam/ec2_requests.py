@@ -93,9 +93,7 @@ def requests(place: Place, action: str, params: Mapping[str, str]) -> Iterator[R
 
 
 def _on_instance(place: Place, action: str, instance_id: str) -> Request:
-    return Request(
-        f"ec2:{action}", place.arn("instance", instance_id), _facts(place, instance_id)
-    )
+    return Request(f"ec2:{action}", place.arn("instance", instance_id), _facts(place, instance_id))
 
 
 def _on_tags(place: Place, action: str, params: Mapping[str, str]) -> Iterator[Request]:

@@ -19,13 +19,13 @@ from toolkit.local.aws.iam.principals import (
     role_of_profile,
     signature_of,
 )
-from toolkit.local.aws.iam.record import Record
 from toolkit.local.aws.iam.role_policies import role_named, statements_of
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from toolkit.local.aws.iam.record import Record
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.run_instances import Compute
 

@@ -1,8 +1,8 @@
 """What a launch asks of IAM: every resource that it uses and creates, their tags, the role.
 
-Sources: Service Authorization Reference for Amazon EC2, RunInstances and CreateFleet; EC2 User Guide,
-"Grant permission to tag Amazon EC2 resources during creation" and "Use an instance profile". A fleet
-of type instant runs instances in the caller's name (EC2 User Guide, "EC2 Fleet prerequisites").
+Sources: Service Authorization Reference for Amazon EC2, RunInstances and CreateFleet; EC2 User
+Guide, "Grant permission to tag Amazon EC2 resources during creation". A fleet of type instant runs
+instances in the caller's name (EC2 User Guide, "EC2 Fleet prerequisites").
 """
 
 from __future__ import annotations

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moto.iam.models import iam_backends
 
 from toolkit.local.aws.iam import policy
-from toolkit.local.aws.iam.policy import Statement
 from toolkit.local.options import ACCOUNT
+
+if TYPE_CHECKING:
+    from toolkit.local.aws.iam.policy import Statement
 
 
 def role_named(name: str) -> Any:

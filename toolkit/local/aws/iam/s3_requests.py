@@ -8,11 +8,13 @@ upload in parts needs s3:PutObject.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from toolkit.local.aws.iam.policy import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _DELETED_KEY: Final = re.compile(r"<Key>(.*?)</Key>", re.DOTALL)
 _ENTITIES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
@@ -95,9 +97,7 @@ def hides_absence(environ: Mapping[str, Any]) -> Request | None:
     return Request("s3:ListBucket", f"arn:aws:s3:::{bucket}")
 
 
-def _on_object(
-    environ: Mapping[str, Any], name: str, bucket: str, key: str
-) -> Iterator[Request]:
+def _on_object(environ: Mapping[str, Any], name: str, bucket: str, key: str) -> Iterator[Request]:
     yield Request(f"s3:{name}", f"arn:aws:s3:::{bucket}/{key}")
     source = unquote(str(environ.get("HTTP_X_AMZ_COPY_SOURCE", ""))).lstrip("/")
     if source:

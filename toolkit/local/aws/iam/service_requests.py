@@ -75,9 +75,7 @@ def _secret(region: str, params: Params) -> list[str]:
 
 def _parameters(region: str, params: Params) -> list[str]:
     names = params.get("Names") or [params.get("Name") or params.get("Path") or ""]
-    return [
-        f"arn:aws:ssm:{region}:{ACCOUNT}:parameter/{str(name).lstrip('/')}" for name in names
-    ]
+    return [f"arn:aws:ssm:{region}:{ACCOUNT}:parameter/{str(name).lstrip('/')}" for name in names]
 
 
 def _command(region: str, params: Params) -> list[str]:
