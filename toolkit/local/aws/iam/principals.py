@@ -140,7 +140,7 @@ def _tell_moto(session: Session) -> None:
     known = AssumedRole(
         account_id=ACCOUNT,
         region_name=_STS_REGION,
-        access_key=SimpleNamespace(  # type: ignore[arg-type]  # these two are all that is read
+        access_key=SimpleNamespace(  # these two are all that is read
             access_key_id=session.key, secret_access_key=session.secret
         ),
         role_session_name=session.name,

@@ -30,13 +30,13 @@ def install(patches: Patches) -> None:
         return role
 
     def update_role(
-        _cls: Any, original: Any, _new_name: str, body: Mapping[str, Any], *_place: Any, **_: Any
+        _cls: Any, *, original_resource: Any, cloudformation_json: Mapping[str, Any], **_: Any
     ) -> Any:
-        properties = body.get("Properties", {})
-        original.description = properties.get("Description", "")
-        original.tags = properties.get("Tags", original.tags)
-        _give_policies(original, properties)
-        return original
+        properties = cloudformation_json.get("Properties", {})
+        original_resource.description = properties.get("Description", "")
+        original_resource.tags = properties.get("Tags", original_resource.tags)
+        _give_policies(original_resource, properties)
+        return original_resource
 
     def delete_role(
         _cls: Any, name: str, body: Mapping[str, Any], *place: Any, **more: Any
