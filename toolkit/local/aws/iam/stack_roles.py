@@ -30,7 +30,7 @@ def install(patches: Patches) -> None:
         return role
 
     def update_role(
-        _cls: Any, *, original_resource: Any, cloudformation_json: Mapping[str, Any], **_: Any
+        _cls: Any, /, *, original_resource: Any, cloudformation_json: Mapping[str, Any], **_: Any
     ) -> Any:
         properties = cloudformation_json.get("Properties", {})
         original_resource.description = properties.get("Description", "")
