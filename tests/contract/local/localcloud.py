@@ -89,7 +89,7 @@ class Local:
         )
 
     def role_credentials(self, instance_id: str) -> dict[str, Any]:
-        """Return what the metadata service gives an instance for its role, for `client`."""
+        """Return the credentials that an instance reads in its metadata."""
         url = f"{self.endpoint}/_imds/{instance_id}/latest"
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
         token = _read(f"{url}/api/token", ttl, "PUT")

@@ -47,7 +47,7 @@ class Roles:
         self.iam = local.client("iam")
 
     def make(self, name: str, *rows: Any) -> str:
-        """Make a role with a profile, and return an instance that has it."""
+        """Make a role, and return an instance that has it."""
         self.iam.create_role(RoleName=name, AssumeRolePolicyDocument="{}")
         self.iam.create_instance_profile(InstanceProfileName=name)
         self.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
@@ -353,7 +353,7 @@ def stack_of(action: str, *, managed: bool) -> str:
 
 
 def test_a_role_of_a_stack_has_the_policies_of_its_template_after_each_update(local):
-    """Attach managed policies, and change both kinds in place: moto leaves these out."""
+    """Attach managed policies, and change both kinds in place."""
     cloudformation, iam = local.client("cloudformation"), local.client("iam")
 
     def finished(state: str) -> bool:

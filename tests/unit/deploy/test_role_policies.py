@@ -273,7 +273,7 @@ def test_the_head_node_passes_only_the_compute_role_and_only_to_ec2(roles):
 
 @pytest.mark.parametrize("service", ["spot", "ec2fleet", "autoscaling", "iam"])
 def test_the_head_node_creates_the_service_linked_role_of_spot_only(roles, service):
-    """Refuse all others: an instant fleet needs none (EC2 User Guide, EC2 Fleet)."""
+    """Refuse all others: EC2 needs no such role for instant fleets."""
     name = f"{service}.amazonaws.com"
     resource = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/{name}/AWSServiceRole"
     right = roles.head("iam:CreateServiceLinkedRole", resource, {"iam:AWSServiceName": name})

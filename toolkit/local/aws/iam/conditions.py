@@ -1,8 +1,7 @@
-"""The conditions of IAM policies: operators, keys and values, decided as AWS does. Pure.
+"""Conditions of IAM policies: operators, keys and values, decided as AWS does. Pure.
 
-Source: IAM User Guide, "IAM JSON policy elements: Condition operators" and "Multivalued context
-keys". An operator or a key that is not listed here raises `UnknownPolicy` when a policy is read:
-a policy must not be taken for tighter or wider than it is.
+Source: IAM User Guide, "Condition operators" and "Multivalued context keys". An operator or a key
+that is not listed here raises `UnknownPolicy` when a policy is read.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class UnknownPolicy(NotImplementedError):  # noqa: N818 - the name states the fa
 
 @functools.cache
 def pattern_of(text: str) -> re.Pattern[str]:
-    """Return a policy's wildcards as an expression: * is any text, ? one character."""
+    """Return a policy's wildcards as a regular expression."""
     words = {"*": ".*", "?": "."}
     return re.compile("".join(words.get(c) or re.escape(c) for c in text), re.DOTALL)
 
@@ -54,7 +53,7 @@ def like(pattern: str, text: str) -> bool:
 
 
 def _arn_like(pattern: str, text: str) -> bool:
-    """Compare two ARNs part by part, since no wildcard of ArnLike crosses a colon."""
+    """Compare two ARNs part by part: no wildcard crosses a colon."""
     wanted, found = pattern.split(":", _ARN_PARTS - 1), text.split(":", _ARN_PARTS - 1)
     return len(wanted) == len(found) and all(map(like, wanted, found))
 
@@ -133,7 +132,7 @@ def holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> b
 
 
 def values_of(context: Context, key: str) -> tuple[str, ...]:
-    """Return a key's values. The name of a key has no case; a tag's key within it has."""
+    """Return a key's values; its name has no case, but a tag's has."""
     value = context.get(key)
     if value is None:
         wanted = _plain(key)

@@ -1,7 +1,7 @@
-"""Refusals of keys and of calls, in the code, the status and the form of each service.
+"""Refusals of keys and of calls, in the code and the form of each service.
 
-Sources: EC2 API reference, "Error codes"; S3 API reference, "Error responses"; IAM User Guide,
-"Troubleshoot access denied error messages"; the "Common errors" page of each JSON service.
+Sources: EC2 API reference, "Error codes". S3 API reference, "Error responses". IAM User Guide,
+"Troubleshoot access denied error messages". The "Common errors" page of each JSON service.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def refused_key(why: str, service: str) -> Denial:
 
 
 def denied(caller: str, service: str, request: Request, decision: Decision) -> Denial:
-    """Return the refusal of a call by the caller's policies, in AWS's words.
+    """Return the refusal of a call by policies, in AWS's words.
 
     AWS encodes EC2's details; the local cloud is the caller's own, and says them.
     """
@@ -127,7 +127,7 @@ def in_words(service: str, text: str) -> Denial:
 
 
 def no_service_role() -> Denial:
-    """Return the refusal of a first spot launch by a caller who can't make the spot role."""
+    """Return the refusal of a first spot launch without its role."""
     text = (
         "The provided credentials do not have permission to create the service-linked role for "
         "EC2 Spot Instances."

@@ -1,4 +1,4 @@
-"""What an EC2 call asks of IAM: actions, resources and condition keys. Launches are in `launches`.
+"""Actions, resources and condition keys of EC2 calls. Those of launches are in `launches`.
 
 Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2".
 """
@@ -81,7 +81,7 @@ class Place:
 
 
 def requests(place: Place, action: str, params: Mapping[str, str]) -> Iterator[Request] | None:
-    """Return what a call needs, or None if the call is not known here."""
+    """Return what a call needs, None for an unknown call."""
     if action in WITHOUT_RESOURCE:
         return iter([Request(f"ec2:{action}", "*")])
     if action in ON_INSTANCES:
@@ -115,7 +115,7 @@ def _on_tags(place: Place, action: str, params: Mapping[str, str]) -> Iterator[R
 
 
 def _facts(place: Place, instance_id: str) -> dict[str, str]:
-    """Return the condition keys that an instance gives. An unknown one gives none."""
+    """Return the condition keys that an instance gives. Raises NotFound."""
     instance = place.tables.instances.get(instance_id)
     if instance is None:
         raise ec2_error(

@@ -34,7 +34,7 @@ _ABSENT: Final = re.compile(r"^404\b")
 
 
 class Call(Protocol):
-    """What the gate reads of a call."""
+    """A call, as far as the gate reads it."""
 
     @property
     def service(self) -> str:
@@ -57,7 +57,7 @@ class Gate:
     """Judges requests, and records what it judged. Use it with the tables' lock held."""
 
     def __init__(self, tables: Tables, sessions: Sessions, record: Record) -> None:
-        """Judge by moto's IAM; `compute` reads launches, and is set when the layer is in place."""
+        """Judge by moto's IAM; the cloud sets `compute`, which reads launches."""
         self._tables = tables
         self._sessions = sessions
         self._record = record
@@ -79,7 +79,7 @@ class Gate:
         return self._judge(session, call, environ, body)
 
     def hidden(self, environ: Mapping[str, Any], call: Call, status: str) -> Refusal | None:
-        """Return S3's refusal in place of a 404 that the caller may not see, or None."""
+        """Return S3's refusal in place of a 404, or None."""
         signature = signature_of(environ)
         if call.service != "s3" or not _ABSENT.match(status) or signature is None:
             return None
@@ -96,7 +96,7 @@ class Gate:
         return None if decision.allowed else denials.denied(session.arn, "s3", request, decision)
 
     def agent_may_put(self, instance_id: str, bucket: str, key: str) -> bool:
-        """Return whether the SSM agent of an instance may write a command's output.
+        """Return whether an instance's SSM agent may write a command's output.
 
         It does so with the instance's role (Systems Manager User Guide, "Running commands"). An
         instance without a role counts as one whose agent was set up otherwise.

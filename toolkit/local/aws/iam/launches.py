@@ -1,4 +1,4 @@
-"""What a launch asks of IAM: every resource that it uses and creates, their tags, the role.
+"""Rights that a launch needs: every resource it uses or creates, tags, the role.
 
 Sources: Service Authorization Reference for Amazon EC2, RunInstances and CreateFleet; EC2 User
 Guide, "Grant permission to tag Amazon EC2 resources during creation". A fleet of type instant runs
@@ -41,7 +41,7 @@ _MARKETS: Final = {SPOT: "spot"}
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """One launch as it would be made, with the parameters that `Launch` leaves out."""
+    """A launch as it would be made, with the parameters that `Launch` leaves out."""
 
     launch: Launch
     params: Mapping[str, Any]
@@ -58,7 +58,7 @@ def parse(action: str, params: Mapping[str, str]) -> dict[str, Any]:
 def requests(
     place: Place, compute: Compute, action: str, form: Mapping[str, str]
 ) -> Iterator[Request]:
-    """Yield what a launch needs. Raises what EC2 would answer to a launch that can't be."""
+    """Yield what a launch needs. Raises EC2's error for an impossible launch."""
     params = parse(action, form)
     if action == "RunInstances":
         yield from _run(place, _merged(place, compute, params), "RunInstances")
@@ -79,7 +79,7 @@ def _merged(place: Place, compute: Compute, params: Mapping[str, Any]) -> _Launc
 
 
 def _of_fleet(place: Place, compute: Compute, params: Mapping[str, Any]) -> Iterator[_Launch]:
-    """Yield the launch of each override, with the tags that the fleet adds."""
+    """Yield the launch of each override, with the fleet's tags."""
     target = params.get("TargetCapacitySpecification") or {}
     spot = target.get("DefaultTargetCapacityType") == SPOT or target.get("SpotTargetCapacity")
     tags = [
@@ -181,7 +181,7 @@ def _volume_facts(launch: Launch) -> dict[str, str]:
 
 
 def _used(made: _Launch) -> Iterator[tuple[str, str]]:
-    """Yield each resource that the launch uses and does not create: its kind and id."""
+    """Yield kind and id of each resource that the launch uses."""
     launch, params = made.launch, made.params
     if launch.template is not None:
         yield "launch-template", launch.template[0]
@@ -217,7 +217,7 @@ def _passed_role(place: Place, launch: Launch) -> Iterator[Request]:
 
 
 def _profile_arn(launch: Launch) -> str:
-    """Return the ARN of a launch's profile, also if the call gives its name alone."""
+    """Return the ARN of a launch's profile, also by its name."""
     if "Arn" in launch.profile:
         return launch.profile["Arn"]
     for profile in iam_backends[ACCOUNT]["aws"].instance_profiles.values():

@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One action on one resource that a statement names, and so the smallest thing it gives."""
+    """An action on a resource that a statement names: the smallest thing that it gives."""
 
     policy: str
     statement: str
@@ -70,7 +70,7 @@ class Statement:
         }
 
     def match(self, request: Request) -> Right | None:
-        """Return the pair by which the statement is about a request, else None."""
+        """Return the pair that fits a request, else None."""
         action = _first(self.actions, request.action, request.context, lower=True)
         if (action is None) is not self.other_actions:
             return None
@@ -160,7 +160,7 @@ def _first(
 
 
 def _fill(text: str, context: Context) -> str | None:
-    """Return a text with the values of its variables; None when a value is missing.
+    """Return a text with its variables' values; None when one is missing.
 
     Source: IAM User Guide, "IAM policy elements: Variables and tags". A statement whose variable
     has no value fits nothing.

@@ -1,4 +1,4 @@
-"""Who signed a request: the account's owner, a role's session, or nobody that AWS knows.
+"""Signers of requests: the account's owner, a role's session, or nobody that AWS knows.
 
 Signatures are not verified. Keys are: only the owner's key and keys of sessions are accepted.
 """
@@ -81,12 +81,12 @@ class Sessions:
     """The sessions of all instances' roles, by access key."""
 
     def __init__(self) -> None:
-        """Begin without one; keys can't be guessed, since a secret of this process is in them."""
+        """Begin without one, and with a secret that makes keys unguessable."""
         self._seed = secrets.token_bytes(32)
         self._by_key: dict[str, Session] = {}
 
     def of_instance(self, instance_id: str, region: str, role: str, now: float) -> Session:
-        """Return the session that an instance gets in this hour; another hour gives another."""
+        """Return an instance's session of this hour; another hour gives another."""
         since = now - now % ROTATION
         message = f"{instance_id}/{role}/{since}".encode()
         seed = hmac.new(self._seed, message, hashlib.sha256).digest()
@@ -113,7 +113,7 @@ class Sessions:
         _tell_moto(session)
 
     def find(self, key: str) -> Session | None:
-        """Return the session of an access key: an instance's, or one of AssumeRole."""
+        """Return an access key's session, of an instance or of AssumeRole."""
         return self._by_key.get(key) or _assumed(key)
 
 
@@ -123,7 +123,7 @@ def is_admin(signature: Signature) -> bool:
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
-    """Return what a request was signed with, in its header or in a presigned URL."""
+    """Return the signature of a header or of a presigned URL."""
     header = _CREDENTIAL.search(str(environ.get("HTTP_AUTHORIZATION", "")))
     if header:
         return Signature(header[1], str(environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")))

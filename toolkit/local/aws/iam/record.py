@@ -43,7 +43,7 @@ class Record:
         self._read: dict[str, tuple[Statement, ...]] = {}
 
     def know(self, role: str, statements: tuple[Statement, ...]) -> None:
-        """Remember a role's rights as they are now, also for the time after its deletion."""
+        """Remember a role's rights, also for the time after its deletion."""
         if self._read.get(role) is not statements:
             self._read[role] = statements
             self._rights[role] = {

@@ -1,4 +1,4 @@
-"""What an S3 call asks of IAM: actions, buckets, keys and condition keys.
+"""Actions, buckets, objects and condition keys of S3 calls.
 
 Sources: Service Authorization Reference for Amazon S3; S3 User Guide, "Required permissions for
 Amazon S3 API operations". Some names differ: HeadObject needs s3:GetObject, and every call of an
@@ -58,7 +58,7 @@ _LIST_KEYS: Final = {"prefix": "s3:prefix", "delimiter": "s3:delimiter", "max-ke
 
 
 def requests(environ: Mapping[str, Any], body: bytes) -> Iterator[Request] | None:
-    """Return what a call needs, or None if the call is not known here."""
+    """Return what a call needs, None for an unknown call."""
     method = str(environ["REQUEST_METHOD"])
     query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
     bucket, key = place_of(environ)
@@ -86,7 +86,7 @@ def place_of(environ: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def hides_absence(environ: Mapping[str, Any]) -> Request | None:
-    """Return the right without which S3 answers 403 and not 404 for a missing object.
+    """Return the right that turns 403 into 404 for missing objects.
 
     S3 API reference, GetObject and HeadObject: who may not list the bucket must not learn which
     keys are there.

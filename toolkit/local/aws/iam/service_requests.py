@@ -1,4 +1,4 @@
-"""What calls of the smaller services ask of IAM: SSM, Secrets Manager, STS, IAM and others.
+"""Actions and resources of the smaller services: SSM, Secrets Manager, STS, IAM and others.
 
 Source: Service Authorization Reference, the page of each service. Only what a role of the toolkit
 calls, or may call by a policy that Amazon manages, is listed.
@@ -39,7 +39,7 @@ FREE: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
 
 
 def requests(service: str, region: str, action: str, params: Params) -> Iterator[Request] | None:
-    """Return what a call needs, or None if the call is not known here."""
+    """Return what a call needs, None for an unknown call."""
     name = f"{service}:{action}"
     if name in FREE:
         return iter(())
@@ -63,7 +63,7 @@ def parameters(body: bytes, form: Mapping[str, str]) -> Params:
 
 
 def _secret(region: str, params: Params) -> list[str]:
-    """Return the ARN of a secret, which ends in six characters that AWS chose."""
+    """Return a secret's ARN, which ends in six characters of AWS's."""
     wanted = str(params.get("SecretId", ""))
     if wanted.startswith("arn:"):
         return [wanted]
@@ -79,7 +79,7 @@ def _parameters(region: str, params: Params) -> list[str]:
 
 
 def _command(region: str, params: Params) -> list[str]:
-    """Return the document and every instance of a SendCommand, each of which must be allowed."""
+    """Return the document and every instance of a SendCommand."""
     document = str(params.get("DocumentName", ""))
     owner = "" if document.startswith("AWS-") else ACCOUNT
     found = [f"arn:aws:ssm:{region}:{owner}:document/{document}"]

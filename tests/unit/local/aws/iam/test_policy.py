@@ -21,7 +21,7 @@ def decide(request, *items):
 
 
 def holds(condition, **context):
-    """Tell whether one condition lets a request through; __ in a key stands for its colon."""
+    """Judge one condition; __ in a key stands for its colon."""
     keys = {name.replace("__", ":"): value for name, value in context.items()}
     return decide(Request("ec2:X", ARN, keys), statement(Condition=condition)).allowed
 
@@ -142,6 +142,6 @@ def test_a_variable_is_the_callers_value_and_fits_nothing_without_one():
     ],
 )
 def test_a_policy_with_an_unknown_part_is_refused_as_a_whole(more):
-    """Raise while reading: a policy that is not understood must not be judged."""
+    """Raise while reading, because nobody may judge such a policy."""
     with pytest.raises(UnknownPolicy):
         policy.read("p", {"Statement": statement(**more)})
