@@ -132,7 +132,7 @@ def holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> b
 
 
 def values_of(context: Context, key: str) -> tuple[str, ...]:
-    """Return a key's values; its name has no case, but a tag's has."""
+    """Return a key's values. A tag's name alone has a case."""
     value = context.get(key)
     if value is None:
         wanted = _plain(key)
