@@ -13,6 +13,7 @@ import click
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.local_instance_events import impair, schedule
 from toolkit.commands.local_options import control_client, print_answer, state_option
+from toolkit.commands.local_rights import rights
 from toolkit.commands.options import json_option
 from toolkit.errors import LocalError
 from toolkit.local.options import DEFAULT_PORT, DRIVERS, Options, state_dir
@@ -288,7 +289,7 @@ def _instance_of(client: Client, target: str) -> str:
     )
 
 
-for drill in (impair, schedule):
-    local.add_command(drill)
+for further in (impair, schedule, rights):
+    local.add_command(further)
 
 command = local

@@ -24,6 +24,10 @@ from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
 from toolkit.local.aws.fsx import FileSystems
+from toolkit.local.aws.iam import stack_roles
+from toolkit.local.aws.iam.gate import Gate
+from toolkit.local.aws.iam.principals import Sessions
+from toolkit.local.aws.iam.record import Record
 from toolkit.local.aws.images import ImageRegistry, Images
 from toolkit.local.aws.instance_states import States
 from toolkit.local.aws.instance_tables import LocalInstance, Tables
@@ -90,14 +94,16 @@ class Cloud:
         self.states = States(
             self.tables, lambda instance: self.faults.record_termination(instance.pool)
         )
-        self.imds = MetadataService(self.tables)
+        self.sessions, self.record = Sessions(), Record()
+        self._gate = Gate(self.tables, self.sessions, self.record)
+        self.imds = MetadataService(self.tables, self.sessions)
         self._patches = Patches()
         self._registry = registry
         self._workers = workers or ThreadPoolExecutor(WORKERS, "machines")
         self.network: Network = NoNetwork()
         self.machine_controller = self._new_machine_controller()
-        self.endpoint = Endpoint(self.tables, self.faults, self.throttle)
-        control = Control(options, self.tables, self.faults, self.throttle, shutdown)
+        self.endpoint = Endpoint(self.tables, self.faults, self.throttle, self._gate)
+        control = Control(options, self.tables, self.faults, self.throttle, self.record, shutdown)
         self.router = Router(self.endpoint, control, self.imds)
 
     def _new_machine_controller(self) -> MachineController:
@@ -129,14 +135,16 @@ class Cloud:
         compute = Compute(
             self.tables, self.faults, tokens, self.driver.console, self.options.visible_after
         )
+        self._gate.compute = compute
         self.states.install(self._patches)
         compute.install(self._patches)
         NetworkInterfaces(self.tables).install(self._patches)
         Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
         Images(self.tables, self._registry, defer, self.states).install(self._patches)
-        Commands(self.tables, self.driver, defer).install(self._patches)
+        Commands(self.tables, self.driver, defer, self._gate.agent_may_put).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
+        stack_roles.install(self._patches)
         request_limits.install(self._patches)
         spot_prices.install(self._patches, self.tables.wall)
         instance_status.install(self._patches, self.tables)

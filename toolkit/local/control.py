@@ -11,6 +11,7 @@ from toolkit.local.faults import Faults, Injection, Pattern
 from toolkit.local.instance_events import DEFAULT_NOTICE, InstanceEvents, NoSuchTarget, describe
 
 if TYPE_CHECKING:
+    from toolkit.local.aws.iam.record import Record
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.request_rates import Throttle
     from toolkit.local.imds import StartResponse
@@ -23,12 +24,13 @@ Handler = Callable[[Mapping[str, Any]], dict[str, Any]]
 class Control:
     """Answers `toolkit local`'s commands."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts of the cloud, put together in one place
         self,
         options: Options,
         tables: Tables,
         faults: Faults,
         throttle: Throttle,
+        record: Record,
         shutdown: Callable[[], None],
     ) -> None:
         """`shutdown` asks the daemon to end, and returns at once."""
@@ -36,11 +38,13 @@ class Control:
         self._tables = tables
         self._faults = faults
         self._throttle = throttle
+        self._record = record
         self._shutdown = shutdown
         self._instance_events = InstanceEvents(tables)
         self._handlers: dict[tuple[str, str], Handler] = {
             ("GET", "health"): self._health,
             ("GET", "status"): self._status,
+            ("GET", "rights"): self._rights,
             ("POST", "interrupt"): self._interrupt,
             ("POST", "rebalance"): self._rebalance,
             ("POST", "impair"): self._impair,
@@ -94,6 +98,10 @@ class Control:
             "injections": injections,
             "rates": self._throttle.enabled,
         }
+
+    def _rights(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        with self._tables.lock:
+            return self._record.to_json()
 
     def _interrupt(self, request: Mapping[str, Any]) -> dict[str, Any]:
         notice = float(request.get("notice", DEFAULT_NOTICE))

@@ -1,4 +1,4 @@
-"""The endpoint: every request passes the gates (faults, rates) and then moto, one at a time."""
+"""The endpoint: a request passes the gates (faults, rates, IAM), then moto, one at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,7 @@ from toolkit.local.aws.aws_errors import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from toolkit.local.aws.iam.gate import Gate
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.request_rates import Throttle
     from toolkit.local.faults import Faults, Injection
@@ -89,9 +91,10 @@ def _moto() -> WsgiApp:
 class Endpoint:
     """The AWS API as a WSGI app."""
 
-    def __init__(self, tables: Tables, faults: Faults, throttle: Throttle) -> None:
+    def __init__(self, tables: Tables, faults: Faults, throttle: Throttle, gate: Gate) -> None:
         """Serve moto's tables behind these gates."""
         self._tables = tables
+        self._gate = gate
         self._faults = faults
         self._throttle = throttle
         self._moto = _moto()
@@ -105,10 +108,13 @@ class Endpoint:
         call = call_of(environ, body)
         with self._tables.lock:
             injection = self._faults.next_injection(call.action) if call.action else None
-            refusal = self._refusal(call, injection)
+            refusal = self._refusal(call, injection) or self._gate.refusal(call, environ, body)
             if refusal is not None:
                 return _refuse(call, refusal, start_response)
             status, headers, content = self._answer(environ)
+            refusal = self._gate.hidden(environ, call, status)
+            if refusal is not None:
+                return _refuse(call, refusal, start_response)
         if injection is not None and injection.lost:
             _hang_up(environ)
             return _refuse(call, Refusal("InternalError", injection.message), start_response)
@@ -158,11 +164,10 @@ def _read(environ: dict[str, Any]) -> bytes:
 
 
 def _refuse(call: Call, refusal: Refusal, start_response: StartResponse) -> Iterable[bytes]:
-    status_texts = {400: "Bad Request", 500: "Internal Server Error", 503: "Service Unavailable"}
     content_type = "application/x-amz-json-1.1" if call.is_json else "text/xml;charset=UTF-8"
     body = (refusal.json() if call.is_json else refusal.xml()).encode()
     headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-    start_response(f"{refusal.status} {status_texts[refusal.status]}", headers)
+    start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", headers)
     return [body]
 
 

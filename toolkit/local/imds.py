@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.local import imds_tree
 
 if TYPE_CHECKING:
+    from toolkit.local.aws.iam.principals import Sessions
     from toolkit.local.aws.instance_tables import LocalInstance, Tables
 
 TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path, not a secret
@@ -42,9 +43,10 @@ _BAD_REQUEST = Answer("400 Bad Request", b"Bad Request\n")
 class MetadataService:
     """Serves every instance; which one is asking is known from the socket it came by."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, sessions: Sessions) -> None:
         """Read instances from the tables; tokens are good until this process ends."""
         self._tables = tables
+        self._sessions = sessions
         self._key = secrets.token_bytes(32)
 
     def app(self, instance_id: str) -> WsgiApp:
@@ -114,7 +116,7 @@ class MetadataService:
             return Answer("200 OK", "\n".join(imds_tree.VERSIONS).encode())
         if version not in imds_tree.VERSIONS:
             return _NOT_FOUND
-        node: Any = imds_tree.tree(instance, self._tables.wall())
+        node: Any = imds_tree.tree(instance, self._tables.wall(), self._sessions)
         for name in names:
             if not isinstance(node, Mapping) or name not in node:
                 return _NOT_FOUND

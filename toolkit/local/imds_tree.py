@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from moto.iam.models import iam_backends
-
+from toolkit.local.aws.iam.principals import ROTATION, iso, role_of_profile
 from toolkit.local.aws.launch_request import user_data_bytes
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
+    from toolkit.local.aws.iam.principals import Sessions
     from toolkit.local.aws.instance_tables import LocalInstance
 
 VERSIONS = ("1.0", "2009-04-04", "2016-09-02", "2018-09-24", "2021-03-23", "latest")
-CREDENTIALS_PERIOD = 3600  # seconds between two rotations
-CREDENTIALS_LIFE = 6 * 3600  # seconds one set is good for
 
 # A leaf is text (or bytes), a branch maps names to more of them.
 Tree = Mapping[str, "Tree | str | bytes"]
 
 
-def tree(instance: LocalInstance, now: float) -> dict[str, Any]:
+def tree(instance: LocalInstance, now: float, sessions: Sessions) -> dict[str, Any]:
     """Return everything below /latest, as it is at this moment."""
     root: dict[str, Any] = {
         "dynamic": {"instance-identity": {"document": _identity(instance)}},
-        "meta-data": _metadata(instance, now),
+        "meta-data": _metadata(instance, now, sessions),
     }
     data = user_data_bytes(instance.user_data)
     if data:
@@ -37,7 +33,7 @@ def tree(instance: LocalInstance, now: float) -> dict[str, Any]:
     return root
 
 
-def _metadata(instance: LocalInstance, now: float) -> dict[str, Any]:
+def _metadata(instance: LocalInstance, now: float, sessions: Sessions) -> dict[str, Any]:
     row = instance.row
     host = row.private_dns_name or ""
     data: dict[str, Any] = {
@@ -72,15 +68,17 @@ def _metadata(instance: LocalInstance, now: float) -> dict[str, Any]:
         data["mac"] = row.nics[0].mac_address
     if row.public_ip:
         data |= {"public-ipv4": row.public_ip, "public-hostname": row.public_dns_name}
-    _add_optional(data, instance, now)
+    _add_optional(data, instance, now, sessions)
     return data
 
 
-def _add_optional(data: dict[str, Any], instance: LocalInstance, now: float) -> None:
+def _add_optional(
+    data: dict[str, Any], instance: LocalInstance, now: float, sessions: Sessions
+) -> None:
     """Add the branches that are there only sometimes."""
     profile = instance.row.iam_instance_profile
     if profile:
-        data["iam"] = _iam(instance, str(profile["Arn"]), now)
+        data["iam"] = _iam(instance, str(profile["Arn"]), now, sessions)
     if instance.row.metadata_options.instance_metadata_tags == "enabled":
         visible_tags = {
             key: value for key, value in instance.tags.items() if not key.startswith("aws:")
@@ -170,52 +168,20 @@ def _identity(instance: LocalInstance) -> str:
     )
 
 
-def _iam(instance: LocalInstance, arn: str, now: float) -> dict[str, Any]:
+def _iam(instance: LocalInstance, arn: str, now: float, sessions: Sessions) -> dict[str, Any]:
     """Return the profile and its role's credentials."""
-    role = _role(arn)
+    role = role_of_profile(arn)
     data: dict[str, Any] = {
         "info": json.dumps(
             {
                 "Code": "Success",
-                "LastUpdated": iso(now - now % CREDENTIALS_PERIOD),
+                "LastUpdated": iso(now - now % ROTATION),
                 "InstanceProfileArn": arn,
                 "InstanceProfileId": str(instance.row.iam_instance_profile.get("Id") or ""),
             }
         )
     }
     if role:
-        data["security-credentials"] = {role: credentials(instance.id, role, now)}
+        session = sessions.of_instance(instance.id, instance.region, role, now)
+        data["security-credentials"] = {role: session.document()}
     return data
-
-
-def _role(arn: str) -> str | None:
-    for profile in iam_backends[ACCOUNT]["aws"].instance_profiles.values():
-        if profile.arn == arn and profile.roles:
-            return str(profile.roles[0].name)
-    return None
-
-
-def credentials(instance_id: str, role: str, now: float) -> str:
-    """Return the role's credentials of this hour; another hour gives others.
-
-    The local cloud does not check signatures, so any key of the right form will do.
-    """
-    rotated_at = now - now % CREDENTIALS_PERIOD
-    seed = hashlib.sha256(f"{instance_id}/{role}/{rotated_at}".encode()).digest()
-    key = base64.b32encode(seed).decode()[:16]
-    return json.dumps(
-        {
-            "Code": "Success",
-            "LastUpdated": iso(rotated_at),
-            "Type": "AWS-HMAC",
-            "AccessKeyId": f"ASIA{key}",
-            "SecretAccessKey": base64.b64encode(seed).decode()[:40],
-            "Token": base64.b64encode(seed * 3).decode(),
-            "Expiration": iso(rotated_at + CREDENTIALS_LIFE),
-        }
-    )
-
-
-def iso(moment: float) -> str:
-    """Return a moment as the metadata service writes it."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

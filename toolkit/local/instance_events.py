@@ -9,9 +9,9 @@ from typing import Any
 from moto.events.models import events_backends
 
 from slurmplugins.cloud import tags
+from toolkit.local.aws.iam.principals import iso
 from toolkit.local.aws.instance_tables import LIVE_STATES, LocalInstance, Notice, Tables
 from toolkit.local.aws.launch_request import SPOT
-from toolkit.local.imds_tree import iso
 from toolkit.local.options import ACCOUNT
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from toolkit.errors import LocalError, PreflightFailed
 from toolkit.local.client import Client
@@ -19,9 +18,7 @@ from toolkit.local.daemon_files import RunningDaemon, StateFiles
 from toolkit.local.machines import cleanup, factory, host_limits, preflight
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.layout import Layout
-
-if TYPE_CHECKING:
-    from toolkit.local.options import Options
+from toolkit.local.options import ADMIN_KEY, Options
 
 _START_PATIENCE = 120.0  # seconds for the daemon to import moto and listen, on a busy machine
 _END_PATIENCE = 90.0  # seconds for the daemon to end its machines
@@ -106,9 +103,7 @@ def _write_credentials(options: Options) -> None:
     path = options.state / "aws" / "credentials"
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    path.write_text(
-        "[local]\naws_access_key_id = AKIALOCALCLOUD000000\naws_secret_access_key = local\n"
-    )
+    path.write_text(f"[local]\naws_access_key_id = {ADMIN_KEY}\naws_secret_access_key = local\n")
 
 
 def _start_daemon(options: Options, files: StateFiles) -> int:

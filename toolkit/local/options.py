@@ -11,6 +11,7 @@ DEFAULT_STATE = Path("/var/lib/toolkit-local")
 STATE_VARIABLE = "TOOLKIT_LOCAL_DIR"
 DEFAULT_PORT = 4566
 ACCOUNT = "123456789012"  # the one account there is; moto's own default
+ADMIN_KEY = "AKIALOCALCLOUD000000"  # the access key of the account's owner, who may do everything
 DRIVERS = ("nspawn", "none")
 
 

@@ -20,7 +20,7 @@ from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
 from toolkit.local.machines.driver import CommandResult
 from toolkit.local.machines.none_driver import NoneDriver
-from toolkit.local.options import Options
+from toolkit.local.options import ADMIN_KEY, Options
 from toolkit.local.sockets import Listeners, bind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
@@ -106,7 +106,9 @@ def config(tmp_path):
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     credentials = tmp_path / "credentials"
-    credentials.write_text("[local]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
+    credentials.write_text(
+        f"[local]\naws_access_key_id = {ADMIN_KEY}\naws_secret_access_key = SK\n"
+    )
     text = EXAMPLE.read_text().replace("127.0.0.1:4566", f"127.0.0.1:{port}")
     text = text.replace("/var/lib/toolkit-local/aws/credentials", str(credentials))
     path = tmp_path / "cluster.yaml"

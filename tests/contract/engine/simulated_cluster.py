@@ -30,6 +30,7 @@ from tests.fakes.engine import burst
 from tests.fakes.scontrol import NO_JOBS, UNREACHED
 from tests.fakes.slurm import FakeSlurm
 from toolkit.local.endpoint import Call, call_of
+from toolkit.local.options import ADMIN_KEY
 from toolkit.local.sockets import Listeners, bind
 
 if TYPE_CHECKING:
@@ -451,7 +452,7 @@ class SimulatedCluster:
             speed=self.clock.speed, ahead=self.clock.ahead, wrong=self.wrong, boot=self.boot_id,
         )  # fmt: skip
         environment = {
-            "AWS_ACCESS_KEY_ID": "AKIALOCALCLOUD000000",
+            "AWS_ACCESS_KEY_ID": ADMIN_KEY,
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_EC2_METADATA_DISABLED": "true",
             "SLURM_RESUME_FILE": str(self.folder / "resume.json"),

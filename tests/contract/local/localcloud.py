@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MEMORY_BASE, MemoryImageRegistry
 from toolkit.local.machines.driver import CommandResult
 from toolkit.local.machines.none_driver import NoneDriver
-from toolkit.local.options import Options
+from toolkit.local.options import ADMIN_KEY, Options
 from toolkit.local.sockets import Listeners, bind
 
 if TYPE_CHECKING:
@@ -75,15 +77,30 @@ class Local:
     wall: Clock
     image: str = MEMORY_BASE
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, **credentials: Any) -> Any:
+        """Return a client of the account's owner, or with other credentials."""
+        owner = {"aws_access_key_id": ADMIN_KEY, "aws_secret_access_key": "local"}
         return boto3.client(
             service,
             region_name="us-east-1",
             endpoint_url=self.endpoint,
-            aws_access_key_id="AKIALOCALCLOUD000000",
-            aws_secret_access_key="local",
             config=Config(retries={"total_max_attempts": 1}),
+            **(credentials or owner),
         )
+
+    def role_credentials(self, instance_id: str) -> dict[str, Any]:
+        """Return the credentials that an instance reads in its metadata."""
+        url = f"{self.endpoint}/_imds/{instance_id}/latest"
+        ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+        token = _read(f"{url}/api/token", ttl, "PUT")
+        held = {"X-aws-ec2-metadata-token": token}
+        place = f"{url}/meta-data/iam/security-credentials/"
+        given = json.loads(_read(place + _read(place, held), held))
+        return {
+            "aws_access_key_id": given["AccessKeyId"],
+            "aws_secret_access_key": given["SecretAccessKey"],
+            "aws_session_token": given["Token"],
+        }
 
     def settle(self) -> None:
         """Wait until every instance has reached its final state."""
@@ -117,6 +134,12 @@ class Local:
                 return value
             time.sleep(0.005)
         raise AssertionError("this did not come true")
+
+
+def _read(url: str, headers: dict[str, str], method: str = "GET") -> str:
+    request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 - http only
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 - http only
+        return answer.read().decode()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from toolkit.commands.local import local as command
 from toolkit.errors import LocalError
 from toolkit.local.daemon_files import StateFiles
 from toolkit.local.image_registry import MEMORY_BASE
+from toolkit.local.options import ADMIN_KEY
 from toolkit.local.sockets import bind
 
 
@@ -66,7 +67,7 @@ def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, t
         "ec2",
         region_name="us-east-1",
         endpoint_url=first["endpoint"],
-        aws_access_key_id="x",
+        aws_access_key_id=ADMIN_KEY,
         aws_secret_access_key="x",
     )
     tags = [{"Key": "toolkit:nodes", "Value": "gpu-001"}]

@@ -351,5 +351,5 @@ def test_machines_reach_neither_the_control_api_nor_the_metadata_of_another(loca
     from werkzeug.test import Client as Wsgi
 
     inside = Wsgi(local.cloud.endpoint)
-    assert inside.get("/_toolkit/status").status_code == 404
+    assert inside.get("/_toolkit/status").status_code == 403
     assert b"instance-id" not in inside.get(f"/_imds/{nodes[0]}/latest/meta-data/").data

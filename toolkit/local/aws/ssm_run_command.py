@@ -41,9 +41,17 @@ class Commands:
     """Run Command over a machine driver."""
 
     def __init__(
-        self, tables: Tables, driver: Driver, defer: Callable[[Callable[[], None]], None]
+        self,
+        tables: Tables,
+        driver: Driver,
+        defer: Callable[[Callable[[], None]], None],
+        may_put: Callable[[str, str, str], bool],
     ) -> None:
-        """`defer` runs a command's execution in a thread of its own."""
+        """`defer` runs a command's execution in a thread of its own.
+
+        `may_put` tells if an instance may write to a bucket and key.
+        """
+        self._may_put = may_put
         self._tables = tables
         self._driver = driver
         self._defer = defer
@@ -157,6 +165,8 @@ class Commands:
             s3 = s3_backends[ACCOUNT]["aws"]
             if bucket not in s3.buckets:
                 return  # the agent can't report this either
+            if not self._may_put(invocation.instance_id, str(bucket), f"{prefix}/stdout"):
+                return
             s3.put_object(bucket, f"{prefix}/stdout", invocation.stdout)
             if invocation.stderr:
                 s3.put_object(bucket, f"{prefix}/stderr", invocation.stderr)

@@ -1,0 +1,152 @@
+"""The programs' calls with the roles of a deployed stack, none of them denied."""
+
+from __future__ import annotations
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from slurmplugins.cloud import describe_instances
+from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.stores import S3Store, SecretStore
+from slurmplugins.errors import Denied
+from slurmplugins.model.instance import Lifecycle, Offering
+from slurmplugins.model.launch import LaunchRequest
+from toolkit import cli
+from toolkit.deploy import build, changes, destroy, head_setup, names
+from toolkit.local.aws.iam.principals import role_of_profile
+from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
+
+# moto warns about objects that are left at its end. Here a whole cloud is left.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Short waits between polls; the actor answers within milliseconds."""
+    for module in (head_setup, build, changes, destroy):
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+
+
+class Stack:
+    """A deployed stack, with clients that have an instance's own credentials."""
+
+    def __init__(self, config) -> None:
+        self.config, self.cloud = config.config, config.actor.cloud
+        self.record = self.cloud.record
+        self.bucket = names.bucket(self.config, config.actor.clients.account)
+        ec2 = config.actor.clients.client("ec2")
+        self.subnets = {
+            item["AvailabilityZone"]: item["SubnetId"] for item in ec2.describe_subnets()["Subnets"]
+            if any(tag["Value"] == self.config.cluster for tag in item.get("Tags", ()))
+        }  # fmt: skip
+        self.head = next(
+            id_ for id_, item in self.cloud.tables.instances.items()
+            if item.tags.get("toolkit:role") == "head"
+        )  # fmt: skip
+
+    def client(self, service, instance_id):
+        instance = self.cloud.tables.instances[instance_id]
+        role = role_of_profile(str(instance.row.iam_instance_profile["Arn"]))
+        given = self.cloud.sessions.of_instance(
+            instance_id, instance.region, role, self.cloud.tables.wall()
+        )
+        return boto3.client(
+            service,
+            region_name=instance.region,
+            endpoint_url=str(self.config.aws.endpoint_url),
+            aws_access_key_id=given.key,
+            aws_secret_access_key=given.secret,
+            aws_session_token=given.token,
+        )
+
+    def engine(self, instance_id):
+        client = self.client("ec2", instance_id)
+        describe_instances.attach(client)
+        return Ec2(self.config.cluster, lambda: client)
+
+    def request(self, attempt, lifecycle=Lifecycle.SPOT, types=("g5.xlarge",), **more):
+        first, *others = [Offering(kind, lifecycle, "us-east-1a", "1.0") for kind in types]
+        return LaunchRequest(
+            attempt=attempt, cluster=self.config.cluster, pool="gpu", partition="spot",
+            launch_template=f"{self.config.cluster}-gpu", subnet=self.subnets["us-east-1a"],
+            offering=first, others=tuple(others), nodes=("gpu-001", "gpu-002"), **more,
+        )  # fmt: skip
+
+    def denied(self):
+        return [call for call in self.record.to_json()["calls"] if not call["allowed"]]
+
+    def settle(self):
+        """Let instances reach the states that are due."""
+        tables = self.cloud.tables
+        while any(item.state in {"pending", "shutting-down"} for item in tables.instances.values()):
+            self.cloud.machine_controller.tick()
+
+
+@pytest.fixture
+def stack(config):
+    config.edit("training:\n", "training:\n  checkpoints: bucket\n")
+    assert cli.run(["deploy", "--config", str(config.path)]) == 0
+    return Stack(config)
+
+
+def test_the_engine_does_its_work_with_the_head_role_and_is_never_denied(stack):
+    engine = stack.engine(stack.head)
+    started = []
+    for number, (lifecycle, types) in enumerate(
+        (lifecycle, types)
+        for lifecycle in (Lifecycle.SPOT, Lifecycle.ON_DEMAND)
+        for types in (("g5.xlarge",), ("g5.xlarge", "g5.2xlarge"))
+    ):
+        result = engine.launch(stack.request(f"a{number}", lifecycle, types), lambda: None)
+        started += result.instances
+    stack.settle()
+    ids = [item.id for item in started]
+    assert len(ids) == 8
+    assert engine.retag_nodes({ids[0]: "gpu-003"}, lambda _: True)
+    engine.console(ids[0])
+    engine.health()
+    assert {item.id for item in engine.instances()} == {stack.head, *ids}
+    assert engine.terminate(ids) == set(ids)
+    assert stack.denied() == []
+
+
+def test_the_head_reads_its_key_and_bundle_and_keeps_its_records(stack):
+    store = S3Store(stack.bucket, lambda: stack.client("s3", stack.head))
+    assert store.create("ledger/instances/i-1.json", {"a": 1})
+    assert not store.create("ledger/instances/i-1.json", {"a": 2})
+    store.put("status/head.json", {"state": "ok"})
+    store.put_text("status/head.log", "all of it")
+    assert store.get("ledger/instances/i-2.json") is None
+    s3 = stack.client("s3", stack.head)
+    assert s3.get_object(Bucket=stack.bucket, Key=names.BUNDLE_CURRENT)["Body"].read()
+    secrets = SecretStore(lambda: stack.client("secretsmanager", stack.head))
+    assert len(secrets.get(names.secret(stack.config))) >= 64
+    assert stack.denied() == []
+
+
+def test_a_compute_node_reads_its_key_and_keeps_checkpoints_and_is_denied_the_rest(stack):
+    (node, _) = stack.engine(stack.head).launch(stack.request("a1"), lambda: None).instances
+    secrets = SecretStore(lambda: stack.client("secretsmanager", node.id))
+    assert len(secrets.get(names.secret(stack.config))) >= 64
+    s3 = stack.client("s3", node.id)
+    bucket = Bucket(stack.bucket, s3)
+    for _ in range(2):  # the second time it finds the parts of the first
+        upload = MultipartUpload(bucket, "checkpoints/run/step-1/model")
+        upload.send(0, b"weights")
+    upload.complete()
+    assert [item["Key"] for item in bucket.objects("checkpoints/")]
+    bucket.abort({"Key": "checkpoints/run/step-2", "UploadId": "none"})
+    assert bucket.call("head_object", if_absent=None, Key="checkpoints/none") is None
+    s3.delete_objects(
+        Bucket=stack.bucket, Delete={"Objects": [{"Key": "checkpoints/run/step-1/model"}]}
+    )
+    assert stack.denied() == []
+    with pytest.raises(Denied):
+        stack.engine(node.id).instances()
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.get_object(Bucket=stack.bucket, Key=names.BUNDLE_CURRENT)
+    assert len(stack.denied()) == 2

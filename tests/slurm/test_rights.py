@@ -1,0 +1,79 @@
+"""IAM over the whole tier: what the cluster's roles called, were denied, and never used.
+
+It runs alone, after the lanes and before the cluster is destroyed.
+"""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(600, func_only=True)]
+
+AGENT = "AWS's own policy for the SSM agent, which the local cloud does not run"
+FLEETS = "one list of resources serves RunInstances and CreateFleet; a fleet has the other action"
+ZONES = "which zone gets an instance is the free choice of EC2, and of the tests"
+REASONS = {
+    ("*", "AmazonSSMManagedInstanceCore", "*", "*", "*"): AGENT,
+    ("*HeadRole*", "cluster", "LaunchWithOurTag", "ec2:RunInstances", "*:fleet/*"): FLEETS,
+    ("*HeadRole*", "cluster", "LaunchFromOurNetwork", "ec2:*", "*:snapshot/*"): (
+        "EC2 asks for a snapshot where a device mapping names one; kept for images that do"
+    ),
+    ("*HeadRole*", "cluster", "LaunchFromOurNetwork", "ec2:*", "*:subnet/*"): ZONES,
+    ("*HeadRole*", "cluster", "ReadConsolesOfOurMachines", "ec2:GetConsoleOutput", "*"): (
+        "read only of instances that never registered"
+    ),
+    ("*HeadRole*", "cluster", "KeepArtifacts", "s3:*", "*"): (
+        "MLflow's, for people who log artifacts and delete runs; no test does both"
+    ),
+    ("*HeadRole*", "cluster", "KeepRecords", "s3:GetObject", "*"): (
+        "the agent and the head read their own records again only after a repeat"
+    ),
+    ("*", "*", "KeepCheckpoints", "s3:*", "*"): "a tier test may have no cut upload to go on with",
+    ("*", "*", "FindCheckpoints", "s3:*", "*"): "as above: cut uploads are listed only then",
+    ("*", "*", "KeepDatasets", "s3:*", "*"): "the tier's dataset store is a folder of /shared",
+    ("*", "*", "FindDatasets", "s3:*", "*"): "the tier's dataset store is a folder of /shared",
+}
+"""Reasons for rights that no test uses: role, policy, statement, action, resource."""
+
+
+@pytest.fixture(scope="module")
+def record(cluster):
+    del cluster  # its cloud is the one that answers
+    return json.loads(toolkit("local", "rights", "--json").stdout)
+
+
+def test_no_call_of_a_role_was_denied(record):
+    assert [call for call in record["calls"] if not call["allowed"]] == []
+
+
+def test_the_roles_of_head_and_compute_nodes_made_calls(record):
+    """Prove that head and compute nodes have their credentials from their roles."""
+    for role, action in (
+        ("HeadRole", "ec2:RunInstances"),
+        ("HeadRole", "ec2:CreateFleet"),
+        ("HeadRole", "iam:PassRole"),
+        ("HeadRole", "s3:PutObject"),
+        ("ComputeRole", "secretsmanager:GetSecretValue"),
+    ):
+        assert any(role in call["role"] and call["action"] == action for call in record["calls"]), (
+            role,
+            action,
+        )
+
+
+def test_every_right_was_used_or_has_a_reason_beside_it(record):
+    unused = [
+        (role, right["policy"], right["statement"], right["action"], right["resource"])
+        for role, rights in record["unused"].items()
+        for right in rights
+    ]
+    unexplained = [
+        right for right in unused
+        if not any(all(map(fnmatchcase, right, patterns)) for patterns in REASONS)
+    ]  # fmt: skip
+    assert unexplained == []

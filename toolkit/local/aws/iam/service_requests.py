@@ -1,0 +1,134 @@
+"""Actions and resources of the smaller services: SSM, Secrets Manager, STS, IAM and others.
+
+Source: Service Authorization Reference, the page of each service. Only what a role of the toolkit
+calls, or may call by a policy that Amazon manages, is listed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moto.secretsmanager.models import secretsmanager_backends
+
+from toolkit.local.aws.iam.policy import Request
+from toolkit.local.options import ACCOUNT
+
+Params = Mapping[str, Any]
+
+_ANYWHERE: Final = frozenset(
+    {
+        "ssm:DescribeInstanceInformation",
+        "ssm:ListCommands",
+        "ssm:ListCommandInvocations",
+        "ssm:GetCommandInvocation",
+        "cloudformation:ListStacks",
+        "cloudformation:ValidateTemplate",
+        "pricing:GetProducts",
+        "pricing:DescribeServices",
+        "pricing:GetAttributeValues",
+        "iam:ListRoles",
+        "iam:ListInstanceProfiles",
+        "secretsmanager:ListSecrets",
+    }
+)
+"""Actions without permissions of a resource."""
+FREE: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
+"""Actions for which nobody needs a right (STS API reference)."""
+
+
+def requests(service: str, region: str, action: str, params: Params) -> Iterator[Request] | None:
+    """Return what a call needs, None for an unknown call."""
+    name = f"{service}:{action}"
+    if name in FREE:
+        return iter(())
+    if name in _ANYWHERE:
+        return iter([Request(name, "*")])
+    find = _RESOURCES.get(name)
+    if find is None:
+        return None
+    return (Request(name, resource) for resource in find(region, params))
+
+
+def parameters(body: bytes, form: Mapping[str, str]) -> Params:
+    """Return a call's parameters: of its form, else of its JSON."""
+    if form:
+        return form
+    try:
+        value = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _secret(region: str, params: Params) -> list[str]:
+    """Return a secret's ARN, which ends in six characters of AWS's."""
+    wanted = str(params.get("SecretId", ""))
+    if wanted.startswith("arn:"):
+        return [wanted]
+    for secret in secretsmanager_backends[ACCOUNT][region].secrets.values():
+        if wanted == secret.name:
+            return [str(secret.arn)]
+    return [f"arn:aws:secretsmanager:{region}:{ACCOUNT}:secret:{wanted}"]
+
+
+def _parameters(region: str, params: Params) -> list[str]:
+    names = params.get("Names") or [params.get("Name") or params.get("Path") or ""]
+    return [f"arn:aws:ssm:{region}:{ACCOUNT}:parameter/{str(name).lstrip('/')}" for name in names]
+
+
+def _command(region: str, params: Params) -> list[str]:
+    """Return the document and every instance of a SendCommand."""
+    document = str(params.get("DocumentName", ""))
+    owner = "" if document.startswith("AWS-") else ACCOUNT
+    found = [f"arn:aws:ssm:{region}:{owner}:document/{document}"]
+    ids = params.get("InstanceIds") or ["*"]
+    return found + [f"arn:aws:ec2:{region}:{ACCOUNT}:instance/{name}" for name in ids]
+
+
+def _instance(region: str, params: Params) -> list[str]:
+    return [f"arn:aws:ec2:{region}:{ACCOUNT}:instance/{params.get('InstanceId') or '*'}"]
+
+
+def _stack(region: str, params: Params) -> list[str]:
+    name = str(params.get("StackName") or "*")
+    if name.startswith("arn:"):
+        return [name]
+    return [f"arn:aws:cloudformation:{region}:{ACCOUNT}:stack/{name}/*"]
+
+
+def _role(_region: str, params: Params) -> list[str]:
+    return [str(params.get("RoleArn") or f"arn:aws:iam::{ACCOUNT}:role/{params.get('RoleName')}")]
+
+
+def _profile(_region: str, params: Params) -> list[str]:
+    return [f"arn:aws:iam::{ACCOUNT}:instance-profile/{params.get('InstanceProfileName')}"]
+
+
+def _file_systems(region: str, params: Params) -> list[str]:
+    ids = params.get("FileSystemIds") or ["*"]
+    return [f"arn:aws:fsx:{region}:{ACCOUNT}:file-system/{name}" for name in ids]
+
+
+_RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
+    "secretsmanager:GetSecretValue": _secret,
+    "secretsmanager:DescribeSecret": _secret,
+    "secretsmanager:PutSecretValue": _secret,
+    "ssm:GetParameter": _parameters,
+    "ssm:GetParameters": _parameters,
+    "ssm:GetParametersByPath": _parameters,
+    "ssm:PutParameter": _parameters,
+    "ssm:SendCommand": _command,
+    "ssm:UpdateInstanceInformation": _instance,
+    "cloudformation:DescribeStacks": _stack,
+    "cloudformation:DescribeStackEvents": _stack,
+    "cloudformation:DescribeStackResources": _stack,
+    "cloudformation:ListStackResources": _stack,
+    "cloudformation:GetTemplate": _stack,
+    "iam:GetRole": _role,
+    "iam:GetInstanceProfile": _profile,
+    "sts:AssumeRole": _role,
+    "sts:TagSession": _role,
+    "fsx:DescribeFileSystems": _file_systems,
+}
