@@ -81,7 +81,7 @@ class Cluster:
         torchrun.chmod(0o755)
 
     def notice(self, job):
-        """Write an interruption notice for the first attempt, as the node agent does."""
+        """Write the first attempt's interruption notice, as the node agent does."""
         path = self.root / "stop" / f"{job_id(job)}.0.json"
         path.write_text('{"cause": "spot-interruption"}')
 
