@@ -271,7 +271,7 @@ def main() -> None:
         shutil.rmtree(root, ignore_errors=True)
     for name, row in found.items():
         cells = "  ".join(f"{key} {value:7.3f}" for key, value in row.items())
-        sys.stdout.write(f"{name:32}{cells}\n")
+        sys.stdout.write(f"{name:40}{cells}\n")
     load = round(os.getloadavg()[0], 1)
     for kind, taken in bench.memory.items():
         sys.stdout.write(f"memory that copies take {kind}: {taken:.0f} MiB\n")

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from toolkit.training.run_folder.attempts import AttemptsFile
 pytestmark = pytest.mark.timeout(300)
 
 REPO = Path(__file__).resolve().parents[3]
+# A job's port follows from its id. Another checkout's tests may run at the same time.
+JOBS_BEFORE = 20 * (zlib.crc32(str(REPO).encode()) % 500)
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
@@ -39,6 +42,11 @@ SLURM_NODEID=0 exec "$@"
 TORCHRUN = f"""#!/bin/bash
 exec {sys.executable} {Path(__file__).with_name("fake_torchrun.py")} "$@"
 """
+
+
+def job_id(number):
+    """Return the Slurm id of this checkout's job of that number."""
+    return str(JOBS_BEFORE + number)
 
 
 @dataclass
@@ -72,6 +80,11 @@ class Cluster:
         torchrun.write_text(TORCHRUN)
         torchrun.chmod(0o755)
 
+    def notice(self, job):
+        """Write the first attempt's interruption notice, as the node agent does."""
+        path = self.root / "stop" / f"{job_id(job)}.0.json"
+        path.write_text('{"cause": "spot-interruption"}')
+
     def submit(
         self,
         job,
@@ -87,7 +100,7 @@ class Cluster:
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}:/usr/sbin",
             "TOOLKIT_RUNS": str(self.root / "runs"),
             "USER": "ada",
-            "SLURM_JOB_ID": str(job),
+            "SLURM_JOB_ID": job_id(job),
             "SLURM_JOB_NUM_NODES": "1",
             "SLURM_GPUS_ON_NODE": str(ranks or self.ranks),
             "SLURMD_NODENAME": "gpu-001",
@@ -122,7 +135,7 @@ class Cluster:
         return self.submit(job, restart, *arguments, **more).wait(timeout=200)
 
     def run_dir(self, job):
-        return self.root / "runs" / str(job)
+        return self.root / "runs" / job_id(job)
 
     def log(self, job):
         return (self.root / f"job-{job}.log").read_text()
@@ -193,7 +206,7 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
 
     job = cluster.submit(2, 0, *ARGUMENTS)  # a notice, as the node agent writes it
     cluster.wait_for_steps(2, 0)
-    (cluster.root / "stop" / "2.0.json").write_text('{"cause": "spot-interruption"}')
+    cluster.notice(2)
     assert job.wait(timeout=100) == 85
 
     job = cluster.submit(2, 1, *ARGUMENTS)  # the time limit, as Slurm signals it
@@ -253,7 +266,7 @@ def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster
     lock.parent.mkdir(parents=True)
     with Lock(lock) as filling:  # another job of this user, which never ends its fill
         assert filling.try_exclusive()
-        (cluster.root / "stop" / "11.0.json").write_text('{"cause": "spot-interruption"}')
+        cluster.notice(11)
         job = cluster.submit(11, 0, script="data.py", WANTED=version, **places)
         assert job.wait(timeout=100) == 85, cluster.log(11)
     attempts = AttemptsFile(cluster.run_dir(11) / "attempts.jsonl").attempts()
@@ -281,7 +294,7 @@ def test_a_job_that_is_requeued_with_no_step_left_ends_well(cluster):
 
 def test_a_pipeline_comes_back_in_fewer_stages_and_once_more_with_no_step_left(cluster):
     job = {"script": REPO / "jobscripts" / "pipeline" / "train.py", "batch": "pipeline"}
-    (cluster.root / "stop" / "9.0.json").write_text('{"cause": "spot-interruption"}')
+    cluster.notice(9)
     for attempt, (ranks, code) in enumerate([(2, 85), (1, 0), (1, 0)]):
         done = cluster.run(9, attempt, *PIPELINE, ranks=ranks, **job)
         assert done == code, cluster.log(9)
@@ -295,7 +308,7 @@ def test_another_trainers_run_under_torchrun_asks_to_be_requeued(cluster):
     test_adapters tests the next attempt with its bits, and Hugging Face's ranks.
     """
     script = REPO / "jobscripts" / "lightning" / "train.py"
-    (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
+    cluster.notice(10)
     words = ("--batch", "240", "--hidden", "32")
     assert cluster.run(10, 0, *words, script=script, torchrun=True) == 85, cluster.log(10)
     found = audit(cluster.run_dir(10))
@@ -308,7 +321,7 @@ SCONTROL = """#!/bin/bash
 echo "$*" >>"${0%/*}/../asked"
 """
 LOST = {
-    "attempt": 0, "job_id": "11", "restart_count": 0, "started_at": 0.0, "ended_at": 3600.0,
+    "attempt": 0, "job_id": job_id(11), "restart_count": 0, "started_at": 0.0, "ended_at": 3600.0,
     "seconds": 3600.0, "cause": "lost", "step_start": 0, "step_end": 9, "world_size": 1,
     "nodes": ["gpu-001"], "instances": [], "cost_usd": "2.00",
 }  # fmt: skip
@@ -323,9 +336,9 @@ def test_a_job_whose_node_died_with_its_dollars_spent_trains_again_when_it_is_re
     (cluster.run_dir(11) / "attempts.jsonl").write_text(json.dumps(LOST) + "\n")
     job = {"script": "ok.py", "ranks": 1, "TOOLKIT_MAX_USD": "2"}
     assert cluster.run(11, 1, **job) == 93, cluster.log(11)
-    assert "[toolkit] job 11 is held: $2.00 spent, $2.00 allowed" in cluster.log(11)
+    assert f"[toolkit] job {job_id(11)} is held: $2.00 spent, $2.00 allowed" in cluster.log(11)
     assert "TRAINED" not in cluster.log(11)
-    assert "requeuehold 11" in (cluster.root / "asked").read_text()
+    assert f"requeuehold {job_id(11)}" in (cluster.root / "asked").read_text()
     cluster.run(11, 2, **job)
     assert "TRAINED" in cluster.log(11)
 
@@ -350,7 +363,7 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
         "    raise ValueError('no such column')\n"
     )
     assert cluster.run(5, 0, script="bad.py", ranks=1, torchrun=True) == 1
-    assert "[toolkit] job 5 is not requeued: error (exception: " in cluster.log(5)
+    assert f"[toolkit] job {job_id(5)} is not requeued: error (exception: " in cluster.log(5)
 
 
 ALONE = """
@@ -415,7 +428,7 @@ with SweepTrial(lambda trial: {}) as trial, Run(params={}, seed=0, world=trial.w
 def test_a_trial_whose_task_is_requeued_is_not_over_before_the_task_is(cluster):
     (cluster.root / "trial.py").write_text(TRIAL)
     storage = f"sqlite:///{cluster.root}/sweep.db"
-    array = {"SLURM_ARRAY_JOB_ID": "14", "SLURM_ARRAY_TASK_ID": "0"}
+    array = {"SLURM_ARRAY_JOB_ID": job_id(14), "SLURM_ARRAY_TASK_ID": "0"}
     for restart, failure, code, state in (
         (0, "[Errno 5] Input/output error", 85, "RUNNING"),
         (1, "no such column", 1, "FAIL"),
@@ -459,7 +472,7 @@ def test_a_first_start_takes_no_folder_of_an_older_job_of_the_same_number(cluste
     for restart in (0, 0, 1):
         cluster.run(7, restart, script="ok.py", ranks=1)
     folders = [line.split("/")[-1] for line in cluster.log(7).splitlines() if line.startswith("IN")]
-    assert folders == ["7", "7.2", "7.2"]
+    assert folders == [job_id(7), f"{job_id(7)}.2", f"{job_id(7)}.2"]
 
 
 def test_a_restart_takes_no_folder_of_another_clusters_job_of_the_same_number(cluster):
@@ -471,4 +484,4 @@ def test_a_restart_takes_no_folder_of_another_clusters_job_of_the_same_number(cl
     for name, restart in (("old", 0), ("old", 1), ("new", 1), ("new", 2)):
         cluster.run(7, restart, script="ok.py", ranks=1, SLURM_CLUSTER_NAME=name)
     folders = [line.split("/")[-1] for line in cluster.log(7).splitlines() if line.startswith("IN")]
-    assert folders == ["7", "7", "7.2", "7.2"]
+    assert folders == [job_id(7)] * 2 + [f"{job_id(7)}.2"] * 2
