@@ -169,7 +169,7 @@ def test_a_plan_changes_nothing(config, capsys, monkeypatch):
 
 
 def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, capsys):
-    """Fail an update by hand; plan and deploy say how to go on."""
+    """Fail an update by hand; plan and deploy say what helps."""
     stack = names.stack(deployed.config)
     text = cloudformation(deployed).get_template(StackName=stack)["TemplateBody"]
     body = text if isinstance(text, str) else json.dumps(text)
