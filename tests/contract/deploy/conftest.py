@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit.config import parse
-from toolkit.deploy import names
+from toolkit.deploy import build, changes, destroy, head_setup, names, stack_events
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
@@ -25,6 +25,13 @@ from toolkit.local.sockets import Listeners, bind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Short waits between polls; the actor answers within milliseconds."""
+    for module in (head_setup, build, changes, destroy, stack_events):
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
 class HeadDriver(NoneDriver):

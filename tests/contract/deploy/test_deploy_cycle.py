@@ -5,7 +5,6 @@ import json
 import pytest
 
 from toolkit import cli
-from toolkit.deploy import build, changes, destroy, head_setup
 from toolkit.deploy.tagged_resources import find_resources
 from toolkit.local.aws.images import Image, _row
 
@@ -14,13 +13,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    """Short waits between polls; the actor answers within milliseconds."""
-    for module in (head_setup, build, changes, destroy):
-        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
 def toolkit(config, *words):

@@ -6,20 +6,14 @@ import pytest
 
 from slurmplugins.cloud import tags
 from toolkit import cli
-from toolkit.deploy import build, changes, destroy, head_setup, names
+from toolkit.commands.exit_codes import DIFFERS, FAILED, SAME
+from toolkit.deploy import changes, names
 from toolkit.deploy.head import find_head
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    """Short waits between polls; the actor answers within milliseconds."""
-    for module in (head_setup, build, changes, destroy):
-        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -63,7 +57,7 @@ def stack_states(config):
 def test_a_head_that_was_terminated_is_noticed_and_made_again(deployed, capsys):
     """Terminate the head; plan says it, deploy makes another."""
     old = terminate_head(deployed)
-    assert toolkit(deployed, "plan") == 0
+    assert toolkit(deployed, "plan") == DIFFERS
     output = capsys.readouterr().out
     assert "± Head" in output
     assert f"its instance {old['InstanceId']} was terminated" in output
@@ -73,15 +67,15 @@ def test_a_head_that_was_terminated_is_noticed_and_made_again(deployed, capsys):
     assert new["PrivateIpAddress"] == str(deployed.config.network.head_address)
     assert "UPDATE_ROLLBACK_COMPLETE" not in stack_states(deployed)
     capsys.readouterr()
-    assert toolkit(deployed, "plan") == 0
-    assert capsys.readouterr().out == "no changes\n"
+    assert toolkit(deployed, "plan") == SAME
+    assert capsys.readouterr().out.startswith("no changes\n")
 
 
 def test_a_new_root_disk_is_a_new_head_and_its_disk_is_lost(deployed, capsys):
     """Enlarge the head's disk: the new head has the old address."""
     old = head(deployed)
     deployed.edit("root_gib: 50", "root_gib: 77")
-    assert toolkit(deployed, "plan") == 0
+    assert toolkit(deployed, "plan") == DIFFERS
     output = capsys.readouterr().out
     assert "BlockDeviceMappings[0].Ebs.VolumeSize" in output
     assert "its disk is lost" in output
@@ -126,7 +120,7 @@ def test_a_deploy_that_died_between_its_two_updates_is_finished_by_the_next(
             toolkit(deployed, "deploy", "--replace-head", "--yes")
     assert head(deployed) is None
     capsys.readouterr()
-    assert toolkit(deployed, "plan") == 0
+    assert toolkit(deployed, "plan") == DIFFERS
     assert "+ Head  AWS::EC2::Instance" in capsys.readouterr().out
     assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
     assert head(deployed)["PrivateIpAddress"] == str(deployed.config.network.head_address)
@@ -136,7 +130,7 @@ def test_another_type_of_head_is_a_restart_and_needs_no_yes(deployed, capsys):
     """Change the head's type: the instance stays, with its disk."""
     old = head(deployed)
     deployed.edit("instance_type: m7i.large", "instance_type: m7i.xlarge")
-    assert toolkit(deployed, "plan") == 0
+    assert toolkit(deployed, "plan") == DIFFERS
     assert "the instance stops and starts" in capsys.readouterr().out
     assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
     new = head(deployed)
@@ -158,7 +152,7 @@ def broken_stack(config, name):
 def test_a_plan_changes_nothing(config, capsys, monkeypatch):
     """Plan over a failed stack, then with too large a template."""
     broken_stack(config, names.stack(config.config))
-    assert toolkit(config, "plan") == 0
+    assert toolkit(config, "plan") == DIFFERS
     output = capsys.readouterr().out
     assert "is ROLLBACK_COMPLETE: deploy deletes it first" in output
     assert "+ Head  AWS::EC2::Instance" in output
@@ -169,13 +163,13 @@ def test_a_plan_changes_nothing(config, capsys, monkeypatch):
     cloudformation(config).delete_stack(StackName=names.IMAGES_STACK)
     config.edit("count: 4", "count: 8")
     capsys.readouterr()
-    assert toolkit(config, "plan") == 0
+    assert toolkit(config, "plan") == DIFFERS
     stacks = cloudformation(config).describe_stacks()["Stacks"]
     assert [stack["StackName"] for stack in stacks] == [names.stack(config.config)]
 
 
 def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, capsys):
-    """Fail an update by hand; plan and deploy say how to go on."""
+    """Fail an update by hand; plan and deploy say what helps."""
     stack = names.stack(deployed.config)
     text = cloudformation(deployed).get_template(StackName=stack)["TemplateBody"]
     body = text if isinstance(text, str) else json.dumps(text)
@@ -191,7 +185,7 @@ def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, 
         if stack_state(deployed) == "UPDATE_ROLLBACK_FAILED":
             break
     for command in ("plan", "deploy"):
-        assert toolkit(deployed, command) == 1
+        assert toolkit(deployed, command) == FAILED
         error = capsys.readouterr().err
         assert f"stack {stack} is UPDATE_ROLLBACK_FAILED" in error
         assert "Head: " in error

@@ -13,7 +13,7 @@ from slurmplugins.errors import Denied
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
 from toolkit import cli
-from toolkit.deploy import build, changes, destroy, head_setup, names
+from toolkit.deploy import names
 from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
 
@@ -22,13 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    """Short waits between polls; the actor answers within milliseconds."""
-    for module in (head_setup, build, changes, destroy):
-        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
 class Stack:

@@ -33,7 +33,7 @@ def test_a_cluster_without_problems_is_healthy():
     [
         ({"stack": ""}, "cluster demo is not deployed"),
         ({"stack": "UPDATE_ROLLBACK_FAILED"}, "stack is UPDATE_ROLLBACK_FAILED"),
-        ({"head_instance": ""}, "there is no head node"),
+        ({"head_instance": ""}, "there is no head node: `toolkit deploy` makes one"),
         ({"head_state": "stopped"}, "head node i-1 is stopped"),
         ({"setup": "running"}, "head node's set-up is running"),
         ({"setup": ""}, "head node's set-up is not reported yet"),
