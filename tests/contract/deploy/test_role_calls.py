@@ -15,6 +15,7 @@ from slurmplugins.model.launch import LaunchRequest
 from toolkit import cli
 from toolkit.deploy import names
 from toolkit.local.aws.iam.principals import role_of_profile
+from toolkit.render.burst import launch_template
 from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
@@ -65,7 +66,8 @@ class Stack:
         first, *others = [Offering(kind, lifecycle, "us-east-1a", "1.0") for kind in types]
         return LaunchRequest(
             attempt=attempt, cluster=self.config.cluster, pool="gpu", partition="spot",
-            launch_template=f"{self.config.cluster}-gpu", subnet=self.subnets["us-east-1a"],
+            launch_template=launch_template(self.config.cluster, "gpu"),
+            subnet=self.subnets["us-east-1a"],
             offering=first, others=tuple(others), nodes=("gpu-001", "gpu-002"), **more,
         )  # fmt: skip
 
