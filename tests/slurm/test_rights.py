@@ -18,6 +18,7 @@ AGENT = "AWS's own policy for the SSM agent, which the local cloud does not run"
 FLEETS = "one list of resources serves RunInstances and CreateFleet; a fleet has the other action"
 ZONES = "which zone gets an instance is the free choice of EC2, and of the tests"
 REASONS = {
+    ("*BuilderRole*", "build", "*", "s3:*", "*"): "an image that exists already needs no builder",
     ("*", "AmazonSSMManagedInstanceCore", "*", "*", "*"): AGENT,
     ("*HeadRole*", "cluster", "LaunchWithOurTag", "ec2:RunInstances", "*:fleet/*"): FLEETS,
     ("*HeadRole*", "cluster", "LaunchFromOurNetwork", "ec2:*", "*:snapshot/*"): (

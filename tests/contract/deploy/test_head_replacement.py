@@ -9,6 +9,7 @@ from toolkit import cli
 from toolkit.commands.exit_codes import DIFFERS, FAILED, SAME
 from toolkit.deploy import changes, names
 from toolkit.deploy.head import find_head
+from toolkit.deploy.storage import Bucket
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
@@ -97,7 +98,7 @@ def test_a_new_root_disk_is_a_new_head_and_its_disk_is_lost(deployed, capsys):
 def test_a_head_is_replaced_on_request(deployed, capsys):
     old = head(deployed)
     assert toolkit(deployed, "deploy", "--replace-head") == 3
-    assert "its disk is lost" in capsys.readouterr().out
+    assert "its disk is lost" in capsys.readouterr().err
     assert toolkit(deployed, "deploy", "--replace-head", "--yes") == 0, capsys.readouterr().err
     assert head(deployed)["InstanceId"] != old["InstanceId"]
 
@@ -116,8 +117,7 @@ def test_a_deploy_that_died_between_its_two_updates_is_finished_by_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr(changes.StackChanges, "execute", dying)
-        with pytest.raises(KeyboardInterrupt):
-            toolkit(deployed, "deploy", "--replace-head", "--yes")
+        assert toolkit(deployed, "deploy", "--replace-head", "--yes") == cli.INTERRUPTED
     assert head(deployed) is None
     capsys.readouterr()
     assert toolkit(deployed, "plan") == DIFFERS
@@ -149,6 +149,16 @@ def broken_stack(config, name):
     raise AssertionError(stack_state(config))
 
 
+def delete_images_stack(config):
+    """Delete the stack of image builds with its bucket, as a person may."""
+    stacks, clients = cloudformation(config), config.actor.clients
+    Bucket(clients.client("s3"), names.images_bucket(config.config, clients.account)).empty()
+    stacks.delete_stack(StackName=names.IMAGES_STACK)
+    stacks.get_waiter("stack_delete_complete").wait(
+        StackName=names.IMAGES_STACK, WaiterConfig={"Delay": 1}
+    )
+
+
 def test_a_plan_changes_nothing(config, capsys, monkeypatch):
     """Plan over a failed stack, then with too large a template."""
     broken_stack(config, names.stack(config.config))
@@ -160,7 +170,7 @@ def test_a_plan_changes_nothing(config, capsys, monkeypatch):
 
     assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     monkeypatch.setattr(changes, "MAX_BODY", 1000)
-    cloudformation(config).delete_stack(StackName=names.IMAGES_STACK)
+    delete_images_stack(config)
     config.edit("count: 4", "count: 8")
     capsys.readouterr()
     assert toolkit(config, "plan") == DIFFERS
