@@ -150,7 +150,7 @@ def broken_stack(config, name):
 
 
 def delete_images_stack(config):
-    """Delete the stack of image builds with its bucket, as a person may."""
+    """Delete the stack of image builds, and its bucket."""
     stacks, clients = cloudformation(config), config.actor.clients
     Bucket(clients.client("s3"), names.images_bucket(config.config, clients.account)).empty()
     stacks.delete_stack(StackName=names.IMAGES_STACK)
