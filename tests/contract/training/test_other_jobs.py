@@ -14,19 +14,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
-import zlib
 from pathlib import Path
 
 import pytest
 
+from tests.contract.training.job_ids import job_id
 from toolkit.submit import checks
 from toolkit.submit.plan import plan
 from toolkit.submit.slurm_client import SlurmClient
 
 pytestmark = pytest.mark.timeout(120)
 REPO = Path(__file__).resolve().parents[3]
-# A job's port follows from its id. Other test files and checkouts may run at the same time.
-JOB = str(1000 + zlib.crc32(str(REPO).encode()) % 10_000)
+JOB = job_id(20)  # test_torchrun_job has the numbers below
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"

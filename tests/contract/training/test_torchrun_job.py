@@ -14,13 +14,13 @@ import signal
 import subprocess
 import sys
 import time
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import optuna
 import pytest
 
+from tests.contract.training.job_ids import job_id
 from toolkit.datasets.locks import Lock
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
@@ -33,8 +33,6 @@ from toolkit.training.run_folder.attempts import AttemptsFile
 pytestmark = pytest.mark.timeout(300)
 
 REPO = Path(__file__).resolve().parents[3]
-# A job's port follows from its id. Another checkout's tests may run at the same time.
-JOBS_BEFORE = 20 * (zlib.crc32(str(REPO).encode()) % 500)
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
@@ -42,11 +40,6 @@ SLURM_NODEID=0 exec "$@"
 TORCHRUN = f"""#!/bin/bash
 exec {sys.executable} {Path(__file__).with_name("fake_torchrun.py")} "$@"
 """
-
-
-def job_id(number):
-    """Return the Slurm id of this checkout's job of that number."""
-    return str(JOBS_BEFORE + number)
 
 
 @dataclass
