@@ -400,13 +400,14 @@ def test_a_run_that_waits_for_its_next_attempt_has_not_failed_and_one_that_fails
     (cluster.root / "fails.py").write_text(FAILS)
     uri, allowed = f"file://{cluster.root}/mlflow", ("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv(*allowed)
-    for restart, failure, code, status in (
-        (0, "NCCL error in: ncclRemoteError", 85, "RUNNING"),
-        (1, "no such column", 1, "FAILED"),
+    for restart, failure, code, allowed_statuses in (
+        # On a busy machine an attempt's records may reach MLflow with those of the next attempt.
+        (0, "NCCL error in: ncclRemoteError", 85, ([], ["RUNNING"])),
+        (1, "no such column", 1, (["FAILED"],)),
     ):
         job = {"script": "fails.py", "ranks": 1, "FAILURE": failure, "MLFLOW_TRACKING_URI": uri}
         assert cluster.run(12, restart, **job, **dict([allowed])) == code, cluster.log(12)
-        assert statuses(uri) == [status], cluster.log(12)
+        assert statuses(uri) in allowed_statuses, cluster.log(12)
 
 
 TRIAL = """
