@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import BadName, SlurmRefused
 from slurmplugins.head.report import AttemptReport, JobReport
 from slurmplugins.model.hostlist import expand
 from slurmplugins.slurm import json_parser
 from slurmplugins.slurm.json_parser import NO_SUCH_JOB, count, failure, records, strict_number, text
+from slurmplugins.slurm.scontrol import read_jobs
 
 if TYPE_CHECKING:
     from slurmplugins.model.node import JobId
@@ -35,11 +36,8 @@ class JobReader:
         These are pending jobs, running ones, and those that ended minutes ago. With a number, it is
         that job, or every task of that array.
         """
-        argv = [f"{self._bin}/squeue", "--json"]
-        if job is not None:
-            argv = [f"{self._bin}/scontrol", "show", "job", str(job), "--json"]
         try:
-            job_records = records(argv, self._runner.run(argv, timeout=TIMEOUT), "jobs")
+            job_records = self._records(job)
         except SlurmRefused as refusal:
             if job is not None and NO_SUCH_JOB in refusal.message:
                 return ()
@@ -47,6 +45,12 @@ class JobReader:
         return tuple(
             job_report for item in job_records if (job_report := _job_report(item)) is not None
         )
+
+    def _records(self, job: int | None) -> list[Any]:
+        if job is not None:
+            return read_jobs(self._runner, f"{self._bin}/scontrol", job, timeout=TIMEOUT)
+        argv = [f"{self._bin}/squeue", "--json"]
+        return records(argv, self._runner.run(argv, timeout=TIMEOUT), "jobs")
 
     def attempts(self, name: JobId) -> tuple[AttemptReport, ...]:
         """Return every attempt of the job, oldest first.

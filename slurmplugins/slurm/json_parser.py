@@ -4,7 +4,8 @@ Each record is read by itself. A record with a malformed field becomes UNREADABL
 decision is based on it. It keeps its name or number where that can be read.
 
 An empty list must not be confused with a refusal or with silence. `scontrol show job --json` of
-24.11.5 exits 0 when slurmctld can't be reached. It lists no job, and only standard error tells why.
+24.11.5 exits 0 and lists no job when slurmctld can't be reached. Standard error may be empty too.
+Therefore `slurmplugins.slurm.scontrol.read_jobs` asks again in text.
 """
 
 from __future__ import annotations
@@ -171,6 +172,14 @@ def records(argv: Sequence[str], result: CommandResult, key: str) -> list[Any]:
     if not value and _LOAD_FAILURE in result.stderr:
         raise failure(argv, result)
     return value
+
+
+def is_dated(result: CommandResult) -> bool:
+    """Return whether slurmctld dated this list of all jobs.
+
+    scontrol's own empty list, without an answer of slurmctld, has `last_update` 0.
+    """
+    return bool(number(json_input.loads(result.stdout).get("last_update")))
 
 
 def failure(argv: Sequence[str], result: CommandResult) -> SlurmError:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins.errors import SlurmRefused
+from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model.hostlist import expand
 from slurmplugins.model.node import REASON_PREFIX
 from slurmplugins.slurm import json_parser
@@ -162,7 +162,7 @@ class ScontrolSlurm:
 
     def ended_jobs(self) -> tuple[EndedJob, ...]:
         jobs: list[EndedJob] = []
-        for item in self._read([self._scontrol, "show", "jobs", "--json"], "jobs"):
+        for item in read_jobs(self._runner, self._scontrol, timeout=self._read_timeout):
             try:
                 job = json_parser.ended_job(item)
             except ValueError:
@@ -183,7 +183,7 @@ class ScontrolSlurm:
 
         Raises SlurmRefused if slurmctld does not know the job.
         """
-        job_records = self._read([self._scontrol, "show", "job", str(job), "--json"], "jobs")
+        job_records = read_jobs(self._runner, self._scontrol, job, timeout=self._read_timeout)
         for item in job_records:
             if isinstance(item, dict) and json_parser.number(item.get("job_id")) == job:
                 return item
@@ -213,6 +213,29 @@ class ScontrolSlurm:
         result = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
         if result.returncode:
             raise failure(argv, result)
+
+
+def read_jobs(
+    runner: Runner, scontrol: str, job: int | None = None, *, timeout: float
+) -> list[Any]:
+    """Return scontrol's records of all jobs, or of one.
+
+    With an array's number, these are the records of its tasks. scontrol of 24.11.5 prints the same
+    JSON for an unknown job and for a slurmctld that does not answer: no record. The exit code is
+    then 0, and standard error may be empty. Only the text form tells the two apart.
+    Raises SlurmRefused for an unknown job, or SlurmUnreachable. `timeout` is for each call.
+    """
+    argv = [scontrol, "show", "jobs"] if job is None else [scontrol, "show", "job", str(job)]
+    json_argv = [*argv, "--json"]
+    answer = runner.run(json_argv, timeout=timeout)
+    job_records = records(json_argv, answer, "jobs")
+    if job_records or (job is None and json_parser.is_dated(answer)):
+        return job_records
+    text_argv = [*argv, "--oneliner"]
+    text_answer = runner.run(text_argv, timeout=timeout)
+    if text_answer.returncode:
+        raise failure(text_argv, text_answer)
+    raise SlurmUnreachable(f"{' '.join(json_argv)[:120]}: slurmctld answered only the next call")
 
 
 def _token(text: str) -> str:

@@ -1,8 +1,8 @@
 """A scontrol with job arrays, which resolves ids as the real one.
 
-The id of an array names all of its tasks. `scontrol show job --json` of 24.11 exits 0 and lists no
-job if slurmctld does not answer. Then NO_JOBS is on standard output and UNREACHED on standard
-error. Seen on a real 24.11.5.
+The id of an array names all of its tasks. `scontrol show job --json` of 24.11.5 exits 0 and prints
+NO_JOBS for an unknown job, and also if slurmctld does not answer. Without --json it exits 1, with
+UNKNOWN_JOB or UNREACHED on standard error. Seen on a real 24.11.5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-NO_JOBS = '{"jobs": [], "errors": [], "warnings": []}'
+NO_JOBS = '{"jobs": [], "last_update": {"set": true, "number": 0}, "errors": [], "warnings": []}'
+EMPTY_QUEUE = NO_JOBS.replace('"number": 0', '"number": 1795464074')
+"""slurmctld's own answer for all jobs when it has none: it is dated."""
 UNREACHED = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
 UNKNOWN_JOB = "slurm_load_jobs error: Invalid job id specified\n"
 

@@ -27,7 +27,7 @@ from slurmplugins.model import hostlist
 from tests.contract.engine import fork_server
 from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
-from tests.fakes.scontrol import NO_JOBS, UNREACHED
+from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED
 from tests.fakes.slurm import FakeSlurm
 from toolkit.local.endpoint import Call, call_of
 from toolkit.local.options import ADMIN_KEY
@@ -214,6 +214,14 @@ def _send(reply: Reply, start_response: Any) -> Iterable[bytes]:
     return [reply.body] if whole else reply.body  # type: ignore[list-item,return-value]
 
 
+class UnknownJobError(Exception):
+    """slurmctld does not know the job."""
+
+
+def _is_json_of_jobs(words: list[str]) -> bool:
+    return words[:2] in (["show", "job"], ["show", "jobs"]) and "--json" in words
+
+
 class Controller:
     """Answers scontrol and squeue from the fake slurmctld.
 
@@ -233,8 +241,9 @@ class Controller:
             try:
                 out = "".join(self._one(program, command) for command in commands)
             except SlurmUnreachable:
-                lists_jobs = commands[0][:2] in (["show", "job"], ["show", "jobs"])
-                return (0, NO_JOBS, UNREACHED) if lists_jobs else (1, "", UNREACHED)
+                return (0, NO_JOBS, "") if _is_json_of_jobs(commands[0]) else (1, "", UNREACHED)
+            except UnknownJobError:
+                return (0, NO_JOBS, "") if _is_json_of_jobs(commands[0]) else (1, "", UNKNOWN_JOB)
             except (KeyError, ValueError, RuntimeError, AssertionError) as error:
                 return 1, "", f"{type(error).__name__}: {error}"
             except Exception as error:  # noqa: BLE001 - what the fake refuses, scontrol says
@@ -260,7 +269,7 @@ class Controller:
                 jobs = [*self._queue(), *self._ended()]
                 found = [job for job in jobs if not numbers or str(job["job_id"]) in numbers]
                 if numbers and not found:
-                    raise ValueError("slurm_load_jobs error: Invalid job id specified")
+                    raise UnknownJobError
                 return self._shown(words, {"jobs": found})
             case ["update", *settings]:
                 self._update(dict(_pair(word) for word in settings))
@@ -273,7 +282,8 @@ class Controller:
         return ""
 
     def _shown(self, words: list[str], data: dict[str, Any]) -> str:
-        return json.dumps(self.alter(words, {**data, "errors": [], "warnings": []}))
+        dated = {**data, "last_update": {"set": True, "number": 1}, "errors": [], "warnings": []}
+        return json.dumps(self.alter(words, dated))
 
     def _nodes(self, chosen: Sequence[str] | None) -> list[dict[str, Any]]:
         return [

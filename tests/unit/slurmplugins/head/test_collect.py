@@ -225,17 +225,25 @@ def test_a_job_that_nobody_knows_is_no_error(
     runner.answer(
         "/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=UNKNOWN_JOB, returncode=code
     )
+    runner.answer(
+        "/usr/bin/scontrol", "show", "job", "99", "--oneliner", stderr=UNKNOWN_JOB, returncode=1
+    )
     runner.answer("/usr/bin/env", stdout="")
     sheet = gathered(bench, runner, "job", "99")
     assert (sheet.jobs, sheet.attempts, sheet.unread) == ((), (), ())
 
 
-@pytest.mark.parametrize(("stdout", "code"), [("", 1), (NO_JOBS, 0)])
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "code"), [("", UNREACHED, 1), (NO_JOBS, UNREACHED, 0), (NO_JOBS, "", 0)]
+)
 def test_a_job_that_slurmctld_could_not_tell_of_is_named_as_unread(
-    bench: Bench, runner: FakeRunner, stdout: str, code: int
+    bench: Bench, runner: FakeRunner, stdout: str, stderr: str, code: int
 ):
     runner.answer(
-        "/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=UNREACHED, returncode=code
+        "/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=stderr, returncode=code
+    )
+    runner.answer(
+        "/usr/bin/scontrol", "show", "job", "7", "--oneliner", stderr=UNREACHED, returncode=1
     )
     runner.answer("/usr/bin/env", stdout="")
     (unread,) = gathered(bench, runner, "job", "7").unread

@@ -11,7 +11,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Assignment
 from slurmplugins.slurm.scontrol import COMMENT_LENGTH, ScontrolSlurm
 from tests.fakes.runner import FakeRunner
-from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED, FakeScontrol
+from tests.fakes.scontrol import EMPTY_QUEUE, NO_JOBS, UNKNOWN_JOB, UNREACHED, FakeScontrol
 
 G = hostlist.expand("gpu-[001-003]")
 
@@ -266,30 +266,44 @@ def test_an_answer_that_can_not_be_read_is_no_answer(stdout: str):
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "kind"),
     [
         (UNREACHED, SlurmUnreachable),
         ("slurm_load_jobs error: Zero Bytes were transmitted or received", SlurmUnreachable),
         (UNKNOWN_JOB, SlurmRefused),
-        ("", SlurmRefused),
     ],
 )
-@pytest.mark.parametrize("deed", ["hold", "requeue", "comment"])
-def test_an_outage_that_scontrol_ends_well_in_is_no_job_unknown(
-    deed: str, said: str, kind: type[Exception]
+@pytest.mark.parametrize("is_on_json", [False, True])
+@pytest.mark.parametrize("method", ["hold", "requeue", "comment"])
+def test_a_slurmctld_that_does_not_answer_is_told_from_an_unknown_job(
+    method: str, message: str, kind: type[Exception], *, is_on_json: bool
 ):
     slurm, runner = scontrol()
-    runner.answer("/usr/bin/scontrol", "show", "job", stdout=NO_JOBS, stderr=said)
+    json_argv = ("/usr/bin/scontrol", "show", "job", "7", "--json")
+    runner.answer(*json_argv, stdout=NO_JOBS, stderr=message if is_on_json else "")
+    runner.answer(*json_argv[:-1], "--oneliner", stderr=message, returncode=1)
     with pytest.raises(kind):
-        getattr(slurm, deed)(7, *(["text"] if deed == "comment" else []))
-    assert len(runner.commands) == 1
+        getattr(slurm, method)(7, *(["text"] if method == "comment" else []))
+    assert not any("update" in argv for argv in runner.commands)
 
 
-def test_an_outage_that_scontrol_ends_well_in_is_no_empty_list_of_jobs():
+def test_a_job_that_only_the_second_call_sees_is_not_unknown():
     slurm, runner = scontrol()
-    runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=NO_JOBS)
+    runner.answer("/usr/bin/scontrol", "show", "job", "7", "--json", stdout=NO_JOBS)
+    runner.answer("/usr/bin/scontrol", "show", "job", "7", "--oneliner", stdout="JobId=7 ...")
+    with pytest.raises(SlurmUnreachable):
+        slurm.requeue(7)
+
+
+@pytest.mark.parametrize("stderr", ["", UNREACHED])
+def test_a_slurmctld_that_does_not_answer_has_no_empty_list_of_jobs(stderr: str):
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/scontrol", "show", "jobs", "--json", stdout=EMPTY_QUEUE)
     assert slurm.ended_jobs() == ()
-    runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=NO_JOBS, stderr=UNREACHED)
+    runner.answer("/usr/bin/scontrol", "show", "jobs", "--json", stdout=NO_JOBS, stderr=stderr)
+    runner.answer(
+        "/usr/bin/scontrol", "show", "jobs", "--oneliner", stderr=UNREACHED, returncode=1
+    )
     with pytest.raises(SlurmUnreachable):
         slurm.ended_jobs()
 
