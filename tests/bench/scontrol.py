@@ -107,7 +107,8 @@ def write(
 
 
 def _envelope(kind: str, records: Iterable[Record]) -> str:
-    return json.dumps({kind: list(records), "errors": [], "warnings": []})
+    dated = {"last_update": {"set": True, "number": 1}, "errors": [], "warnings": []}
+    return json.dumps({kind: list(records), **dated})
 
 
 def _table(records: Iterable[tuple[str, Record]]) -> str:

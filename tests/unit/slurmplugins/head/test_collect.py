@@ -239,9 +239,7 @@ def test_a_job_that_nobody_knows_is_no_error(
 def test_a_job_that_slurmctld_could_not_tell_of_is_named_as_unread(
     bench: Bench, runner: FakeRunner, stdout: str, stderr: str, code: int
 ):
-    runner.answer(
-        "/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=stderr, returncode=code
-    )
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=stderr, returncode=code)
     runner.answer(
         "/usr/bin/scontrol", "show", "job", "7", "--oneliner", stderr=UNREACHED, returncode=1
     )

@@ -301,9 +301,7 @@ def test_a_slurmctld_that_does_not_answer_has_no_empty_list_of_jobs(stderr: str)
     runner.answer("/usr/bin/scontrol", "show", "jobs", "--json", stdout=EMPTY_QUEUE)
     assert slurm.ended_jobs() == ()
     runner.answer("/usr/bin/scontrol", "show", "jobs", "--json", stdout=NO_JOBS, stderr=stderr)
-    runner.answer(
-        "/usr/bin/scontrol", "show", "jobs", "--oneliner", stderr=UNREACHED, returncode=1
-    )
+    runner.answer("/usr/bin/scontrol", "show", "jobs", "--oneliner", stderr=UNREACHED, returncode=1)
     with pytest.raises(SlurmUnreachable):
         slurm.ended_jobs()
 
