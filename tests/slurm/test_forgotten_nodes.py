@@ -147,3 +147,16 @@ def test_a_job_goes_on_when_slurmctld_forgets_that_its_node_was_powered_up(clust
     job.running()
     until("its registration", lambda: flags(cluster, job) <= UP)
     check_job_goes_on(cluster, job, gate)
+
+
+def test_a_job_is_not_unknown_while_slurmctld_is_away(cluster):
+    job = submit(cluster, "--partition=batch", "--hold", "--wrap=true")
+    with no_reconcile(cluster):
+        cluster.run("systemctl", "stop", "slurmctld")
+        try:
+            answer = cluster.toolkit("why", job.number, "--json", may_fail=True)
+        finally:
+            cluster.run("systemctl", "start", "slurmctld")
+    assert "slurm-unreachable: " in answer.stdout, answer.stderr
+    until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
+    cluster.run("scancel", job.number)
