@@ -91,7 +91,7 @@ bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2;
 coverage: setup-test ## Branches of the core that no unit, property or golden test takes
 	@scripts/coverage
 
-# Not part of `make test`: it takes hours. MODULES="slurmplugins/launch/fallback.py" takes minutes.
+# Not part of `make test`: it takes 11 minutes or more. MODULES="slurmplugins/launch/fallback.py" takes one or two.
 mutants: setup-test ## Whether the tests would notice; docs/testing.md (MODULES=...)
 	@$(if $(MODULES),true,nice $(BIN)/python -m tests.mutants by-hand)
 	@nice $(BIN)/python -m tests.mutants $(MODULES)

@@ -1,5 +1,6 @@
-"""The engine's parts, and every change that they make to Slurm and EC2, except launches.
+"""The engine's parts, and its actions on nodes, jobs and instances, except launches.
 
 Here: actions on nodes, terminations, notices to jobs, giving nodes back.
-Not here: the decision which action is due (see `reconciler` and `power_save`).
+Not here: the decision which action is due (see `reconciler` and `power_save`); the end of a failed
+launch's own instances (see `launch.launch_call`).
 """

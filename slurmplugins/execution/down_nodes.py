@@ -59,11 +59,11 @@ def _set_down(
 ) -> Sequence[Failure]:
     """Set awaited nodes DOWN, power them down, and log each decision.
 
-    All nodes go in one group of calls. A node that Slurm no longer waits for came up meanwhile on
-    an instance that stays. `waiting_nodes` is None when Slurm can't be read.
+    All nodes go in one group of calls. `waiting_nodes` is None when Slurm can't be read. A node
+    that Slurm no longer waits for is left alone: it registered, and its instance stays.
 
-    A job may have no node of its own left here: all are kept for others, or given back with another
-    job's. Such a job is requeued with the nodes of the rest of its request.
+    A failure may name no node that is set DOWN here. It counts as applied, so that its job is
+    notified. Such a job is requeued with the nodes of the rest of its request.
 
     Returns the failures that were applied, or all of them when Slurm can't be read.
     """
@@ -138,8 +138,8 @@ def give_back_without_engine(
 ) -> None:
     """Give nodes back when the engine can't start; hold their jobs.
 
-    `error` says why there is no engine, and becomes the nodes' reason. The jobs are held because
-    the file is as wrong at their next try.
+    `error` says why there is no engine, and becomes the nodes' reason. The jobs are held,
+    because an unreadable burst.json would fail their next try too.
     """
     nodes = [node for request in requests for node in request.nodes]
     waiting_nodes = node_queries.read_awaited(slurm, clock, log, nodes)

@@ -41,7 +41,7 @@ class Engine:
     workers: WorkerPool = field(default_factory=WorkerPool)
     """Threads for calls that may be made at once; one thread unless `assemble` gives more."""
 
-    # Their modules are imported when needed: resume has to read its file before.
+    # These imports are late: each costs start-up time, and `resume` must read its file first.
     @property
     def launch_budget(self) -> LaunchBudget:
         from slurmplugins.state.launch_budget_file import LaunchBudget

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 NOTICE_DELAY: Final = 30.0
-"""Seconds of a spot notice that have passed when the head asks for the node. It sees the notice one
-pass late."""
+"""Seconds of a spot notice that may have passed when the head reacts: two passes of reconcile."""
 
 
 class Executor:
@@ -70,10 +69,8 @@ class Executor:
     ) -> tuple[Outcome, ...]:
         """Carry out all actions, grouped into few calls.
 
-        The order is: nodes DOWN, power down, return to service, then terminate instances. It lets a
-        job leave its node before the node is powered down. A node returns to service only after
-        everything else about it was said. Terminations come last, since EC2 may keep us waiting for
-        minutes. Facts about nodes change in that time.
+        The order is that of the list below. A job leaves its node before the node is powered down.
+        Terminations come last: EC2 may take minutes, and facts about nodes change meanwhile.
 
         `still_valid` is described at SlurmCalls. Returns one outcome per action that was tried.
         """
@@ -113,8 +110,8 @@ class Executor:
     ) -> None:
         """Ask the nodes' jobs to stop, as the nodes' agents would.
 
-        The request is a file, which harms no job that does not look for it. The nodes' reason
-        changes only after all files are there: a failure before that is repeated by the next pass.
+        The request is a file, which harms no job that does not look for it. The nodes are drained
+        after all files are written. If writing fails, the next pass tries again.
         Adds to `comments` the calls that then notify the jobs.
         """
         now = self._clock.now()

@@ -29,7 +29,10 @@ BATCH_SIZE: Final = 200
 """Instances in one call. EC2 takes 1,000, but a throttled call terminates none of them."""
 
 TERMINATE_SECONDS: Final = 120.0
-"""Seconds that one program goes on. The reconcile timer's pass may take 300 s in all."""
+"""Seconds after which a program begins no new round.
+
+The reconcile timer's pass may take 300 s in all.
+"""
 
 
 class Terminator:

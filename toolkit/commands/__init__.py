@@ -1,1 +1,5 @@
-"""Parsers of arguments: one module a command, each with a click command named `command`."""
+"""People's commands: their arguments, their refusals and what they print.
+
+Each module that `toolkit.cli` lists has a click command named `command`. The other modules hold
+shared options and subcommands.
+"""

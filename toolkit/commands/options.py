@@ -39,7 +39,7 @@ def json_option(function: F) -> F:
 
 def yes_option(function: F) -> F:
     """Add `--yes`, passed on as `yes`."""
-    return click.option("--yes", "-y", is_flag=True, help="Go on although something is lost.")(
+    return click.option("--yes", "-y", is_flag=True, help="Confirm deletions and replacements.")(
         function
     )
 

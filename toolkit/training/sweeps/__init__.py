@@ -1,6 +1,7 @@
 """Sweeps over hyperparameters that survive the loss of their instances.
 
-A trial is a task of a job array, for good. After an interruption the task continues its own trial,
+Each trial belongs to one task of a job array. A task gets a new trial only if its last one failed.
+After an interruption the task continues its own trial,
 from its own checkpoint. Code that knows Optuna belongs here; `Run` knows nothing of sweeps.
 
     with SweepTrial(space, direction="maximize") as trial:

@@ -31,7 +31,7 @@ HEARTBEAT_SECONDS = 60.0
 STORAGE_TRIES = 10
 """Tries, of 30 s each, when the storage does not answer as a task begins.
 
-A head restarts in minutes, and no rank trains meanwhile. The other ranks wait for 10 minutes.
+They take five minutes, in which a head node restarts. The other ranks wait for ten at most.
 """
 
 
@@ -77,9 +77,9 @@ class SweepTrial:
     def complete(self, value: float) -> None:
         """End the trial with this value; a pruned one ends as pruned.
 
-        Raises NoStorage when the storage does not answer. The value is kept, and reported when the
-        task is started again, as a batch script does. If it can't be kept either, the task is
-        requeued, and repeats the end of its training.
+        Raises NoStorage when the storage does not answer. The value is kept. The batch script
+        requeues the task, which then reports it. If the value can't be kept either, the task
+        repeats the end of its training.
         """
         if self.world.rank == 0:
             self._has_ended = True
@@ -264,9 +264,9 @@ class SweepTrial:
 
 
 def _is_requeued_after(error: BaseException) -> bool:
-    """Return whether Slurm will start this task again.
+    """Return whether the ranks' verdict is `resume`, or a person pressed Ctrl-C.
 
-    Then its trial goes on.
+    The trial then goes on. The batch script decides about all other errors.
     """
     return exception_verdict.verdict_of(error, 0).verdict == "resume" or isinstance(
         error, KeyboardInterrupt

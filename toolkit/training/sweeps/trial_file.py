@@ -1,6 +1,6 @@
 """Keep a task's trial in its run's folder, beside the sweep's storage.
 
-The judge of the task decides whether a failed trial has ended. A task that its batch script
+`end_of_attempt` decides whether a failed trial ends. A task that its batch script
 requeues goes on with its trial. So the training script only notes why it failed. The batch script
 reports the failure to the sweep if the task is not requeued.
 """
@@ -36,10 +36,10 @@ def add(run_dir: Path, **facts: Any) -> None:
 def end_trial(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
     """End the attempt's trial: its task is not requeued.
 
-    A trial that is not over has failed. But if the file has a value that the sweep has not heard,
-    it ends with the value.
+    A trial that is not over fails. If the file has a value that is not in the storage, the trial
+    ends with that value.
 
-    Returns whether the sweep has taken it. If not, a later task gives the trial up.
+    Returns whether the storage was updated. If not, a later task fails the trial.
     """
     try:
         facts = read(attempt.run_dir)
