@@ -31,6 +31,10 @@ REASONS = {
     ("*HeadRole*", "cluster", "KeepArtifacts", "s3:*", "*"): (
         "MLflow's, for people who log artifacts and delete runs; no test does both"
     ),
+    ("*HeadRole*", "cluster", "SeeTheBucket", "s3:ListBucket", "*"): (
+        "MLflow lists artifacts when a person opens a run; S3 answers 404 for a missing object"
+        " only to a role with this right"
+    ),
     ("*HeadRole*", "cluster", "KeepRecords", "s3:GetObject", "*"): (
         "the agent and the head read their own records again only after a repeat"
     ),
