@@ -2,9 +2,9 @@
 
     python -m toolkit.training sweep-status NAME [--best N] [--settle [--dry-run]]
 
-`--settle` fails trials that are silent for three minutes and whose task left Slurm's queue. Each
-task that starts does the same. Exits 2 when there is no sweep of that name, 3 when the storage
-does not answer.
+With `--settle`, it fails trials that are silent for three minutes and whose task left Slurm's
+queue. Each task that starts does the same. Exits 2 when there is no sweep of
+that name, 3 when the storage does not answer.
 """
 
 import argparse

@@ -275,7 +275,7 @@ def test_an_answer_that_can_not_be_read_is_no_answer(stdout: str):
 )
 @pytest.mark.parametrize("is_on_json", [False, True])
 @pytest.mark.parametrize("method", ["hold", "requeue", "comment"])
-def test_a_slurmctld_that_does_not_answer_is_told_from_an_unknown_job(
+def test_a_slurmctld_that_does_not_answer_makes_no_job_unknown(
     method: str, message: str, kind: type[Exception], *, is_on_json: bool
 ):
     slurm, runner = scontrol()

@@ -25,6 +25,6 @@ _GLOO = (
         (SystemExit("no data"), ("failed", "error")),
     ],
 )
-def test_a_rank_that_went_away_is_told_from_the_scripts_own_fault(error, expected):
+def test_a_rank_that_went_away_is_no_fault_of_the_script(error, expected):
     word = exception_verdict.verdict_of(error, 7)
     assert (word.verdict, word.cause) == expected
