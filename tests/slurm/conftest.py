@@ -24,6 +24,7 @@ from rich.console import Console
 from ruamel.yaml import YAML
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.slurm.waiting import PATIENCE
 from toolkit.config import load
 from toolkit.demo.commands import ToolkitCommand
 from toolkit.demo.demo import Demo
@@ -66,7 +67,7 @@ FARM = {  # for test_burst.py: many small nodes
 
 
 def toolkit(
-    *argv: str, timeout: float = 300, may_fail: bool = False
+    *argv: str, timeout: float = PATIENCE, may_fail: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run the CLI as a person does.
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.slurm.conftest import TOOLKIT
 from tests.slurm.instances import LIVE, instances_of_pool
-from tests.slurm.waiting import until
+from tests.slurm.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
@@ -30,7 +30,7 @@ def play(cluster, book):
         "/opt/slurm-toolkit/bundle/ansible",
         *PLAYBOOK,
         book,
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 
@@ -42,7 +42,7 @@ def test_status_calls_the_cluster_healthy(cluster):
     argv = [str(TOOLKIT), "status", "--json", "--config", str(cluster.config)]
 
     def healthy() -> bool:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE)
         log.warning("%s%s", done.stdout, done.stderr)  # for a failed test
         return done.returncode == 0 and json.loads(done.stdout)["healthy"]
 

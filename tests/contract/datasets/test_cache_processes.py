@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.datasets import tree, write_tree
+from tests.patience import PROGRAM_SECONDS
 from toolkit.datasets import chunks
 from toolkit.datasets.cache.cache import Cache
 from toolkit.datasets.errors import CacheFull
@@ -21,7 +22,7 @@ from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 FILLER = Path(__file__).with_name("fill_process.py")
 REPO = Path(__file__).resolve().parents[3]
@@ -30,7 +31,6 @@ CONTENTS = {
     "two": {"x": os.urandom(20_000), "y": b""},
 }
 PLENTY = 1 << 24
-TIMEOUT = 60
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def start_process(root):
 
 
 def output_words(process):
-    return process.communicate(timeout=TIMEOUT)[0].split()
+    return process.communicate(timeout=PROGRAM_SECONDS)[0].split()
 
 
 def wait_for_file(path):
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PROGRAM_SECONDS
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not come"
         time.sleep(0.01)

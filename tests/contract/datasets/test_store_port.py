@@ -36,7 +36,7 @@ from toolkit.datasets.store.verify import find_damaged_content
 from toolkit.training.checkpoint.s3_tier import S3Tier
 from toolkit.training.io.parallel import BUFFER
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(900)
 
 CHUNK = 5 << 20  # the least that S3 takes as a part
 CONTENT = {

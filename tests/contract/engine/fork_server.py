@@ -42,9 +42,16 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 near = socket.socket(socket.AF_UNIX)
 near.bind(sys.argv[1])
 near.listen(64)
+near.settimeout(5)
+tests = os.getppid()
 print("ready", flush=True)
 while True:
-    call, _ = near.accept()
+    try:
+        call, _ = near.accept()
+    except TimeoutError:  # killed tests can't end this process
+        if os.getppid() != tests:
+            os._exit(0)
+        continue
     if os.fork():
         call.close()
         continue

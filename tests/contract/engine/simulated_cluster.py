@@ -29,6 +29,7 @@ from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
 from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED
 from tests.fakes.slurm import FakeSlurm
+from tests.patience import PROGRAM_SECONDS
 from toolkit.local.endpoint import Call, call_of
 from toolkit.local.options import ADMIN_KEY
 from toolkit.local.sockets import Listeners, bind
@@ -445,7 +446,7 @@ class SimulatedCluster:
             self.skip(period)
         return worst
 
-    def run(self, program: str, *argv: str, timeout: float = 120.0) -> int:
+    def run(self, program: str, *argv: str, timeout: float = PROGRAM_SECONDS) -> int:
         """Run a program to its end, and return its exit status."""
         process = self.start(program, *argv)
         try:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PROGRAM_SECONDS
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -27,7 +29,7 @@ def call(
         env=environment or {},
         capture_output=True,  # run() returns once every process has closed the pipes
         check=False,
-        timeout=60,
+        timeout=PROGRAM_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout + done.stderr == b""

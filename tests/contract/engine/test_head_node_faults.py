@@ -21,6 +21,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.fakes.engine import burst
+from tests.patience import PROGRAM_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,7 +142,7 @@ class Head:
             },
             stderr=subprocess.DEVNULL,
             check=False,
-            timeout=60,
+            timeout=PROGRAM_SECONDS,
             preexec_fn=self._limit,
         ).returncode
 

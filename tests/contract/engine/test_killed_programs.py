@@ -26,6 +26,7 @@ from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+from tests.patience import PROGRAM_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,7 +151,7 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
     prepare(bench)
     bench.save(template / CLUSTER_FILE)
     argv = [sys.executable, str(KILL_AT_BOUNDARIES), str(template), program, str(directory)]
-    done = subprocess.run(argv, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(argv, capture_output=True, check=False, timeout=PROGRAM_SECONDS)
     assert done.returncode == 0, done.stderr.decode()
     assert not done.stderr, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
+from tests.patience import PROGRAM_SECONDS
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MEMORY_BASE, MemoryImageRegistry
 from toolkit.local.machines.driver import CommandResult
@@ -84,7 +85,7 @@ class Local:
             service,
             region_name="us-east-1",
             endpoint_url=self.endpoint,
-            config=Config(retries={"total_max_attempts": 1}),
+            config=Config(read_timeout=PROGRAM_SECONDS, retries={"total_max_attempts": 1}),
             **(credentials or owner),
         )
 
@@ -121,7 +122,7 @@ class Local:
         self.cloud.machine_controller.tick()
         self.settle()
 
-    def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    def until(self, condition: Callable[[], Any], seconds: float = PROGRAM_SECONDS) -> Any:
         """Return the condition's value once it is true.
 
         The cloud's controller ticks meanwhile.

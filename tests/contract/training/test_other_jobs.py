@@ -19,11 +19,12 @@ from pathlib import Path
 import pytest
 
 from tests.contract.training.job_ids import job_id
+from tests.patience import PROGRAM_SECONDS
 from toolkit.submit import checks
 from toolkit.submit.plan import plan
 from toolkit.submit.slurm_client import SlurmClient
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(900)
 REPO = Path(__file__).resolve().parents[3]
 JOB = job_id(20)  # test_torchrun_job has the numbers below
 SRUN = """#!/bin/bash
@@ -81,7 +82,7 @@ def start(node, script, *arguments, **more):
 
 def ended(node, process, code):
     """Wait for the job's end with this code; return its log."""
-    assert process.wait(timeout=100) == code, (node / "job.log").read_text()
+    assert process.wait(timeout=PROGRAM_SECONDS) == code, (node / "job.log").read_text()
     return (node / "job.log").read_text()
 
 
@@ -253,7 +254,7 @@ def test_a_job_runs_in_its_container_or_not_at_all_and_submit_knows_which(node, 
     image = "team/image@sha256:" + "0123456789abcdef" * 4
     task = {"SLURM_ARRAY_JOB_ID": JOB, "SLURM_ARRAY_TASK_ID": "0"} if path.stem == "sweep" else {}
     process = start(node, path.name, "train.py", TOOLKIT_CONTAINER=image, **task)
-    code = process.wait(timeout=100)
+    code = process.wait(timeout=PROGRAM_SECONDS)
     said = (node / "job.log").read_text()
     inside = f"--container-image={image} " in said
     assert code == (0 if inside else 93), said

@@ -17,6 +17,7 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import JsonCodec, MemoryTracker, Part
+from tests.patience import PROGRAM_SECONDS
 from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt.attempt import current
 from toolkit.training.distributed.process_group import Solo
@@ -25,7 +26,7 @@ from toolkit.training.recording.audit import audit
 from toolkit.training.requeue.retry_budget import parse_dollars
 from toolkit.training.run_folder.attempts import AttemptsFile
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(900)
 
 REPO = Path(__file__).resolve().parents[3]
 PREFLIGHT = f"""
@@ -136,7 +137,7 @@ class Cluster:
     def claim(self, job, restart=0, **more):
         """Return the output and the exit code of a job's preflight."""
         process = self.start(job, restart, **more)
-        return process.communicate(timeout=60)[0], process.returncode
+        return process.communicate(timeout=PROGRAM_SECONDS)[0], process.returncode
 
     def owners(self, run="shared"):
         """Return `JOB.RESTART` of each attempt in the run's fence."""
@@ -195,7 +196,7 @@ def test_an_attempt_is_the_same_with_another_jobs_environment_beneath_its_own(cl
         (cluster.root / "facts").write_text(f"90 4 4\n9 N/A {restart}\n")
         own = {"SLURM_RESTART_COUNT": str(restart)} if restart else {}
         job = cluster.start(9, 0, "bash", "attempt.sh", run="", **{**beneath, **own})
-        said = job.communicate(timeout=60)[0]
+        said = job.communicate(timeout=PROGRAM_SECONDS)[0]
         told.append(said.replace(LEFT_OUT.format("digits", 34), ""))
         shutil.rmtree(cluster.root / "runs")
     assert told[0] == told[1]
@@ -225,7 +226,7 @@ def test_a_job_that_a_trial_submits_is_of_no_sweep_but_the_one_it_is_given(
 ):
     cluster.program("sweep.sh", SWEEP)
     job = cluster.start(7, 0, "bash", "sweep.sh", "8", *inner, run="", **outer)
-    assert job.communicate(timeout=60)[0] == sweeps
+    assert job.communicate(timeout=PROGRAM_SECONDS)[0] == sweeps
 
 
 def test_a_task_of_an_array_and_a_restart_that_slurm_gave_up_are_what_their_environment_says(
@@ -273,7 +274,7 @@ def started(cluster, script, restart, **array):
     """
     away = {"TOOLKIT_JOBSCRIPTS": str(cluster.root / "away")}
     job = cluster.start(9, restart, "bash", str(script), run="", **away, **array)
-    said, _ = job.communicate(timeout=60)
+    said, _ = job.communicate(timeout=PROGRAM_SECONDS)
     return job.returncode, said
 
 
@@ -447,7 +448,7 @@ def test_of_jobs_that_start_at_once_exactly_one_has_the_run(cluster):
     cluster.queue(",".join(f"{job} RUNNING" for job in jobs))
     started = [cluster.start(job, 0) for job in jobs]
     for process in started:
-        process.communicate(timeout=60)
+        process.communicate(timeout=PROGRAM_SECONDS)
     assert sorted(process.returncode for process in started) == [0] + [93] * 7
     (winner,) = (job for job, one in zip(jobs, started, strict=True) if one.returncode == 0)
     assert cluster.owners() == [f"{winner}.0"]
@@ -554,12 +555,12 @@ def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_
     while not (cluster.root / "waits").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     new = cluster.start(7, 1, "bash", script, "train.py")
-    said, _ = new.communicate(timeout=60)
+    said, _ = new.communicate(timeout=PROGRAM_SECONDS)
     assert new.returncode == 0, said
     place = cluster.root / "runs" / "shared"
     kept = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
     (cluster.root / "go").touch()
-    said, _ = old.communicate(timeout=60)
+    said, _ = old.communicate(timeout=PROGRAM_SECONDS)
     assert old.returncode == 85, said
     assert "Superseded: another attempt has taken over this run" in said
     added = {path.name for path in place.rglob("*") if path.is_file()} - {p.name for p in kept}

@@ -15,6 +15,7 @@ from moto import mock_aws
 
 from tests.fakes import s3_server
 from tests.fakes.training import BytesCodec, Weights
+from tests.patience import PROGRAM_SECONDS
 from tests.unit.render.render_samples import FACTS, a_config
 from toolkit.render.playbook_vars import site_vars
 from toolkit.training.checkpoint import manifest
@@ -293,4 +294,4 @@ assert reached.wait(20)
 def test_a_process_that_ends_waits_for_no_part_of_an_upload_it_left_behind(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", ENDLESS]
-    subprocess.run(command, check=True, cwd=tmp_path, env=environment, timeout=60)
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, timeout=PROGRAM_SECONDS)

@@ -19,7 +19,7 @@ from toolkit.training.recording.audit import audit
 from toolkit.training.sweeps import status, study as study_storage, trials
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

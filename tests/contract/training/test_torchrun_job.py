@@ -21,6 +21,7 @@ import optuna
 import pytest
 
 from tests.contract.training.job_ids import job_id
+from tests.patience import PROGRAM_SECONDS
 from toolkit.datasets.locks import Lock
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
@@ -30,7 +31,7 @@ from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder.attempts import AttemptsFile
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 REPO = Path(__file__).resolve().parents[3]
 SRUN = """#!/bin/bash
@@ -125,7 +126,7 @@ class Cluster:
         return process
 
     def run(self, job, restart=0, *arguments, **more):
-        return self.submit(job, restart, *arguments, **more).wait(timeout=200)
+        return self.submit(job, restart, *arguments, **more).wait(timeout=PROGRAM_SECONDS)
 
     def run_dir(self, job):
         return self.root / "runs" / job_id(job)
@@ -200,18 +201,18 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
     job = cluster.submit(2, 0, *ARGUMENTS)  # a notice, as the node agent writes it
     cluster.wait_for_steps(2, 0)
     cluster.notice(2)
-    assert job.wait(timeout=100) == 85
+    assert job.wait(timeout=PROGRAM_SECONDS) == 85
 
     job = cluster.submit(2, 1, *ARGUMENTS)  # the time limit, as Slurm signals it
     cluster.wait_for_steps(2, 1)
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(timeout=100) == 85
+    assert job.wait(timeout=PROGRAM_SECONDS) == 85
 
     # A rank is lost: the other ranks ask for a requeue.
     job = cluster.submit(2, 2, *ARGUMENTS, torchrun=True)
     cluster.wait_for_steps(2, 2)
     os.kill(cluster.workers(job)[-1], signal.SIGKILL)
-    assert job.wait(timeout=100) == 85
+    assert job.wait(timeout=PROGRAM_SECONDS) == 85
 
     job = cluster.submit(2, 3, *ARGUMENTS)  # all processes are killed
     cluster.wait_for_steps(2, 3)
@@ -261,7 +262,7 @@ def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster
         assert filling.try_exclusive()
         cluster.notice(11)
         job = cluster.submit(11, 0, script="data.py", WANTED=version, **places)
-        assert job.wait(timeout=100) == 85, cluster.log(11)
+        assert job.wait(timeout=PROGRAM_SECONDS) == 85, cluster.log(11)
     attempts = AttemptsFile(cluster.run_dir(11) / "attempts.jsonl").attempts()
     assert [(one.cause, one.rule.split("@")[0]) for one in attempts] == [
         ("spot-interruption", "stopped-spot")

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PROGRAM_SECONDS
+
 SCRIPTS = Path(__file__).parents[3] / "scripts"
-PATIENCE = 60.0
 # The process is in the command's group but not first in it, as pytest below make and bash.
 COMMAND = """echo words; sh -c 'echo $$ >"$1"; exec sleep 8641' sh "$1"; true"""
 CLEAN = """#!/bin/sh
@@ -27,7 +28,7 @@ SIGNALS = pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
 
 
 def until(what, condition):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PROGRAM_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
@@ -78,13 +79,13 @@ def start(root):
             os.kill(worker, signal.SIGKILL)
     for process in processes:
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=PROGRAM_SECONDS)
 
 
 def interrupt(process, name: str) -> str:
     """Send the signal, wait for the process and return its output."""
     process.send_signal(signal.Signals[f"SIG{name}"])
-    return process.communicate(timeout=PATIENCE)[0]
+    return process.communicate(timeout=PROGRAM_SECONDS)[0]
 
 
 @SIGNALS

@@ -5,6 +5,7 @@ Content and names are on disk before a write returns. A file is complete before 
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,7 +151,9 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
 
 
 def _write_temporary(path: Path, content: bytes) -> Path:
-    temporary = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
+    temporary = path.with_name(
+        f".{path.name}.{os.uname().nodename}.{threading.get_native_id()}.tmp"
+    )
     with temporary.open("wb") as stream:
         stream.write(content)
         stream.flush()

@@ -2,9 +2,12 @@
 
 import os
 import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -83,6 +86,23 @@ def test_no_error_of_any_one_call_takes_from_a_run_what_it_is_known_by(tmp_path)
         if len(met) < number:
             break
     assert number > 5
+
+
+def test_two_threads_that_replace_a_file_at_once_both_succeed(tmp_path, monkeypatch):
+    both_wrote = Barrier(2, timeout=60)
+    sync = os.fsync
+
+    def slow_sync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            both_wrote.wait()
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow_sync)
+    path = tmp_path / "verdict.json"
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write_atomic, [path, path], [b"first", b"second"]))
+    assert path.read_bytes() in {b"first", b"second"}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
