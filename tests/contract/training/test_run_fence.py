@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -621,7 +622,7 @@ def test_wherever_an_attempt_is_superseded_the_records_are_those_of_its_successo
             shutil.rmtree(places[0])
             places[1].mkdir()
             with monkeypatch.context() as elsewhere:
-                elsewhere.setattr(os, "getpid", lambda: 1)  # its temporary files get other names
+                elsewhere.setattr(threading, "get_native_id", lambda: 1)  # names of temporary files
                 assert trained(places[1], 1) == "done"
             after.append(known(run))
             return call(*args)
