@@ -1,4 +1,4 @@
-"""How long tests wait for what needs a second on an idle machine."""
+"""Bound the wait for programs and answers that an idle machine gives within seconds."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Decide reconcile's actions, from the state of Slurm and EC2. Pure: the whole policy is here.
+"""Decide reconcile's actions, from the state of Slurm and EC2. Pure: all decisions are here.
 
 The caller lists EC2 before it asks Slurm, so Slurm's answer is the newer of the two.
 

@@ -25,6 +25,7 @@ MAX_NAMES: Final = 2_000_000
 """Node names in all jobs together. Above it, the rest of the file is not read."""
 
 MAX_JOB_ID: Final = 2**32
+"""Slurm's job ids have 32 bits (slurm.h)."""
 
 _MAX_DIGITS: Final = 20
 """A job's number that is written as text has fewer digits."""

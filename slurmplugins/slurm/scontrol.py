@@ -262,8 +262,8 @@ def plain_text(text: str, length: int) -> str:
 def append_line(comment: str, line: str) -> str:
     """Return the comment with the line at its end.
 
-    Our lines stay within COMMENT_LENGTH: our oldest lines are dropped. Other people's text stays.
-    A line that is already the last is not repeated.
+    Our lines, without separators, stay within COMMENT_LENGTH: our oldest lines are dropped.
+    Other people's text stays. A line that is already the last is not repeated.
     """
     lines = comment.split(_SEPARATOR) if comment else []
     if lines and lines[-1] == line:

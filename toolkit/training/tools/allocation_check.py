@@ -138,10 +138,15 @@ def _check_gpu(local_rank: int, environment: Mapping[str, str]) -> tuple[str, st
         name = torch.cuda.get_device_name(device)
     except RuntimeError as failure:
         return "GPU broken", str(failure).splitlines()[0][:200]
-    return (
-        name,
-        f"{name} multiplies wrong (off by {error:.1e})" if error > MAX_ROUNDING_ERROR else "",
-    )
+    return name, product_problem(name, error)
+
+
+def product_problem(gpu: str, error: float) -> str:
+    """Return the fault of a product, or "".
+
+    `error` is its largest error. An error that is not a number is a fault too.
+    """
+    return "" if error <= MAX_ROUNDING_ERROR else f"{gpu} multiplies wrong (off by {error:.1e})"
 
 
 def _measure_disk(folder: Path, rank: int) -> float:

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.training.tools.allocation_check import Report, find_faults, report_lines
+from toolkit.training.tools.allocation_check import (
+    Report,
+    find_faults,
+    product_problem,
+    report_lines,
+)
 
 GOOD = Report(
     rank=0, node="gpu-001", gpu="A10G", gpu_problem="", granted_gpus=1, sum_ok=True,
@@ -34,6 +39,12 @@ def test_an_allocation_that_works_has_nothing_wrong():
 def test_what_is_wrong_is_logged_with_the_node_it_is_on(change, says):
     (wrong,) = find_faults([GOOD, replace(OTHER, **change)])
     assert wrong.startswith(says)
+
+
+@pytest.mark.parametrize("error", [1e-6, float("inf"), float("nan")])
+def test_a_gpu_whose_product_is_wrong_or_no_number_is_faulty(error):
+    assert product_problem("A10G", error).startswith("A10G multiplies wrong")
+    assert product_problem("A10G", 0.0) == ""
 
 
 def test_a_slow_disk_is_accepted_where_the_user_says_so():
