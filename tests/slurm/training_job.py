@@ -116,7 +116,8 @@ class TrainingJob:
         return self.states()
 
     def output(self) -> str:
-        return "\n".join(self._file(f"{HOME}/slurm-{self.number}.out").splitlines()[-40:])
+        """Return all that the job's attempts have printed."""
+        return self._file(f"{HOME}/slurm-{self.number}.out")
 
     def _lines(self, name: str) -> list[str]:
         # The last line may be half written.

@@ -5,21 +5,30 @@ Their jobs go on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slurmplugins.config import burst as burst_config
 from slurmplugins.model import hostlist
-from slurmplugins.model.instance import EndCause
+from slurmplugins.model.instance import EndCause, Instance, InstanceState, Lifecycle
+from slurmplugins.model.node import Node
 from slurmplugins.node.agent import RELOAD, Registrar
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.node_state import (
+    REQUEST_INTERVAL,
+    is_forgotten,
+    next_requests,
+    node_states,
+)
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import run_pass
-from slurmplugins.reconciler.snapshot import RegistrationRequests
+from slurmplugins.reconciler.snapshot import RegistrationRequests, Snapshot
 from slurmplugins.slurm import agent_requests
+from slurmplugins.state.journal_view import JournalView
 from slurmplugins.system.logger import Log
-from tests.fakes.engine import Bench
+from tests.fakes.engine import Bench, burst
 from tests.fakes.runner import FakeRunner
 
 if TYPE_CHECKING:
@@ -137,6 +146,65 @@ def test_a_clock_that_is_set_back_delays_no_request(bench: Bench):
     )
     run_pass(bench.engine)
     assert agent_requests.read_registration_request(bench.engine.stop_requests, G[0])
+
+
+NOW = 1_795_000_000.0
+SILENT = {"CLOUD", "POWERING_UP", "NOT_RESPONDING"}
+
+
+def a_snapshot(flags: set[str], **more: Any) -> Snapshot:
+    """Return two nodes with these flags, each with an old instance."""
+    instances = tuple(
+        Instance(
+            id=f"i-{name}",
+            state=InstanceState.RUNNING,
+            role="compute",
+            node=name,
+            pool="gpu",
+            partition="spot",
+            attempt="a",
+            type="g5.xlarge",
+            zone="us-east-1a",
+            lifecycle=Lifecycle.SPOT,
+            address="",
+            price="",
+            launched_at=NOW - 600,
+        )
+        for name in G
+    )
+    nodes = {name: Node(name, frozenset(flags), "", f"i-{name}") for name in G}
+    given: dict[str, Any] = {"journal": JournalView(), **more}
+    config = burst_config.parse(burst())
+    return Snapshot(config=config, instances=instances, nodes=nodes, now=NOW, **given)
+
+
+@pytest.mark.parametrize(
+    ("flags", "forgotten"),
+    [
+        ({"ALLOCATED"}, True),
+        ({"DOWN"}, False),
+        ({"ALLOCATED", "POWER_DOWN"}, False),
+        ({"ALLOCATED", "POWERING_DOWN"}, False),
+    ],
+)
+def test_a_node_that_slurmctld_has_given_up_is_not_forgotten(flags: set[str], forgotten: bool):
+    given = a_snapshot(SILENT | flags)
+    assert [is_forgotten(given, state) for state in node_states(given)] == [forgotten] * 2
+
+
+def test_a_node_that_a_program_has_claimed_hides_no_other_node():
+    given = a_snapshot({"ALLOCATED"}, journal=JournalView(claimed_nodes=frozenset(G[:1])))
+    assert [state.name for state in node_states(given)] == [G[1]]
+
+
+@pytest.mark.parametrize(
+    ("age", "last"), [(0.0, NOW), (REQUEST_INTERVAL - 1, NOW - 59), (REQUEST_INTERVAL, NOW)]
+)
+def test_a_request_is_repeated_after_its_interval_and_keeps_its_first_time(age: float, last: float):
+    first = NOW - 120
+    requests = {G[0]: RegistrationRequests(first, NOW - age)}
+    given = a_snapshot(SILENT, registration_requests=requests)
+    assert next_requests(given, G[0]) == RegistrationRequests(first, last)
 
 
 class TestRegistrar:

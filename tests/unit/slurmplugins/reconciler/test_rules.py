@@ -213,6 +213,10 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         a_snapshot("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=46)),
         ["register"],
     ),
+    "starting for exactly as long as a healthy one takes, slurmd silent": (
+        a_snapshot("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=45)),
+        ["register"],
+    ),
     "starting, slurmd silent": (
         a_snapshot("ALLOCATED+POWERING_UP+NOT_RESPONDING", instance(age=44)),
         [],
@@ -412,6 +416,10 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
     ),
     "registers as something else": (
         a_snapshot("IDLE+DRAIN+INVALID_REG", instance(), reason="Low RealMemory (reported:1 < 2)"),
+        ["end i-1:boot-failed", "down toolkit: invalid-registration", "power-down"],
+    ),
+    "registers as something else, and slurmctld has set it down": (
+        a_snapshot("DOWN+INVALID_REG", instance(), reason="Low RealMemory (reported:1 < 2)"),
         ["end i-1:boot-failed", "down toolkit: invalid-registration", "power-down"],
     ),
     "registers as something else, and has a job": (
@@ -676,6 +684,11 @@ def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
     found = rules.plan(given)
     assert found.actions == ()
     assert "not trusted" in found.blocked_by
+
+
+def test_a_node_whose_instance_ec2_lists_as_terminated_gets_no_warning_of_a_missing_one():
+    given = a_snapshot("ALLOCATED+DRAIN", TAKEN_INSTANCE, reason="flood")
+    assert rules.plan(replace(given, without_instance_since=LONG_AGO)).warnings == ()
 
 
 def test_a_node_that_answers_without_a_listed_instance_gets_a_warning():
