@@ -107,8 +107,8 @@ def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -
                 runs[label].append(run(load, options.limit))
     for label, group in runs.items():
         for one in group:
-            if (one.short and label in ours) or one.machines > load.nodes:
-                raise SystemExit(f"{label}: {one.machines} instances for {load.nodes} nodes")
+            if (one.short and label in ours) or one.instances > load.nodes:
+                raise SystemExit(f"{label}: {one.instances} instances for {load.nodes} nodes")
     say(launched(load, {label: runs[label] for label, _ in sides[0]},
                  {label: runs[label] for label, _ in sides[1]}))  # fmt: skip
     return {label: [asdict(one) for one in group] for label, group in runs.items()}
@@ -171,8 +171,8 @@ def reconcile(options: argparse.Namespace, say: Callable[[str], None]) -> dict[s
     first = [reconciling.first_sight(FRESH, options.limit) for _ in range(options.repeat)]
     say(f"\nOne pass of reconcile, {NODES:,} nodes up, through boto3 and scontrol --json\n")
     rows = [
-        report.row(f"{NODES:,} machines seen before", later),
-        report.row(f"{FRESH:,} machines never seen: writes their ledger", first),
+        report.row(f"{NODES:,} instances seen before", later),
+        report.row(f"{FRESH:,} instances never seen: writes their ledger", first),
     ]
     say(report.table(report.COLUMNS, rows))
     return {"first": [asdict(one) for one in first], "later": [asdict(one) for one in later]}
@@ -180,7 +180,7 @@ def reconcile(options: argparse.Namespace, say: Callable[[str], None]) -> dict[s
 
 def suspend(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     runs = [reconciling.suspend(1000, options.limit) for _ in range(options.repeat)]
-    say("\nSuspend of 1,000 nodes, machines ended and their end confirmed\n")
+    say("\nSuspend of 1,000 nodes, instances ended and their end confirmed\n")
     say(report.table(report.COLUMNS, [report.row("toolkit", runs)]))
     say("(parallelcluster's SuspendProgram ends nothing; its daemon does, within 60 s)")
     return {"ours": [asdict(one) for one in runs]}

@@ -43,10 +43,10 @@ class _Earlier(SystemClock):
         return super().monotonic() - self.hours * 3600
 
 
-def write(state: Path, machines: Sequence[tuple[str, str]]) -> None:
+def write(state: Path, instances: Sequence[tuple[str, str]]) -> None:
     """Write the journal of a busy day.
 
-    `machines` has the node and the instance id of each instance that runs now. Nothing is synced:
+    `instances` has the node and the instance id of each instance that runs now. Nothing is synced:
     for thirty thousand lines that would take longer than all the rest.
     """
     clock = _Earlier()
@@ -54,7 +54,7 @@ def write(state: Path, machines: Sequence[tuple[str, str]]) -> None:
     with mock.patch("os.fsync"):
         for generation in range(BEFORE, -1, -1):
             clock.hours = (generation + 1) * _HOURS
-            for number, job in enumerate(_jobs(machines, generation)):
+            for number, job in enumerate(_jobs(instances, generation)):
                 clock.hours -= _BETWEEN
                 _launch(journal, f"{generation:02x}{number:022x}", number, job)
                 if generation:
@@ -62,11 +62,11 @@ def write(state: Path, machines: Sequence[tuple[str, str]]) -> None:
                     journal.mark_terminating([item.instance_id for item in job], EndCause.SUSPEND)
 
 
-def _jobs(machines: Sequence[tuple[str, str]], generation: int) -> Iterator[list[Assignment]]:
-    for first in range(0, len(machines), EACH):
+def _jobs(instances: Sequence[tuple[str, str]], generation: int) -> Iterator[list[Assignment]]:
+    for first in range(0, len(instances), EACH):
         yield [
             Assignment(NodeName(node), _id(key, generation), "10.42.100.100", "g5.xlarge")
-            for node, key in machines[first : first + EACH]
+            for node, key in instances[first : first + EACH]
         ]
 
 
@@ -78,8 +78,8 @@ def _id(now: str, generation: int) -> str:
     return f"i-{'0abc'[generation]}{now[3:]}"
 
 
-def _launch(journal: Journal, attempt: str, job: int, machines: list[Assignment]) -> None:
-    nodes = tuple(item.node for item in machines)
+def _launch(journal: Journal, attempt: str, job: int, instances: list[Assignment]) -> None:
+    nodes = tuple(item.node for item in instances)
     with journal.resume_process() as run:
         journal.claim(run, lambda _: nodes)
         for name in (f"{attempt}-0", attempt):
@@ -93,5 +93,5 @@ def _launch(journal: Journal, attempt: str, job: int, machines: list[Assignment]
             )  # fmt: skip
             if name != attempt:
                 journal.record_failed(name, _REFUSED)
-        journal.record_launched(attempt, machines)
+        journal.record_launched(attempt, instances)
         journal.release(run, nodes)

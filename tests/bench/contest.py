@@ -40,14 +40,14 @@ class Figures:
     refused: int
     other_aws: int
     scontrol: int
-    machines: int
+    instances: int
     done: bool
     wanted: int = 0
 
     @property
     def short(self) -> bool:
         """Tell whether the run ended by itself without all instances."""
-        return self.done and self.machines < self.wanted
+        return self.done and self.instances < self.wanted
 
     @property
     def calls(self) -> int:
@@ -89,7 +89,7 @@ def run(
         refused=aws.refused("ec2") + aws.refused("route53"),
         other_aws=sum(aws.counts("dynamodb").values()) + sum(aws.counts("route53").values()),
         scontrol=stub.calls(),
-        machines=aws.alive(),
+        instances=aws.alive(),
         done=done is not None,
     )
 

@@ -42,10 +42,10 @@ def row(label: str, runs: Sequence[Figures], floor: float = 0.0) -> list[str]:
     wall = _median(runs, "wall")
     ended = all(one.done for one in runs)
     short = any(one.short for one in runs)
-    took = f"{wall:.1f}" if ended else f"> {wall:.0f}, cut off at {last.machines} instances"
+    took = f"{wall:.1f}" if ended else f"> {wall:.0f}, cut off at {last.instances} instances"
     return [
         label,
-        f"{took}, given up at {last.machines} instances" if short else took,
+        f"{took}, given up at {last.instances} instances" if short else took,
         f"{wall / floor:.2f}" if ended and floor and not short else "",
         f"{_median(runs, 'cpu'):.1f}" if ended else "?",
         f"{last.peak_mb:.0f}" if ended else "?",

@@ -88,10 +88,10 @@ def write(
     """Write stubs for nodes in one state, and for their jobs."""
     stub = Stub(root)
     stub.bin.mkdir(parents=True)
-    machines = {name: node_record(name, state) for name in nodes}
+    nodes_by_name = {name: node_record(name, state) for name in nodes}
     queue = {str(number): job_record(number, on) for number, on in jobs.items()}
-    (root / "nodes.json").write_text(_envelope("nodes", machines.values()))
-    (root / "nodes.tsv").write_text(_table(machines.items()))
+    (root / "nodes.json").write_text(_envelope("nodes", nodes_by_name.values()))
+    (root / "nodes.tsv").write_text(_table(nodes_by_name.items()))
     (root / "nodes.txt").write_text("".join(_text(name, state) for name in nodes))
     (root / "jobs.json").write_text(_envelope("jobs", queue.values()))
     (root / "jobs.tsv").write_text(_table(queue.items()))

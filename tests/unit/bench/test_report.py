@@ -18,7 +18,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 def figures(wall: float, *, done: bool = True, wanted: int = 4000) -> Figures:
     return Figures(
         who="", wall=wall, cpu=2.0, peak_mb=80.0, ec2=17, launches=16, refused=3, other_aws=0,
-        scontrol=33, machines=4000, done=done, wanted=wanted,
+        scontrol=33, instances=4000, done=done, wanted=wanted,
     )  # fmt: skip
 
 
