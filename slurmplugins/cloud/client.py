@@ -121,6 +121,8 @@ def _session(service: str) -> Any:
     # By default, botocore finds no credentials if one answer takes longer than a second.
     session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
     session.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
+    # The oldest botocore asks STS in us-east-1 from most regions, where no endpoint of ours leads.
+    session.set_config_variable("sts_regional_endpoints", "regional")
     return session
 
 

@@ -35,6 +35,8 @@ class NodeConfig:
     secret_id: str
     shared: SharedFilesystem
     bucket: str
+    job_role: str | None = None
+    """ARN of the role of jobs. None: the cluster keeps nothing of its jobs in S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +97,5 @@ def load(path: Path = paths.NODE) -> NodeConfig:
             fields["shared.dns"], fields["shared.mount_name"], Path(fields["shared.path"])
         ),
         bucket=fields["bucket"],
+        job_role=str(fields.get("job_role") or "") or None,
     )

@@ -15,6 +15,7 @@ LOGS: Final = Path("/var/log/slurm-toolkit")
 
 RUN: Final = Path("/run/slurm-toolkit")
 INSTANCE: Final = RUN / "instance.json"
+JOB_TOKENS: Final = RUN / "jobs"
 SLURMD_ENVIRONMENT: Final = RUN / "slurmd.env"
 SLURMD_DROP_IN: Final = Path("/run/systemd/system/slurmd.service.d/10-toolkit.conf")
 

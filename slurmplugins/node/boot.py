@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 TRIES: Final = 20
 """Tries of a step that needs the network, the instance's role or the shared filesystem."""
 
+AGENT_UNITS: Final = ("slurm-node-credentials.service", "slurm-node-agent.service")
+
 PAUSE: Final = 1.5
 """Seconds between two tries. Any of these may be ready about 30 s later than this program."""
 
@@ -67,8 +69,9 @@ class Boot:
         files.write_slurmd_unit(facts, self.settings)
         self._run_command(["/usr/bin/systemctl", "daemon-reload"])
         self._run_command(["/usr/bin/systemctl", "start", "slurmd.service"])
-        # The agent's unit starts only after this program's unit has ended: do not wait for it.
-        self._run_command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
+        # These units start only after this program's unit has ended: do not wait for them.
+        for unit in AGENT_UNITS:
+            self._run_command(["/usr/bin/systemctl", "start", "--no-block", unit])
         files.clear_boot_flag(facts, self.settings)
         self.log.info(LogEvent.SLURMD_STARTED, node=facts.node)
 

@@ -99,6 +99,13 @@ class LogEvent(StrEnum):
     SLURMD_RELOAD_FAILED = "slurmd_reload_failed"
     USERS_NOT_UPDATED = "users_not_updated"
 
+    # Jobs' credentials
+    CREDENTIALS_ISSUED = "credentials_issued"
+    CREDENTIALS_NOT_ISSUED = "credentials_not_issued"
+    CREDENTIALS_REFUSED = "credentials_refused"
+    JOB_TOKEN_FAILED = "job_token_failed"  # noqa: S105 - no secret
+    """The job starts or ends all the same, and has no credentials."""
+
 
 DECISIONS: Final = frozenset(
     {

@@ -87,7 +87,8 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "zones": zones,
             "nat_cidr": config.network.nat_subnet,
             "endpoint_services": [
-                {"id": names.logical_id(service), "name": service} for service in ENDPOINT_SERVICES
+                {"id": names.logical_id(service), "name": service}
+                for service in _endpoint_services(config)
             ],
             "ingress": ingress_rules(),
             "secret_id": names.secret(config),
@@ -170,6 +171,7 @@ def compute_script(config: ClusterConfig, bucket: str) -> str:
             "path": "/shared",
         },
         "bucket": bucket,
+        "job_role": "${JobRole.Arn}" if jobs_use_s3(config) else None,
     }
     return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
 
@@ -209,6 +211,11 @@ def boot_settings(
         "status": status,
         "playbook": playbook,
     }
+
+
+def jobs_use_s3(config: ClusterConfig) -> bool:
+    """Return whether jobs keep datasets or checkpoints in S3."""
+    return config.data.in_s3 or config.training.checkpoints is not None
 
 
 def tls_only(config: ClusterConfig) -> bool:
@@ -310,12 +317,18 @@ def _head_dependencies(config: ClusterConfig, subnet: str) -> list[str]:
 
     Its first boot would wait for them in vain.
     """
-    routes = ["WayOut"] if config.network.nat_subnet else _endpoint_ids()
+    services = _endpoint_services(config)
+    endpoints = [f"{names.logical_id(service)}Endpoint" for service in services]
+    routes = ["WayOut"] if config.network.nat_subnet else endpoints
     return [f"{subnet}Routes", "S3Endpoint", "SharedFilesystem", *routes]
 
 
-def _endpoint_ids() -> list[str]:
-    return [f"{names.logical_id(service)}Endpoint" for service in ENDPOINT_SERVICES]
+def _endpoint_services(config: ClusterConfig) -> tuple[str, ...]:
+    """Return the services that instances reach without a NAT gateway.
+
+    STS is one of them where nodes get credentials for jobs.
+    """
+    return (*ENDPOINT_SERVICES, *(["sts"] if jobs_use_s3(config) else []))
 
 
 def _head_tags(facts: TemplateFacts) -> dict[str, str]:

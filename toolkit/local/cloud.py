@@ -24,7 +24,7 @@ from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
 from toolkit.local.aws.fsx import FileSystems
-from toolkit.local.aws.iam import stack_roles
+from toolkit.local.aws.iam import assume_role, stack_roles
 from toolkit.local.aws.iam.gate import Gate
 from toolkit.local.aws.iam.principals import Sessions
 from toolkit.local.aws.iam.record import Record
@@ -145,6 +145,7 @@ class Cloud:
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
         stack_roles.install(self._patches)
+        assume_role.install(self._patches)
         request_limits.install(self._patches)
         spot_prices.install(self._patches, self.tables.wall)
         instance_status.install(self._patches, self.tables)

@@ -136,7 +136,12 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
         "MpiDefault": "none",
         # Jobs have slurmd's own limit: EFA and NCCL pin more memory than the head's shells may.
         "PropagateResourceLimitsExcept": "MEMLOCK",
-        "PrologFlags": () if context.local else ("Alloc", "Contain"),
+        # Without cgroups slurmd has nothing in which it could contain a job.
+        "PrologFlags": ("Alloc",) if context.local else ("Alloc", "Contain"),
+        # The job's token for its AWS credentials: written, named to the tasks, removed.
+        "Prolog": f"{BIN}/slurm-job-token",
+        "TaskProlog": f"{BIN}/slurm-task-prolog",
+        "Epilog": f"{BIN}/slurm-job-token",
     }
 
 

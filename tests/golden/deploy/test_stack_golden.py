@@ -23,6 +23,12 @@ FACTS = TemplateFacts(
 )
 
 
+def with_s3(text: str) -> str:
+    """Return an example's text with jobs' data in S3: in the own bucket, and in another one."""
+    data = "data:\n  store: s3://lab-datasets/all\n"
+    return text.replace("\ntraining:\n", f"\n{data}\ntraining:\n  checkpoints: bucket\n")
+
+
 def rendered(example: str) -> dict[str, str]:
     """Return all files that the deploy path renders for one example."""
     config = load(ROOT / "examples" / f"{example}.yaml")

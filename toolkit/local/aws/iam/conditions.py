@@ -28,7 +28,8 @@ KEYS: Final = frozenset(
         "ec2:MetadataHttpTokens", "ec2:Region", "ec2:RoleDelivery", "ec2:SourceInstanceARN",
         "ec2:Subnet", "ec2:VolumeSize", "ec2:VolumeType", "ec2:Vpc",
         "iam:AssociatedResourceArn", "iam:AWSServiceName", "iam:PassedToService",
-        "s3:delimiter", "s3:max-keys", "s3:prefix",
+        "s3:delimiter", "s3:if-none-match", "s3:max-keys", "s3:ObjectCreationOperation",
+        "s3:prefix",
     )
 )  # fmt: skip
 """Keys that the local cloud fills in, for the actions that have them on AWS."""

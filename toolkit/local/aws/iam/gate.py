@@ -9,7 +9,14 @@ from moto.core.exceptions import ServiceException
 from werkzeug.exceptions import HTTPException
 
 from toolkit.local.aws.aws_errors import Refusal, code_of
-from toolkit.local.aws.iam import denials, ec2_requests, launches, s3_requests, service_requests
+from toolkit.local.aws.iam import (
+    assume_role,
+    denials,
+    ec2_requests,
+    launches,
+    s3_requests,
+    service_requests,
+)
 from toolkit.local.aws.iam.conditions import UnknownPolicy
 from toolkit.local.aws.iam.policy import Decision, Request, decide
 from toolkit.local.aws.iam.principals import (
@@ -135,6 +142,8 @@ class Gate:
                 refused = self._check(session, role, call, environ, request)
                 if refused is not None:
                     return refused
+            if call.action == "AssumeRole":
+                return assume_role.invalid(call.params, chained=True)
         except UnknownPolicy as error:
             text = f"The local cloud can't judge a policy of role {session.role}: {error}"
             self._record.add(session.role, Request(f"{call.service}:{call.action}", "*"),
@@ -155,6 +164,8 @@ class Gate:
                 return ec2_requests.requests(place, call.action, call.params)
             case "s3":
                 return s3_requests.requests(environ, body)
+            case "sts" if call.action == "AssumeRole":
+                return assume_role.requests(call.params)
             case _:
                 params = service_requests.parameters(body, call.params)
                 return service_requests.requests(call.service, call.region, call.action, params)
@@ -167,6 +178,8 @@ class Gate:
             return None
         full = _complete(request, session, call, environ, role)
         decision = decide(statements_of(role), full)
+        if call.action == "AssumeRole":
+            return self._assume(session, role, full, decision)
         self._record.add(session.role, full, decision)
         if decision.allowed:
             self._spot_role_made = self._spot_role_made or first_spot
@@ -174,6 +187,19 @@ class Gate:
         if first_spot:
             return denials.no_service_role()
         return denials.denied(session.arn, call.service, full, decision)
+
+    def _assume(
+        self, session: Session, role: Any, request: Request, own: Decision
+    ) -> Refusal | None:
+        """Judge AssumeRole by the caller's policies and by whom the other role trusts."""
+        target = role_named(request.resource.rpartition("/")[2])
+        decision = _REFUSED
+        if target is not None:
+            decision = assume_role.trusted(target, (str(role.arn), session.arn), own, request)
+        self._record.add(session.role, request, decision)
+        if decision.allowed:
+            return None
+        return denials.in_words("sts", assume_role.words(session.arn, request))
 
     def _unknown(self, session: Session, call: Call, environ: Mapping[str, Any]) -> Refusal:
         name = call.action or f"{environ['REQUEST_METHOD']} {environ.get('QUERY_STRING', '')}"
@@ -199,6 +225,7 @@ def _complete(
         context["ec2:SourceInstanceARN"] = session.instance
     if role:
         context |= {f"aws:PrincipalTag/{tag['Key']}": str(tag["Value"]) for tag in role.tags or ()}
+    context |= {f"aws:PrincipalTag/{key}": value for key, value in session.tags}
     return Request(request.action, request.resource, {**context, **request.context})
 
 

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from moto.iam.models import iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
+from toolkit.local.aws.iam.assume_role import TAGS_FIELD
 from toolkit.local.options import ACCOUNT, ADMIN_KEY
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Session:
     until: float
     instance: str = ""
     """ARN of the instance that the credentials were given to; empty after AssumeRole."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """Session tags, of AssumeRole alone."""
 
     @property
     def arn(self) -> str:
@@ -168,6 +171,7 @@ def _assumed(key: str) -> Session | None:
         token=str(found.session_token),
         since=until - LIFE,
         until=until,
+        tags=tuple(getattr(found, TAGS_FIELD, {}).items()),
     )
 
 

@@ -53,7 +53,8 @@ _SUBRESOURCES: Final = frozenset(
      "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website"}
 )  # fmt: skip
 """Parameters that make another operation of the same method and path."""
-_LISTS: Final = ("ListBucket", "ListBucketMultipartUploads", "ListBucketVersions")
+_LISTS: Final = ("ListBucket", "ListBucketVersions")
+"""Lists whose prefix a policy can name. The list of unfinished uploads has no such key."""
 _LIST_KEYS: Final = {"prefix": "s3:prefix", "delimiter": "s3:delimiter", "max-keys": "s3:max-keys"}
 
 
@@ -98,7 +99,8 @@ def hides_absence(environ: Mapping[str, Any]) -> Request | None:
 
 
 def _on_object(environ: Mapping[str, Any], name: str, bucket: str, key: str) -> Iterator[Request]:
-    yield Request(f"s3:{name}", f"arn:aws:s3:::{bucket}/{key}")
+    context = _write_keys(environ) if name == "PutObject" else {}
+    yield Request(f"s3:{name}", f"arn:aws:s3:::{bucket}/{key}", context)
     source = unquote(str(environ.get("HTTP_X_AMZ_COPY_SOURCE", ""))).lstrip("/")
     if source:
         yield Request("s3:GetObject", f"arn:aws:s3:::{source.partition('?')[0]}")
@@ -106,6 +108,19 @@ def _on_object(environ: Mapping[str, Any], name: str, bucket: str, key: str) -> 
         yield Request("s3:PutObjectTagging", f"arn:aws:s3:::{bucket}/{key}")
     if name == "PutObject" and environ.get("HTTP_X_AMZ_ACL"):
         yield Request("s3:PutObjectAcl", f"arn:aws:s3:::{bucket}/{key}")
+
+
+def _write_keys(environ: Mapping[str, Any]) -> dict[str, str]:
+    """Return the condition keys of a write.
+
+    Parts do not make an object (S3 User Guide, "Enforce conditional writes").
+    """
+    query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
+    is_part = "uploads" in query or ("uploadId" in query and environ["REQUEST_METHOD"] == "PUT")
+    keys = {"s3:ObjectCreationOperation": str(not is_part).lower()}
+    if condition := environ.get("HTTP_IF_NONE_MATCH"):
+        keys["s3:if-none-match"] = str(condition)
+    return keys
 
 
 def _deleted(bucket: str, body: bytes) -> Iterator[Request]:

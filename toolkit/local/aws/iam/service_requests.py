@@ -128,7 +128,5 @@ _RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
     "cloudformation:GetTemplate": _stack,
     "iam:GetRole": _role,
     "iam:GetInstanceProfile": _profile,
-    "sts:AssumeRole": _role,
-    "sts:TagSession": _role,
     "fsx:DescribeFileSystems": _file_systems,
 }

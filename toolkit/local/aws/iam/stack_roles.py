@@ -7,7 +7,7 @@ Source: CloudFormation User Guide, AWS::IAM::Role: both change without interrupt
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moto.iam.models import Role, iam_backends
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolkit.local.aws.moto_patches import Patches
+
+
+_OWN: Final = "toolkit_policies"
+"""Where a role keeps the names of the policies that its properties list."""
 
 
 def install(patches: Patches) -> None:
@@ -52,11 +56,18 @@ def install(patches: Patches) -> None:
 
 
 def _give_policies(role: Any, properties: Mapping[str, Any]) -> None:
-    """Make a role's policies exactly those of its properties."""
-    role.policies = {
+    """Make a role's own policies exactly those of its properties.
+
+    A policy that is a resource of its own (AWS::IAM::Policy) stays.
+    """
+    own = {
         item["PolicyName"]: json.dumps(item["PolicyDocument"], default=str)
         for item in properties.get("Policies") or ()
     }
+    for name in getattr(role, _OWN, ()):
+        role.policies.pop(name, None)
+    role.policies |= own
+    setattr(role, _OWN, tuple(own))
     wanted = set(properties.get("ManagedPolicyArns") or ())
     for policy in list(role.managed_policies.values()):
         if policy.arn not in wanted:

@@ -1,0 +1,53 @@
+"""The credential broker on every compute node: S3 for jobs, without the instance's role.
+
+It answers on loopback to processes that have their job's token (`node.credential_broker`). It is a
+process of its own: users talk to it, and the node agent must not wait for them.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.cloud.client import client
+from slurmplugins.cloud.job_role import JobRole
+from slurmplugins.config import node as node_config, paths
+from slurmplugins.errors import CloudError
+from slurmplugins.node.credential_broker import PORT, BrokerServer, CredentialBroker
+from slurmplugins.system import program
+from slurmplugins.system.clock import SystemClock
+from slurmplugins.system.log_events import LogEvent
+from slurmplugins.system.retry import retry
+
+if TYPE_CHECKING:
+    from slurmplugins.model.credentials import Credentials
+    from slurmplugins.node.job_tokens import JobIdentity
+
+CONNECT_TRIES: Final = 20
+CONNECT_PAUSE: Final = 1.5
+
+
+def main() -> None:
+    log = program.open_log("node-credentials")
+
+    def work() -> None:
+        settings, clock = node_config.load(), SystemClock()
+        if settings.job_role is None:
+            return  # the cluster keeps nothing of its jobs in S3
+        role = JobRole(
+            settings.job_role, lambda: client("sts", settings.region, settings.endpoint_url), clock
+        )
+
+        def assume_role(identity: JobIdentity) -> Credentials:
+            return role.credentials(user=identity.user, account=identity.account, job=identity.job)
+
+        retry(role.connect, CloudError, repeat(CONNECT_PAUSE, CONNECT_TRIES - 1), clock)
+        server = BrokerServer(CredentialBroker(paths.JOB_TOKENS, assume_role, clock, log))
+        log.info(LogEvent.PROGRAM_STARTED, port=PORT)
+        server.serve_forever()
+
+    raise SystemExit(program.run_to_exit_code(log, work))
+
+
+if __name__ == "__main__":
+    main()
