@@ -30,7 +30,10 @@ class JobRole:
         self._client: Any = None
 
     def connect(self) -> None:
-        """Make the client, so that the first job does not wait for it. Raises CloudError."""
+        """Make the client before the first job needs it.
+
+        Raises CloudError.
+        """
         call(self._clock, "sts", self._connected)
 
     def credentials(self, *, user: str, account: str, job: int) -> Credentials:

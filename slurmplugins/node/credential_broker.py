@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,9 +45,7 @@ CONNECTIONS: Final = 64
 SOCKET_SECONDS: Final = 5.0
 
 OK, FORBIDDEN, NOT_FOUND, BAD_GATEWAY = 200, 403, 404, 502
-WRONG_TOKEN: Final = (
-    "no job on this node has this token; read AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE inside the job"
-)
+REFUSED: Final = "no job on this node has this token; the variables are set inside a job alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ class CredentialBroker:
         identity = identify(self._tokens, token)
         if identity is None:
             self._log.warning(LogEvent.CREDENTIALS_REFUSED, why="wrong token")
-            return _error(FORBIDDEN, "AccessDenied", WRONG_TOKEN)
+            return _error(FORBIDDEN, "AccessDenied", REFUSED)
         slot = self._slot(identity)
         with slot.lock:
             self._renew(identity, slot)
@@ -152,7 +150,10 @@ class BrokerServer(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, or close it when too many are open."""
+        """Serve a connection in a thread.
+
+        Closes it when too many are open.
+        """
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -165,7 +166,10 @@ class BrokerServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: socket.socket | Any, client_address: Any) -> None:
-        """Leave out a traceback: a client that hangs up is no fault of ours."""
+        """Print no traceback.
+
+        A client that hangs up is no fault of ours.
+        """
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -190,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _document(credentials: Credentials) -> dict[str, str]:
     """Return the credentials as the SDKs read them."""
-    expires = datetime.fromtimestamp(credentials.expires, timezone.utc)
+    expires = datetime.fromtimestamp(credentials.expires, UTC)
     return {
         "AccessKeyId": credentials.key_id,
         "SecretAccessKey": credentials.secret,

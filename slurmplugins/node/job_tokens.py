@@ -70,7 +70,10 @@ def identity_of(environment: Mapping[str, str], user: str) -> JobIdentity:
 
 
 def job_of(environment: Mapping[str, str]) -> int:
-    """Return the job id under which a job's tasks find their token. Raises BadName."""
+    """Return the id under which a job's tasks find their token.
+
+    Raises BadName.
+    """
     # slurmstepd gives the tasks of a het job the id of the whole as SLURM_JOB_ID.
     text = environment.get("SLURM_HET_JOB_ID") or environment.get("SLURM_JOB_ID", "")
     if not re.fullmatch(r"[1-9][0-9]{0,9}", text, re.ASCII):
@@ -79,7 +82,7 @@ def job_of(environment: Mapping[str, str]) -> int:
 
 
 def grant(directory: Path, identity: JobIdentity) -> None:
-    """Write a new token for a job, in place of an older one.
+    """Write a new token for a job, replacing an older one.
 
     Nobody but its user and root can read it at any moment. Raises OSError.
     """

@@ -29,8 +29,12 @@ rm -rf "$2"
 umoci unpack --rootless --image "$1:second" "$2"
 """
 INSIDE = f"""
-import runpy, sys
+import os, runpy, sys, urllib.request
 from pathlib import Path
+request = urllib.request.Request(os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"])
+token = Path(os.environ["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"]).read_text()
+request.add_header("Authorization", token)
+assert b"AccessKeyId" in urllib.request.urlopen(request).read()
 assert Path("/etc/marker").read_text() == "of the image\\n"
 sys.argv = [{DIGITS!r}, "--epochs", "3"]
 runpy.run_path({DIGITS!r}, run_name="__main__")
@@ -47,7 +51,9 @@ def pinned(cluster):
     cluster.as_user("rm", "-rf", LAYOUT, BUNDLE)
 
 
-def test_ranks_train_inside_the_pinned_image_and_mlflow_has_its_digest(cluster, pinned):
+def test_ranks_train_inside_the_pinned_image_with_credentials_and_mlflow_has_its_digest(
+    cluster, pinned
+):
     cluster.write(f"{HOME}/inside.py", INSIDE)
     container_option = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
     mounts = ("env", f"TOOLKIT_MOUNTS={MOUNTS}")

@@ -5,16 +5,24 @@ from __future__ import annotations
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from moto.iam.models import iam_backends
 
 from slurmplugins.cloud import describe_instances
 from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.cloud.stores import S3Store, SecretStore
 from slurmplugins.errors import Denied
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.system.clock import SystemClock
 from toolkit import cli
+from toolkit.datasets.chunks import CHUNK
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.s3_store import S3Store as DatasetStore
 from toolkit.deploy import names
 from toolkit.local.aws.iam.principals import role_of_profile
+from toolkit.local.options import ACCOUNT
 from toolkit.render.burst import launch_template
 from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
 
@@ -71,6 +79,32 @@ class Stack:
             offering=first, others=tuple(others), nodes=("gpu-001", "gpu-002"), **more,
         )  # fmt: skip
 
+    def node(self):
+        """Launch a compute node, and return its instance's id."""
+        number = len(self.cloud.tables.instances)
+        (node, _) = (
+            self.engine(self.head).launch(self.request(f"a{number}"), lambda: None).instances
+        )
+        return node.id
+
+    def job_role(self):
+        """Return the ARN that a node reads in its node.json."""
+        return next(
+            str(role.arn) for role in iam_backends[ACCOUNT]["aws"].roles.values()
+            if "JobRole" in role.name
+        )  # fmt: skip
+
+    def job_client(self, role, user, job):
+        given = role.credentials(user=user, account="vision", job=job)
+        return boto3.client(
+            "s3",
+            region_name="us-east-1",
+            endpoint_url=str(self.config.aws.endpoint_url),
+            aws_access_key_id=given.key_id,
+            aws_secret_access_key=given.secret,
+            aws_session_token=given.token,
+        )
+
     def denied(self):
         return [call for call in self.record.to_json()["calls"] if not call["allowed"]]
 
@@ -83,7 +117,7 @@ class Stack:
 
 @pytest.fixture
 def stack(config):
-    config.edit("training:\n", "training:\n  checkpoints: bucket\n")
+    config.edit("training:\n", "data:\n  store: bucket\n\ntraining:\n  checkpoints: bucket\n")
     assert cli.run(["deploy", "--config", str(config.path)]) == 0
     return Stack(config)
 
@@ -123,25 +157,62 @@ def test_the_head_reads_its_key_and_bundle_and_keeps_its_records(stack):
     assert stack.denied() == []
 
 
-def test_a_compute_node_reads_its_key_and_keeps_checkpoints_and_is_denied_the_rest(stack):
-    (node, _) = stack.engine(stack.head).launch(stack.request("a1"), lambda: None).instances
-    secrets = SecretStore(lambda: stack.client("secretsmanager", node.id))
+def test_a_compute_node_reads_its_key_and_is_denied_the_rest(stack):
+    node = stack.node()
+    secrets = SecretStore(lambda: stack.client("secretsmanager", node))
     assert len(secrets.get(names.secret(stack.config))) >= 64
-    s3 = stack.client("s3", node.id)
+    assert stack.denied() == []
+    s3 = stack.client("s3", node)
+    with pytest.raises(Denied):
+        stack.engine(node).instances()
+    for key in (names.BUNDLE_CURRENT, "checkpoints/ada/run/x"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            s3.get_object(Bucket=stack.bucket, Key=key)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.put_object(Bucket=stack.bucket, Key="checkpoints/ada/run/x", Body=b"")
+    assert len(stack.denied()) == 4
+
+
+def test_a_jobs_credentials_keep_its_users_checkpoints_and_nobody_elses(stack):
+    role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
+    s3 = stack.job_client(role, user="ada", job=7)
     bucket = Bucket(stack.bucket, s3)
     for _ in range(2):  # the second time it finds the parts of the first
-        upload = MultipartUpload(bucket, "checkpoints/run/step-1/model")
+        upload = MultipartUpload(bucket, "checkpoints/ada/run/step-1/model")
         upload.send(0, b"weights")
     upload.complete()
-    assert [item["Key"] for item in bucket.objects("checkpoints/")]
-    bucket.abort({"Key": "checkpoints/run/step-2", "UploadId": "none"})
-    assert bucket.call("head_object", if_absent=None, Key="checkpoints/none") is None
+    assert [item["Key"] for item in bucket.objects("checkpoints/ada/")]
+    bucket.abort({"Key": "checkpoints/ada/run/step-2", "UploadId": "none"})
     s3.delete_objects(
-        Bucket=stack.bucket, Delete={"Objects": [{"Key": "checkpoints/run/step-1/model"}]}
+        Bucket=stack.bucket, Delete={"Objects": [{"Key": "checkpoints/ada/run/step-1/model"}]}
     )
     assert stack.denied() == []
-    with pytest.raises(Denied):
-        stack.engine(node.id).instances()
+    assert bucket.call("head_object", if_absent=None, Key="checkpoints/ada/none") is None
+    stack.job_client(role, user="grace", job=8).put_object(
+        Bucket=stack.bucket, Key="checkpoints/grace/run/x", Body=b"hers"
+    )
+    with pytest.raises(ClientError, match="7-ada is not authorized to perform: s3:PutObject"):
+        s3.put_object(Bucket=stack.bucket, Key="checkpoints/grace/run/x", Body=b"his")
     with pytest.raises(ClientError, match="AccessDenied"):
-        s3.get_object(Bucket=stack.bucket, Key=names.BUNDLE_CURRENT)
-    assert len(stack.denied()) == 2
+        bucket.call("get_object", if_absent=None, Key="checkpoints/grace/run/x")
+
+
+def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path):
+    role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
+    ada = stack.job_client(role, user="ada", job=7)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "small").write_bytes(b"x")
+    (tmp_path / "set" / "large").write_bytes(b"y" * (CHUNK + 1))
+    catalog = Catalog(DatasetStore(stack.bucket, "data", client=ada))
+    added = add(catalog, tmp_path / "set", name="digits")
+    again = Catalog(DatasetStore(stack.bucket, "data", client=stack.job_client(role, "grace", 8)))
+    assert add(again, tmp_path / "set", name="digits").version == added.version
+    assert catalog.resolve("digits@1") == added.version
+    keys = [item["Key"] for item in Bucket(stack.bucket, ada).objects("data/")]
+    kept = [key for key in keys if not key.startswith(("data/wanted/", "data/adding/"))]
+    assert len(kept) == 4  # two contents, the manifest, the name
+    for key in kept:
+        with pytest.raises(ClientError, match="AccessDenied"):
+            ada.put_object(Bucket=stack.bucket, Key=key, Body=b"other")
+        with pytest.raises(ClientError, match="AccessDenied"):
+            ada.delete_object(Bucket=stack.bucket, Key=key)

@@ -89,8 +89,12 @@ def test_a_job_writes_below_its_own_users_prefix_and_is_refused_anothers(roles):
         said = refusal(getattr(ada, call), Bucket=BUCKET, Key="checkpoints/ben/run/step-1", **more)
         assert "AccessDenied" in said
         assert "assumed-role/job/7-ada is not authorized to perform: s3:" in said
-    assert "AccessDenied" in refusal(ada.get_object, Bucket=BUCKET, Key="checkpoints/ben/run/step-1")
-    assert ben.get_object(Bucket=BUCKET, Key="checkpoints/ben/run/step-1")["Body"].read() == b"ben's"
+    assert "AccessDenied" in refusal(
+        ada.get_object, Bucket=BUCKET, Key="checkpoints/ben/run/step-1"
+    )
+    assert (
+        ben.get_object(Bucket=BUCKET, Key="checkpoints/ben/run/step-1")["Body"].read() == b"ben's"
+    )
 
 
 def test_another_job_of_the_same_user_reads_and_replaces_her_checkpoints(roles):

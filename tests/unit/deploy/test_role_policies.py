@@ -33,15 +33,21 @@ Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
 def fill_in(text):
     """Replace partition and account; other references become their own names."""
     values = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}
-    return re.sub(r"\$\{([^}]*)\}", lambda match: values.get(match[1], match[1]), text)
+    filled = re.sub(r"\$\{([^}!]*)\}", lambda match: values.get(match[1], match[1]), text)
+    return filled.replace("${!", "${")
 
 
 @cache
 def statements(text, role):
     """Return every statement of a role's policies, with those that Amazon manages."""
     read = []
-    properties = yaml.load(text, Loader)["Resources"][role]["Properties"]  # noqa: S506 - a safe loader
-    for inline in properties["Policies"]:
+    resources = yaml.load(text, Loader)["Resources"]  # noqa: S506 - a safe loader
+    properties = resources[role]["Properties"]
+    apart = [
+        item["Properties"] for item in resources.values()
+        if item["Type"] == "AWS::IAM::Policy" and role in item["Properties"]["Roles"]
+    ]  # fmt: skip
+    for inline in [*properties["Policies"], *apart]:
         for item in inline["PolicyDocument"]["Statement"]:
             resources = item["Resource"]
             listed = resources if isinstance(resources, list) else [resources]
@@ -345,6 +351,84 @@ def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
         assert not roles.head("s3:DeleteObject", f"Bucket.Arn/{key}")
     assert not roles.head("s3:PutObject", "Bucket.Arn/bundle/current")
     assert not roles.head("s3:GetObject", "arn:aws:s3:::anothers/ledger/1.jsonl")
+
+
+ADA = {"aws:PrincipalTag/user": "ada", "aws:PrincipalTag/job": "7"}
+NEW = {"s3:if-none-match": "*", "s3:ObjectCreationOperation": "true"}
+PART = {"s3:ObjectCreationOperation": "false"}
+
+
+@pytest.fixture
+def s3_stack():
+    """The stack of a cluster whose jobs keep data in its bucket."""
+    config = example("aws")
+    changes = {
+        "training": config.training.model_copy(update={"checkpoints": "bucket"}),
+        "data": config.data.model_copy(update={"store": "bucket"}),
+    }
+    return stack_template(config.model_copy(update=changes), FACTS)
+
+
+@pytest.fixture
+def job_may(s3_stack):
+    """Say whether ada's job may do something."""
+
+    def may(action, key, context=None):
+        resource = f"Bucket.Arn/{key}" if key else "Bucket.Arn"
+        request = Request(f"s3:{action}", resource, ADA | (context or {}))
+        return allowed(statements(s3_stack, "JobRole"), request)
+
+    return may
+
+
+@pytest.mark.parametrize("action", ["GetObject", "PutObject", "DeleteObject"])
+def test_a_job_reaches_its_own_users_checkpoints_alone(job_may, action):
+    assert job_may(action, "checkpoints/ada/run/step-1/model")
+    for key in ("checkpoints/grace/run/model", "checkpoints/adam/x", "checkpoints/x",
+                "bundle/current", "ledger/i-1.json", "status/head.json", "mlflow/1"):  # fmt: skip
+        assert not job_may(action, key), key
+
+
+def test_a_session_without_a_user_reaches_no_checkpoint(s3_stack):
+    request = Request("s3:PutObject", "Bucket.Arn/checkpoints//x", {})
+    assert not allowed(statements(s3_stack, "JobRole"), request)
+
+
+@pytest.mark.parametrize("kind", ["objects", "manifests", "names", "derivations"])
+def test_a_job_adds_to_datasets_and_neither_replaces_nor_deletes(job_may, kind):
+    key = f"data/{kind}/x"
+    assert job_may("PutObject", key, NEW)
+    assert job_may("GetObject", key)
+    assert not job_may("PutObject", key, {"s3:ObjectCreationOperation": "true"})
+    assert not job_may("DeleteObject", key)
+    assert job_may("PutObject", key, PART) == (kind == "objects")
+
+
+def test_a_job_lists_datasets_and_its_own_checkpoints_alone(job_may):
+    for prefix in ("data/names/", "checkpoints/ada/run/"):
+        assert job_may("ListBucket", "", {"s3:prefix": prefix})
+    for prefix in ("", "checkpoints/", "checkpoints/grace/", "ledger/"):
+        assert not job_may("ListBucket", "", {"s3:prefix": prefix})
+    assert not job_may("ListBucket", "")
+
+
+def test_nodes_and_the_head_have_no_right_to_jobs_data_themselves(s3_stack):
+    for role in ("ComputeRole", "HeadRole"):
+        for key in ("data/objects/x", "checkpoints/ada/run/x"):
+            for action in ("GetObject", "PutObject", "DeleteObject"):
+                request = Request(f"s3:{action}", f"Bucket.Arn/{key}", ADA | NEW)
+                assert not allowed(statements(s3_stack, role), request), (role, action, key)
+
+
+def test_a_node_may_assume_the_role_of_jobs_and_no_other(s3_stack):
+    read = statements(s3_stack, "ComputeRole")
+    for action in ("sts:AssumeRole", "sts:TagSession"):
+        assert allowed(read, Request(action, "JobRole.Arn"))
+        assert not allowed(read, Request(action, "HeadRole.Arn"))
+
+
+def test_a_cluster_that_keeps_nothing_of_its_jobs_in_s3_has_no_role_for_them(roles):
+    assert "JobRole" not in roles.text
 
 
 @pytest.mark.parametrize("name", ["local", "aws"])

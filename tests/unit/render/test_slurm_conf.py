@@ -117,7 +117,7 @@ def test_the_profile_decides_on_cgroups_and_devices(profile, tracking, plugin):
     assert conf["ProctrackType"] == tracking
     assert f"CgroupPlugin={plugin}\n" in rendered["cgroup.conf"]
     assert ("SlurmdParameters" in conf) is (profile == "local")
-    assert ("PrologFlags" in conf) is (profile == "aws")
+    assert ("Contain" in conf["PrologFlags"]) is (profile == "aws")
     assert ("ConstrainDevices=yes" in rendered["cgroup.conf"]) is (profile == "aws")
 
 

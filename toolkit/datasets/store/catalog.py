@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from toolkit.datasets.errors import DatasetUnknown, NameRefused, StoreFailed
 from toolkit.datasets.store.manifest import Manifest, hex_of, is_version, parse
-from toolkit.datasets.store.port import Store
+from toolkit.datasets.store.port import WANTED, Store
 from toolkit.training.io.durable_files import encode_line
 
 DatasetTier = Literal["bronze", "silver", "gold"]
@@ -75,7 +75,7 @@ class Catalog:
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Write the manifest; a repeated write makes it young for garbage collection."""
-        self.store.write(manifest_key(manifest.version), manifest.encoded)
+        self.store.write_same(manifest_key(manifest.version), manifest.encoded)
 
     # -- names
 
@@ -170,7 +170,9 @@ class Catalog:
 
     def put_derivation(self, derivation: Derivation) -> None:
         record = {name: value for name, value in asdict(derivation).items() if name != "key"}
-        self.store.write(f"{DERIVATIONS}{derivation.key}.json", encode_line(record))
+        key = f"{DERIVATIONS}{derivation.key}.json"
+        if not self.store.write_new(key, encode_line(record)):
+            self.store.write(key, encode_line(record))
 
     def _read_record(self, key: str) -> dict[str, Any]:
         content = self.store.read(key)
@@ -187,10 +189,11 @@ def manifest_key(version: str) -> str:
 
 def manifest_versions(store: Store) -> Iterator[tuple[str, float]]:
     """Yield every version in the store with its manifest's last write."""
+    wanted_at = {item.key.removeprefix(WANTED): item.modified for item in store.list(WANTED)}
     for item in store.list(MANIFESTS):
         version = "sha256:" + item.key.removeprefix(MANIFESTS).removesuffix(".json")
         if is_version(version):
-            yield version, item.modified
+            yield version, max(item.modified, wanted_at.get(item.key, 0.0))
 
 
 def ancestors(versions: Sequence[str], derivations: Sequence[Derivation]) -> set[str]:

@@ -18,7 +18,7 @@ from toolkit.datasets.store.catalog import (
     manifest_versions,
 )
 from toolkit.datasets.store.gc_markers import ADDING, COLLECTING, STALE_SECONDS, Marker, collecting
-from toolkit.datasets.store.port import OBJECTS, StoreItem, object_key
+from toolkit.datasets.store.port import OBJECTS, WANTED, StoreItem, object_key
 
 GRACE_SECONDS = 24 * 3600.0
 _BATCH_SIZE = 500
@@ -79,6 +79,9 @@ def collect_garbage(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Garbag
         _delete(catalog, marker, [item.key for item in garbage.objects])
         catalog.store.delete_stale_uploads(catalog.clock() - max(grace, STALE_SECONDS))
         _delete(catalog, marker, _stale_markers(catalog))
+        cutoff = catalog.clock() - max(grace, STALE_SECONDS)
+        stale = [item.key for item in catalog.store.list(WANTED) if item.modified < cutoff]
+        _delete(catalog, marker, stale)
     return garbage
 
 

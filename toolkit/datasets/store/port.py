@@ -5,6 +5,9 @@
     names/<name>/<number>.json   a name's versions; the highest number is the current one
     derivations/<key>.json       how a version was made from others
     adding/, sweep/              markers of running additions and collections
+    wanted/<key>                 in S3: the record at <key> was written again, so it is young
+
+Jobs may add to a store in S3, and neither replace nor delete (docs/adr/0022).
 
 A store is a folder on a filesystem that all nodes mount, or `s3://bucket/prefix`. Nothing in it
 has to be trusted: content is checked against the manifest whenever it is read, and the manifest
@@ -18,7 +21,7 @@ from typing import Protocol
 from toolkit.datasets.chunks import Readable, Span
 from toolkit.datasets.store.manifest import File
 
-OBJECTS = "objects/"
+OBJECTS, WANTED = "objects/", "wanted/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,13 @@ class Store(Protocol):
 
     def write_new(self, key: str, content: bytes) -> bool:
         """Write a record unless it exists; return whether it was written."""
+        ...
+
+    def write_same(self, key: str, content: bytes) -> None:
+        """Write a record that never has other content.
+
+        One that exists stays as it is, and becomes young for garbage collection.
+        """
         ...
 
     def list(self, prefix: str) -> Iterator[StoreItem]:

@@ -11,7 +11,7 @@ from toolkit.datasets import chunks
 from toolkit.datasets.chunks import Bytes, Readable, Span
 from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, StoreUnreachable
 from toolkit.datasets.store.manifest import File
-from toolkit.datasets.store.port import Store, StoreItem, Upload, object_key
+from toolkit.datasets.store.port import WANTED, Store, StoreItem, Upload, object_key
 from toolkit.training.io.parallel import BUFFER
 from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
 from toolkit.training.io.s3_client import s3_client
@@ -50,6 +50,10 @@ class S3Store(Store):
     def write_new(self, key: str, content: bytes) -> bool:
         parameters = {"Key": self._prefix + key, "Body": content, "IfNoneMatch": "*"}
         return self._bucket.call("put_object", if_exists=False, **parameters) is not False
+
+    def write_same(self, key: str, content: bytes) -> None:
+        if not self.write_new(key, content):
+            self.write(f"{WANTED}{key}", b"")
 
     def list(self, prefix: str) -> Iterator[StoreItem]:
         for item in self._bucket.objects(self._prefix + prefix):
@@ -114,7 +118,12 @@ class _SmallUpload(Upload):
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
         content = _read_checked(self._file, source, span, buffer)
         self._bucket.call(
-            "put_object", Key=self._key, Body=content, ChecksumSHA256=_base64(self._file.chunks[0])
+            "put_object",
+            if_exists=None,  # another process has added the same content
+            Key=self._key,
+            Body=content,
+            ChecksumSHA256=_base64(self._file.chunks[0]),
+            IfNoneMatch="*",
         )
 
     def abandon(self) -> None:
@@ -126,7 +135,6 @@ class _LargeUpload(Upload):
 
     def __init__(self, bucket: Bucket, key: str, file: File) -> None:
         self._file, self._upload = file, MultipartUpload(bucket, key)
-        self.complete = self._upload.complete
         # A part is whole chunks, so that each can be checked: one chunk up to 160 GB, else more.
         self._part_size = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
 
@@ -139,6 +147,10 @@ class _LargeUpload(Upload):
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
         content = _read_checked(self._file, source, span, buffer)
         self._upload.send(span.offset // self._part_size, content)
+
+    def complete(self) -> None:
+        # Where another process was quicker, its object stays; our parts go with the stale uploads.
+        self._upload.complete(if_exists=None, IfNoneMatch="*")
 
     def abandon(self) -> None:
         return  # S3 keeps the parts; `delete_stale_uploads` deletes them in the end

@@ -49,6 +49,8 @@ _WORDS: Final = {
     ),
 }
 _SIMILARITY: Final = 0.85
+OWN_EPILOG: Final = "/slurm-job-token"
+"""The toolkit's Epilog, which removes a job's token and checks nothing."""
 
 
 def _removed_option(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
@@ -147,7 +149,9 @@ def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
 
 def _expedited(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     name = "SchedulerParameters"
-    if conf.parameter(name, "enable_expedited_requeue") is not None and conf.get("Epilog") is None:
+    epilog = conf.get("Epilog")
+    checks = epilog is not None and not epilog.value.endswith(OWN_EPILOG)
+    if conf.parameter(name, "enable_expedited_requeue") is not None and not checks:
         text = "without an Epilog that checks the node, a job that fails by itself is held"
         fix = "set an Epilog, or remove enable_expedited_requeue"
         yield at_setting(conf, name, text, fix)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+_CONDITIONAL_CALLS = ("PutObject", "CompleteMultipartUpload")
+_HIDDEN_CODES = ("403", "AccessDenied")
 _ABSENT_CODES = ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
 _EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
@@ -25,6 +27,7 @@ class Bucket:
         errors: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.name, self.client, self.errors = name, client, errors
+        accept_if_none_match(client)
 
     def call(
         self, operation: str, *, if_absent: Any = ..., if_exists: Any = ..., **parameters: Any
@@ -42,9 +45,28 @@ class Bucket:
                 code = str(error.response.get("Error", {}).get("Code"))
                 if code in _EXISTS_CODES and if_exists is not ...:
                     return if_exists
-                if code in _ABSENT_CODES and if_absent is not ...:
+                if if_absent is not ... and self._is_absent(operation, code, parameters):
                     return if_absent
                 raise
+
+    def _is_absent(self, operation: str, code: str, parameters: Mapping[str, Any]) -> bool:
+        """Return whether a refusal means that the object is absent.
+
+        S3 refuses a missing object to those who may not list the whole bucket (S3 API
+        reference, HeadObject). A job may list its own prefixes only. The list then tells.
+        """
+        if code in _ABSENT_CODES:
+            return True
+        if code not in _HIDDEN_CODES or operation not in ("get_object", "head_object"):
+            return False
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        key = parameters["Key"]
+        try:
+            answer = self.client.list_objects_v2(Bucket=self.name, Prefix=key, MaxKeys=1)
+        except (BotoCoreError, ClientError):
+            return False  # the first refusal says more
+        return all(item["Key"] != key for item in answer.get("Contents", ()))
 
     def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
         """Yield the objects whose keys begin with `prefix`."""
@@ -102,12 +124,44 @@ class MultipartUpload:
             answer = self._bucket.call("upload_part", **self._target, **part, Body=content)
         self._sent_parts[number] = part | {"ETag": answer["ETag"]}
 
-    def complete(self) -> None:
-        """Make the object appear, once all parts were sent."""
+    def complete(self, **conditions: Any) -> None:
+        """Make the object appear, once all parts were sent.
+
+        `conditions` are those of `Bucket.call` and of S3.
+        """
         parts = [part for _, part in sorted(self._sent_parts.items())]
         self._bucket.call(
-            "complete_multipart_upload", **self._target, MultipartUpload={"Parts": parts}
+            "complete_multipart_upload",
+            **self._target,
+            MultipartUpload={"Parts": parts},
+            **conditions,
         )
+
+
+def accept_if_none_match(client: Any) -> None:
+    """Let a client's calls take IfNoneMatch, with any botocore.
+
+    May be repeated. Ubuntu 24.04's 1.34.46 refuses such a call before it is sent, so the header is
+    set here. slurmplugins/cloud/conditional_writes.py does the same; jobs do not have slurmplugins.
+    """
+    events = getattr(getattr(client, "meta", None), "events", None)
+    if events is None:
+        return  # a test's fake
+    for call in _CONDITIONAL_CALLS:
+        events.register(
+            f"before-parameter-build.s3.{call}", _take_condition, unique_id=f"toolkit-take-{call}"
+        )
+        events.register(f"before-call.s3.{call}", _set_header, unique_id=f"toolkit-set-{call}")
+
+
+def _take_condition(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    if "IfNoneMatch" in params:
+        context["toolkit_if_none_match"] = params.pop("IfNoneMatch")
+
+
+def _set_header(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    if "toolkit_if_none_match" in context:
+        params["headers"]["If-None-Match"] = context["toolkit_if_none_match"]
 
 
 def checksum(content: bytes | bytearray) -> str:

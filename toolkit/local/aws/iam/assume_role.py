@@ -55,10 +55,10 @@ def requests(params: Mapping[str, str]) -> Iterator[Request]:
         yield Request("sts:TagSession", resource, context)
 
 
-def invalid(params: Mapping[str, str], *, chained: bool) -> Refusal | None:
-    """Return the refusal of a call that can't be, or None."""
+def invalid(params: Mapping[str, str]) -> Refusal | None:
+    """Return the refusal of a role's call that can't be, or None."""
     duration = int(params.get("DurationSeconds", CHAINED_SECONDS))
-    if chained and duration > CHAINED_SECONDS:
+    if duration > CHAINED_SECONDS:
         return Refusal(
             "ValidationError",
             "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by "
@@ -71,7 +71,7 @@ def invalid(params: Mapping[str, str], *, chained: bool) -> Refusal | None:
 
 
 def trusted(role: Any, caller: tuple[str, ...], own: Decision, request: Request) -> Decision:
-    """Return what a role's trust policy and the caller's own policies say together.
+    """Return what trust policy and the caller's own policies say.
 
     `caller` has the ARNs by which a policy may name the caller. A policy that names the account
     leaves the decision to the caller's own policies; one that names the caller itself decides.
@@ -95,7 +95,10 @@ def trusted(role: Any, caller: tuple[str, ...], own: Decision, request: Request)
 
 
 def _names(principal: Any, caller: tuple[str, ...]) -> str:
-    """Return how a principal names the caller: "caller", "account", or not at all."""
+    """Return how a principal names the caller.
+
+    "caller", "account", or empty for not at all.
+    """
     listed = principal.get("AWS", ()) if isinstance(principal, dict) else principal
     names = (listed,) if isinstance(listed, str) else tuple(listed)
     if any(name in caller for name in names):
@@ -105,7 +108,8 @@ def _names(principal: Any, caller: tuple[str, ...]) -> str:
 
 def words(arn: str, request: Request) -> str:
     """Return STS's words for a role that does not trust the caller."""
-    return f"User: {arn} is not authorized to perform: {request.action} on resource: {request.resource}"
+    what = f"{request.action} on resource: {request.resource}"
+    return f"User: {arn} is not authorized to perform: {what}"
 
 
 def install(patches: Patches) -> None:

@@ -142,8 +142,6 @@ class Gate:
                 refused = self._check(session, role, call, environ, request)
                 if refused is not None:
                     return refused
-            if call.action == "AssumeRole":
-                return assume_role.invalid(call.params, chained=True)
         except UnknownPolicy as error:
             text = f"The local cloud can't judge a policy of role {session.role}: {error}"
             self._record.add(session.role, Request(f"{call.service}:{call.action}", "*"),
@@ -179,7 +177,7 @@ class Gate:
         full = _complete(request, session, call, environ, role)
         decision = decide(statements_of(role), full)
         if call.action == "AssumeRole":
-            return self._assume(session, role, full, decision)
+            return self._assume(session, role, call, full, decision)
         self._record.add(session.role, full, decision)
         if decision.allowed:
             self._spot_role_made = self._spot_role_made or first_spot
@@ -189,16 +187,16 @@ class Gate:
         return denials.denied(session.arn, call.service, full, decision)
 
     def _assume(
-        self, session: Session, role: Any, request: Request, own: Decision
+        self, session: Session, role: Any, call: Call, request: Request, own: Decision
     ) -> Refusal | None:
-        """Judge AssumeRole by the caller's policies and by whom the other role trusts."""
+        """Judge AssumeRole by the caller's policies and the role's trust."""
         target = role_named(request.resource.rpartition("/")[2])
         decision = _REFUSED
         if target is not None:
             decision = assume_role.trusted(target, (str(role.arn), session.arn), own, request)
         self._record.add(session.role, request, decision)
         if decision.allowed:
-            return None
+            return assume_role.invalid(call.params)
         return denials.in_words("sts", assume_role.words(session.arn, request))
 
     def _unknown(self, session: Session, call: Call, environ: Mapping[str, Any]) -> Refusal:

@@ -1,0 +1,201 @@
+"""The credential broker: who gets credentials, how often AWS is asked, what is said without."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+from slurmplugins.errors import CloudUnreachable, Denied
+from slurmplugins.model.credentials import Credentials
+from slurmplugins.node import job_tokens
+from slurmplugins.node.credential_broker import (
+    FAILURE_SECONDS,
+    PATH,
+    RENEW_SECONDS,
+    BrokerServer,
+    CredentialBroker,
+)
+from slurmplugins.node.job_tokens import JobIdentity
+from slurmplugins.system.logger import Log
+from tests.fakes.clock import FakeClock
+
+ADA = JobIdentity(7, os.getuid(), "ada", "vision")
+BEN = JobIdentity(8, os.getuid(), "ben", "vision")
+
+
+class Stage:
+    """A broker with a fake STS."""
+
+    def __init__(self, tmp_path) -> None:
+        self.jobs = tmp_path / "jobs"
+        self.clock = FakeClock()
+        self.lines: list[str] = []
+        self.calls: list[JobIdentity] = []
+        self.fault: Exception | None = None
+        log = Log(self.lines.append, self.clock, {})
+        self.broker = CredentialBroker(self.jobs, self.assume, self.clock, log)
+        for identity in (ADA, BEN):
+            job_tokens.grant(self.jobs, identity)
+
+    def assume(self, identity):
+        self.calls.append(identity)
+        if self.fault is not None:
+            raise self.fault
+        number = len(self.calls)
+        return Credentials(
+            f"ASIA{number}", f"secret of {identity.user}", "session", self.clock.now() + 3600
+        )
+
+    def token(self, job=7):
+        return (self.jobs / str(job) / "token").read_text()
+
+    def ask(self, job=7):
+        return self.broker.answer(PATH, self.token(job))
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage(tmp_path)
+
+
+def test_a_job_gets_credentials_of_its_own_session(stage):
+    answer = stage.ask()
+    assert answer.status == 200
+    assert answer.body["SecretAccessKey"] == "secret of ada"
+    assert set(answer.body) == {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}
+    assert stage.calls == [ADA]
+
+
+def test_each_job_gets_its_own_credentials(stage):
+    assert stage.ask(8).body["SecretAccessKey"] == "secret of ben"
+    assert stage.ask(7).body["SecretAccessKey"] == "secret of ada"
+
+
+@pytest.mark.parametrize("token", ["", "7", "7." + "0" * 64])
+def test_nobody_gets_credentials_without_a_jobs_token(stage, token):
+    answer = stage.broker.answer(PATH, token)
+    assert answer.status == 403
+    assert "no job on this node has this token" in answer.body["message"]
+    assert stage.calls == []
+
+
+def test_another_path_has_nothing(stage):
+    assert stage.broker.answer("/", stage.token()).status == 404
+
+
+def test_the_credentials_of_a_job_that_ended_are_not_handed_out_again(stage):
+    token = stage.token()
+    stage.ask()
+    job_tokens.revoke(stage.jobs, 7)
+    assert stage.broker.answer(PATH, token).status == 403
+
+
+def test_one_session_serves_all_of_a_jobs_processes_until_half_of_its_life(stage):
+    stage.ask()
+    stage.clock.advance(3600 - RENEW_SECONDS)
+    assert stage.ask().body["AccessKeyId"] == "ASIA1"
+    stage.clock.advance(1)
+    assert stage.ask().body["AccessKeyId"] == "ASIA2"
+
+
+def test_credentials_that_are_handed_out_last_longer_than_sdks_wait_before_they_ask_anew(stage):
+    """Botocore asks for new ones from 15 minutes before the end."""
+    assert RENEW_SECONDS > 15 * 60
+
+
+def test_while_aws_fails_the_old_credentials_are_good_until_their_end(stage):
+    stage.ask()
+    stage.fault = CloudUnreachable("no answer", code="Unreachable")
+    stage.clock.advance(3000)
+    assert stage.ask().body["AccessKeyId"] == "ASIA1"
+    stage.clock.advance(600)
+    answer = stage.ask()
+    assert answer.status == 502
+    assert "no answer" in answer.body["message"]
+
+
+def test_a_refusal_of_aws_is_told_to_the_job_and_asked_again_only_after_a_pause(stage):
+    stage.fault = Denied("not authorized to perform: sts:AssumeRole", code="AccessDenied")
+    for _ in range(3):
+        assert "not authorized" in stage.ask().body["message"]
+    assert len(stage.calls) == 1
+    stage.fault = None
+    stage.clock.advance(FAILURE_SECONDS)
+    assert stage.ask().status == 200
+
+
+def test_many_processes_at_once_cost_one_call(stage):
+    threads = [threading.Thread(target=stage.ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stage.calls == [ADA]
+
+
+def test_ended_jobs_are_forgotten(stage):
+    stage.ask(7)
+    job_tokens.revoke(stage.jobs, 7)
+    stage.ask(8)
+    assert set(stage.broker._slots) == {BEN}
+
+
+def test_no_log_line_has_a_secret(stage):
+    stage.ask()
+    stage.broker.answer(PATH, "7." + "0" * 64)
+    text = "".join(stage.lines)
+    assert "credentials_issued" in text
+    assert "credentials_refused" in text
+    for secret in (stage.token(), "secret of ada", "0" * 64, "session"):
+        assert secret not in text
+
+
+def test_credentials_print_no_secret():
+    assert "hidden" not in repr(Credentials("ASIA1", "hidden", "hidden", 0.0))
+
+
+@contextmanager
+def serving(broker):
+    server = BrokerServer(broker, port=0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def get(url, token):
+    request = urllib.request.Request(url, headers={"Authorization": token})  # noqa: S310 - loopback
+    try:
+        with urllib.request.urlopen(request) as answer:  # noqa: S310 - loopback
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_the_broker_answers_on_loopback_by_http(stage):
+    with serving(stage.broker) as url:
+        assert get(url + PATH, stage.token())[0] == 200
+        assert get(url + PATH, "")[0] == 403
+        assert url.startswith("http://127.0.0.1:")
+
+
+def test_an_sdk_gets_its_credentials_by_the_variables_of_the_task_prolog(stage, monkeypatch):
+    from botocore.credentials import ContainerProvider
+
+    stage.clock.jump(time.time() - stage.clock.now())
+    with serving(stage.broker) as url:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url + PATH)
+        file = str(stage.jobs / "7" / "token")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file)
+        found = ContainerProvider().load()
+    assert found.get_frozen_credentials().secret_key == "secret of ada"

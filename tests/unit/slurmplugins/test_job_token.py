@@ -1,0 +1,83 @@
+"""slurm-job-token, as slurmd runs it before and after a job, and the TaskProlog."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slurmplugins import job_token
+from slurmplugins.config import paths
+
+TASK_PROLOG = Path(__file__).parents[3] / "ansible/roles/burst/files/bin/slurm-task-prolog"
+NODE = {
+    "cluster": "demo", "region": "us-east-1", "head_address": "10.0.0.1", "secret_id": "k",
+    "bucket": "b", "shared": {"dns": "d", "mount_name": "m", "path": "/shared"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """A node with these folders; returns a function that runs the program."""
+    monkeypatch.setattr(paths, "JOB_TOKENS", tmp_path / "jobs")
+    monkeypatch.setattr(paths, "LOGS", tmp_path)
+    monkeypatch.setattr(paths, "DECISIONS", tmp_path / "decisions.jsonl")
+    file = tmp_path / "node.json"
+    monkeypatch.setattr(job_token.node_config.load, "__defaults__", (file,))
+
+    def run(context="prolog_slurmd", role="arn:aws:iam::1:role/jobs", **changes):
+        file.write_text(json.dumps({**NODE, "job_role": role}))
+        facts = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.getuid())} | changes
+        for name, value in {**facts, "SLURM_SCRIPT_CONTEXT": context}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            job_token.main()
+        assert ended.value.code == 0
+        return tmp_path / "jobs" / "7"
+
+    return run
+
+
+def test_the_prolog_writes_a_token_and_the_epilog_removes_it(node):
+    folder = node()
+    record = json.loads((folder / "record.json").read_text())
+    assert record["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert (folder / "token").exists()
+    assert not node("epilog_slurmd").exists()
+
+
+def test_a_cluster_without_data_in_s3_writes_no_token(node):
+    assert not node(role=None).exists()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"SLURM_JOB_UID": "4294967290"}, {"SLURM_JOB_UID": "x"}, {"SLURM_JOB_ACCOUNT": "*"}]
+)
+def test_a_job_whose_facts_can_not_be_starts_without_a_token(node, tmp_path, changes):
+    """Slurmd drains a node whose Prolog fails."""
+    assert not node(**changes).exists()
+    assert "job_token_failed" in (tmp_path / "job-token.log").read_text()
+
+
+def test_the_task_prolog_names_the_address_and_the_file_where_there_is_a_token(tmp_path):
+    script = tmp_path / "task-prolog"
+    script.write_text(TASK_PROLOG.read_text().replace("/run/slurm-toolkit/jobs", str(tmp_path)))
+    (tmp_path / "7").mkdir()
+
+    def run():
+        environment = {"SLURM_JOB_ID": "7", "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            ["/bin/sh", script], env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    assert run() == []
+    (tmp_path / "7" / "token").write_text("7.x")
+    assert run() == [
+        "export AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1:817/credentials",
+        f"export AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={tmp_path}/7/token",
+    ]
