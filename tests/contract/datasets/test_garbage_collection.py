@@ -10,7 +10,7 @@ from tests.fakes.disk import WHEN, Killed, MortalDisk, QuickDisk
 from toolkit.datasets.errors import DataError, StoreBusy
 from toolkit.datasets.store import gc_markers
 from toolkit.datasets.store.add import add
-from toolkit.datasets.store.catalog import Catalog, Derivation
+from toolkit.datasets.store.catalog import Catalog, Derivation, manifest_key
 from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.garbage_collection import collect_garbage, find_garbage
 from toolkit.datasets.store.verify import find_damaged_content
@@ -180,3 +180,16 @@ def test_a_collected_dataset_can_be_added_again(catalog, clock, add_dataset):
         == described({"own": b"lost", "shared": b"s"}).version
     )
     assert find_damaged_content(catalog, unnamed_version) == []
+
+
+def test_a_version_that_was_added_again_to_a_store_in_s3_is_young(catalog, clock, add_dataset):
+    """A mark under wanted/ makes a manifest young that nobody may write again."""
+    version = add_dataset("wanted")
+    clock.now += 2 * DAY
+    mark = f"wanted/{manifest_key(version)}"
+    catalog.store.write(mark, b"")
+    os.utime(catalog.store.root / mark, (clock.now, clock.now))
+    assert collect_garbage(catalog).versions == ()
+    clock.now += 2 * DAY
+    assert collect_garbage(catalog).versions == (version,)
+    assert list(catalog.store.list("wanted/")) == []

@@ -95,6 +95,28 @@ def overwrite(store, key, content):
     store.write(key, content)
 
 
+def test_a_record_that_is_always_the_same_is_written_once_and_then_marked(aws):
+    aws.create_bucket(Bucket="same")
+    store = S3Store("same", "x", client=aws)
+    store.write_same("manifests/1.json", b"one")
+    (first,) = store.list("")
+    store.write_same("manifests/1.json", b"one")
+    assert [item.key for item in store.list("")] == ["manifests/1.json", "wanted/manifests/1.json"]
+    (again,) = store.list("manifests/")
+    assert again.modified == first.modified
+
+
+def test_small_content_that_another_process_has_stored_meanwhile_is_no_error(store, root):
+    file = next(file for file in scan(root).manifest.files if len(file.chunks) == 1)
+    uploads = [store.upload(file), store.upload(file)]
+    for upload in uploads:
+        for span in upload.missing():
+            upload.send(LocalFile(root / file.path), span, memoryview(bytearray(BUFFER)))
+        store.finish([upload])
+        upload.abandon()
+    assert store.upload(file) is None
+
+
 def test_a_store_record_is_read_as_it_was_written(store):
     assert store.read("names/x/1.json") is None
     store.write("names/x/1.json", b"one")
