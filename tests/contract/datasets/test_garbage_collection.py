@@ -183,7 +183,7 @@ def test_a_collected_dataset_can_be_added_again(catalog, clock, add_dataset):
 
 
 def test_a_version_that_was_added_again_to_a_store_in_s3_is_young(catalog, clock, add_dataset):
-    """A mark under wanted/ makes a manifest young that nobody may write again."""
+    """A mark under wanted/ makes its manifest young."""
     version = add_dataset("wanted")
     clock.now += 2 * DAY
     mark = f"wanted/{manifest_key(version)}"

@@ -36,7 +36,7 @@ def rendered(example: str) -> dict[str, str]:
 
 
 def with_s3() -> dict[str, str]:
-    """Return the roles of a stack whose jobs keep data in S3."""
+    """Return a stack whose jobs keep data in S3."""
     config = load(ROOT / "examples" / "aws.yaml")
     changed = config.model_copy(
         update={
@@ -44,9 +44,7 @@ def with_s3() -> dict[str, str]:
             "data": config.data.model_copy(update={"store": "s3://lab-datasets/all"}),
         }
     )
-    whole = stack_template(changed, FACTS)
-    parts = whole[whole.index("  ComputeRole:\n") : whole.index("\n  # Storage:")]
-    return {"s3-roles.yaml": parts}
+    return {"s3-stack.yaml": stack_template(changed, FACTS)}
 
 
 @pytest.mark.parametrize("example", ["local", "aws", "s3"])

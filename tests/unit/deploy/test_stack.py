@@ -385,14 +385,17 @@ def test_every_taggable_resource_has_the_cluster_tag(stack):
         ("s3://lab", "arn:${AWS::Partition}:s3:::lab", "arn:${AWS::Partition}:s3:::lab/*"),
     ],
 )
-def test_nodes_have_access_to_the_datasets_prefix_only(store, bucket, objects):
-    """Allow S3 only if the store of datasets is in S3."""
-    config = example("aws").model_copy(update={"data": Data(store=store)})
+def test_jobs_have_access_to_the_datasets_prefix_only(store, bucket, objects):
+    """Allow S3 to jobs alone, for a store in S3."""
+    stack = resources(example("aws").model_copy(update={"data": Data(store=store)}))
+    statements_by_sid = {item["Sid"]: item for item in statements(stack, "JobRole")}
+    assert statements_by_sid["FindDatasets"]["Resource"] == bucket
+    assert statements_by_sid["ReadDatasets"]["Resource"] == objects
+    added = statements_by_sid["AddToDatasets"]["Resource"]
+    assert added[0] == objects.replace("*", "objects/*")
+    assert "JobRole" not in resources(example("aws"))
     for role in ("HeadRole", "ComputeRole"):
-        statements_by_sid = {item["Sid"]: item for item in statements(resources(config), role)}
-        assert statements_by_sid["FindDatasets"]["Resource"] == bucket
-        assert statements_by_sid["KeepDatasets"]["Resource"] == objects
-        assert "KeepDatasets" not in {s["Sid"] for s in statements(resources(example("aws")), role)}
+        assert not [s for s in statements(stack, role) if "Datasets" in s["Sid"]]
 
 
 @pytest.mark.parametrize(
@@ -402,15 +405,24 @@ def test_nodes_have_access_to_the_datasets_prefix_only(store, bucket, objects):
         ("s3://lab/runs", "arn:${AWS::Partition}:s3:::lab/runs/*"),
     ],
 )
-def test_compute_nodes_have_access_to_checkpoints_in_s3_only_if_configured(place, objects):
+def test_jobs_have_access_to_their_users_checkpoints_in_s3_only_if_configured(place, objects):
     config = example("aws")
     changed = config.training.model_copy(update={"checkpoints": place})
     stack = resources(config.model_copy(update={"training": changed}))
-    statements_by_sid = {item["Sid"]: item for item in statements(stack, "ComputeRole")}
+    statements_by_sid = {item["Sid"]: item for item in statements(stack, "JobRole")}
     assert statements_by_sid["FindCheckpoints"]["Resource"] + "/" in objects
-    assert statements_by_sid["KeepCheckpoints"]["Resource"] == objects
+    own = objects.replace("*", "${!aws:PrincipalTag/user}/*")
+    assert statements_by_sid["KeepCheckpoints"]["Resource"] == own
     assert {"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"} <= set(
         statements_by_sid["KeepCheckpoints"]["Action"]
     )
-    other_statements = statements(stack, "HeadRole") + statements(resources(config), "ComputeRole")
+    assert "JobRole" not in resources(config)
+    other_statements = statements(stack, "HeadRole") + statements(stack, "ComputeRole")
     assert "KeepCheckpoints" not in {item["Sid"] for item in other_statements}
+
+
+def test_without_a_nat_gateway_nodes_reach_sts_only_where_jobs_use_s3():
+    config = example("local")
+    changed = config.model_copy(update={"data": Data(store="bucket")})
+    assert "StsEndpoint" in resources(changed)
+    assert "StsEndpoint" not in resources(config)
