@@ -25,6 +25,13 @@ SLURM_KEY: Final = SLURM_ETC / "slurm.key"
 HOSTS: Final = Path("/etc/hosts")
 HOSTNAME: Final = Path("/etc/hostname")
 
+SSH_KEYS: Final = Path("/etc/ssh/slurm_toolkit_keys")
+"""The users' public keys, a file each. Root's, so that no user adds a key of her own."""
+LOGINS: Final = ETC / "logins"
+"""The head's list of users who may open a session, one name a line."""
+SYSUSERS: Final = ETC / "users.conf"
+"""The head's list for systemd-sysusers."""
+
 SLURM_BIN: Final = "/usr/bin"
 """The directory of Slurm's programs, unless burst.json states another."""
 PROC: Final = Path("/proc")

@@ -1,4 +1,7 @@
-"""The users' accounts on an instance, from the cluster's list: added, never removed."""
+"""The users' accounts on an instance, from the cluster's list: added and locked, never removed.
+
+An account that is deleted would give its uid, and so its files, to the next user.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from slurmplugins.errors import BootError
 from slurmplugins.model import json_input
 
 if TYPE_CHECKING:
+    import os
     from pathlib import Path
 
     from slurmplugins.system.command import Runner
@@ -24,6 +28,13 @@ _ALREADY_EXISTS: Final = 9
 
 _TIMEOUT: Final = 30.0
 
+NO_SHELL: Final = "/usr/sbin/nologin"
+"""The shell of a user who left."""
+
+EXPIRED: Final = "1"
+"""The expiry date of a locked account, in days since 1970. PAM refuses such an account to sshd, su
+and cron, whatever key or password it has (usermod(8))."""
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -35,6 +46,8 @@ class User:
     home: str
     shell: str
     groups: tuple[str, ...]
+    left: bool = False
+    """The user is in cluster.yaml no more. Name and uid stay hers."""
 
 
 def parse(text: str) -> tuple[User, ...]:
@@ -66,6 +79,36 @@ def create_missing(users: tuple[User, ...], runner: Runner) -> None:
             _run(runner, ["usermod", "--append", "--groups", group, user.name])
 
 
+def set_locks(users: tuple[User, ...], runner: Runner) -> tuple[User, ...]:
+    """Lock who left, and unlock who came back.
+
+    Returns the users whose account changed. Jobs that run go on: they need no login. Safe to
+    repeat.
+    """
+    shells = _shells(runner)
+    changed = []
+    for user in users:
+        is_locked = shells.get(user.name) == NO_SHELL
+        if user.left == is_locked:
+            continue
+        if user.left:
+            account = ["--expiredate", EXPIRED, "--shell", NO_SHELL, "--groups", ""]
+        else:
+            account = ["--expiredate", "", "--shell", user.shell]
+        _run(runner, ["usermod", *account, user.name])
+        changed.append(user)
+    return tuple(changed)
+
+
+def _shells(runner: Runner) -> dict[str, str]:
+    """Return the shell of each account of this instance."""
+    result = runner.run(["/usr/bin/getent", "passwd"], timeout=_TIMEOUT)
+    if result.returncode:
+        raise BootError(f"getent passwd failed: {result.stderr.strip()[-200:]}")
+    rows = (line.split(":") for line in result.stdout.splitlines())
+    return {row[0]: row[-1] for row in rows}
+
+
 class UserListFollower:
     """The applied state of the user list, which changes with the file."""
 
@@ -86,12 +129,17 @@ class UserListFollower:
         signature = (file_status.st_mtime_ns, file_status.st_size)
         if signature == self._applied_signature:
             return
-        if file_status.st_uid != 0 or file_status.st_mode & 0o022:
-            raise BootError(
-                f"{self._path} must be root's, and writable by root alone; it is not used"
-            )
-        create_missing(parse(self._path.read_text(encoding="utf-8")), self._runner)
+        check_owner(self._path, file_status)
+        users = parse(self._path.read_text(encoding="utf-8"))
+        create_missing(users, self._runner)
+        set_locks(users, self._runner)
         self._applied_signature = signature
+
+
+def check_owner(path: Path, file_status: os.stat_result) -> None:
+    """Raise BootError unless the list is root's alone."""
+    if file_status.st_uid != 0 or file_status.st_mode & 0o022:
+        raise BootError(f"{path} must be root's, and writable by root alone; it is not used")
 
 
 def _run(runner: Runner, argv: list[str]) -> None:
@@ -111,6 +159,7 @@ def _user(item: Any) -> User:
         home=_match(_PATH, item.get("home")),
         shell=_match(_PATH, item.get("shell", "/bin/bash")),
         groups=tuple(_match(_NAME, group) for group in groups),
+        left=item.get("left") is True,
     )
     if ".." in user.home or ".." in user.shell:
         raise BootError(f"the list of users has an unsafe path: {user.home!r}")

@@ -284,6 +284,16 @@ def _deploy(state: Path, path: Path) -> None:
     new.rename(path)
 
 
+def new_key(path: Path) -> str:
+    """Make an SSH key at the path, and return its public line."""
+    public = path.with_name(f"{path.name}.pub")
+    for old in (path, public):
+        old.unlink(missing_ok=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "a test", "-f", str(path)]
+    subprocess.run(words, check=True)
+    return public.read_text().strip()
+
+
 def _configure(state: Path, path: Path, port: int) -> None:
     """Write the example's cluster.yaml with the changes that the tests need."""
     settings = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
@@ -294,6 +304,7 @@ def _configure(state: Path, path: Path, port: int) -> None:
     settings["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     settings["training"]["requirements"] += OTHER_JOBSCRIPTS
     settings["training"]["checkpoints"] = "bucket"
+    settings["users"][0]["ssh_keys"] = [new_key(state / "ada")]
     settings["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
     settings["aws"]["credentials_file"] = str(state / "aws/credentials")
     with path.open("w") as file:

@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 @click.command("apply")
 @config_option
 @dry_run_option
+@click.option(
+    "--cancel-jobs-of-left-users",
+    "cancel",
+    is_flag=True,
+    help="Cancel the jobs of users that cluster.yaml no longer has.",
+)
 @click.option("--force", is_flag=True, help="Run the playbook although nothing differs.")
-def command(*, config_path: Path | None, dry_run: bool, force: bool) -> None:
+def command(*, config_path: Path | None, dry_run: bool, cancel: bool, force: bool) -> None:
     """Push settings to the running head node: slurm.conf, hooks, users, job scripts.
 
     apply is the quick part of deploy: it touches neither images nor the stack.
     """
+    from toolkit.deploy import left_users
     from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
 
@@ -32,5 +40,14 @@ def command(*, config_path: Path | None, dry_run: bool, force: bool) -> None:
             changed_paths = cluster.unapplied_files()
             click.echo("\n".join(f"~ {path}" for path in changed_paths) or "no changes")
             return
+        head = Head(clients, config)
+        before = left_users.read_left(head)
         applied = cluster.apply(force=force)
+        left = left_users.read_left(head)
+        left_users.limit_submissions(config, head, before, left)
+        if cancel:
+            left_users.cancel_jobs(head, left)
+        jobs = {} if cancel else left_users.jobs_of(head, left)
+    for line in left_users.left_user_lines(jobs):
+        click.echo(line)
     click.echo("applied" if applied else "no changes")

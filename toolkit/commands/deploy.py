@@ -31,6 +31,7 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, replace_head:
     deploy builds missing images, shows and makes the stack's changes, and sets up the head node
     and its accounts. Then it waits until the cluster is healthy. It may be repeated.
     """
+    from toolkit.deploy import left_users
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
     from toolkit.deploy.image_lock import ImageLock
@@ -49,11 +50,18 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, replace_head:
             preview = cluster.preview(replace_head=replace_head)
             click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
             return 0
+        before = left_users.read_left_of_running(clients, config)
         outcome = cluster.deploy(yes=yes, replace_head=replace_head)
-        account_changes = apply_accounts(config, Head(clients, config), report)
+        head = Head(clients, config)
+        account_changes = apply_accounts(config, head, report)
+        left = left_users.read_left(head)
+        left_users.limit_submissions(config, head, before, left)
+        jobs = left_users.jobs_of(head, left)
         status = gather(config, clients)
     if outcome.is_empty and not account_changes:
         click.echo("no changes")
+    for line in left_users.left_user_lines(jobs):
+        click.echo(line)
     for reason in status.reasons:
         click.echo(f"unhealthy: {reason}", err=True)
     if status.healthy:

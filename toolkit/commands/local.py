@@ -279,6 +279,28 @@ def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -
     os.execvp(command[0], command)  # noqa: S606 - argv only, no shell
 
 
+@local.command()
+@click.argument("target")
+@click.argument("port", type=click.IntRange(1, 65_535))
+@state_option
+def connect(target: str, port: int, state: Path | None) -> None:
+    """Join standard input and output with a PORT of TARGET's loopback.
+
+    This is what SSM's port forwarding does on AWS: ssh uses it as ProxyCommand.
+    """
+    from toolkit.local.console import connect_argv
+    from toolkit.local.machines.errors import MachineError
+    from toolkit.local.machines.layout import Layout
+
+    layout = Layout(state_dir(state).absolute())
+    instance_id = target if target.startswith("i-") else _instance_of(control_client(state), target)
+    try:
+        command = connect_argv(layout, instance_id, port)
+    except MachineError as error:
+        raise LocalError(str(error)) from error
+    os.execvp(command[0], command)  # noqa: S606 - argv only, no shell
+
+
 def _instance_of(client: Client, target: str) -> str:
     for instance in client.get("status")["instances"]:
         if target in (instance["node"], instance["name"]) and instance["state"] == "running":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -14,35 +15,94 @@ from toolkit.commands.options import config_option, load
 from toolkit.errors import DeployError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolkit.config import ClusterConfig
+
+HOST_KEY = "/etc/ssh/slurm_toolkit_host_ed25519_key.pub"
 
 
 @click.command("login", context_settings={"ignore_unknown_options": True})
 @config_option
+@click.option("--as", "user", metavar="USER", help="Be this user of cluster.yaml, and not root.")
+@click.option("--ssh-config", is_flag=True, help="Print the lines for ~/.ssh/config, and stop.")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
-def command(*, config_path: Path | None, argv: tuple[str, ...]) -> None:
-    """Open a shell on the head node.
+def command(
+    *, config_path: Path | None, user: str | None, ssh_config: bool, argv: tuple[str, ...]
+) -> None:
+    """Open a shell on the head node, as root or as a user.
 
-    access.login in cluster.yaml is the command for it. ARGV is appended to that command.
+    access.login in cluster.yaml is the command for it, and access.login_as with --as. ARGV is
+    appended to that command.
     """
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
 
     config = load(config_path)
+    if user is not None:
+        _check_user(config, user)
     with connected(config) as clients:
-        instance = Head(clients, config).instance_id
-    login_words = [*login_argv(config, instance), *argv]
+        head = Head(clients, config)
+        instance = head.instance_id
+        host_key = head.run(["cat", HOST_KEY]) if ssh_config else ""
+    if ssh_config:
+        click.echo(ssh_config_text(config, instance, host_key, user), nl=False)
+        return
+    login_words = [*login_argv(config, instance, user), *argv]
     program = _program(login_words[0])
     # S606: without a shell is the point; this process becomes the session.
     os.execv(program, login_words)  # noqa: S606
 
 
-def login_argv(config: ClusterConfig, instance: str) -> list[str]:
-    """Return the words of access.login with their placeholders filled in."""
-    return [
-        word.format(instance_id=instance, region=config.aws.region, cluster=config.cluster)
-        for word in config.access.login
-    ]
+def login_argv(config: ClusterConfig, instance: str, user: str | None = None) -> list[str]:
+    """Return the words of access.login, or login_as, with their placeholders filled in."""
+    words = config.access.login if user is None else config.access.login_as
+    return _filled(words, config, instance, user or "")
+
+
+def ssh_config_text(
+    config: ClusterConfig, instance: str, host_key: str, user: str | None = None
+) -> str:
+    """Return the lines for ~/.ssh/config and ~/.ssh/known_hosts.
+
+    The head's key comes by the admin's own connection, so the first ssh asks nothing.
+    """
+    words = _filled(config.access.ssh_proxy, config, instance, "")
+    proxy = shlex.join([_name_or_path(words[0]), *words[1:]])
+    alias = f"{config.cluster}-{instance}"
+    kind, key = host_key.split()[:2]
+    return (
+        f"# ~/.ssh/config; print it again when the head node was replaced\n"
+        f"Host {config.cluster}\n"
+        f"    User {user or 'USER'}\n"
+        f"    HostKeyAlias {alias}\n"
+        f"    ProxyCommand {proxy}\n"
+        f"# ~/.ssh/known_hosts\n"
+        f"# {alias} {kind} {key}\n"
+    )
+
+
+def _filled(words: Sequence[str], config: ClusterConfig, instance: str, user: str) -> list[str]:
+    values = {
+        "instance_id": instance,
+        "region": config.aws.region,
+        "cluster": config.cluster,
+        "user": user,
+    }
+    return [word.format(**values) for word in words]
+
+
+def _check_user(config: ClusterConfig, user: str) -> None:
+    names = [item.name for item in config.users]
+    if user not in names:
+        raise DeployError(
+            f"cluster {config.cluster} has no user {user!r}",
+            next_step=f"name one of cluster.yaml's users: {', '.join(names) or 'it has none'}",
+        )
+
+
+def _name_or_path(name: str) -> str:
+    return name if shutil.which(name) else _program(name)
 
 
 def _program(name: str) -> str:

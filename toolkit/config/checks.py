@@ -13,6 +13,7 @@ from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.raw import items as _items, mapping as _mapping
 from toolkit.config.regions import region_checks
+from toolkit.config.ssh_keys import key_parts
 from toolkit.config.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ OWNED_SETTINGS = {
 LARGEST_SUBNET, SMALLEST_SUBNET = 16, 28
 OFFERING_KEYS = ("type", "capacity", "zone", "reservation")
 LOGIN_FIELDS = ("cluster", "instance_id", "region")
+ACCESS_FIELDS = {
+    "login": LOGIN_FIELDS,
+    "login_as": (*LOGIN_FIELDS, "user"),
+    "ssh_proxy": LOGIN_FIELDS,
+}
 
 
 def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -160,6 +166,7 @@ def _accounts_and_users(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _repeats(("accounts",), [a.get("name") for a in accounts], "account")
     yield from _repeats(("users",), [u.get("name") for u in users], "user")
     yield from _repeats(("users",), [u.get("uid") for u in users], "uid")
+    yield from _shared_keys(_items(raw, "users"))
     for index, user in enumerate(users):
         account = user.get("account")
         if isinstance(account, str) and account not in account_names:
@@ -173,6 +180,27 @@ def _accounts_and_users(raw: Mapping[str, Any]) -> Iterator[Finding]:
                 user_path = ("accounts", index, "users", at)
                 yield user_path, f"unknown user '{name}'{suggestion(name, user_names)}"
     yield from _parents(accounts, account_names)
+
+
+def _shared_keys(users: Sequence[object]) -> Iterator[Finding]:
+    """Yield keys that two users have.
+
+    Such a key would stay when one of them leaves.
+    """
+    owners: dict[str, str] = {}
+    for index, user in enumerate(users):
+        for at, line in enumerate(_items(user, "ssh_keys")):
+            try:
+                _, key = key_parts(str(line))
+            except ValueError:
+                continue  # the model reports it
+            name = str(_mapping({"user": user}, "user").get("name"))
+            if key in owners:
+                yield (
+                    ("users", index, "ssh_keys", at),
+                    f"this key is listed already, for {owners[key]}; a key belongs to one user",
+                )
+            owners.setdefault(key, name)
 
 
 def _parents(accounts: Sequence[Mapping[str, Any]], account_names: set[str]) -> Iterator[Finding]:
@@ -193,14 +221,15 @@ def _parents(accounts: Sequence[Mapping[str, Any]], account_names: set[str]) -> 
 
 
 def _access(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    for index, word in enumerate(_items(_mapping(raw, "access"), "login")):
-        if not isinstance(word, str):
-            continue
-        try:
-            word.format(**dict.fromkeys(LOGIN_FIELDS, ""))
-        except (KeyError, IndexError, ValueError, AttributeError):
-            fields = ", ".join(f"{{{field}}}" for field in LOGIN_FIELDS)
-            yield ("access", "login", index), f"expected no other placeholder than {fields}"
+    for key, field_names in ACCESS_FIELDS.items():
+        for index, word in enumerate(_items(_mapping(raw, "access"), key)):
+            if not isinstance(word, str):
+                continue
+            try:
+                word.format(**dict.fromkeys(field_names, ""))
+            except (KeyError, IndexError, ValueError, AttributeError):
+                fields = ", ".join(f"{{{field}}}" for field in field_names)
+                yield ("access", key, index), f"expected no other placeholder than {fields}"
 
 
 def _repeats(path: KeyPath, values: Sequence[object], noun: str) -> Iterator[Finding]:

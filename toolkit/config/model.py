@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from toolkit.config import types
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.section import Section
+from toolkit.config.ssh_keys import SshKey
 from toolkit.config.training import Data, Training
 from toolkit.config.types import (
     AccountName,
@@ -213,6 +214,8 @@ class User(Section):
     name: UserName
     uid: Annotated[int, Field(ge=1000, le=60_000)]
     account: AccountName
+    ssh_keys: tuple[SshKey, ...] = ()
+    """The public keys that open an SSH session as this user on the head node."""
 
 
 class Access(Section):
@@ -228,6 +231,34 @@ class Access(Section):
         "{instance_id}",
     )
     """The argv that opens a shell; {instance_id}, {region} and {cluster} are filled in."""
+    login_as: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "aws",
+        "ssm",
+        "start-session",
+        "--region",
+        "{region}",
+        "--target",
+        "{instance_id}",
+        "--document-name",
+        "toolkit-{cluster}-login",
+        "--parameters",
+        "user={user}",
+    )
+    """The argv that opens a shell as one of `users`; {user} is filled in too."""
+    ssh_proxy: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "aws",
+        "ssm",
+        "start-session",
+        "--region",
+        "{region}",
+        "--target",
+        "{instance_id}",
+        "--document-name",
+        "AWS-StartSSHSession",
+        "--parameters",
+        "portNumber=%p",
+    )
+    """The argv that joins ssh with the head's sshd, for ProxyCommand; ssh fills in %p."""
 
 
 class ClusterConfig(Section):

@@ -43,6 +43,11 @@ def secret(config: ClusterConfig) -> str:
     return f"{config.cluster}/slurm-key"
 
 
+def login_document(config: ClusterConfig) -> str:
+    """Return the SSM document that opens a session as one of the cluster's users."""
+    return f"{stack(config)}-login"
+
+
 def bundle(sha: str) -> str:
     """Return a bundle's key in either bucket."""
     return f"bundle/{sha}.zip"

@@ -92,6 +92,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             ],
             "ingress": ingress_rules(),
             "secret_id": names.secret(config),
+            "login_document": names.login_document(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
             "data": _bucket_and_folder(config.data.store_url(bucket="")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from toolkit.errors import LocalError
@@ -30,6 +31,16 @@ def enter_argv(layout: Layout, instance_id: str, argv: Sequence[str]) -> list[st
         f"{instance_id} has no running machine here",
         next_step="see the instances with: toolkit local status",
     )
+
+
+def connect_argv(layout: Layout, instance_id: str, port: int) -> list[str]:
+    """Return the host command that joins stdio with a machine's port.
+
+    The port is one of its loopback.
+    """
+    source = (resources.files("toolkit.local.machines") / "relay.py").read_text("utf-8")
+    relay = ["/usr/bin/python3", "-I", "-c", source, str(port)]
+    return enter_argv(layout, instance_id, relay)
 
 
 def console_log(layout: Layout, instance_id: str) -> str:

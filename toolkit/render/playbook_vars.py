@@ -34,6 +34,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_partitions": list(config.partitions),
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],
+            "toolkit_ssh_keys": {user.name: list(user.ssh_keys) for user in config.users},
         }
     )
 

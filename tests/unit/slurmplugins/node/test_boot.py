@@ -237,6 +237,7 @@ def test_people_get_their_accounts_and_groups(tmp_path: Path):
         "/usr/sbin/useradd",
         "/usr/sbin/groupadd",
         "/usr/sbin/usermod",
+        "/usr/bin/getent",
     ]
 
 

@@ -1,0 +1,248 @@
+"""A researcher's way in, on the real head node: a real sshd, real accounts, real jobs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.slurm.conftest import TOOLKIT, new_key, toolkit
+from tests.slurm.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
+REFUSED = "Permission denied (publickey)"
+KEYS = "/etc/ssh/slurm_toolkit_keys"
+HOLD = ("--hold", "--partition=batch", "--output=/dev/null", "--wrap=true")
+# Accepts one connection, and prints the uid of the process at its other end.
+OWNER_OF_CALLER = """
+import socket
+server = socket.create_server(("127.0.0.1", 7777))
+port = server.accept()[1][1]
+rows = [line.split() for line in open("/proc/net/tcp")]
+print(*(row[7] for row in rows if row[1].endswith(f":{port:04X}") and row[2].endswith(":1E61")))
+"""
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which ssh's ProxyCommand finds the toolkit."""
+    return {**os.environ, "PATH": f"{TOOLKIT.parent}:{os.environ['PATH']}"}
+
+
+@dataclass(frozen=True)
+class Ssh:
+    """A person's computer: an ssh configuration and keys."""
+
+    folder: Path
+
+    def argv(self, *words: str, user: str = "ada", key: Path | None = None) -> list[str]:
+        """Return ssh's argv; without a key, the person has none."""
+        identity = ["-i", str(key)] if key else ["-i", "/dev/null"]
+        options = ("BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes")
+        return [
+            *("ssh", "-F", str(self.folder / "config"), *identity, "-l", user),
+            *(word for option in options for word in ("-o", option)),
+            *("-o", f"UserKnownHostsFile={self.folder / 'known_hosts'}", *words),
+        ]
+
+    def run(self, *words: str, **who) -> subprocess.CompletedProcess[str]:
+        """Run a command on the head node over ssh."""
+        return subprocess.run(
+            self.argv("judge", *words, **who),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+        )
+
+
+@pytest.fixture(scope="module")
+def ssh(cluster, tmp_path_factory):
+    """A computer with what `toolkit login --ssh-config` prints."""
+    folder = tmp_path_factory.mktemp("ssh")
+    text = cluster.toolkit("login", "--ssh-config", "--as", "ada").stdout
+    (folder / "config").write_text(text)
+    known_hosts = text.splitlines()[-1].removeprefix("# ")
+    (folder / "known_hosts").write_text(f"{known_hosts}\n")
+    return Ssh(folder)
+
+
+@pytest.fixture(scope="module")
+def ada(state):
+    return state / "ada"
+
+
+def with_users(cluster, path: Path, *users: dict) -> Path:
+    """Write cluster.yaml with some users more."""
+    settings = YAML(typ="rt").load(cluster.config.read_text())
+    settings["users"] += users
+    with path.open("w") as file:
+        YAML(typ="rt").dump(settings, file)
+    return path
+
+
+def test_ada_submits_and_sees_her_job_over_ssh_and_is_not_root(cluster, ssh, ada):
+    assert ssh.run("id", "-u", key=ada).stdout == "2001\n"
+    submitted = ssh.run("sbatch", "--parsable", *HOLD, key=ada)
+    job = submitted.stdout.strip()
+    assert job.isdecimal(), submitted
+    try:
+        listed = ssh.run("squeue", "--noheader", "--format=%i:%u", key=ada)
+        assert f"{job}:ada" in listed.stdout.split()
+    finally:
+        cluster.run("scancel", job)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sudo", "-n", "id"),
+        ("cat", "/etc/slurm/slurm.key"),
+        ("cat", "/etc/shadow"),
+        ("sh", "-c", f"'echo key >> {KEYS}/ada'"),
+        ("touch", f"{KEYS}/grace"),
+    ],
+    ids=" ".join,
+)
+def test_ada_can_not_do_what_root_can(ssh, ada, command):
+    answer = ssh.run(*command, key=ada)
+    assert answer.returncode in {1, 2}
+    assert any(word in answer.stderr for word in ("Permission denied", "password is required"))
+
+
+def test_who_has_no_key_of_her_own_is_refused(ssh, ada):
+    for user, key in (("ada", None), ("grace", ada), ("root", ada), ("slurm", ada)):
+        answer = ssh.run("id", user=user, key=key)
+        assert answer.returncode == 255, (user, answer)
+        assert REFUSED in answer.stderr
+
+
+def test_a_key_that_a_user_adds_in_her_home_opens_nothing(cluster, ssh, tmp_path):
+    line = new_key(tmp_path / "own")
+    cluster.as_user("mkdir", "-p", "-m", "700", "/shared/home/ada/.ssh")
+    path = cluster.write("/shared/home/ada/.ssh/authorized_keys", f"{line}\n")
+    cluster.as_user("chmod", "600", path)
+    assert REFUSED in ssh.run("id", key=tmp_path / "own").stderr
+
+
+def test_sshd_listens_on_loopback_alone(cluster):
+    listeners = cluster.run("ss", "-Hltn", "sport = :22").split("\n")
+    addresses = {line.split()[3] for line in listeners if line}
+    assert addresses
+    assert addresses <= {"127.0.0.1:22", "[::1]:22"}
+
+
+def test_a_forwarded_connection_is_the_users_own(cluster, ssh, ada):
+    """Prove that a rule by uid holds for it, such as the metadata service's."""
+    answers = []
+    server = Thread(
+        target=lambda: answers.append(cluster.run("python3", "-c", OWNER_OF_CALLER)), daemon=True
+    )
+    server.start()
+
+    def connect():
+        subprocess.run(
+            ssh.argv("-W", "127.0.0.1:7777", "judge", key=ada),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env=environment(),
+        )
+        return answers
+
+    until("the connection", connect)
+    assert answers == ["2001\n"]
+
+
+def test_a_forwarding_back_is_refused(ssh, ada):
+    options = ("-o", "ExitOnForwardFailure=yes", "-N", "-R", "7778:127.0.0.1:1", "judge")
+    done = subprocess.run(
+        ssh.argv(*options, key=ada),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 255
+    assert "remote port forwarding failed" in done.stderr
+
+
+def test_login_as_opens_a_session_of_that_user_and_of_no_other(cluster):
+    assert cluster.toolkit("login", "--as", "ada", "id", "-un").stdout == "ada\n"
+    assert "no user 'root'" in cluster.toolkit("login", "--as", "root", may_fail=True).stderr
+    for name in ("root", "slurm", "nobody", "", "ada\nroot", "../ada"):
+        answer = cluster.toolkit(
+            "run", "--", "/opt/slurm-toolkit/bin/slurm-login", name, "id", may_fail=True
+        )
+        assert answer.returncode == 1, name
+        assert "none of the cluster's users" in answer.stderr
+
+
+def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh, tmp_path):
+    key = tmp_path / "zoe"
+    zoe = {"name": "zoe", "uid": 2077, "account": "vision", "ssh_keys": [new_key(key)]}
+    config = with_users(cluster, tmp_path / "with-zoe.yaml", zoe)
+    toolkit("deploy", "--config", str(config))
+    submit = ("sbatch", "--parsable", "--partition=batch", "--output=/dev/null")
+    job = ssh.run(*submit, "--wrap='sleep 900'", user="zoe", key=key).stdout.strip()
+    until("the job's start", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
+    node = cluster.job(job)["nodes"]
+    session = subprocess.Popen(
+        ssh.argv("judge", "sleep", "901", user="zoe", key=key),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+    try:
+        until("her session", lambda: "sleep 901" in cluster.run("ps", "-A", "-o", "args="))
+        told = cluster.toolkit("apply").stdout
+        assert "zoe has left, and 1 job of zoe go on" in told
+        session.wait(60)
+        assert REFUSED in ssh.run("id", user="zoe", key=key).stderr
+        assert cluster.run("getent", "passwd", "zoe").split(":")[2::4] == [
+            "2077",
+            "/usr/sbin/nologin\n",
+        ]
+        until(
+            "the node's lock",
+            lambda: (
+                "nologin" in toolkit("local", "console", node, "getent", "passwd", "zoe").stdout
+            ),
+        )
+        assert cluster.job(job)["job_state"] == ["RUNNING"]
+        again = toolkit(
+            "local",
+            "console",
+            node,
+            "runuser",
+            "-u",
+            "zoe",
+            "--",
+            *submit,
+            "--wrap=true",
+            may_fail=True,
+        )
+        assert again.returncode != 0, again
+        yan = {"name": "yan", "uid": 2077, "account": "vision"}
+        taken = with_users(cluster, tmp_path / "with-yan.yaml", yan)
+        refused = toolkit("apply", "--config", str(taken), may_fail=True)
+        assert refused.returncode == 1
+        assert "uid 2077 is of zoe, who left" in refused.stderr
+        toolkit("apply", "--config", str(config))
+        assert ssh.run("id", "-un", user="zoe", key=key).stdout == "zoe\n"
+        cluster.toolkit("apply", "--cancel-jobs-of-left-users")
+        until("the job's end", lambda: cluster.job(job)["job_state"] == ["CANCELLED"])
+    finally:
+        session.kill()
+        cluster.toolkit("apply", "--cancel-jobs-of-left-users")
