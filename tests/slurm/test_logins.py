@@ -142,7 +142,7 @@ def test_sshd_listens_on_loopback_alone(cluster):
 
 
 def test_a_forwarded_connection_is_the_users_own(cluster, ssh, ada):
-    """Prove that a rule by uid holds for it, such as the metadata service's."""
+    """Prove that a rule by uid holds for it."""
     answers = []
     server = Thread(
         target=lambda: answers.append(cluster.run("python3", "-c", OWNER_OF_CALLER)), daemon=True

@@ -30,7 +30,7 @@ HOST_KEY = "/etc/ssh/slurm_toolkit_host_ed25519_key.pub"
 def command(
     *, config_path: Path | None, user: str | None, ssh_config: bool, argv: tuple[str, ...]
 ) -> None:
-    """Open a shell on the head node, as root or as a user.
+    """Open a root or user shell on the head node.
 
     access.login in cluster.yaml is the command for it, and access.login_as with --as. ARGV is
     appended to that command.

@@ -44,7 +44,7 @@ def secret(config: ClusterConfig) -> str:
 
 
 def login_document(config: ClusterConfig) -> str:
-    """Return the SSM document that opens a session as one of the cluster's users."""
+    """Return the SSM document that opens a user's session."""
     return f"{stack(config)}-login"
 
 

@@ -47,8 +47,7 @@ CREATE_ONLY: dict[str, frozenset[str]] = {
         "AWS::IAM::Role": "Path RoleName",
         "AWS::S3::Bucket": "BucketName BucketNamePrefix BucketNamespace",
         "AWS::S3::BucketPolicy": "Bucket",
-        "AWS::SSM::Document": "Attachments DocumentFormat DocumentType Name Requires TargetType"
-        " VersionName",
+        "AWS::SSM::Document": "DocumentType Name",
         "AWS::SecretsManager::Secret": "Name",
     }.items()
 }
