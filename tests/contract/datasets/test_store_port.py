@@ -256,6 +256,21 @@ def _begun(store):
     return len(list(store.list("incoming/")))
 
 
+def test_a_process_without_credentials_is_told_to_run_in_a_job(aws, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    import boto3
+
+    client = boto3.Session().client("s3")
+    with pytest.raises(StoreFailed, match="no AWS credentials") as error:
+        S3Store("any", "", client=client).read("names/x")
+    assert "srun" in error.value.next_step
+    client.close()
+
+
 def test_s3_errors_become_store_errors(aws, monkeypatch):
     with pytest.raises(StoreFailed, match="NoSuchBucket"):
         S3Store("never-made", "", client=aws).read("names/x")

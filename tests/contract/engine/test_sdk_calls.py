@@ -7,6 +7,7 @@ the oldest botocore of the supported systems.
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,13 @@ import slurmplugins
 from slurmplugins.cloud import describe_instances
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.cloud.stores import S3Store, SecretStore
 from slurmplugins.model.hostlist import expand
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
 from slurmplugins.reconciler.instance_ledger import object_key
+from slurmplugins.system.clock import SystemClock
 from tests.contract.engine import simulated_cluster
 from tests.contract.engine.test_cloud_port import launch_template
 from tests.contract.local.localcloud import started
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from tests.contract.local.localcloud import Local
 
 ROOM = Path(slurmplugins.__file__).parent
-SERVICES = ("ec2", "s3", "secretsmanager")
+SERVICES = ("ec2", "s3", "secretsmanager", "sts")
 NODES = expand("gpu-[001-002]")
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4")
 ON_DEMAND = replace(SPOT, lifecycle=Lifecycle.ON_DEMAND)
@@ -126,6 +129,18 @@ def use_stores(aws: Aws) -> None:
     assert SecretStore(lambda: aws.connect("secretsmanager")).get("demo/slurm-key") == "k" * 40
 
 
+def use_job_role(aws: Aws) -> None:
+    """Make every call to STS."""
+    anybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:*"}
+    made = aws.local.client("iam").create_role(
+        RoleName="jobs",
+        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": anybody}),
+    )
+    role = JobRole(made["Role"]["Arn"], lambda: aws.connect("sts"), SystemClock())
+    given = role.credentials(user="ada", account="vision", job=7)
+    assert given.expires > SystemClock().now()
+
+
 def named_operations(aws: Aws) -> set[str]:
     """Return the operations of these services whose method's name is in slurmplugins."""
     models = [aws.local.client(service).meta.service_model for service in SERVICES]
@@ -143,6 +158,7 @@ def named_operations(aws: Aws) -> set[str]:
 def test_the_sdk_sends_every_call_that_slurmplugins_makes(aws: Aws):
     use_ec2(aws)
     use_stores(aws)
+    use_job_role(aws)
     assert {operation for operation, _ in aws.sent} == named_operations(aws)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from slurmplugins import job_token
 from slurmplugins.config import paths
+from slurmplugins.node.credential_broker import ADDRESS, PATH, PORT
 
 TASK_PROLOG = Path(__file__).parents[3] / "ansible/roles/burst/files/bin/slurm-task-prolog"
 NODE = {
@@ -78,6 +79,6 @@ def test_the_task_prolog_names_the_address_and_the_file_where_there_is_a_token(t
     assert run() == []
     (tmp_path / "7" / "token").write_text("7.x")
     assert run() == [
-        "export AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1:817/credentials",
+        f"export AWS_CONTAINER_CREDENTIALS_FULL_URI=http://{ADDRESS}:{PORT}{PATH}",
         f"export AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={tmp_path}/7/token",
     ]

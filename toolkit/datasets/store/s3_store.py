@@ -191,7 +191,7 @@ def _client(connections: int) -> Any:
 
 @contextmanager
 def _store_errors(url: str) -> Iterator[None]:
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     try:
         yield
@@ -201,5 +201,10 @@ def _store_errors(url: str) -> Iterator[None]:
         is_transient = status in _TRANSIENT_STATUSES or details.get("Code") in _TRANSIENT_CODES
         error_class = StoreUnreachable if is_transient else StoreFailed
         raise error_class(f"{url}: {details.get('Code')}: {details.get('Message')}") from error
+    except NoCredentialsError as error:
+        raise StoreFailed(
+            f"{url}: this process has no AWS credentials",
+            next_step="on a cluster, run it in a job: put srun before the command",
+        ) from error
     except (BotoCoreError, OSError) as error:
         raise StoreUnreachable(f"{url}: {error}") from error

@@ -18,6 +18,7 @@ from slurmplugins.node import job_tokens
 from slurmplugins.node.credential_broker import (
     FAILURE_SECONDS,
     PATH,
+    PORT,
     RENEW_SECONDS,
     BrokerServer,
     CredentialBroker,
@@ -138,6 +139,11 @@ def test_many_processes_at_once_cost_one_call(stage):
     for thread in threads:
         thread.join()
     assert stage.calls == [ADA]
+
+
+def test_no_user_can_take_the_brokers_port():
+    """The kernel keeps ports below 1024 for root (ip_unprivileged_port_start)."""
+    assert PORT < 1024
 
 
 def test_ended_jobs_are_forgotten(stage):
