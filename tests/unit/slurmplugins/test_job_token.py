@@ -69,16 +69,21 @@ def test_the_task_prolog_names_the_address_and_the_file_where_there_is_a_token(t
     script.write_text(TASK_PROLOG.read_text().replace("/run/slurm-toolkit/jobs", str(tmp_path)))
     (tmp_path / "7").mkdir()
 
-    def run():
-        environment = {"SLURM_JOB_ID": "7", "PATH": os.environ["PATH"]}
+    def run(**more):
+        environment = {"SLURM_JOB_ID": "7", "PATH": os.environ["PATH"], **more}
         done = subprocess.run(
             ["/bin/sh", script], env=environment, capture_output=True, text=True, check=True
         )
         return done.stdout.splitlines()
 
-    assert run() == []
+    address = f"http://{ADDRESS}:{PORT}{PATH}"
+    assert run() == run(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://127.0.0.1:9/own") == []
+    assert run(AWS_CONTAINER_CREDENTIALS_FULL_URI=address) == [
+        "unset AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "unset AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    ], "of the job that this one was submitted from"
     (tmp_path / "7" / "token").write_text("7.x")
     assert run() == [
-        f"export AWS_CONTAINER_CREDENTIALS_FULL_URI=http://{ADDRESS}:{PORT}{PATH}",
+        f"export AWS_CONTAINER_CREDENTIALS_FULL_URI={address}",
         f"export AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={tmp_path}/7/token",
     ]
