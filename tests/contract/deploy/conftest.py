@@ -51,6 +51,8 @@ class HeadDriver(NoneDriver):
             return CommandResult(0, json.dumps({"nodes": [NODE]}).encode(), b"")
         if "slurmplugins.head_report pass" in text:
             return CommandResult(0, b'{"at": 1}', b"")
+        if "/shared/.toolkit/users.json" in text:
+            return CommandResult(0, b"[]", b"")
         if text.startswith("sacctmgr"):
             words = shlex.split(stdin.decode())
             return CommandResult(0, self.slurmdbd.run(words).encode(), b"")
