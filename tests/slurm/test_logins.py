@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 REFUSED = "Permission denied (publickey)"
 KEYS = "/etc/ssh/slurm_toolkit_keys"
-HOLD = ("--hold", "--partition=batch", "--output=/dev/null", "--wrap=true")
+HOLD = ("--hold", "--partition=spot", "--output=/dev/null", "--wrap=true")
 # Accepts one connection, and prints the uid of the process at its other end.
 OWNER_OF_CALLER = """
 import socket
@@ -194,7 +194,7 @@ def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh,
     zoe = {"name": "zoe", "uid": 2077, "account": "vision", "ssh_keys": [new_key(key)]}
     config = with_users(cluster, tmp_path / "with-zoe.yaml", zoe)
     toolkit("deploy", "--config", str(config))
-    submit = ("sbatch", "--parsable", "--partition=batch", "--output=/dev/null")
+    submit = ("sbatch", "--parsable", "--partition=spot", "--output=/dev/null")
     job = ssh.run(*submit, "--wrap='sleep 900'", user="zoe", key=key).stdout.strip()
     until("the job's start", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
     node = cluster.job(job)["nodes"]
