@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import threading
-import time
-import urllib.error
-import urllib.request
-from contextlib import contextmanager
 
 import pytest
 
@@ -20,45 +14,8 @@ from slurmplugins.node.credential_broker import (
     PATH,
     PORT,
     RENEW_SECONDS,
-    BrokerServer,
-    CredentialBroker,
 )
-from slurmplugins.node.job_tokens import JobIdentity
-from slurmplugins.system.logger import Log
-from tests.fakes.clock import FakeClock
-
-ADA = JobIdentity(7, os.getuid(), "ada", "vision")
-BEN = JobIdentity(8, os.getuid(), "ben", "vision")
-
-
-class Stage:
-    """A broker with a fake STS."""
-
-    def __init__(self, tmp_path) -> None:
-        self.jobs = tmp_path / "jobs"
-        self.clock = FakeClock()
-        self.lines: list[str] = []
-        self.calls: list[JobIdentity] = []
-        self.fault: Exception | None = None
-        log = Log(self.lines.append, self.clock, {})
-        self.broker = CredentialBroker(self.jobs, self.assume, self.clock, log)
-        for identity in (ADA, BEN):
-            job_tokens.grant(self.jobs, identity)
-
-    def assume(self, identity):
-        self.calls.append(identity)
-        if self.fault is not None:
-            raise self.fault
-        number = len(self.calls)
-        return Credentials(
-            f"ASIA{number}", f"secret of {identity.user}", "session", self.clock.now() + 3600
-        )
-
-    def token(self, job=7):
-        return (self.jobs / str(job) / "token").read_text()
-
-    def ask(self, job=7):
-        return self.broker.answer(PATH, self.token(job))
+from tests.fakes.credential_broker import ADA, BEN, Stage
 
 
 @pytest.fixture
@@ -165,43 +122,3 @@ def test_no_log_line_has_a_secret(stage):
 
 def test_credentials_print_no_secret():
     assert "hidden" not in repr(Credentials("ASIA1", "hidden", "hidden", 0.0))
-
-
-@contextmanager
-def serving(broker):
-    server = BrokerServer(broker, port=0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def get(url, token):
-    request = urllib.request.Request(url, headers={"Authorization": token})  # noqa: S310 - loopback
-    try:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - loopback
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-
-
-def test_the_broker_answers_on_loopback_by_http(stage):
-    with serving(stage.broker) as url:
-        assert get(url + PATH, stage.token())[0] == 200
-        assert get(url + PATH, "")[0] == 403
-        assert url.startswith("http://127.0.0.1:")
-
-
-def test_an_sdk_gets_its_credentials_by_the_variables_of_the_task_prolog(stage, monkeypatch):
-    from botocore.credentials import ContainerProvider
-
-    stage.clock.jump(time.time() - stage.clock.now())
-    with serving(stage.broker) as url:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url + PATH)
-        file = str(stage.jobs / "7" / "token")
-        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file)
-        found = ContainerProvider().load()
-    assert found.get_frozen_credentials().secret_key == "secret of ada"
