@@ -141,7 +141,16 @@ def test_sshd_listens_on_loopback_alone(cluster):
     assert addresses <= {"127.0.0.1:22", "[::1]:22"}
 
 
-def test_a_forwarded_connection_is_the_users_own(cluster, ssh, ada):
+@pytest.fixture
+def open_input():
+    """Yield an input that stays open: at its end, ssh would close the connection."""
+    reader, writer = os.pipe()
+    yield reader
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_forwarded_connection_is_the_users_own(cluster, ssh, ada, open_input):
     """Prove that a rule by uid holds for it."""
     answers = []
     server = Thread(
@@ -152,7 +161,7 @@ def test_a_forwarded_connection_is_the_users_own(cluster, ssh, ada):
     def connect():
         subprocess.run(
             ssh.argv("-W", "127.0.0.1:7777", "judge", key=ada),
-            stdin=subprocess.DEVNULL,
+            stdin=open_input,
             capture_output=True,
             timeout=60,
             check=False,
