@@ -1,5 +1,6 @@
 """First boot and agent of a compute node.
 
 Here: what runs on the instance itself.
-Not here: anything that the head runs or decides.
+`users.py` also serves the head's playbook.
+Not here: anything that the head decides.
 """

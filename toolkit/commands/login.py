@@ -77,7 +77,7 @@ def ssh_config_text(
         f"    User {user or 'USER'}\n"
         f"    HostKeyAlias {alias}\n"
         f"    ProxyCommand {proxy}\n"
-        f"# ~/.ssh/known_hosts\n"
+        f"# The next line belongs, without '# ', to ~/.ssh/known_hosts:\n"
         f"# {alias} {kind} {key}\n"
     )
 

@@ -25,10 +25,15 @@ NOTHING, NO_LIMIT = "0", "-1"
 
 
 def read_left(head: Runner) -> frozenset[str]:
-    """Return the users who left; none without a list."""
+    """Return the users who left; none where the file is missing.
+
+    Raises HeadCommandFailed if the file can't be read: a user who left must not count as present.
+    """
     try:
         text = head.run(["cat", USERS_FILE])
-    except HeadCommandFailed:
+    except HeadCommandFailed as error:
+        if "No such file" not in error.stderr:
+            raise
         return frozenset()
     try:
         return frozenset(str(row["name"]) for row in json.loads(text) if row.get("left"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.slurm_nodes import NodeInfo
 
 RECONCILE = "slurm-reconcile.timer"
-SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
+SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE, "optuna")
 # A timer starts reconcile every 15 seconds, and one pass may take five minutes.
 STALE_SECONDS = 360
 HEALTHY_STACK = {
@@ -205,7 +205,7 @@ def engine_problems(report: HeadReport) -> list[str]:
 
 
 def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
-    units = [*SERVICES, *(["mlflow"] if config.mlflow.enabled else [])]
+    units = _units(config)
     try:
         states = head.run(["systemctl", "is-active", *units])
     except HeadCommandFailed as error:
@@ -214,6 +214,16 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
         if len(states.split()) != len(units):
             raise
     return dict(zip(units, states.split(), strict=True))
+
+
+def _units(config: ClusterConfig) -> list[str]:
+    """Return the units that run on this cluster's head node."""
+    units = [*SERVICES]
+    if config.mlflow.enabled:
+        units += ["mlflow", "slurm-runs.timer"]
+    if any(user.ssh_keys for user in config.users):
+        units.append("slurm-sshd")
+    return units
 
 
 def _slurm(head: Head) -> tuple[bool, Sequence[NodeInfo]]:

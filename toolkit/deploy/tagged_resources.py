@@ -14,7 +14,7 @@ from toolkit.deploy.instances import tag_values
 from toolkit.deploy.storage import Bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
@@ -34,6 +34,8 @@ KINDS = (
     ("route table", "describe_route_tables", "RouteTables", "RouteTableId"),
     ("VPC endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
     ("NAT gateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
+    ("elastic IP address", "describe_addresses", "Addresses", "AllocationId"),
+    ("internet gateway", "describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
     ("subnet", "describe_subnets", "Subnets", "SubnetId"),
     ("VPC", "describe_vpcs", "Vpcs", "VpcId"),
 )
@@ -77,11 +79,19 @@ def delete_detached(clients: Clients, item: TaggedResource) -> None:
 def _tagged(ec2: Any, cluster: str) -> Iterator[TaggedResource]:
     filters = [{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
     for kind, operation, items, key in KINDS:
-        for page in ec2.get_paginator(operation).paginate(Filters=filters):
+        for page in _pages(ec2, operation, filters):
             groups = page["Reservations"] if kind == "instance" else [page]
             for item in (item for group in groups for item in group[items]):
                 if _state(item) not in DELETED_STATES:
                     yield TaggedResource(kind, item[key])
+
+
+def _pages(ec2: Any, operation: str, filters: Sequence[dict[str, Any]]) -> Iterable[Any]:
+    """Return all pages of a list; some of EC2's lists have one page only."""
+    if ec2.can_paginate(operation):
+        pages: Iterable[Any] = ec2.get_paginator(operation).paginate(Filters=filters)
+        return pages
+    return (getattr(ec2, operation)(Filters=filters),)
 
 
 def _state(item: Any) -> str:

@@ -57,9 +57,23 @@ def test_a_limit_that_an_admin_set_stays():
 def test_only_who_is_marked_has_left():
     rows = [{"name": "ada"}, {"name": "zoe", "left": True}]
     assert left_users.read_left(Runner(cat=json.dumps(rows))) == {"zoe"}
-    assert left_users.read_left(Runner(cat=HeadCommandFailed("no such file"))) == frozenset()
     with pytest.raises(SlurmAnswerError):
         left_users.read_left(Runner(cat="{"))
+
+
+def test_before_the_first_apply_nobody_has_left():
+    stderr = "cat: /shared/.toolkit/users.json: No such file or directory"
+    absent = HeadCommandFailed("cat on the head node: exit code 1", returncode=1, stderr=stderr)
+    assert left_users.read_left(Runner(cat=absent)) == frozenset()
+
+
+def test_a_list_that_can_not_be_read_frees_nobody():
+    for error in (
+        HeadCommandFailed("cat on the head node ran longer than 60 s"),
+        HeadCommandFailed("cat on the head node: exit code 1", returncode=1, stderr="Stale file"),
+    ):
+        with pytest.raises(HeadCommandFailed):
+            left_users.read_left(Runner(cat=error))
 
 
 def test_jobs_are_counted_by_user_and_cancelled_by_user():

@@ -8,7 +8,7 @@ from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
 from toolkit.deploy.slurm_accounts import apply_accounts
-from toolkit.deploy.status import Down, Status, engine_problems, missing_accounts
+from toolkit.deploy.status import Down, Status, _units, engine_problems, missing_accounts
 
 GOOD = Status(
     cluster="demo",
@@ -59,6 +59,19 @@ def test_each_problem_is_a_reason(change, reason):
     status = replace(GOOD, **change)
     assert status.reasons == (reason,)
     assert not status.healthy
+
+
+def test_the_services_are_those_that_this_cluster_has():
+    config = example("aws")
+    keyless = tuple(user.model_copy(update={"ssh_keys": ()}) for user in config.users)
+    keyed = (keyless[0].model_copy(update={"ssh_keys": ("ssh-ed25519 AAAA",)}), *keyless[1:])
+    no_mlflow = config.mlflow.model_copy(update={"enabled": False})
+    bare = config.model_copy(update={"users": keyless, "mlflow": no_mlflow})
+    least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "optuna"}
+    assert set(_units(bare)) == least
+    assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
+    with_mlflow = bare.model_copy(update={"mlflow": config.mlflow})
+    assert set(_units(with_mlflow)) == {*least, "mlflow", "slurm-runs.timer"}
 
 
 def test_problems_of_the_engine_are_reported():
