@@ -143,7 +143,10 @@ def test_sshd_listens_on_loopback_alone(cluster):
 
 @pytest.fixture
 def open_input():
-    """Yield an input that stays open. At its end, ssh would close the connection."""
+    """Yield an input that stays open.
+
+    At its end, ssh would close the connection.
+    """
     reader, writer = os.pipe()
     yield reader
     os.close(reader)

@@ -87,7 +87,7 @@ def _tagged(ec2: Any, cluster: str) -> Iterator[TaggedResource]:
 
 
 def _pages(ec2: Any, operation: str, filters: Sequence[dict[str, Any]]) -> Iterable[Any]:
-    """Return all pages of a list; some of EC2's lists have one page only."""
+    """Return all pages; some lists have one only."""
     if ec2.can_paginate(operation):
         pages: Iterable[Any] = ec2.get_paginator(operation).paginate(Filters=filters)
         return pages
