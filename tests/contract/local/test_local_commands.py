@@ -11,6 +11,7 @@ import boto3
 import pytest
 from click.testing import CliRunner
 
+from tests.patience import PROGRAM_SECONDS
 from toolkit.commands.local import local as command
 from toolkit.errors import LocalError
 from toolkit.local.daemon_files import StateFiles
@@ -81,7 +82,7 @@ def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, t
     )
     assert "gpu-001" in toolkit_local("status")
     assert "interrupted at" in toolkit_local("interrupt", "gpu-001", "--notice", "0")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PROGRAM_SECONDS
     while "no instances" not in toolkit_local("status"):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -100,7 +101,7 @@ def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, t
 def test_up_starts_a_new_daemon_after_a_kill_9(up, tmp_path):
     first = up()
     os.kill(first["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PROGRAM_SECONDS
     while StateFiles(tmp_path).running() is not None:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -108,7 +108,7 @@ def status(node, token, what="status"):
 
 def answering(node, process):
     """Wait until the notebook answers, and return its token."""
-    token, deadline = node / "runs" / JOB / "token", time.monotonic() + 30
+    token, deadline = node / "runs" / JOB / "token", time.monotonic() + PROGRAM_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         if token.exists() and status(node, token.read_text()) == 200:
             return token.read_text()
@@ -207,7 +207,7 @@ def test_a_signal_that_comes_during_the_preparations_is_passed_on_after_them(nod
     _program(node / "bin" / "df", SLOW.format(real=shutil.which("df")))
     played = {"WARM_CODE": "85", "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
     process = start(node, "data-warmup.sbatch", "a", **played)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PROGRAM_SECONDS
     while not (node / "began").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGUSR1)

@@ -552,7 +552,7 @@ def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_
     (cluster.root / "train.py").write_text(TRAINING)
     script = str(REPO / "jobscripts" / "torchrun.sbatch")
     old = cluster.start(7, 0, "bash", script, "train.py", "wait")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PROGRAM_SECONDS
     while not (cluster.root / "waits").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     new = cluster.start(7, 1, "bash", script, "train.py")

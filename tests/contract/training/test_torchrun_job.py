@@ -137,7 +137,7 @@ class Cluster:
     def wait_for_steps(self, job, attempt, steps=10):
         """Wait until the attempt has taken some steps."""
         path = self.run_dir(job) / "steps.jsonl"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PROGRAM_SECONDS
         while time.monotonic() < deadline:
             if path.exists() and path.read_text().count(f'"attempt": {attempt},') > steps:
                 return
