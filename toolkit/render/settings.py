@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from toolkit.render.context import SlurmContext
 
 BIN: Final = "/opt/slurm-toolkit/bin"
+HOOKS: Final = "/shared/.toolkit/hooks"
+"""What slurmd runs. Each node has it, whatever its image: a path that is absent drains the node."""
 REQUEUE_EXIT: Final = 85
 """A training job saved its work and asks to be requeued (toolkit.training)."""
 MESSAGE_TIMEOUT: Final = 30
@@ -139,9 +141,9 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
         # Without cgroups slurmd has nothing in which it could contain a job.
         "PrologFlags": ("Alloc",) if context.local else ("Alloc", "Contain"),
         # The job's token for its AWS credentials: written, named to the tasks, removed.
-        "Prolog": f"{BIN}/slurm-job-token",
-        "TaskProlog": f"{BIN}/slurm-task-prolog",
-        "Epilog": f"{BIN}/slurm-job-token",
+        "Prolog": f"{HOOKS}/slurm-job-token",
+        "TaskProlog": f"{HOOKS}/slurm-task-prolog",
+        "Epilog": f"{HOOKS}/slurm-job-token",
     }
 
 

@@ -80,6 +80,40 @@ def test_the_identity_file_is_in_the_state_folder_and_copied_before_slurmctld_st
     assert "/shared/.toolkit/slurm-id" in (ROOT / "jobscripts/lib/preflight.sh").read_text()
 
 
+def test_slurmd_runs_only_what_every_node_has_before_slurm_conf_names_it():
+    """Keep slurmd's programs off the image.
+
+    slurmd drains a node whose Prolog is absent, and slurmstepd fails its tasks: run_command in
+    src/common/run_command.c. slurm.conf reaches nodes of older images too.
+    """
+    steps = load_yaml(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
+    copies = [step.get("ansible.builtin.copy", {}).get("dest", "") for step in steps]
+    hooks = next(at for at, dest in enumerate(copies) if "/.toolkit/hooks/" in dest)
+    assert hooks < copies.index("/etc/slurm/{{ item }}")
+    for golden in (ROOT / "tests/golden/render/expected").glob("*/slurm.conf"):
+        named = re.findall(r"(?m)^(?:Task)?(?:Prolog|Epilog)=(.+)$", golden.read_text())
+        assert len(named) == 3
+        for path in named:
+            folder, _, name = path.rpartition("/")
+            assert folder == "/shared/.toolkit/hooks"
+            assert name in steps[hooks]["loop"]
+            assert (ANSIBLE / "roles/slurmctld/files/hooks" / name).stat().st_mode & 0o111
+
+
+def test_no_head_runs_the_distributions_sshd():
+    """Mask it at each apply: a base image may have enabled it."""
+    tasks_of_role = ANSIBLE / "roles/users/tasks"
+    (step,) = load_yaml(tasks_of_role / "distribution.yml")
+    service = step["ansible.builtin.systemd_service"]
+    assert (service["masked"], service["state"]) == (True, "stopped")
+    assert step["loop"] == ["ssh.socket", "ssh.service"]
+    for name in ("install.yml", "sshd.yml"):  # in the image, and at each apply
+        steps = load_yaml(tasks_of_role / name)
+        assert any(step.get("ansible.builtin.import_tasks") == "distribution.yml" for step in steps)
+    main = load_yaml(tasks_of_role / "main.yml")
+    assert [step["name"] for step in main if "when" not in step] == ["Configure"]
+
+
 def test_no_playbook_adds_the_cluster_to_slurmdbd():
     """Leave registration to slurmctld.
 
@@ -96,16 +130,15 @@ def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
     """
     files = ANSIBLE / "roles/burst/files"
     wrappers = {path.name: path.read_text() for path in (files / "bin").iterdir()}
+    hooks = {path.name for path in (ANSIBLE / "roles/slurmctld/files/hooks").iterdir()}
     programs = {
         match
         for path in [ROOT / "toolkit/render/settings.py", *files.glob("*/*.service")]
         for match in re.findall(r"/(slurm-[a-z-]+)\b", path.read_text())
         if match != "slurm-toolkit"
     }
-    assert programs <= set(wrappers)
+    assert programs <= set(wrappers) | hooks
     for text in wrappers.values():
-        if text.startswith("#!/bin/sh\n"):
-            continue  # slurmstepd runs it as the user, for each task
         assert text.startswith("#!/usr/bin/python3 -I\n")
         (module,) = re.findall(r"from slurmplugins\.(\w+) import main", text)
         tree = ast.parse((ROOT / f"slurmplugins/{module}.py").read_text())

@@ -14,7 +14,8 @@ from slurmplugins import job_token
 from slurmplugins.config import paths
 from slurmplugins.node.credential_broker import ADDRESS, PATH, PORT
 
-TASK_PROLOG = Path(__file__).parents[3] / "ansible/roles/burst/files/bin/slurm-task-prolog"
+HOOKS = Path(__file__).parents[3] / "ansible/roles/slurmctld/files/hooks"
+HOOK, TASK_PROLOG = HOOKS / "slurm-job-token", HOOKS / "slurm-task-prolog"
 NODE = {
     "cluster": "demo", "region": "us-east-1", "head_address": "10.0.0.1", "secret_id": "k",
     "bucket": "b", "shared": {"dns": "d", "mount_name": "m", "path": "/shared"},
@@ -87,3 +88,15 @@ def test_the_task_prolog_names_the_address_and_the_file_where_there_is_a_token(t
         f"export AWS_CONTAINER_CREDENTIALS_FULL_URI={address}",
         f"export AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={tmp_path}/7/token",
     ]
+
+
+def test_a_node_whose_image_lacks_the_program_runs_jobs_too(tmp_path):
+    """Slurmd gets slurm.conf at once, and its program with the next image."""
+    script, program = tmp_path / "hook", tmp_path / "slurm-job-token"
+    script.write_text(HOOK.read_text().replace("/opt/slurm-toolkit/bin", str(tmp_path)))
+    assert subprocess.run(["/bin/sh", script], check=False).returncode == 0
+    program.write_text(f"#!/bin/sh\necho $SLURM_JOB_ID >{tmp_path}/ran\nexit 3\n")
+    program.chmod(0o755)
+    done = subprocess.run(["/bin/sh", script], env={"SLURM_JOB_ID": "7"}, check=False)
+    assert done.returncode == 3
+    assert (tmp_path / "ran").read_text() == "7\n"
