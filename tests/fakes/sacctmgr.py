@@ -11,7 +11,7 @@ class RefusedError(Exception):
 
 
 class FakeSacctmgr:
-    """A sacctmgr that understands only the calls of toolkit.accounts."""
+    """A sacctmgr that understands only the calls of the toolkit."""
 
     def __init__(self) -> None:
         self.accounts = {"root": {"parent": "", "fairshare": "1", "organization": "root"}}
@@ -41,6 +41,12 @@ class FakeSacctmgr:
         if entity == "user":
             return list(self.defaults.items())
         assert "cluster=demo" in conditions
+        if any("maxsubmitjobs" in condition for condition in conditions):
+            limits = [("", account, "", "", "") for account in self.accounts]
+            for (account, user), limit in self.members.items():
+                shown = limit.get("maxsubmitjobs", "").replace("-1", "")
+                limits.append((user, account, "", shown, limit.get("comment", "")))
+            return limits
         rows = [(n, "", "", a["parent"], a["fairshare"]) for n, a in self.accounts.items()]
         return rows + [(account, user, "", "", "1") for account, user in self.members]
 
@@ -68,6 +74,9 @@ class FakeSacctmgr:
         self.defaults.setdefault(name, settings["account"])
 
     def _modify_user(self, name, settings):
+        if "maxsubmitjobs" in settings:
+            self.members[settings.pop("account"), name] |= settings
+            return
         if (settings["defaultaccount"], name) not in self.members:
             raise RefusedError(f"default account of {name}")
         self.defaults[name] = settings["defaultaccount"]

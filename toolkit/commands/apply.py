@@ -41,13 +41,8 @@ def command(*, config_path: Path | None, dry_run: bool, cancel: bool, force: boo
             click.echo("\n".join(f"~ {path}" for path in changed_paths) or "no changes")
             return
         head = Head(clients, config)
-        before = left_users.read_left(head)
         applied = cluster.apply(force=force)
-        left = left_users.read_left(head)
-        left_users.limit_submissions(config, head, before, left)
-        if cancel:
-            left_users.cancel_jobs(head, left)
-        jobs = {} if cancel else left_users.jobs_of(head, left)
-    for line in left_users.left_user_lines(jobs):
-        click.echo(line)
+        jobs = left_users.settle(config, head, cancel=cancel)
+    for jobs_of_user in jobs:
+        click.echo(str(jobs_of_user))
     click.echo("applied" if applied else "no changes")

@@ -50,18 +50,15 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, replace_head:
             preview = cluster.preview(replace_head=replace_head)
             click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
             return 0
-        before = left_users.read_left_of_running(clients, config)
         outcome = cluster.deploy(yes=yes, replace_head=replace_head)
         head = Head(clients, config)
+        jobs = left_users.settle(config, head)
         account_changes = apply_accounts(config, head, report)
-        left = left_users.read_left(head)
-        left_users.limit_submissions(config, head, before, left)
-        jobs = left_users.jobs_of(head, left)
         status = gather(config, clients)
     if outcome.is_empty and not account_changes:
         click.echo("no changes")
-    for line in left_users.left_user_lines(jobs):
-        click.echo(line)
+    for jobs_of_user in jobs:
+        click.echo(str(jobs_of_user))
     for reason in status.reasons:
         click.echo(f"unhealthy: {reason}", err=True)
     if status.healthy:

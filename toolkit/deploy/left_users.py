@@ -2,26 +2,90 @@
 
 The head's playbook has locked their accounts. A job of theirs could still submit another one, for
 ever: slurmctld asks no account for a password. So their associations may submit nothing more.
+
+What is limited is read from slurmdbd alone: a comment marks each association that was limited here.
+So a run that was cut off is completed by the next one, and a limit of an admin's own stays.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.deploy.head import Head
-from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
+from toolkit.errors import HeadCommandFailed
 from toolkit.head_runner import SlurmAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from toolkit.config import ClusterConfig
-    from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
 
 USERS_FILE = "/shared/.toolkit/users.json"
 NOTHING, NO_LIMIT = "0", "-1"
+MARK = "toolkit:left"
+"""The comment of an association that was limited here. After `=` it has the limit before."""
+_FIELDS = ("user", "account", "partition", "maxsubmitjobs", "comment")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The number of jobs that one association of a user may have."""
+
+    user: str
+    account: str
+    partition: str
+    max_submit_jobs: str
+    comment: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether the limit was set here, because the user left."""
+        return self.comment.partition("=")[0] == MARK
+
+    @property
+    def before(self) -> str:
+        """Return the limit that it had before the user left."""
+        return self.comment.partition("=")[2] or NO_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class JobsOfLeftUser:
+    """The jobs that go on although their user left."""
+
+    user: str
+    count: int
+
+    def __str__(self) -> str:
+        jobs = "job" if self.count == 1 else "jobs"
+        return (
+            f"{self.user} has left, and {self.count} {jobs} of {self.user} go on: "
+            "`toolkit apply --cancel-jobs-of-left-users` cancels them"
+        )
+
+
+def settle(
+    config: ClusterConfig, head: Runner, *, cancel: bool = False
+) -> tuple[JobsOfLeftUser, ...]:
+    """Limit who left, free who came back, return jobs that go on.
+
+    Call it after the head node's playbook, which writes who left. With `cancel`, none goes on.
+    Safe to repeat.
+    """
+    left = read_left(head)
+    present = frozenset(user.name for user in config.users) - left
+    for limit in read_limits(config, head):
+        if limit.user in left and limit.max_submit_jobs != NOTHING:
+            before = f"={limit.max_submit_jobs}" if limit.max_submit_jobs else ""
+            head.run(_modify(config, limit, NOTHING, f"{MARK}{before}"))
+        elif limit.user in present and limit.is_ours:
+            head.run(_modify(config, limit, limit.before, ""))
+    if not cancel:
+        return tuple(jobs_of(head, left))
+    for name in sorted(left):
+        head.run(["scancel", f"--user={name}"])
+    return ()
 
 
 def read_left(head: Runner) -> frozenset[str]:
@@ -41,54 +105,36 @@ def read_left(head: Runner) -> frozenset[str]:
         raise SlurmAnswerError(f"{USERS_FILE} on the head node is not a list of users") from error
 
 
-def read_left_of_running(clients: Clients, config: ClusterConfig) -> frozenset[str]:
-    """Return who left before a deploy; none where no head node answers."""
-    try:
-        return read_left(Head(clients, config))
-    except (StackMissing, HeadNotReady):
-        return frozenset()
+def read_limits(config: ClusterConfig, head: Runner) -> tuple[Limit, ...]:
+    """Return the users' limits, an account's before those of its partitions.
 
-
-def limit_submissions(
-    config: ClusterConfig, head: Runner, before: frozenset[str], left: frozenset[str]
-) -> None:
-    """Limit who left to no more jobs, and free who came back.
-
-    `before` are the users who had left before this apply. Safe to repeat.
+    A change of the account's reaches those of its partitions too.
     """
-    if not before | left:
-        return
-    fields = "format=user,maxsubmitjobs"
-    rows = head.run(["sacctmgr", "-nP", "show", "assoc", f"cluster={config.cluster}", fields])
-    limits = dict(row.split("|") for row in rows.splitlines() if row.count("|") == 1)
-    for name in sorted(before | left):
-        new = NOTHING if name in left else NO_LIMIT
-        is_limited = limits.get(name) == NOTHING
-        if name in limits and is_limited != (name in left):
-            where = ("where", f"name={name}", f"cluster={config.cluster}")
-            head.run(["sacctmgr", "-i", "modify", "user", *where, "set", f"maxsubmitjobs={new}"])
+    conditions = (f"cluster={config.cluster}", f"format={','.join(_FIELDS)}")
+    rows = head.run(["sacctmgr", "-n", "-P", "show", "assoc", *conditions])
+    limits = []
+    for line in rows.splitlines():
+        cells = tuple(cell.strip() for cell in line.split("|", len(_FIELDS) - 1))
+        if len(cells) != len(_FIELDS):
+            raise SlurmAnswerError(f"sacctmgr printed {len(cells)} columns: {line[:80]!r}")
+        if cells[0]:
+            limits.append(Limit(*cells))
+    return tuple(sorted(limits, key=lambda limit: (limit.user, limit.account, limit.partition)))
 
 
-def jobs_of(head: Runner, users: Iterable[str]) -> dict[str, int]:
-    """Return the users who have jobs, and how many."""
+def _modify(config: ClusterConfig, limit: Limit, new: str, comment: str) -> list[str]:
+    where = [f"name={limit.user}", f"account={limit.account}", f"cluster={config.cluster}"]
+    if limit.partition:
+        where.append(f"partition={limit.partition}")
+    settings = [f"maxsubmitjobs={new}", f"comment={comment}"]
+    return ["sacctmgr", "-i", "modify", "user", "where", *where, "set", *settings]
+
+
+def jobs_of(head: Runner, users: Iterable[str]) -> Iterator[JobsOfLeftUser]:
+    """Yield the users who have jobs."""
     names = sorted(users)
     if not names:
-        return {}
+        return
     output = head.run(["squeue", "--noheader", "--format=%u", f"--user={','.join(names)}"])
     owners = output.split()
-    return {name: owners.count(name) for name in names if name in owners}
-
-
-def cancel_jobs(head: Runner, users: Iterable[str]) -> None:
-    """Cancel every job of these users."""
-    for name in sorted(users):
-        head.run(["scancel", f"--user={name}"])
-
-
-def left_user_lines(jobs: dict[str, int]) -> list[str]:
-    """Return the sentences about jobs that go on."""
-    return [
-        f"{name} has left, and {count} {'job' if count == 1 else 'jobs'} of {name} go on: "
-        "`toolkit apply --cancel-jobs-of-left-users` cancels them"
-        for name, count in sorted(jobs.items())
-    ]
+    yield from (JobsOfLeftUser(name, owners.count(name)) for name in names if name in owners)
