@@ -12,11 +12,12 @@ from pathlib import Path
 from slurmplugins.config import paths
 from slurmplugins.errors import EngineError
 from slurmplugins.head import set_users
+from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
 
 
 def main() -> None:
-    head = set_users.HeadUsers(paths.SHARED, Path("/"), SystemRunner())
+    head = set_users.HeadUsers(paths.SHARED, Path("/"), SystemRunner(), SystemClock())
     try:
         changed = head.apply(set_users.parse(sys.stdin.read()))
     except (EngineError, OSError) as error:

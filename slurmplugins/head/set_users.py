@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.node.users import User
-    from slurmplugins.system.command import Runner
+    from slurmplugins.system.clock import Clock
+    from slurmplugins.system.command import CommandResult, Runner
 
 _KEY: Final = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{1,8192}={0,2}", re.ASCII)
 _TIMEOUT: Final = 120.0
+_PASSES: Final = 20
+_PAUSE: Final = 0.25
+"""Between two looks for the processes of a user who left: ended ones wait for their parent."""
 _NO_PROCESS: Final = 1
 """Exit code of pkill when nothing matches."""
 
@@ -67,6 +71,7 @@ class HeadUsers:
     root: Path
     """The directory that holds the head's files: `/`, or another one in tests."""
     runner: Runner
+    clock: Clock
 
     def apply(self, declared: Declared) -> bool:
         """Bring list, accounts and keys to what is declared.
@@ -75,6 +80,7 @@ class HeadUsers:
         sessions end: she can't open another one. Raises BootError or OSError. Safe to repeat.
         """
         users = user_list.merge(self._previous(), declared.users)
+        accounts.check_ids(users, self.runner)
         rows = user_list.to_json(users)
         changed = self._write(self._at(paths.SYSUSERS), user_list.sysusers(users))
         self._run(["/usr/bin/systemd-sysusers", str(self._at(paths.SYSUSERS))])
@@ -116,10 +122,22 @@ class HeadUsers:
     def _end_processes(self, user: User) -> None:
         """End her sessions, and all else of hers on the head.
 
-        The head runs no jobs.
+        The head runs no jobs. Raises BootError if some of her processes stay.
         """
-        argv = ["/usr/bin/pkill", "--signal", "KILL", "--uid", str(user.uid)]
-        self._run(argv, allowed=frozenset({0, _NO_PROCESS}))
+        for _ in range(_PASSES):
+            # The kernel signals all of them under one lock: none escapes by forking (kill(2), -1).
+            ids = ["--reuid", str(user.uid), "--regid", str(user.gid), "--clear-groups"]
+            kill = ["/usr/bin/kill", "-KILL", "--", "-1"]
+            self.runner.run(["/usr/bin/setpriv", *ids, *kill], timeout=_TIMEOUT)
+            argv = ["/usr/bin/pkill", "--signal", "KILL", "--uid", str(user.uid)]
+            result = self._run(argv, allowed=frozenset({0, _NO_PROCESS}))
+            if result.returncode == _NO_PROCESS:
+                return
+            self.clock.sleep(_PAUSE)
+        raise BootError(
+            f"processes of {user.name}, who left, do not end: "
+            f"`toolkit run -- ps -U {user.uid} -o pid,stat,args` shows them"
+        )
 
     def _write(self, path: Path, text: str) -> bool:
         try:
@@ -133,7 +151,8 @@ class HeadUsers:
     def _at(self, path: Path) -> Path:
         return self.root / path.relative_to("/")
 
-    def _run(self, argv: list[str], *, allowed: frozenset[int] = frozenset({0})) -> None:
+    def _run(self, argv: list[str], *, allowed: frozenset[int] = frozenset({0})) -> CommandResult:
         result = self.runner.run(argv, timeout=_TIMEOUT)
         if result.returncode not in allowed:
             raise BootError(f"{argv[0]} failed: {(result.stderr or result.stdout).strip()[-300:]}")
+        return result

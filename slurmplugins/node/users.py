@@ -27,6 +27,10 @@ _ALREADY_EXISTS: Final = 9
 """Exit code of useradd and groupadd when the name is there already."""
 
 _TIMEOUT: Final = 30.0
+_FIELDS: Final = {"passwd": 7, "group": 4, "shadow": 9}
+"""The fields of a line: passwd(5), group(5), shadow(5)."""
+_EXPIRY: Final = 7
+"""The field of shadow(5) that has the account's expiry date."""
 
 NO_SHELL: Final = "/usr/sbin/nologin"
 """The shell of a user who left."""
@@ -64,6 +68,34 @@ def parse(text: str) -> tuple[User, ...]:
     return tuple(_user(item) for item in data)
 
 
+def check_ids(users: tuple[User, ...], runner: Runner) -> None:
+    """Raise BootError where another account has a user's name or id.
+
+    A system account that is taken for a user would get a shell, keys and jobs. Call it before
+    anything is changed.
+    """
+    accounts, groups = _rows(runner, "passwd"), _rows(runner, "group")
+    for user in users:
+        _check_id("user", user.name, user.uid, accounts)
+        _check_id("group", user.name, user.gid, groups)
+
+
+def _check_id(kind: str, name: str, number: int, rows: list[list[str]]) -> None:
+    """Raise BootError unless name and number belong together, or are both free."""
+    for row in rows:
+        known_name, known_number = row[0], row[2]
+        if known_name == name and known_number != str(number):
+            raise BootError(
+                f"{name} can't be a user: this instance has a {kind} {name} with id "
+                f"{known_number}, not {number}; in cluster.yaml, choose another name"
+            )
+        if known_number == str(number) and known_name != name:
+            raise BootError(
+                f"{name} can't have id {number}: this instance has a {kind} {known_name} with it; "
+                "in cluster.yaml, choose another uid"
+            )
+
+
 def create_missing(users: tuple[User, ...], runner: Runner) -> None:
     """Create the accounts and groups that are missing.
 
@@ -85,11 +117,13 @@ def set_locks(users: tuple[User, ...], runner: Runner) -> tuple[User, ...]:
     Returns the users whose account changed. Jobs that run go on: they need no login. Safe to
     repeat.
     """
-    shells = _shells(runner)
+    shells = {row[0]: row[-1] for row in _rows(runner, "passwd")}
+    expiry_dates = {row[0]: row[_EXPIRY] for row in _rows(runner, "shadow")}
     changed = []
     for user in users:
-        is_locked = shells.get(user.name) == NO_SHELL
-        if user.left == is_locked:
+        has_no_shell = shells.get(user.name) == NO_SHELL
+        has_expired = expiry_dates.get(user.name) == EXPIRED
+        if has_no_shell == has_expired == user.left:
             continue
         if user.left:
             account = ["--expiredate", EXPIRED, "--shell", NO_SHELL, "--groups", ""]
@@ -100,13 +134,13 @@ def set_locks(users: tuple[User, ...], runner: Runner) -> tuple[User, ...]:
     return tuple(changed)
 
 
-def _shells(runner: Runner) -> dict[str, str]:
-    """Return the shell of each account of this instance."""
-    result = runner.run(["/usr/bin/getent", "passwd"], timeout=_TIMEOUT)
+def _rows(runner: Runner, database: str) -> list[list[str]]:
+    """Return the fields of each line of a database of accounts."""
+    result = runner.run(["/usr/bin/getent", database], timeout=_TIMEOUT)
     if result.returncode:
-        raise BootError(f"getent passwd failed: {result.stderr.strip()[-200:]}")
+        raise BootError(f"getent {database} failed: {result.stderr.strip()[-200:]}")
     rows = (line.split(":") for line in result.stdout.splitlines())
-    return {row[0]: row[-1] for row in rows}
+    return [row for row in rows if len(row) >= _FIELDS[database]]
 
 
 class UserListFollower:
@@ -131,6 +165,7 @@ class UserListFollower:
             return
         check_owner(self._path, file_status)
         users = parse(self._path.read_text(encoding="utf-8"))
+        check_ids(users, self._runner)
         create_missing(users, self._runner)
         set_locks(users, self._runner)
         self._applied_signature = signature

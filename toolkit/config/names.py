@@ -28,15 +28,25 @@ TAKEN_CLUSTERS = {
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 BUCKET_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 
-# Users of Debian's base-passwd, of the packages on our instances, and of AWS's images.
-SYSTEM_USERS = frozenset(
+# Users and groups of Debian's base-passwd, of the packages on our instances, and of AWS's images.
+# A user has a group of the same name. The playbook refuses what is missing here (check_ids in
+# slurmplugins.node.users).
+SYSTEM_NAMES = frozenset(
     {
         *("root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp"),
-        *("proxy", "www-data", "backup", "list", "irc", "_apt", "nobody", "messagebus", "sshd"),
-        *("_chrony", "mysql", "slurm", "munge", "mlflow", "optuna"),
-        *("admin", "debian", "ubuntu", "ec2-user", "ssm-user"),
+        *("proxy", "www-data", "backup", "list", "irc", "nobody", "messagebus", "sshd"),
+        *("adm", "audio", "cdrom", "dialout", "dip", "disk", "fax", "floppy", "kmem", "nogroup"),
+        *("operator", "plugdev", "sasl", "shadow", "src", "staff", "sudo", "tape", "tty", "users"),
+        *("utmp", "video", "voice", "wheel", "clock", "crontab", "input", "kvm", "netdev"),
+        *("render", "sgx", "ssl-cert"),
+        *("mysql", "slurm", "munge", "mlflow", "optuna"),
+        *("admin", "debian", "ubuntu", "ec2-user", "ssm-user", "ec2-instance-connect", "lxd"),
+        *("dhcpcd", "fwupd-refresh", "landscape", "polkitd", "pollinate", "rdma", "syslog"),
+        *("tcpdump", "tss", "usbmux", "uuidd", "docker", "dnsmasq", "nvidia-persistenced"),
     }
 )
+# How packages name the users that they make.
+SYSTEM_PREFIXES = ("_", "systemd-")
 
 
 def name_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -79,6 +89,6 @@ def _taken(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield ("partitions", "default"), message
     for index, user in enumerate(items(raw, "users")):
         name = user.get("name") if isinstance(user, dict) else None
-        if name in SYSTEM_USERS:
-            message = f"every instance has a user of this name already, {name}: choose another"
+        if isinstance(name, str) and (name in SYSTEM_NAMES or name.startswith(SYSTEM_PREFIXES)):
+            message = f"{name} is, or may become, a user or group of the system: choose another"
             yield ("users", index, "name"), message

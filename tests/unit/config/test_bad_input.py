@@ -91,11 +91,26 @@ def test_a_partition_named_default_is_refused():
     assert "Slurm" in problems(text)["partitions.default"][1]
 
 
-@pytest.mark.parametrize("name", ["root", "slurm", "mysql", "nobody", "ubuntu", "ssm-user"])
-def test_a_user_that_every_instance_has_already_is_refused(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "root",
+        "slurm",
+        "mysql",
+        "nobody",
+        "ubuntu",
+        "mlflow",
+        "sudo",
+        "shadow",
+        "docker",
+        "systemd-network",
+        "_chrony",
+    ],
+)
+def test_a_user_or_group_of_the_system_is_refused(name):
     line, message = problems(edited("name: ada", f"name: {name}"))["users[0].name"]
     assert line == line_of(GOOD, "name: ada")
-    assert "has a user of this name" in message
+    assert "user or group of the system" in message
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,14 @@ from slurmplugins.head import set_users, user_list
 from slurmplugins.head.set_users import HeadUsers
 from slurmplugins.login_as import session_argv
 from slurmplugins.node import users
+from tests.fakes.clock import FakeClock
 from tests.fakes.runner import FakeRunner
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHV"
+UIDS = {"ada": 2001, "grace": 2002, "root": 0, "slurm": 64030}
 
 
 def row(name: str, uid: int) -> dict[str, Any]:
@@ -35,11 +37,13 @@ class Head:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runner = FakeRunner()
+        self.clock = FakeClock()
+        self.has_processes(none=True)
         for path in (root / "etc/ssh", root / "etc/slurm-toolkit", root / "shared/.toolkit"):
             path.mkdir(parents=True)
 
     def apply(self, *rows: dict[str, Any], **keys: list[str]) -> bool:
-        head = HeadUsers(self.root / "shared", self.root, self.runner)
+        head = HeadUsers(self.root / "shared", self.root, self.runner, self.clock)
         text = json.dumps({"users": rows, "ssh_keys": keys})
         return head.apply(set_users.parse(text))
 
@@ -51,8 +55,16 @@ class Head:
         return (self.root / paths.LOGINS.relative_to("/")).read_text().split()
 
     def has_accounts(self, **shells: str) -> None:
-        lines = (f"{name}:x:1:1::/home:{shell}" for name, shell in shells.items())
-        self.runner.answer("/usr/bin/getent", stdout="\n".join(lines))
+        """Answer getent for these names, with the ids of the list."""
+        passwd = [f"{name}:x:{UIDS[name]}:{UIDS[name]}::/h:{sh}" for name, sh in shells.items()]
+        locked = [name for name, shell in shells.items() if shell == users.NO_SHELL]
+        shadow = [f"{name}:!:20000:::::{'1' if name in locked else ''}:" for name in shells]
+        group = [f"{name}:x:{UIDS[name]}:" for name in shells]
+        for database, lines in (("passwd", passwd), ("shadow", shadow), ("group", group)):
+            self.runner.answer("/usr/bin/getent", database, stdout="\n".join(lines))
+
+    def has_processes(self, *, none: bool) -> None:
+        self.runner.answer("/usr/bin/pkill", returncode=1 if none else 0)
 
     def commands(self, program: str) -> list[list[str]]:
         return [argv for argv in self.runner.commands if argv[0].endswith(f"/{program}")]
@@ -111,6 +123,65 @@ def test_who_comes_back_gets_shell_and_keys_again(head: Head):
         *("/usr/sbin/usermod", "--expiredate", "", "--shell", "/bin/bash", "grace")
     ]
     assert head.logins() == ["ada", "grace"]
+
+
+def test_who_left_is_locked_wholly_on_a_new_head_too(head: Head):
+    """Systemd-sysusers makes the account without a shell, and sets no expiry date."""
+    head.apply(ADA, GRACE)
+    head.has_accounts(ada="/bin/bash", grace="/usr/sbin/nologin")
+    head.runner.answer("/usr/bin/getent", "shadow", stdout="grace:!*:20000::::::\n")
+    head.apply(ADA)
+    assert head.commands("usermod")[-1][:3] == ["/usr/sbin/usermod", "--expiredate", "1"]
+
+
+@pytest.mark.parametrize(("name", "shell"), [("slurm", "/usr/sbin/nologin"), ("root", "/bin/bash")])
+def test_an_account_of_the_system_never_becomes_a_user(head: Head, name: str, shell: str):
+    head.apply(ADA, ada=[KEY])
+    head.has_accounts(**{name: shell})
+    before = len(head.runner.calls)
+    for rows in ((ADA, row(name, 2009)), (ADA, row("zoe", 2008), row(name, 2009))):
+        with pytest.raises(BootError, match=f"{name} can't be a user"):
+            head.apply(*rows, **{name: [KEY]})
+    assert head.keys() == {"ada": f"{KEY}\n"}
+    assert head.logins() == ["ada"]
+    assert {argv[0] for argv in head.runner.commands[before:]} == {"/usr/bin/getent"}
+
+
+def test_a_uid_or_group_of_another_account_is_refused(head: Head):
+    head.runner.answer("/usr/bin/getent", "passwd", stdout="ubuntu:x:2001:2001::/h:/bin/bash\n")
+    with pytest.raises(BootError, match="has a user ubuntu with it"):
+        head.apply(ADA)
+    head.runner.answer("/usr/bin/getent", "passwd")
+    head.runner.answer("/usr/bin/getent", "group", stdout="ada:x:27:\n")
+    with pytest.raises(BootError, match="has a group ada with id 27"):
+        head.apply(ADA)
+    assert not head.commands("systemd-sysusers")
+
+
+def test_processes_that_fork_are_ended_until_none_is_left(head: Head):
+    head.apply(ADA, GRACE)
+    head.has_processes(none=False)
+    sleep = head.clock.sleep
+
+    def last_pass(seconds: float) -> None:
+        sleep(seconds)
+        head.has_processes(none=len(head.clock.slept) > 1)
+
+    head.clock.sleep = last_pass  # type: ignore[method-assign]
+    head.apply(ADA)
+    assert len(head.commands("pkill")) == 3
+    by_kernel = head.commands("setpriv")
+    assert len(by_kernel) == 3
+    assert by_kernel[0][-3:] == ["-KILL", "--", "-1"]
+    assert by_kernel[0][1:5] == ["--reuid", "2002", "--regid", "2002"]
+
+
+def test_processes_that_stay_are_an_error_at_each_apply(head: Head):
+    head.apply(ADA, GRACE)
+    head.has_processes(none=False)
+    for _ in range(2):
+        with pytest.raises(BootError, match="processes of grace, who left, do not end"):
+            head.apply(ADA)
 
 
 def test_a_uid_is_never_given_to_another_user():
