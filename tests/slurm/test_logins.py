@@ -31,6 +31,20 @@ print(*(row[7] for row in rows if row[1].endswith(f":{port:04X}") and row[2].end
 """
 
 
+# It has a new pid all the time: a look into /proc may miss it.
+FORKS = """
+import os, time
+null = os.open(os.devnull, os.O_RDWR)
+for stream in range(3):
+    os.dup2(null, stream)
+while True:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.001)
+"""
+JOB_TOKEN = "/opt/slurm-toolkit/bin/slurm-job-token"
+
+
 def environment() -> dict[str, str]:
     """Return an environment in which ssh's ProxyCommand finds the toolkit."""
     return {**os.environ, "PATH": f"{TOOLKIT.parent}:{os.environ['PATH']}"}
@@ -201,6 +215,12 @@ def test_login_as_opens_a_session_of_that_user_and_of_no_other(cluster):
         assert "none of the cluster's users" in answer.stderr
 
 
+def limits(cluster, user: str) -> str:
+    """Return limit and comment of a user's only association."""
+    where = ("show", "assoc", f"user={user}", "format=maxsubmitjobs,comment")
+    return cluster.run("sacctmgr", "-n", "-P", *where).strip()
+
+
 def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh, tmp_path):
     key = tmp_path / "zoe"
     zoe = {"name": "zoe", "uid": 2077, "account": "vision", "ssh_keys": [new_key(key)]}
@@ -218,9 +238,13 @@ def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh,
     )
     try:
         until("her session", lambda: "sleep 901" in cluster.run("ps", "-A", "-o", "args="))
+        cluster.run("runuser", "-u", "zoe", "--", "setsid", "-f", "python3", "-c", FORKS)
         told = cluster.toolkit("apply").stdout
         assert "zoe has left, and 1 job of zoe go on" in told
         session.wait(60)
+        assert cluster.run("sh", "-c", "ps -U 2077 -o args= || true") == ""
+        assert cluster.run("getent", "shadow", "zoe").split(":")[7] == "1"
+        assert limits(cluster, "zoe") == "0|toolkit:left"
         assert REFUSED in ssh.run("id", user="zoe", key=key).stderr
         assert cluster.run("getent", "passwd", "zoe").split(":")[2::4] == [
             "2077",
@@ -253,8 +277,27 @@ def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh,
         assert "uid 2077 is of zoe, who left" in refused.stderr
         toolkit("apply", "--config", str(config))
         assert ssh.run("id", "-un", user="zoe", key=key).stdout == "zoe\n"
+        assert limits(cluster, "zoe") == "|"
         cluster.toolkit("apply", "--cancel-jobs-of-left-users")
         until("the job's end", lambda: cluster.job(job)["job_state"] == ["CANCELLED"])
     finally:
         session.kill()
         cluster.toolkit("apply", "--cancel-jobs-of-left-users")
+
+
+def test_a_node_of_an_older_image_runs_jobs_and_is_not_drained(cluster):
+    """Take away the program behind slurmd's hooks, as in an older image."""
+    submit = ("sbatch", "--parsable", "--partition=spot", "--output=/dev/null")
+    job = cluster.as_user(*submit, "--wrap=sleep 900").strip()
+    until("the job's start", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
+    node = cluster.job(job)["nodes"]
+    toolkit("local", "console", node, "mv", JOB_TOKEN, f"{JOB_TOKEN}.aside")
+    try:
+        cluster.run("scancel", job)
+        later = cluster.as_user(*submit, f"--nodelist={node}", "--wrap=srun true").strip()
+        until("the next job's end", lambda: cluster.job(later)["job_state"] == ["COMPLETED"])
+        assert cluster.job(later)["restart_cnt"] == 0
+        (state,) = cluster.run("sinfo", "--noheader", f"--nodes={node}", "--format=%T").split()[:1]
+        assert "drain" not in state
+    finally:
+        toolkit("local", "console", node, "mv", f"{JOB_TOKEN}.aside", JOB_TOKEN)
