@@ -6,12 +6,12 @@ of S3 say so.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import sys
 
 from slurmplugins.config import node as node_config, paths
-from slurmplugins.errors import EngineError
 from slurmplugins.node import job_tokens
 from slurmplugins.system import program
 from slurmplugins.system.log_events import LogEvent
@@ -29,10 +29,16 @@ def main() -> None:
             # The account of this node: an unknown uid has no name, and no prefix in S3.
             user = pwd.getpwuid(int(os.environ.get("SLURM_JOB_UID", ""))).pw_name
             job_tokens.grant(paths.JOB_TOKENS, job_tokens.identity_of(os.environ, user))
-    except (EngineError, OSError, KeyError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - no token harms one job, a failed Prolog the node
+        _log_failure(error)
+    sys.exit(0)
+
+
+def _log_failure(error: Exception) -> None:
+    # What kept the token from being written, such as a full disk, may keep the log from it too.
+    with contextlib.suppress(Exception):
         log = program.open_log("job-token")
         log.failure(LogEvent.JOB_TOKEN_FAILED, message=f"{type(error).__name__}: {error}")
-    sys.exit(0)
 
 
 if __name__ == "__main__":

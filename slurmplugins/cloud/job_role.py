@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud.client import call
@@ -28,6 +29,7 @@ class JobRole:
         self._connect = connect
         self._clock = clock
         self._client: Any = None
+        self._lock = threading.Lock()
 
     def connect(self) -> None:
         """Make the client before the first job needs it.
@@ -59,6 +61,7 @@ class JobRole:
         return call(self._clock, "assume_role", assume)
 
     def _connected(self) -> Any:
-        if self._client is None:
-            self._client = self._connect()
-        return self._client
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 TRIES: Final = 20
 """Tries of a step that needs the network, the instance's role or the shared filesystem."""
 
-AGENT_UNITS: Final = ("slurm-node-credentials.service", "slurm-node-agent.service")
+CREDENTIALS_UNIT: Final = "slurm-node-credentials.service"
+AGENT_UNIT: Final = "slurm-node-agent.service"
 
 PAUSE: Final = 1.5
 """Seconds between two tries. Any of these may be ready about 30 s later than this program."""
@@ -68,10 +69,10 @@ class Boot:
         files.write_facts(facts)
         files.write_slurmd_unit(facts, self.settings)
         self._run_command(["/usr/bin/systemctl", "daemon-reload"])
+        self._start_broker()
         self._run_command(["/usr/bin/systemctl", "start", "slurmd.service"])
-        # These units start only after this program's unit has ended: do not wait for them.
-        for unit in AGENT_UNITS:
-            self._run_command(["/usr/bin/systemctl", "start", "--no-block", unit])
+        # This unit starts only after this program's unit has ended: do not wait for it.
+        self._run_command(["/usr/bin/systemctl", "start", "--no-block", AGENT_UNIT])
         files.clear_boot_flag(facts, self.settings)
         self.log.info(LogEvent.SLURMD_STARTED, node=facts.node)
 
@@ -86,6 +87,21 @@ class Boot:
         self._run_command(["/usr/bin/hostnamectl", "hostname", facts.node], optional=True)
         self._run_command(["/usr/bin/hostname", facts.node])
         return facts
+
+    def _start_broker(self) -> None:
+        """Start the credential broker, and wait until it listens.
+
+        The first job may begin as soon as slurmd has registered. A failure is only a warning:
+        systemd starts the broker again, and a job without data in S3 needs none.
+        """
+        if self.settings.job_role is None:
+            return
+        try:
+            self._run_command(["/usr/bin/systemctl", "start", CREDENTIALS_UNIT])
+        except BootError as error:
+            self.log.warning(
+                LogEvent.BOOT_STEP_FAILED, step="credential broker", message=error.message
+            )
 
     def _mount_scratch(self) -> None:
         """Mount the instance store; only warn if that fails.

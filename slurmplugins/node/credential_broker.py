@@ -1,25 +1,22 @@
 """Hand out a job's AWS credentials to whoever has the job's token.
 
-The SDKs ask by HTTP on loopback, because the TaskProlog sets their own variables for container
-credentials. The answer has the credentials of the job role, in a session that is tagged with the
-job's user, account and id. A job never sees the credentials of the instance's role.
+The SDKs ask by HTTP on loopback (`broker_server`), because the TaskProlog sets their own variables
+for container credentials. The answer has the credentials of the job role, in a session that is
+tagged with the job's user, account and id. A job never sees the credentials of the instance's role.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError
 from slurmplugins.node.job_tokens import identify
 from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
     from pathlib import Path
 
@@ -28,24 +25,24 @@ if TYPE_CHECKING:
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
 
-ADDRESS: Final = "127.0.0.1"
-PORT: Final = 817
-"""Below 1024: while the broker is down, no user can take its port and collect tokens."""
 PATH: Final = "/credentials"
 
 RENEW_SECONDS: Final = 1800.0
-"""Life that credentials have at least when they are handed out.
+"""Life that credentials have at least when they are handed out, while AWS answers.
 
 A role that was reached from a role's session lasts an hour (STS API reference, AssumeRole). SDKs
 ask anew from 15 minutes before the end, so a shorter rest would make them ask all the time.
 """
+SPARE_SECONDS: Final = 300.0
+"""Credentials with at least this life are handed out while a call for new ones is running."""
+WAIT_SECONDS: Final = 5.0
+"""Longest wait for the call of another request. SDKs hang up sooner: botocore after 2 s."""
 FAILURE_SECONDS: Final = 5.0
-"""Seconds for which a refusal of AWS is repeated without a new call."""
-CONNECTIONS: Final = 64
-SOCKET_SECONDS: Final = 5.0
+"""Pause after a failed call, in which its error is the answer to all requests."""
 
 OK, FORBIDDEN, NOT_FOUND, BAD_GATEWAY = 200, 403, 404, 502
 REFUSED: Final = "no job on this node has this token; the variables are set inside a job alone"
+NO_ANSWER_YET: Final = "AWS has not answered yet; ask again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +55,37 @@ class Answer:
 
 @dataclass(slots=True)
 class _Slot:
-    """The credentials of one job, or why there are none. The lock makes one call serve all."""
+    """The credentials of one job, or why there are none. One request at a time renews them."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    is_renewing: bool = False
     credentials: Credentials | None = None
     failure: str = ""
     failed_at: float = 0.0
+
+    def seconds_left(self, now: float) -> float:
+        return 0.0 if self.credentials is None else self.credentials.expires - now
+
+    def begin_renewal(self, now: float) -> bool:
+        """Return whether the caller must renew.
+
+        It must if no other request does, and it is time.
+        """
+        is_pause = bool(self.failure) and 0 <= now - self.failed_at < FAILURE_SECONDS
+        if self.is_renewing or is_pause or self.seconds_left(now) >= RENEW_SECONDS:
+            return False
+        self.is_renewing = True
+        return True
+
+    def end_renewal(self, credentials: Credentials | None, failure: str, now: float) -> None:
+        """Keep the result of a call.
+
+        Old credentials stay when there are no new ones.
+        """
+        self.is_renewing = False
+        self.credentials = credentials or self.credentials
+        self.failure, self.failed_at = failure, now
+        self.changed.notify_all()
 
 
 class CredentialBroker:
@@ -95,11 +117,11 @@ class CredentialBroker:
             self._log.warning(LogEvent.CREDENTIALS_REFUSED, why="wrong token")
             return _error(FORBIDDEN, "AccessDenied", REFUSED)
         slot = self._slot(identity)
-        with slot.lock:
+        with slot.changed:
+            is_renewer = slot.begin_renewal(self._clock.now())
+        if is_renewer:
             self._renew(identity, slot)
-            if slot.credentials is None:
-                return _error(BAD_GATEWAY, "CredentialsUnavailable", slot.failure)
-            return Answer(OK, _document(slot.credentials))
+        return self._current(slot)
 
     def _slot(self, identity: JobIdentity) -> _Slot:
         with self._lock:
@@ -112,84 +134,44 @@ class CredentialBroker:
                 self._slots[identity] = _Slot()
             return self._slots[identity]
 
+    def _current(self, slot: _Slot) -> Answer:
+        """Return the job's credentials.
+
+        Waits for a running call only if the job has none that last, and for WAIT_SECONDS at most.
+        """
+
+        def is_ready() -> bool:
+            return not slot.is_renewing or slot.seconds_left(self._clock.now()) >= SPARE_SECONDS
+
+        with slot.changed:
+            slot.changed.wait_for(is_ready, WAIT_SECONDS)
+            if slot.credentials is None or slot.seconds_left(self._clock.now()) <= 0:
+                failure = slot.failure or NO_ANSWER_YET
+                return _error(BAD_GATEWAY, "CredentialsUnavailable", failure)
+            return Answer(OK, _document(slot.credentials))
+
     def _renew(self, identity: JobIdentity, slot: _Slot) -> None:
-        """Get new credentials when the old ones are used up by half."""
-        now = self._clock.now()
-        if slot.credentials is not None and slot.credentials.expires - now >= RENEW_SECONDS:
-            return
-        if slot.failure and 0 <= now - slot.failed_at < FAILURE_SECONDS:
-            return
+        """Ask AWS for new credentials.
+
+        The call may take until its time limit.
+        """
+        credentials, failure = None, "the broker failed"
         try:
-            slot.credentials, slot.failure = self._assume_role(identity), ""
+            credentials, failure = self._assume_role(identity), ""
+            self._log.info(
+                LogEvent.CREDENTIALS_ISSUED,
+                job=identity.job,
+                user=identity.user,
+                account=identity.account,
+            )
         except CloudError as error:
-            slot.failure, slot.failed_at = f"AWS gave no credentials: {error.message}", now
-            if slot.credentials is not None and slot.credentials.expires <= now:
-                slot.credentials = None
+            failure = f"AWS gave no credentials: {error.message}"
             self._log.failure(
                 LogEvent.CREDENTIALS_NOT_ISSUED, job=identity.job, message=error.message
             )
-            return
-        self._log.info(
-            LogEvent.CREDENTIALS_ISSUED,
-            job=identity.job,
-            user=identity.user,
-            account=identity.account,
-        )
-
-
-class BrokerServer(ThreadingHTTPServer):
-    """The HTTP server of a broker, for a bounded number of connections at once."""
-
-    daemon_threads = True
-    request_queue_size = CONNECTIONS
-
-    def __init__(self, broker: CredentialBroker, port: int = PORT) -> None:
-        """Listen on loopback. Raises OSError."""
-        self.broker = broker
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
-        super().__init__((ADDRESS, port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread.
-
-        Closes it when too many are open.
-        """
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
-
-    def handle_error(self, request: socket.socket | Any, client_address: Any) -> None:
-        """Print no traceback.
-
-        A client that hangs up is no fault of ours.
-        """
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: BrokerServer
-    timeout = SOCKET_SECONDS
-    server_version = "slurm-toolkit"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        answer = self.server.broker.answer(self.path, self.headers.get("Authorization", ""))
-        body = json.dumps(answer.body).encode()
-        self.send_response(answer.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Write no line for each request: the broker logs what it decides."""
+            with slot.changed:
+                slot.end_renewal(credentials, failure, self._clock.now())
 
 
 def _document(credentials: Credentials) -> dict[str, str]:

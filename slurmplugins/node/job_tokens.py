@@ -84,12 +84,14 @@ def job_of(environment: Mapping[str, str]) -> int:
 def grant(directory: Path, identity: JobIdentity) -> None:
     """Write a new token for a job, replacing an older one.
 
-    Nobody but its user and root can read it at any moment. Raises OSError.
+    Nobody but its user and root can read it at any moment. After a failure the job has none, also
+    no older one. Raises OSError.
     """
     folder = directory / str(identity.job)
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     folder.mkdir(mode=0o711, exist_ok=True)
     folder.chmod(0o711)  # whatever umask slurmd has
+    (folder / TOKEN).unlink(missing_ok=True)
     token = f"{identity.job}.{secrets.token_hex(RANDOM_BYTES)}"
     record = {**asdict(identity), "sha256": _hash(token)}
     write_atomically(folder / RECORD, json.dumps(record).encode(), mode=0o600)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from contextlib import contextmanager
 
 from slurmplugins.model.credentials import Credentials
 from slurmplugins.node import job_tokens
@@ -24,6 +27,9 @@ class Stage:
         self.lines: list[str] = []
         self.calls: list[JobIdentity] = []
         self.fault: Exception | None = None
+        self.call_seconds = 0.0
+        self.stalled_job: int | None = None
+        self.answering = threading.Event()
         log = Log(self.lines.append, self.clock, {})
         self.broker = CredentialBroker(self.jobs, self.assume, self.clock, log)
         for identity in (ADA, BEN):
@@ -31,6 +37,9 @@ class Stage:
 
     def assume(self, identity):
         self.calls.append(identity)
+        self.clock.advance(self.call_seconds)
+        if identity.job == self.stalled_job:
+            self.answering.wait()
         if self.fault is not None:
             raise self.fault
         number = len(self.calls)
@@ -43,3 +52,19 @@ class Stage:
 
     def ask(self, job=7):
         return self.broker.answer(PATH, self.token(job))
+
+    @contextmanager
+    def stalled_call(self, job=7):
+        """Let one request of a job wait for STS while the block runs."""
+        before = len(self.calls)
+        self.stalled_job = job
+        request = threading.Thread(target=self.ask, args=[job])
+        request.start()
+        try:
+            while len(self.calls) == before:
+                time.sleep(0.001)
+            yield
+        finally:
+            self.answering.set()
+            request.join()
+            self.stalled_job = None

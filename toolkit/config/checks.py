@@ -13,6 +13,7 @@ from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.raw import items as _items, mapping as _mapping
 from toolkit.config.regions import region_checks
+from toolkit.config.s3_places import s3_place_checks
 from toolkit.config.ssh_keys import key_parts
 from toolkit.config.suggestions import suggestion
 
@@ -61,6 +62,7 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from capacity_checks(raw)
     yield from _accounts_and_users(raw)
     yield from _access(raw)
+    yield from s3_place_checks(raw)
 
 
 def _cidr(text: object) -> IPv4Network | None:

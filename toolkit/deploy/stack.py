@@ -72,7 +72,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     """Return the stack's template as YAML.
 
     The same input gives the same bytes. Raises DeployError if a user data script is too
-    long.
+    long, or if jobs' data would lie among the cluster's own objects.
     """
     bucket = names.bucket(config, facts.account)
     scripts = {"head": head_script(config, bucket), "compute": compute_script(config, bucket)}
@@ -95,8 +95,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "login_document": names.login_document(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
-            "data": _bucket_and_folder(config.data.store_url(bucket="")),
-            "checkpoints": _bucket_and_folder(config.training.checkpoints_url(bucket="")),
+            **_places_in_s3(config, bucket),
             "shared": config.shared,
             "head": config.head,
             "with_head": facts.with_head,
@@ -127,6 +126,23 @@ def _check_sizes(scripts: dict[str, str]) -> None:
 def _reservations(config: ClusterConfig) -> list[str]:
     offerings = (offering for pool in config.pools.values() for offering in pool.offerings)
     return sorted({offering.reservation for offering in offerings if offering.reservation})
+
+
+def _places_in_s3(config: ClusterConfig, bucket: str) -> dict[str, tuple[str, str] | None]:
+    """Return the places of jobs' data in S3.
+
+    Raises DeployError for the cluster's own bucket by its name: the bundle lies there too, and root
+    runs it on every instance.
+    """
+    data = _bucket_and_folder(config.data.store_url(bucket=""))
+    checkpoints = _bucket_and_folder(config.training.checkpoints_url(bucket=""))
+    for key, place in (("data.store", data), ("training.checkpoints", checkpoints)):
+        if place is not None and place[0] == bucket:
+            raise DeployError(
+                f"{key} names {bucket}, which is the cluster's own bucket",
+                next_step=f"write {key}: bucket, which keeps jobs' data apart in it",
+            )
+    return {"data": data, "checkpoints": checkpoints}
 
 
 def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:

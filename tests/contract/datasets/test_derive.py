@@ -16,7 +16,7 @@ from toolkit.datasets.derive.derive import code_hash, derived, key_of
 from toolkit.datasets.errors import BuildFailed, DataError, DatasetUnknown
 from toolkit.datasets.settings import DatasetSettings
 from toolkit.datasets.store.add import add
-from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.catalog import Catalog, Derivation
 from toolkit.datasets.store.folder_store import FolderStore
 
 pytestmark = pytest.mark.usefixtures("no_syncing")
@@ -136,6 +136,22 @@ def test_concurrent_derivations_of_one_key_build_once(settings, raw, build, code
         thread.join()
     assert len(build.runs) == 1
     assert sorted(one.reused for one in results) == [False, True, True]
+
+
+def test_the_first_of_two_nodes_results_counts_for_both(settings, catalog, raw, code, tmp_path):
+    """With a store in S3, each node has a lock of its own."""
+    code_digest = code_hash([code])
+    key = key_of([raw], code_digest, {})
+    first = add(catalog, write_tree(tmp_path / "first", {"x": b"first"})).version
+
+    def build(inputs, output, params):
+        catalog.put_derivation(Derivation(key, first, (raw,), code_digest, {}, "silver", 1.0))
+        (output / "x").write_bytes(b"second")
+
+    result = derived([raw], build, code=[code], where=settings, name="made")
+    assert (result.version, result.reused) == (first, True)
+    assert catalog.resolve("made") == first
+    assert [item.output for item in catalog.derivations()] == [first]
 
 
 def test_the_tier_of_a_derived_dataset_follows_from_its_inputs(settings, catalog, raw, build, code):

@@ -13,6 +13,7 @@ from botocore.stub import Stubber
 
 from tests.fakes import s3_server
 from tests.fakes.datasets import described, tree, write_tree
+from tests.fakes.s3_conflicts import Conflicts
 from toolkit.datasets import chunks
 from toolkit.datasets.cache.cache import Cache
 from toolkit.datasets.errors import (
@@ -115,6 +116,127 @@ def test_small_content_that_another_process_has_stored_meanwhile_is_no_error(sto
         store.finish([upload])
         upload.abandon()
     assert store.upload(file) is None
+
+
+@pytest.fixture
+def in_s3(aws):
+    """A store in S3 whose pauses take no time, and its bucket's name."""
+    bucket = f"data-{next(NAMES)}"
+    aws.create_bucket(Bucket=bucket)
+    store = S3Store(bucket, "x", client=aws)
+    store._bucket.sleep = lambda _: None
+    return store, bucket
+
+
+@pytest.mark.parametrize("operation", ["PutObject", "CompleteMultipartUpload"])
+def test_after_a_conflict_s3_has_nothing_and_the_write_is_repeated(aws, in_s3, root, operation):
+    store, _ = in_s3
+    conflicts = Conflicts(aws, operation, 2)
+    version = add(Catalog(store), root).version
+    assert conflicts.left == 0
+    assert find_damaged_content(Catalog(store), version) == []
+
+
+@pytest.mark.parametrize("operation", ["PutObject", "CompleteMultipartUpload"])
+def test_conflicts_without_an_end_are_an_error_that_may_pass(aws, in_s3, root, operation):
+    store, _ = in_s3
+    Conflicts(aws, operation, 1000)
+    with pytest.raises(StoreUnreachable, match="ConditionalRequestConflict"):
+        add(Catalog(store), root)
+
+
+def test_a_record_is_written_by_one_of_two_also_after_a_conflict(aws, in_s3):
+    store, _ = in_s3
+    Conflicts(aws, "PutObject", 1)
+    assert store.write_new("names/x/1.json", b"one")
+    Conflicts(aws, "PutObject", 1)
+    assert not store.write_new("names/x/1.json", b"two")
+
+
+def junk(path, *, longer):
+    """Return other content than a file's, of the same size or not."""
+    content = bytearray(CONTENT[path])
+    content[-1] ^= 1
+    return bytes(content) + b"!" * longer
+
+
+def stored_key(store, root, path):
+    file = next(file for file in scan(root).manifest.files if file.path == path)
+    return file, f"x/{object_key(file)}"
+
+
+@pytest.mark.parametrize("path", ["small", "big"])
+@pytest.mark.parametrize(
+    "kind",
+    [{}, {"longer": True}, {"ChecksumAlgorithm": "SHA256"}],
+    ids=["same size", "longer", "hashed"],
+)
+def test_other_content_under_a_files_name_is_an_error_of_add(aws, in_s3, root, path, kind):
+    """A job may add any object, and nobody's job may replace it."""
+    store, bucket = in_s3
+    _, key = stored_key(store, root, path)
+    options = dict(kind)
+    content = junk(path, longer=options.pop("longer", False))
+    aws.put_object(Bucket=bucket, Key=key, Body=content, **options)
+    with pytest.raises(ContentCorrupt, match=f"s3://{bucket}/{key} has other content") as error:
+        add(Catalog(store), root)
+    assert f"aws s3 rm s3://{bucket}/{key}" in error.value.next_step
+    assert list(store.list("manifests/")) == []
+    aws.delete_object(Bucket=bucket, Key=key)
+    version = add(Catalog(store), root).version
+    assert find_damaged_content(Catalog(store), version) == []
+
+
+@pytest.mark.parametrize("path", ["small", "big"])
+def test_other_content_that_comes_before_the_end_of_an_upload_is_an_error_too(
+    aws, in_s3, root, path
+):
+    store, bucket = in_s3
+    file, key = stored_key(store, root, path)
+    upload = store.upload(file)
+    aws.put_object(Bucket=bucket, Key=key, Body=junk(path, longer=False))
+    source, buffer = LocalFile(root / path), memoryview(bytearray(BUFFER))
+
+    def finish():
+        for span in upload.missing():
+            upload.send(source, span, buffer)
+        store.finish([upload])
+
+    with pytest.raises(ContentCorrupt, match="has other content"):
+        finish()
+
+
+@pytest.mark.parametrize("path", ["small", "empty", "big"])
+def test_content_that_another_program_has_copied_into_s3_is_read_and_believed(
+    aws, in_s3, root, path
+):
+    """S3 has no SHA-256 of it."""
+    store, bucket = in_s3
+    file, key = stored_key(store, root, path)
+    aws.put_object(Bucket=bucket, Key=key, Body=CONTENT[path])
+    assert store.upload(file) is None
+
+
+def test_content_that_was_added_is_compared_by_its_hash_and_not_read_again(
+    in_s3, root, monkeypatch
+):
+    store, _ = in_s3
+    add(Catalog(store), root)
+
+    def reads(**_):
+        pytest.fail("the content was read")
+
+    monkeypatch.setattr(store._bucket.client, "get_object", reads)
+    assert all(store.upload(file) is None for file in scan(root).manifest.files)
+
+
+def test_another_record_in_place_of_a_manifest_is_an_error_of_add(aws, in_s3, root):
+    store, bucket = in_s3
+    key = f"x/manifests/{scan(root).manifest.version[7:]}.json"
+    aws.put_object(Bucket=bucket, Key=key, Body=b"{}")
+    with pytest.raises(ContentCorrupt, match=f"{key} has other content") as error:
+        add(Catalog(store), root)
+    assert f"aws s3 rm s3://{bucket}/{key}" in error.value.next_step
 
 
 def test_a_store_record_is_read_as_it_was_written(store):

@@ -17,6 +17,8 @@ from slurmplugins.model.launch import LaunchRequest
 from slurmplugins.system.clock import SystemClock
 from toolkit import cli
 from toolkit.datasets.chunks import CHUNK
+from toolkit.datasets.derive.derive import derived
+from toolkit.datasets.settings import DatasetSettings
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.s3_store import S3Store as DatasetStore
@@ -94,15 +96,26 @@ class Stack:
             if "JobRole" in role.name
         )  # fmt: skip
 
-    def job_client(self, role, user, job):
+    def job_environment(self, role, user, job):
+        """Return the variables by which a job's SDK finds everything."""
         given = role.credentials(user=user, account="vision", job=job)
+        return {
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": str(self.config.aws.endpoint_url),
+            "AWS_ACCESS_KEY_ID": given.key_id,
+            "AWS_SECRET_ACCESS_KEY": given.secret,
+            "AWS_SESSION_TOKEN": given.token,
+        }
+
+    def job_client(self, role, user, job):
+        variables = self.job_environment(role, user, job)
         return boto3.client(
             "s3",
-            region_name="us-east-1",
-            endpoint_url=str(self.config.aws.endpoint_url),
-            aws_access_key_id=given.key_id,
-            aws_secret_access_key=given.secret,
-            aws_session_token=given.token,
+            region_name=variables["AWS_DEFAULT_REGION"],
+            endpoint_url=variables["AWS_ENDPOINT_URL"],
+            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+            aws_session_token=variables["AWS_SESSION_TOKEN"],
         )
 
     def denied(self):
@@ -208,11 +221,43 @@ def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path)
     again = Catalog(DatasetStore(stack.bucket, "data", client=stack.job_client(role, "grace", 8)))
     assert add(again, tmp_path / "set", name="digits").version == added.version
     assert catalog.resolve("digits@1") == added.version
-    keys = [item["Key"] for item in Bucket(stack.bucket, ada).objects("data/")]
-    kept = [key for key in keys if not key.startswith(("data/wanted/", "data/adding/"))]
+    bucket = Bucket(stack.bucket, ada)
+    kinds = ("objects", "manifests", "names", "derivations")
+    kept = [item["Key"] for kind in kinds for item in bucket.objects(f"data/{kind}/")]
     assert len(kept) == 4  # two contents, the manifest, the name
     for key in kept:
         with pytest.raises(ClientError, match="AccessDenied"):
             ada.put_object(Bucket=stack.bucket, Key=key, Body=b"other")
         with pytest.raises(ClientError, match="AccessDenied"):
             ada.delete_object(Bucket=stack.bucket, Key=key)
+
+
+def test_two_nodes_that_derive_one_dataset_agree_on_the_first_result(stack, tmp_path, monkeypatch):
+    """The later job may not replace the record, and needs not."""
+    role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
+    for name, value in stack.job_environment(role, "ada", 7).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "x").write_bytes(b"x")
+    (tmp_path / "code").write_text("the same on both nodes")
+    first_results = []
+
+    def derive(node, build):
+        where = DatasetSettings(f"s3://{stack.bucket}/data", tmp_path / node, cache_limit=1 << 20)
+        return derived(["raw@1"], build, code=[tmp_path / "code"], where=where, name="made")
+
+    def quick(inputs, output, params):
+        (output / "x").write_bytes(b"first")
+
+    def slow(inputs, output, params):
+        first_results.append(derive("node-2", quick))
+        (output / "x").write_bytes(b"second")
+
+    catalog = Catalog(DatasetStore(stack.bucket, "data", client=stack.job_client(role, "ada", 7)))
+    add(catalog, tmp_path / "raw", name="raw")
+    second = derive("node-1", slow)
+    (first,) = first_results
+    assert (first.reused, second.reused) == (False, True)
+    assert second.version == first.version == catalog.resolve("made")
+    # A missing object is looked for in the list: who may not list the bucket is told 403.
+    assert {call["action"] for call in stack.denied()} <= {"s3:ListBucket"}

@@ -316,3 +316,36 @@ def test_checkpoints_are_copied_to_s3_only_if_configured():
             parse(GOOD + f"training: {{checkpoints: {setting}}}\n").training.checkpoints == setting
         )
     assert "training.checkpoints" in problems(GOOD + "training: {checkpoints: shared}\n")
+
+
+@pytest.mark.parametrize(
+    ("store", "checkpoints"),
+    [
+        ("s3://lab", "s3://lab/runs"),
+        ("s3://lab/sets", "s3://lab"),
+        ("s3://lab/x", "s3://lab/x/"),
+        ("s3://lab/x/y", "s3://lab/x"),
+    ],
+)
+def test_datasets_and_checkpoints_of_which_one_contains_the_other_are_refused(store, checkpoints):
+    """Every job reads all datasets, and so it would read all users' checkpoints."""
+    text = GOOD + f"data: {{store: '{store}'}}\ntraining: {{checkpoints: '{checkpoints}'}}\n"
+    line, message = problems(text)["training.checkpoints"]
+    assert line == len(text.splitlines())
+    assert f"apart from data.store {store}" in message
+
+
+@pytest.mark.parametrize(
+    ("store", "checkpoints"),
+    [
+        ("bucket", "bucket"),
+        ("shared", "s3://lab"),
+        ("s3://lab/sets", "s3://lab/runs"),
+        ("s3://lab/run", "s3://lab/runs"),
+        ("s3://lab", "s3://lab-runs"),
+        ("bucket", "s3://bucket/data"),
+    ],
+)
+def test_datasets_and_checkpoints_that_lie_apart_are_accepted(store, checkpoints):
+    text = GOOD + f"data: {{store: '{store}'}}\ntraining: {{checkpoints: '{checkpoints}'}}\n"
+    assert parse(text).training.checkpoints == checkpoints

@@ -405,11 +405,26 @@ def test_a_job_adds_to_datasets_and_neither_replaces_nor_deletes(job_may, kind):
 
 
 def test_a_job_lists_datasets_and_its_own_checkpoints_alone(job_may):
-    for prefix in ("data/names/", "checkpoints/ada/run/"):
+    for prefix in ("data/names/", "data/sweep/", "checkpoints/ada/run/"):
         assert job_may("ListBucket", "", {"s3:prefix": prefix})
-    for prefix in ("", "checkpoints/", "checkpoints/grace/", "ledger/"):
+    for prefix in ("", "data/", "data/else/", "checkpoints/", "checkpoints/grace/", "ledger/"):
         assert not job_may("ListBucket", "", {"s3:prefix": prefix})
     assert not job_may("ListBucket", "")
+
+
+@pytest.mark.parametrize("store", ["s3://lab", "s3://lab/sets"])
+def test_a_job_reads_the_stores_own_prefixes_and_nothing_else_beside_them(store):
+    """Checkpoints of all users may lie in the same bucket, kept by another cluster."""
+    config = example("aws")
+    changes = {"data": config.data.model_copy(update={"store": store})}
+    read = statements(stack_template(config.model_copy(update=changes), FACTS), "JobRole")
+    root = f"arn:aws:{store.replace('://', ':::')}"
+
+    def reads(key):
+        return allowed(read, Request("s3:GetObject", f"{root}/{key}", ADA))
+
+    assert all(reads(f"{kind}/x") for kind in ("objects", "manifests", "names", "derivations"))
+    assert not any(reads(key) for key in ("checkpoints/grace/model", "runs/x", "objects"))
 
 
 def test_nodes_and_the_head_have_no_right_to_jobs_data_themselves(s3_stack):

@@ -390,9 +390,12 @@ def test_jobs_have_access_to_the_datasets_prefix_only(store, bucket, objects):
     stack = resources(example("aws").model_copy(update={"data": Data(store=store)}))
     statements_by_sid = {item["Sid"]: item for item in statements(stack, "JobRole")}
     assert statements_by_sid["FindDatasets"]["Resource"] == bucket
-    assert statements_by_sid["ReadDatasets"]["Resource"] == objects
-    added = statements_by_sid["AddToDatasets"]["Resource"]
-    assert added[0] == objects.replace("*", "objects/*")
+    records = [
+        objects.replace("*", f"{kind}/*")
+        for kind in ("objects", "manifests", "names", "derivations")
+    ]
+    assert statements_by_sid["ReadDatasets"]["Resource"] == records
+    assert statements_by_sid["AddToDatasets"]["Resource"] == records
     assert "JobRole" not in resources(example("aws"))
     for role in ("HeadRole", "ComputeRole"):
         assert not [s for s in statements(stack, role) if "Datasets" in s["Sid"]]
@@ -426,3 +429,15 @@ def test_without_a_nat_gateway_nodes_reach_sts_only_where_jobs_use_s3():
     changed = config.model_copy(update={"data": Data(store="bucket")})
     assert "StsEndpoint" in resources(changed)
     assert "StsEndpoint" not in resources(config)
+
+
+@pytest.mark.parametrize("key", ["data.store", "training.checkpoints"])
+def test_the_clusters_own_bucket_by_its_name_is_refused_as_a_place_of_jobs_data(key):
+    """The bundle lies there, which root runs on every instance."""
+    config = example("aws")
+    place = f"s3://{names.bucket(config, ACCOUNT)}"
+    section, field = key.split(".")
+    changed = getattr(config, section).model_copy(update={field: place})
+    with pytest.raises(DeployError, match=f"{key} names .* own bucket") as refusal:
+        resources(config.model_copy(update={section: changed}))
+    assert refusal.value.next_step.startswith(f"write {key}: bucket")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -12,7 +13,9 @@ import pytest
 
 from slurmplugins import job_token
 from slurmplugins.config import paths
-from slurmplugins.node.credential_broker import ADDRESS, PATH, PORT
+from slurmplugins.node import job_tokens
+from slurmplugins.node.broker_server import ADDRESS, PORT
+from slurmplugins.node.credential_broker import PATH
 
 HOOKS = Path(__file__).parents[3] / "ansible/roles/slurmctld/files/hooks"
 HOOK, TASK_PROLOG = HOOKS / "slurm-job-token", HOOKS / "slurm-task-prolog"
@@ -20,6 +23,8 @@ NODE = {
     "cluster": "demo", "region": "us-east-1", "head_address": "10.0.0.1", "secret_id": "k",
     "bucket": "b", "shared": {"dns": "d", "mount_name": "m", "path": "/shared"},
 }  # fmt: skip
+
+JOB_VARIABLES = ("SLURM_HET_JOB_ID", "SLURM_JOB_ACCOUNT")
 
 
 @pytest.fixture
@@ -33,13 +38,15 @@ def node(tmp_path, monkeypatch):
 
     def run(context="prolog_slurmd", role="arn:aws:iam::1:role/jobs", **changes):
         file.write_text(json.dumps({**NODE, "job_role": role}))
+        for name in JOB_VARIABLES:
+            monkeypatch.delenv(name, raising=False)
         facts = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.getuid())} | changes
         for name, value in {**facts, "SLURM_SCRIPT_CONTEXT": context}.items():
             monkeypatch.setenv(name, value)
         with pytest.raises(SystemExit) as ended:
             job_token.main()
         assert ended.value.code == 0
-        return tmp_path / "jobs" / "7"
+        return paths.JOB_TOKENS / "7"
 
     return run
 
@@ -63,6 +70,68 @@ def test_a_job_whose_facts_can_not_be_starts_without_a_token(node, tmp_path, cha
     """Slurmd drains a node whose Prolog fails."""
     assert not node(**changes).exists()
     assert "job_token_failed" in (tmp_path / "job-token.log").read_text()
+
+
+def test_a_requeue_onto_the_same_node_has_a_new_token(node):
+    token = (node() / "token").read_text()
+    again = (node() / "token").read_text()
+    assert job_tokens.identify(paths.JOB_TOKENS, token) is None
+    assert job_tokens.identify(paths.JOB_TOKENS, again).job == 7
+
+
+def test_an_array_task_has_a_token_of_its_own(node):
+    """Slurm gives each array task a job id of its own."""
+    node(SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="1")
+    folder = node(SLURM_JOB_ID="8", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="2").parent
+    assert sorted(path.name for path in folder.iterdir()) == ["7", "8"]
+    node("epilog_slurmd", SLURM_JOB_ID="8", SLURM_ARRAY_JOB_ID="7")
+    assert [path.name for path in folder.iterdir()] == ["7"]
+
+
+def test_a_het_job_has_its_token_where_its_tasks_look(node):
+    folder = node(SLURM_JOB_ID="9", SLURM_HET_JOB_ID="7")
+    assert (folder / "token").exists()
+    assert not node("epilog_slurmd", SLURM_JOB_ID="9", SLURM_HET_JOB_ID="7").exists()
+
+
+def test_a_job_starts_without_a_token_where_neither_token_nor_log_can_be_written(node, monkeypatch):
+    """Slurmd drains a node whose Prolog fails."""
+    for name in ("JOB_TOKENS", "LOGS"):
+        monkeypatch.setattr(paths, name, Path("/proc/self") / name)
+    assert not node().exists()
+    assert not node("epilog_slurmd").exists()
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_job_on_a_full_disk_starts_without_a_token_also_without_an_older_one(
+    node, monkeypatch, written
+):
+    assert (node() / "token").exists()
+    write, room = job_tokens.write_atomically, [True] * written
+
+    def full(path, content, *, mode):
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        room.pop()
+        write(path, content, mode=mode)
+
+    monkeypatch.setattr(job_tokens, "write_atomically", full)
+    assert not (node() / "token").exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), RecursionError()])
+def test_no_error_at_all_makes_the_prolog_fail(node, tmp_path, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(job_tokens, "grant", fails)
+    node()
+    assert type(error).__name__ in (tmp_path / "job-token.log").read_text()
+
+
+def test_a_failure_of_the_log_does_not_make_the_prolog_fail(node, monkeypatch):
+    monkeypatch.setattr(job_token.program, "open_log", lambda _: 1 / 0)
+    assert not node(SLURM_JOB_UID="x").exists()
 
 
 def test_the_task_prolog_names_the_address_and_the_file_where_there_is_a_token(tmp_path):

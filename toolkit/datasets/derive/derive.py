@@ -87,8 +87,8 @@ def derived(
 
     `code` is the code that the result depends on: files and folders. The default is the
     file that defines `build`. Concurrent builders of one key build it once. With an S3
-    store that is once on each node, and the first result counts. A failed build leaves
-    nothing.
+    store that is once on each node: the first result counts, and all of them return it. A
+    failed build leaves nothing.
 
     If a stop is requested while it waits for another builder or for the inputs,
     the script exits and the job is requeued.
@@ -102,15 +102,16 @@ def derived(
     root = _lock_root(catalog, where)
     with exit_on_stop_request() as stop, Lock(root / plan.key, all_users=True) as lock:
         lock.acquire_exclusive(stop)
-        derivation, is_new = catalog.derivation(plan.key), False
-        if derivation is None:
+        existing = result = catalog.derivation(plan.key)
+        if result is None:
             work = root / f"{plan.key}.{os.getuid()}.work"
             held = [hold_dataset(version, where, should_stop=stop) for version in plan.inputs]
             version = _build_and_release(catalog, plan, build, work, held)
             tier = tier or _default_tier(catalog, plan.inputs)
-            derivation, is_new = plan.to_derivation(version, tier, catalog.clock()), True
-        _record(catalog, derivation, name, is_new=is_new)
-    return DerivedDataset(derivation.output, derivation, reused=not is_new)
+            result = plan.to_derivation(version, tier, catalog.clock())
+        derivation = _record(catalog, result, name, is_new=existing is None)
+    is_reused = existing is not None or derivation != result
+    return DerivedDataset(derivation.output, derivation, reused=is_reused)
 
 
 def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
@@ -188,14 +189,20 @@ def _refuse_empty(output_folder: Path) -> None:
         raise BuildFailed("the build wrote nothing", next_step="write into the output folder")
 
 
-def _record(catalog: Catalog, derivation: Derivation, name: str | None, *, is_new: bool) -> None:
-    """Record the derivation, refresh its manifest's age, and name it."""
+def _record(
+    catalog: Catalog, derivation: Derivation, name: str | None, *, is_new: bool
+) -> Derivation:
+    """Record a new derivation, refresh its manifest's age, and name it.
+
+    Returns the derivation that counts: another node may have recorded one first.
+    """
     with adding(catalog):
-        catalog.put_manifest(catalog.manifest(derivation.output))
         if is_new:
-            catalog.put_derivation(derivation)
+            derivation = catalog.put_derivation(derivation)
+        catalog.put_manifest(catalog.manifest(derivation.output))
         if name:
             catalog.set_name(name, derivation.output)
+    return derivation
 
 
 def _default_tier(catalog: Catalog, inputs: Sequence[str]) -> DatasetTier:

@@ -168,11 +168,19 @@ class Catalog:
         ]
         return sorted(derivations, key=lambda derivation: (derivation.at, derivation.key))
 
-    def put_derivation(self, derivation: Derivation) -> None:
+    def put_derivation(self, derivation: Derivation) -> Derivation:
+        """Record a derivation, and return the one that counts.
+
+        The first record of a key stays, unless its output was deleted.
+        """
         record = {name: value for name, value in asdict(derivation).items() if name != "key"}
-        key = f"{DERIVATIONS}{derivation.key}.json"
-        if not self.store.write_new(key, encode_line(record)):
-            self.store.write(key, encode_line(record))
+        key, content = f"{DERIVATIONS}{derivation.key}.json", encode_line(record)
+        if self.store.write_new(key, content):
+            return derivation
+        if (first := self.derivation(derivation.key)) is not None:
+            return first
+        self.store.write(key, content)
+        return derivation
 
     def _read_record(self, key: str) -> dict[str, Any]:
         content = self.store.read(key)

@@ -13,13 +13,13 @@ from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, 
 from toolkit.datasets.store.manifest import File
 from toolkit.datasets.store.port import WANTED, Store, StoreItem, Upload, object_key
 from toolkit.training.io.parallel import BUFFER
-from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
+from toolkit.training.io.s3_bucket import CONFLICT_CODE, CONFLICT_PAUSES, Bucket, MultipartUpload
 from toolkit.training.io.s3_client import s3_client
 
 MOST_PARTS = 10_000  # S3's own limit
 _DELETE_BATCH = 1000
 _TRANSIENT_STATUSES = (429, *range(500, 600))
-_TRANSIENT_CODES = ("RequestTimeout", "ExpiredToken")  # both are 400
+_TRANSIENT_CODES = ("RequestTimeout", "ExpiredToken", CONFLICT_CODE)  # 400, 400 and 409
 
 
 class S3Store(Store):
@@ -48,12 +48,14 @@ class S3Store(Store):
         self._bucket.call("put_object", Key=self._prefix + key, Body=content)
 
     def write_new(self, key: str, content: bytes) -> bool:
-        parameters = {"Key": self._prefix + key, "Body": content, "IfNoneMatch": "*"}
-        return self._bucket.call("put_object", if_exists=False, **parameters) is not False
+        return self._bucket.put_new(self._prefix + key, content)
 
     def write_same(self, key: str, content: bytes) -> None:
-        if not self.write_new(key, content):
-            self.write(f"{WANTED}{key}", b"")
+        if self.write_new(key, content):
+            return
+        if self.read(key) != content:
+            raise _other_content(self._bucket, self._prefix + key)
+        self.write(f"{WANTED}{key}", b"")
 
     def list(self, prefix: str) -> Iterator[StoreItem]:
         for item in self._bucket.objects(self._prefix + prefix):
@@ -69,7 +71,7 @@ class S3Store(Store):
 
     def upload(self, file: File) -> Upload | None:
         key = self._prefix + object_key(file)
-        if self._bucket.call("head_object", if_absent=None, Key=key) is not None:
+        if _is_stored(self._bucket, key, file):
             return None
         if len(file.chunks) == 1:
             return _SmallUpload(self._bucket, key, file)
@@ -106,6 +108,46 @@ class _StoredContent(Readable):
             yield from answer["Body"].iter_chunks(BUFFER)
 
 
+def _is_stored(bucket: Bucket, key: str, file: File) -> bool:
+    """Return whether the bucket has the file's content.
+
+    Any job may add objects, and none may replace one. So a wrong object stays until a person
+    deletes it. Raises ContentCorrupt for such an object.
+    """
+    answer = bucket.call("head_object", if_absent=None, Key=key, ChecksumMode="ENABLED")
+    if answer is None:
+        return False
+    if answer["ContentLength"] != file.size:
+        raise _other_content(bucket, key)
+    # Of an upload in parts, S3 keeps the hash over the parts' hashes and `-NUMBER`. A file's name
+    # in the store is the same hash, if each part is one chunk.
+    stored_hash = str(answer.get("ChecksumSHA256", ""))
+    if len(file.chunks) > 1:
+        stored_hash = stored_hash.partition("-")[0]
+    has_larger_parts = len(file.chunks) > MOST_PARTS  # above 160 GB the size must do
+    is_expected = stored_hash == _base64(file.object.removeprefix("t"))
+    if not (has_larger_parts or is_expected or _reads_as_expected(bucket, key, file)):
+        raise _other_content(bucket, key)
+    return True
+
+
+def _reads_as_expected(bucket: Bucket, key: str, file: File) -> bool:
+    """Read an object, and return whether it is the file's content."""
+    content, buffer = _StoredContent(bucket, key, file), memoryview(bytearray(BUFFER))
+    return all(
+        chunks.digest(content.pieces(span, buffer)) == expected_hash
+        for span, expected_hash in zip(chunks.spans(file.size), file.chunks, strict=True)
+    )
+
+
+def _other_content(bucket: Bucket, key: str) -> ContentCorrupt:
+    url = f"s3://{bucket.name}/{key}"
+    return ContentCorrupt(
+        f"{url} has other content than its name says, and a job may not replace it",
+        next_step=f"a person with rights of their own deletes it (aws s3 rm {url}); then add again",
+    )
+
+
 class _SmallUpload(Upload):
     """A file of one chunk: one request, which S3 checks against the hash."""
 
@@ -117,14 +159,10 @@ class _SmallUpload(Upload):
 
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
         content = _read_checked(self._file, source, span, buffer)
-        self._bucket.call(
-            "put_object",
-            if_exists=None,  # another process has added the same content
-            Key=self._key,
-            Body=content,
-            ChecksumSHA256=_base64(self._file.chunks[0]),
-            IfNoneMatch="*",
-        )
+        sha256 = _base64(self._file.chunks[0])
+        options = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256}
+        if not self._bucket.put_new(self._key, content, **options):
+            _is_stored(self._bucket, self._key, self._file)  # another process was quicker
 
     def abandon(self) -> None:
         return
@@ -134,7 +172,9 @@ class _LargeUpload(Upload):
     """A file of several chunks: an upload in parts, continued after a kill."""
 
     def __init__(self, bucket: Bucket, key: str, file: File) -> None:
-        self._file, self._upload = file, MultipartUpload(bucket, key)
+        self._bucket, self._key, self._file = bucket, key, file
+        self._upload = MultipartUpload(bucket, key)
+        self._sources: dict[Span, Readable] = {}
         # A part is whole chunks, so that each can be checked: one chunk up to 160 GB, else more.
         self._part_size = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
 
@@ -147,10 +187,33 @@ class _LargeUpload(Upload):
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
         content = _read_checked(self._file, source, span, buffer)
         self._upload.send(span.offset // self._part_size, content)
+        self._sources[span] = source
 
     def complete(self) -> None:
-        # Where another process was quicker, its object stays; our parts go with the stale uploads.
-        self._upload.complete(if_exists=None, IfNoneMatch="*")
+        """Make the object appear, unless another process was quicker.
+
+        After a conflict all parts are sent again. Parts that were not used go with the stale
+        uploads.
+        """
+        for pause in CONFLICT_PAUSES:
+            if self._try_complete(if_conflict=False):
+                return
+            self._bucket.sleep(pause)
+            self._send_again()
+        self._try_complete()
+
+    def _try_complete(self, **conditions: Any) -> bool:
+        """Return whether the object is there now."""
+        answer = self._upload.complete(if_exists=None, IfNoneMatch="*", **conditions)
+        if answer is None:
+            _is_stored(self._bucket, self._key, self._file)
+        return answer is not False
+
+    def _send_again(self) -> None:
+        self._upload = MultipartUpload(self._bucket, self._key, anew=True)
+        buffer = memoryview(bytearray(BUFFER))
+        for span, source in list(self._sources.items()):
+            self.send(source, span, buffer)
 
     def abandon(self) -> None:
         return  # S3 keeps the parts; `delete_stale_uploads` deletes them in the end

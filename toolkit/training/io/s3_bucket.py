@@ -6,6 +6,7 @@ them, and sends only the others. Datasets and checkpoints share this.
 
 import base64
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 _CONDITIONAL_CALLS = ("PutObject", "CompleteMultipartUpload")
 _HIDDEN_CODES = ("403", "AccessDenied")
 _ABSENT_CODES = ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
-_EXISTS_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_EXISTS_CODES = ("PreconditionFailed", "412")
+CONFLICT_CODE = "ConditionalRequestConflict"
+CONFLICT_PAUSES = (0.2, 0.4, 0.8, 1.6)  # seconds
 
 
 class Bucket:
@@ -25,16 +28,24 @@ class Bucket:
         client: Any,
         *,
         errors: Callable[[], AbstractContextManager[None]] = nullcontext,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.name, self.client, self.errors = name, client, errors
+        self.name, self.client, self.errors, self.sleep = name, client, errors, sleep
         accept_if_none_match(client)
 
     def call(
-        self, operation: str, *, if_absent: Any = ..., if_exists: Any = ..., **parameters: Any
+        self,
+        operation: str,
+        *,
+        if_absent: Any = ...,
+        if_exists: Any = ...,
+        if_conflict: Any = ...,
+        **parameters: Any,
     ) -> Any:
         """Call S3 and return the answer.
 
-        `if_absent` or `if_exists`, if given, is returned in place of that refusal.
+        `if_absent`, `if_exists` or `if_conflict`, if given, is returned in place of that refusal.
+        A conflict decides nothing: another operation on the key was running.
         """
         from botocore.exceptions import ClientError
 
@@ -45,6 +56,8 @@ class Bucket:
                 code = str(error.response.get("Error", {}).get("Code"))
                 if code in _EXISTS_CODES and if_exists is not ...:
                     return if_exists
+                if code == CONFLICT_CODE and if_conflict is not ...:
+                    return if_conflict
                 if if_absent is not ... and self._is_absent(operation, code, parameters):
                     return if_absent
                 raise
@@ -67,6 +80,19 @@ class Bucket:
         except (BotoCoreError, ClientError):
             return False  # the first refusal says more
         return all(item["Key"] != key for item in answer.get("Contents", ()))
+
+    def put_new(self, key: str, content: bytes | bytearray, **options: Any) -> bool:
+        """Write an object unless its key exists; return whether it was written.
+
+        S3 wants a conflict's call repeated (S3 API reference, PutObject, If-None-Match).
+        """
+        parameters = {"Key": key, "Body": content, "IfNoneMatch": "*", **options}
+        for pause in CONFLICT_PAUSES:
+            answer = self.call("put_object", if_exists=False, if_conflict=None, **parameters)
+            if answer is not None:
+                return answer is not False
+            self.sleep(pause)
+        return self.call("put_object", if_exists=False, **parameters) is not False
 
     def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
         """Yield the objects whose keys begin with `prefix`."""
@@ -95,12 +121,14 @@ class Bucket:
 class MultipartUpload:
     """An object on its way to S3, in parts that are numbered from 0.
 
-    It continues the key's newest upload, if there is one. `options` are those of a new upload.
+    It continues the key's newest upload, if there is one and `anew` is false. `options` are those
+    of a new upload.
     """
 
-    def __init__(self, bucket: Bucket, key: str, **options: Any) -> None:
+    def __init__(self, bucket: Bucket, key: str, *, anew: bool = False, **options: Any) -> None:
         self._bucket = bucket
-        uploads = [upload for upload in bucket.uploads(key) if upload["Key"] == key]
+        all_uploads = () if anew else bucket.uploads(key)
+        uploads = [upload for upload in all_uploads if upload["Key"] == key]
         if uploads:
             upload = max(uploads, key=lambda upload: upload["Initiated"])
         else:
@@ -124,13 +152,14 @@ class MultipartUpload:
             answer = self._bucket.call("upload_part", **self._target, **part, Body=content)
         self._sent_parts[number] = part | {"ETag": answer["ETag"]}
 
-    def complete(self, **conditions: Any) -> None:
-        """Make the object appear, once all parts were sent.
+    def complete(self, **conditions: Any) -> Any:
+        """Make the object appear once all parts were sent; return S3's answer.
 
-        `conditions` are those of `Bucket.call` and of S3.
+        `conditions` are those of `Bucket.call` and of S3. After a conflict this upload can't be
+        completed: S3 wants a new one (S3 API reference, CompleteMultipartUpload, If-None-Match).
         """
         parts = [part for _, part in sorted(self._sent_parts.items())]
-        self._bucket.call(
+        return self._bucket.call(
             "complete_multipart_upload",
             **self._target,
             MultipartUpload={"Parts": parts},

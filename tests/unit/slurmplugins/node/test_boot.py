@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.metadata import FakeMetadata
 from tests.fakes.runner import FakeRunner
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROLE = Path(__file__).parents[4] / "ansible/roles/burst"
 KEY = "k" * 64
 NODE_JSON: dict[str, Any] = {
     "cluster": "demo",
@@ -164,6 +163,42 @@ def test_the_shared_filesystem_is_mounted_before_slurmd_starts(stage: Stage):
     words = [" ".join(argv) for argv in stage.runner.commands]
     mount = "/usr/bin/mount -t lustre -o relatime,flock fs-1.fsx@tcp:/shared /shared"
     assert words.index(mount) < words.index("/usr/bin/systemctl start slurmd.service")
+
+
+def command_lines(stage: Stage) -> list[str]:
+    return [" ".join(argv) for argv in stage.runner.commands]
+
+
+BROKER = "/usr/bin/systemctl start slurm-node-credentials.service"
+
+
+def with_job_role(stage: Stage) -> Boot:
+    settings = replace(stage.boot.settings, job_role="arn:aws:iam::1:role/jobs")
+    return replace(stage.boot, settings=settings)
+
+
+def test_the_credential_broker_listens_before_slurmd_starts_the_first_job(stage: Stage):
+    """Systemd's start of a service of type `notify` ends when the service is ready."""
+    with_job_role(stage).run()
+    commands = command_lines(stage)
+    assert commands.index(BROKER) < commands.index("/usr/bin/systemctl start slurmd.service")
+
+
+def test_a_node_without_a_broker_runs_the_jobs_that_need_none(stage: Stage):
+    stage.runner.answer(*BROKER.split(), returncode=1, stderr="failed")
+    with_job_role(stage).run()
+    assert "/usr/bin/systemctl start slurmd.service" in command_lines(stage)
+
+
+def test_a_cluster_that_keeps_nothing_of_its_jobs_in_s3_starts_no_broker(stage: Stage):
+    stage.boot.run()
+    assert not any("credentials" in command for command in command_lines(stage))
+
+
+def test_systemd_can_tell_when_the_broker_is_ready_and_orders_it_after_nothing_that_waits_for_it():
+    unit = (ROLE / "files/compute/slurm-node-credentials.service").read_text()
+    assert "Type=notify" in unit
+    assert "After=" not in unit
 
 
 def test_a_disk_that_can_not_be_used_costs_no_node(stage: Stage):

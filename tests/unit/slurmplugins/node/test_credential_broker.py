@@ -8,12 +8,13 @@ import pytest
 
 from slurmplugins.errors import CloudUnreachable, Denied
 from slurmplugins.model.credentials import Credentials
-from slurmplugins.node import job_tokens
+from slurmplugins.node import credential_broker, job_tokens
+from slurmplugins.node.broker_server import PORT
 from slurmplugins.node.credential_broker import (
     FAILURE_SECONDS,
     PATH,
-    PORT,
     RENEW_SECONDS,
+    SPARE_SECONDS,
 )
 from tests.fakes.credential_broker import ADA, BEN, Stage
 
@@ -84,6 +85,59 @@ def test_a_refusal_of_aws_is_told_to_the_job_and_asked_again_only_after_a_pause(
     for _ in range(3):
         assert "not authorized" in stage.ask().body["message"]
     assert len(stage.calls) == 1
+    stage.fault = None
+    stage.clock.advance(FAILURE_SECONDS)
+    assert stage.ask().status == 200
+
+
+def test_the_pause_after_a_failure_begins_when_the_call_ends(stage):
+    """A call may take 45 s, which is longer than the pause."""
+    stage.fault, stage.call_seconds = CloudUnreachable("no answer", code="Unreachable"), 45.0
+    for _ in range(3):
+        assert stage.ask().status == 502
+    assert len(stage.calls) == 1
+    stage.clock.advance(FAILURE_SECONDS)
+    stage.ask()
+    assert len(stage.calls) == 2
+
+
+def test_credentials_that_last_are_handed_out_while_a_call_for_new_ones_stalls(stage):
+    stage.ask()
+    stage.clock.advance(3600 - SPARE_SECONDS)
+    with stage.stalled_call():
+        assert stage.ask().body["AccessKeyId"] == "ASIA1"
+    assert len(stage.calls) == 2
+    assert stage.ask().body["AccessKeyId"] == "ASIA2"
+
+
+@pytest.mark.parametrize("left", [0, SPARE_SECONDS - 1])
+def test_a_request_waits_a_while_for_a_stalled_call_of_another_and_makes_none(
+    stage, monkeypatch, left
+):
+    monkeypatch.setattr(credential_broker, "WAIT_SECONDS", 0.01)
+    if left:
+        stage.ask()
+        stage.clock.advance(3600 - left)
+    calls = len(stage.calls)
+    with stage.stalled_call():
+        answers = [stage.ask() for _ in range(3)]
+    assert len(stage.calls) == calls + 1
+    if left:
+        assert {answer.body["AccessKeyId"] for answer in answers} == {"ASIA1"}
+    else:
+        assert {answer.status for answer in answers} == {502}
+        assert "AWS has not answered yet" in answers[0].body["message"]
+
+
+def test_a_stalled_call_for_one_job_keeps_no_other_job_waiting(stage):
+    with stage.stalled_call(7):
+        assert stage.ask(8).body["SecretAccessKey"] == "secret of ben"
+
+
+def test_a_fault_of_the_broker_itself_leaves_the_next_request_its_call(stage):
+    stage.fault = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        stage.ask()
     stage.fault = None
     stage.clock.advance(FAILURE_SECONDS)
     assert stage.ask().status == 200
