@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import MetadataOpen
@@ -67,7 +68,7 @@ def refused_ranges(allowed: Collection[int]) -> tuple[UidRange, ...]:
     bounds = [-1, *sorted(set(allowed)), LAST_UID + 1]
     return tuple(
         UidRange(below + 1, above - 1)
-        for below, above in zip(bounds, bounds[1:], strict=False)
+        for below, above in pairwise(bounds)
         if below + 1 <= above - 1
     )
 
