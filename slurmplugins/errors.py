@@ -8,6 +8,7 @@
     │   ├── SlurmUnreachable  slurmctld did not answer.
     │   └── SlurmRefused      slurmctld refused.
     ├── MetadataError         the instance metadata service did not answer.
+    ├── MetadataOpen          users can reach the instance metadata service.
     ├── TooLate               Slurm gives up on these nodes.
     ├── TrackingError         MLflow did not answer, or refused.
     ├── BootError             this instance can't become a node.
@@ -97,6 +98,10 @@ class SlurmRefused(SlurmError):
 class MetadataError(EngineError):
     reason_code = "metadata"
     retryable = True
+
+
+class MetadataOpen(EngineError):
+    reason_code = "metadata-open"
 
 
 class TooLate(EngineError):

@@ -7,14 +7,18 @@ who left. Behind `toolkit login --as`, a person gives the name, so it is checked
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
+from slurmplugins.system import imds_access
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from slurmplugins.system.imds_access import Service
 
 RUNUSER: Final = "/usr/sbin/runuser"
 ENV: Final = "/usr/bin/env"
@@ -42,8 +46,21 @@ def session_argv(words: Sequence[str], logins: Path, *, on_terminal: bool) -> li
     return [RUNUSER, *pty, "--user", name, "--", ENV, home, *command]
 
 
+def check_metadata(
+    uid: int, refused: Callable[[Service, int], bool] = imds_access.is_refused
+) -> None:
+    """Raise SystemExit when this user could reach the instance metadata service."""
+    if all(refused(service, uid) for service in imds_access.services(paths.PROC)):
+        return
+    raise SystemExit(
+        "slurm-login: users could take this instance's role, so there are no sessions:"
+        " systemctl status slurm-imds-access.service"
+    )
+
+
 def main() -> None:
     argv = session_argv(sys.argv[1:], paths.LOGINS, on_terminal=sys.stdin.isatty())
+    check_metadata(pwd.getpwnam(sys.argv[1]).pw_uid)
     os.execv(argv[0], argv)  # noqa: S606 - argv, no shell
 
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from slurmplugins.cloud.client import call
-from slurmplugins.model.credentials import Credentials
+from slurmplugins.cloud.assumed_role import AssumedRole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from slurmplugins.model.credentials import Credentials
     from slurmplugins.system.clock import Clock
-
-SESSION_SECONDS: Final = 3600
-"""The longest session of a role that was reached from a role's session (AssumeRole, STS API)."""
-MAX_SESSION_NAME: Final = 64
-_UNSAFE: Final = re.compile(r"[^\w+=,.@-]", re.ASCII)
 
 
 class JobRole:
@@ -25,43 +18,16 @@ class JobRole:
 
     def __init__(self, role_arn: str, connect: Callable[[], Any], clock: Clock) -> None:
         """Take a function that returns an STS client; it is called once."""
-        self._role_arn = role_arn
-        self._connect = connect
-        self._clock = clock
-        self._client: Any = None
-        self._lock = threading.Lock()
+        self._role = AssumedRole(role_arn, connect, clock)
 
     def connect(self) -> None:
         """Make the client before the first job needs it.
 
         Raises CloudError.
         """
-        call(self._clock, "sts", self._connected)
+        self._role.connect()
 
     def credentials(self, *, user: str, account: str, job: int) -> Credentials:
         """Return new credentials for a job. Raises CloudError."""
         tags = {"user": user, "account": account, "job": str(job)}
-
-        def assume() -> Credentials:
-            answer = self._connected().assume_role(
-                RoleArn=self._role_arn,
-                # CloudTrail and refusals name it.
-                RoleSessionName=_UNSAFE.sub("-", f"{job}-{user}")[:MAX_SESSION_NAME],
-                DurationSeconds=SESSION_SECONDS,
-                Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
-            )
-            given = answer["Credentials"]
-            return Credentials(
-                str(given["AccessKeyId"]),
-                str(given["SecretAccessKey"]),
-                str(given["SessionToken"]),
-                given["Expiration"].timestamp(),
-            )
-
-        return call(self._clock, "assume_role", assume)
-
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._client is None:
-                self._client = self._connect()
-            return self._client
+        return self._role.credentials(f"{job}-{user}", tags)

@@ -16,6 +16,8 @@ LOGS: Final = Path("/var/log/slurm-toolkit")
 RUN: Final = Path("/run/slurm-toolkit")
 INSTANCE: Final = RUN / "instance.json"
 JOB_TOKENS: Final = RUN / "jobs"
+MLFLOW_CREDENTIALS: Final = RUN / "mlflow/credentials.json"
+"""On the head: readable by MLflow's user alone."""
 SLURMD_ENVIRONMENT: Final = RUN / "slurmd.env"
 SLURMD_DROP_IN: Final = Path("/run/systemd/system/slurmd.service.d/10-toolkit.conf")
 
@@ -32,6 +34,8 @@ LOGINS: Final = ETC / "logins"
 SYSUSERS: Final = ETC / "users.conf"
 """The head's list for systemd-sysusers."""
 
+BIN: Final = Path("/opt/slurm-toolkit/bin")
+"""The directory of the toolkit's programs."""
 SLURM_BIN: Final = "/usr/bin"
 """The directory of Slurm's programs, unless burst.json states another."""
 PROC: Final = Path("/proc")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 TRIES: Final = 20
 """Tries of a step that needs the network, the instance's role or the shared filesystem."""
 
+IMDS_ACCESS: Final = str(paths.BIN / "slurm-imds-access")
 CREDENTIALS_UNIT: Final = "slurm-node-credentials.service"
 AGENT_UNIT: Final = "slurm-node-agent.service"
 
@@ -55,6 +56,8 @@ class Boot:
 
         Safe to repeat. Raises EngineError when a step fails.
         """
+        # First: the instance has no secret yet, and runs no user's code.
+        self._run_command([IMDS_ACCESS])
         files = slurmd_setup.NodeFiles(self.root)
         facts = self._apply_name(files, self._read_identity())
         self._with_retries("shared filesystem", self._mount_shared)

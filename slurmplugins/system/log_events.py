@@ -79,6 +79,10 @@ class LogEvent(StrEnum):
     BOOT_STATUS_NOT_WRITTEN = "boot_status_not_written"
     BOOT_LOG_NOT_WRITTEN = "boot_log_not_written"
 
+    # Access to the instance metadata, and MLflow's credentials
+    IMDS_ACCESS_RESTRICTED = "imds_access_restricted"
+    MLFLOW_CREDENTIALS_WRITTEN = "mlflow_credentials_written"
+
     # First boot of a compute node
     BOOT_STEP_FAILED = "boot_step_failed"
     NODE_IDENTIFIED = "node_identified"

@@ -47,6 +47,7 @@ FARM_LANE = frozenset(
         "burst",
         "containers",
         "elastic_jobs",
+        "imds_access",
         "interrupted_sweep",
         "job_credentials",
         "real_machines",

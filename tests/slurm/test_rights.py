@@ -14,12 +14,12 @@ from tests.slurm.conftest import toolkit
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(600, func_only=True)]
 
-AGENT = "AWS's own policy for the SSM agent, which the local cloud does not run"
+AGENT = "the SSM agent's, which the local cloud does not run"
 FLEETS = "one list of resources serves RunInstances and CreateFleet; a fleet has the other action"
 ZONES = "which zone gets an instance is the free choice of EC2, and of the tests"
 REASONS = {
     ("*BuilderRole*", "build", "*", "s3:*", "*"): "an image that exists already needs no builder",
-    ("*", "AmazonSSMManagedInstanceCore", "*", "*", "*"): AGENT,
+    ("*HeadRole*", "ssm-agent", "*", "*", "*"): AGENT,
     ("*HeadRole*", "cluster", "LaunchWithOurTag", "ec2:RunInstances", "*:fleet/*"): FLEETS,
     ("*HeadRole*", "cluster", "LaunchFromOurNetwork", "ec2:*", "*:snapshot/*"): (
         "EC2 asks for a snapshot where a device mapping names one; kept for images that do"
@@ -28,12 +28,8 @@ REASONS = {
     ("*HeadRole*", "cluster", "ReadConsolesOfOurMachines", "ec2:GetConsoleOutput", "*"): (
         "read only of instances that never registered"
     ),
-    ("*HeadRole*", "cluster", "KeepArtifacts", "s3:*", "*"): (
-        "MLflow's, for people who log artifacts and delete runs; no test does both"
-    ),
     ("*HeadRole*", "cluster", "SeeTheBucket", "s3:ListBucket", "*"): (
-        "MLflow lists artifacts when a person opens a run; S3 answers 404 for a missing object"
-        " only to a role with this right"
+        "S3 answers 404 for a missing object only to a role with this right"
     ),
     ("*HeadRole*", "cluster", "KeepRecords", "s3:GetObject", "*"): (
         "the agent and the head read their own records again only after a repeat"
@@ -70,6 +66,8 @@ def test_the_roles_of_head_compute_nodes_and_jobs_made_calls(record):
         ("ComputeRole", "secretsmanager:GetSecretValue"),
         ("ComputeRole", "sts:AssumeRole"),
         ("ComputeRole", "sts:TagSession"),
+        ("HeadRole", "sts:AssumeRole"),
+        ("MlflowRole", "s3:PutObject"),
         ("JobRole", "s3:PutObject"),
     ):
         assert any(role in call["role"] and call["action"] == action for call in record["calls"]), (

@@ -102,6 +102,11 @@ class Clients:
             self._account = str(self.client("sts").get_caller_identity()["Account"])
         return self._account
 
+    def role_arn(self, name: str) -> str:
+        """Return the ARN of a role of this account without a path."""
+        partition = self._session.get_partition_for_region(self.config.aws.region)
+        return f"arn:{partition}:iam::{self.account}:role/{name}"
+
 
 @contextmanager
 def connected(config: ClusterConfig) -> Iterator[Clients]:

@@ -29,7 +29,7 @@ STORAGE_GROUP = "StorageGroup"
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 
 # The AWS services that instances without internet access need, beside S3.
-ENDPOINT_SERVICES = ("ec2", "ec2messages", "secretsmanager", "ssm", "ssmmessages")
+ENDPOINT_SERVICES = ("ec2", "secretsmanager", "ssm", "ssmmessages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "bucket": bucket,
             "tls_only": tls_only(config),
             **_places_in_s3(config, bucket),
+            "mlflow": config.mlflow.enabled,
             "shared": config.shared,
             "head": config.head,
             "with_head": facts.with_head,
@@ -343,9 +344,10 @@ def _head_dependencies(config: ClusterConfig, subnet: str) -> list[str]:
 def _endpoint_services(config: ClusterConfig) -> tuple[str, ...]:
     """Return the services that instances reach without a NAT gateway.
 
-    STS is one of them where nodes get credentials for jobs.
+    STS is one of them where nodes get credentials for jobs, or the head for MLflow.
     """
-    return (*ENDPOINT_SERVICES, *(["sts"] if jobs_use_s3(config) else []))
+    needs_sts = jobs_use_s3(config) or config.mlflow.enabled
+    return (*ENDPOINT_SERVICES, *(["sts"] if needs_sts else []))
 
 
 def _head_tags(facts: TemplateFacts) -> dict[str, str]:

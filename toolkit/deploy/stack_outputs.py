@@ -38,6 +38,7 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
     try:
         filesystem = resource_ids["SharedFilesystem"]
         subnets = {zone: resource_ids[subnet_logical_id(zone)] for zone in config.network.zones}
+        mlflow_role = resource_ids["MlflowRole"] if config.mlflow.enabled else ""
     except KeyError as error:
         raise StackMissing(
             f"stack {names.stack(config)} has no {error.args[0]}",
@@ -50,4 +51,5 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         subnets=subnets,
         shared_dns=shared[0]["DNSName"],
         shared_mount=shared[0]["LustreConfiguration"]["MountName"],
+        mlflow_role=clients.role_arn(mlflow_role) if mlflow_role else "",
     )

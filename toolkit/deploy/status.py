@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.slurm_nodes import NodeInfo
 
 RECONCILE = "slurm-reconcile.timer"
-SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE, "optuna")
+SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE, "slurm-imds-access", "optuna")
 # A timer starts reconcile every 15 seconds, and one pass may take five minutes.
 STALE_SECONDS = 360
 HEALTHY_STACK = {

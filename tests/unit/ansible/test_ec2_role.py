@@ -167,3 +167,15 @@ def test_gpu_services_run_only_on_instances_with_their_devices(tmp_path, devices
     """
     assert runs("nvidia-persistenced", tmp_path / "a", *devices) is gpus
     assert runs("nvidia-fabricmanager", tmp_path / "b", *devices) is fabric
+
+
+@pytest.mark.parametrize(("kind", "files"), [("head", {"ssm.yml"}), ("compute", {"no_ssm.yml"})])
+def test_the_ssm_agent_is_in_the_image_of_the_head_alone(kind, files):
+    steps = YAML(typ="safe").load((ROLE / "tasks/install.yml").read_text(encoding="utf-8"))
+    chosen = {
+        step["ansible.builtin.include_tasks"]
+        for step in steps
+        if "ssm" in step.get("ansible.builtin.include_tasks", "")
+        and NativeEnvironment().compile_expression(step["when"])(image_kind=kind)
+    }
+    assert chosen == files

@@ -133,7 +133,7 @@ def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
     hooks = {path.name for path in (ANSIBLE / "roles/slurmctld/files/hooks").iterdir()}
     programs = {
         match
-        for path in [ROOT / "toolkit/render/settings.py", *files.glob("*/*.service")]
+        for path in [ROOT / "toolkit/render/settings.py", *(ANSIBLE / "roles").rglob("*.service*")]
         for match in re.findall(r"/(slurm-[a-z-]+)\b", path.read_text())
         if match != "slurm-toolkit"
     }

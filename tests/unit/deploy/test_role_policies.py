@@ -353,6 +353,77 @@ def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
     assert not roles.head("s3:GetObject", "arn:aws:s3:::anothers/ledger/1.jsonl")
 
 
+SSM_AGENT = {
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+}
+# botocore has no model of what agents alone call.
+AGENT_CALLS = {
+    "ssmmessages": [
+        f"{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")
+    ],
+    "ec2messages": ["AcknowledgeMessage", "FailMessage", "GetEndpoint", "GetMessages", "SendReply"],
+}
+
+
+def ssm_rights(is_allowed):
+    calls = AGENT_CALLS | {"ssm": (*operations("ssm"), "UpdateInstanceInformation")}
+    return {
+        f"{service}:{call}"
+        for service, names in calls.items()
+        for call in names
+        if is_allowed(f"{service}:{call}", "*")
+        or is_allowed(f"{service}:{call}", f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/db")
+    }
+
+
+def test_the_head_node_has_the_rights_of_the_ssm_agent_and_none_to_parameters(roles):
+    assert ssm_rights(roles.head) == SSM_AGENT
+
+
+def test_a_compute_node_has_no_right_in_ssm(roles):
+    assert ssm_rights(roles.compute) == set()
+
+
+def mlflow(roles, action, resource, context=None):
+    request = Request(action, resource, context or {})
+    return allowed(statements(roles.text, "MlflowRole"), request)
+
+
+def test_mlflows_role_keeps_artifacts_and_reaches_nothing_else(roles):
+    for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
+        assert mlflow(roles, action, "Bucket.Arn/mlflow/1/run/artifacts/x")
+        for key in ("bundle/current", "ledger/i-1.json", "status/head.json", "ssm/c/x",
+                    "checkpoints/ada/x", "data/names/x", "mlflowx/1"):  # fmt: skip
+            assert not mlflow(roles, action, f"Bucket.Arn/{key}"), key
+    assert mlflow(roles, "s3:ListBucket", "Bucket.Arn", {"s3:prefix": "mlflow/1/run/artifacts/"})
+    for prefix in ("", "ledger/", "mlflow"):
+        assert not mlflow(roles, "s3:ListBucket", "Bucket.Arn", {"s3:prefix": prefix})
+    for service in ("ec2", "iam", "sts", "secretsmanager", "ssm"):
+        for resource in ("*", "HeadRole.Arn", "ComputeRole.Arn", "SlurmKey"):
+            assert not [
+                each for each in operations(service) if mlflow(roles, f"{service}:{each}", resource)
+            ]
+
+
+def test_the_head_node_assumes_mlflows_role_and_has_no_right_to_artifacts_itself(roles):
+    assert roles.head("sts:AssumeRole", "MlflowRole.Arn")
+    for other in ("ComputeRole.Arn", "JobRole.Arn", f"arn:aws:iam::{ACCOUNT}:role/Admin"):
+        assert not roles.head("sts:AssumeRole", other)
+    for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
+        assert not roles.head(action, "Bucket.Arn/mlflow/1/run/artifacts/x")
+
+
+def test_mlflows_role_trusts_the_head_node_alone(roles):
+    (statement,) = yaml.load(roles.text, Loader)["Resources"]["MlflowRole"]["Properties"][  # noqa: S506 - a safe loader
+        "AssumeRolePolicyDocument"
+    ]["Statement"]
+    assert statement["Principal"] == {"AWS": "HeadRole.Arn"}
+
+
 ADA = {"aws:PrincipalTag/user": "ada", "aws:PrincipalTag/job": "7"}
 NEW = {"s3:if-none-match": "*", "s3:ObjectCreationOperation": "true"}
 PART = {"s3:ObjectCreationOperation": "false"}

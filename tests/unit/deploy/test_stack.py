@@ -23,6 +23,7 @@ from toolkit.deploy.stack import (
 from toolkit.errors import DeployError
 
 BUCKET = "demo-123456789012-us-east-1"
+WITHOUT_RESOURCES = re.compile("ec2:Describe|ssmmessages:|ssm:UpdateInstanceInformation")
 
 
 class Loader(yaml.CSafeLoader):
@@ -235,15 +236,32 @@ def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
 
 
 def test_wildcard_resources_are_used_for_describe_calls_only(stack):
-    """Name the resource of every action but describe calls.
+    """Name the resource of every action that knows resources.
 
-    EC2's describe calls know no resources.
+    EC2's describe calls and the SSM agent's know none.
     """
     for role in ("HeadRole", "ComputeRole"):
         for item in statements(stack, role):
             assert "NotAction" not in item
             if "*" in as_list(item["Resource"]):
-                assert all(action.startswith("ec2:Describe") for action in as_list(item["Action"]))
+                assert all(map(WITHOUT_RESOURCES.match, as_list(item["Action"])))
+
+
+def test_no_role_has_a_policy_that_amazon_manages(stack):
+    """Keep out policies that change without us."""
+    roles = of_type(stack, "AWS::IAM::Role")
+    assert len(roles) >= 3
+    assert not [name for name, role in roles.items() if "ManagedPolicyArns" in role]
+
+
+def test_mlflow_has_a_role_only_where_mlflow_runs():
+    """Make neither the role nor the head's right to it for nobody."""
+    config = example("aws")
+    without = config.model_copy(
+        update={"mlflow": config.mlflow.model_copy(update={"enabled": False})}
+    )
+    assert {"MlflowRole", "HeadMlflow"} <= set(resources(config))
+    assert not {"MlflowRole", "HeadMlflow"} & set(resources(without))
 
 
 def test_a_compute_node_may_read_one_secret_and_nothing_in_ec2(stack):
@@ -344,7 +362,7 @@ def test_instances_without_a_nat_gateway_have_endpoints():
     closed, opened = resources(example("local")), resources(example("aws"))
     services = {item["ServiceName"] for item in of_type(closed, "AWS::EC2::VPCEndpoint").values()}
     assert {name.rsplit(".", 1)[1] for name in services} == {
-        "s3", "ec2", "ec2messages", "secretsmanager", "ssm", "ssmmessages",
+        "s3", "ec2", "secretsmanager", "ssm", "ssmmessages", "sts",
     }  # fmt: skip
     assert "Nat" not in closed
     assert "Nat" in opened
@@ -362,6 +380,7 @@ def test_every_taggable_resource_has_the_cluster_tag(stack):
         "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::SecurityGroupIngress",
         "AWS::EC2::VPCGatewayAttachment", "AWS::EC2::Route", "AWS::IAM::InstanceProfile",
         "AWS::S3::BucketPolicy", "AWS::EC2::LaunchTemplate", "AWS::EC2::SecurityGroupEgress",
+        "AWS::IAM::Policy",
     }  # fmt: skip
     for name, item in stack.items():
         if item["Type"] not in untagged:
@@ -424,8 +443,11 @@ def test_jobs_have_access_to_their_users_checkpoints_in_s3_only_if_configured(pl
     assert "KeepCheckpoints" not in {item["Sid"] for item in other_statements}
 
 
-def test_without_a_nat_gateway_nodes_reach_sts_only_where_jobs_use_s3():
-    config = example("local")
+def test_without_a_nat_gateway_sts_is_reached_only_for_jobs_s3_and_for_mlflow():
+    whole = example("local")
+    off = whole.mlflow.model_copy(update={"enabled": False})
+    config = whole.model_copy(update={"mlflow": off})
+    assert "StsEndpoint" in resources(whole)
     changed = config.model_copy(update={"data": Data(store="bucket")})
     assert "StsEndpoint" in resources(changed)
     assert "StsEndpoint" not in resources(config)

@@ -26,6 +26,8 @@ NETNS_ROOT = Path("/run/netns")
 # Whether the mount that `ip netns` makes is ours to remove; one for all local clouds of a boot.
 MOUNT_MARK = Path("/run/toolkit-local.netns-mounted")
 METADATA_ADDRESS = "169.254.169.254/32"
+# Behind the first place, which is the one that rules of the machine take.
+_LOCAL_PREFERENCE = "1"
 _BRIDGE = "br0"
 _PORT_DIGITS = 14  # an interface name has 15 characters at most
 # Bridges are shared. So is the mount that the first `ip netns add` of a boot makes, not atomically,
@@ -115,11 +117,23 @@ class Network:
     def _set_addresses(self, name: str, spec: MachineSpec) -> None:
         self._ip(name, "link", "set", "lo", "up")
         self._ip(name, "addr", "replace", METADATA_ADDRESS, "dev", "lo", "scope", "host")
+        self._put_rules_before_local_addresses(name)
         self._ip(name, "addr", "replace", str(spec.address), "dev", "eth0")
         self._ip(name, "link", "set", "eth0", "addrgenmode", "none", "up")
         for route in spec.routes:
             # The source is the address; without a scope the kernel would ask for a gateway.
             self._ip(name, "route", "replace", str(route), "dev", "eth0", "scope", "link")
+
+    def _put_rules_before_local_addresses(self, name: str) -> None:
+        """Let the machine's own rules decide about the metadata address.
+
+        On AWS the service is outside the instance. Here its address is one of the machine's own,
+        and the kernel looks those up first, before any rule that the machine makes.
+        """
+        local = ("lookup", "local")
+        self.host.run(["ip", "-n", name, "rule", "del", "preference", _LOCAL_PREFERENCE, *local])
+        self._ip(name, "rule", "add", "preference", _LOCAL_PREFERENCE, *local)
+        self.host.run(["ip", "-n", name, "rule", "del", "preference", "0", *local])
 
     def _has_eth0(self, name: str) -> bool:
         return self.host.run(["ip", "-n", name, "link", "show", "eth0"]).returncode == 0

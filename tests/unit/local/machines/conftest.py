@@ -27,6 +27,7 @@ class FakeHost:
     netns_root: Path
     broken: dict[str, str] = field(default_factory=dict)
     links: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    rules: dict[str, list[str]] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
 
     def run(self, argv, *, stdin=b"", timeout=30, env=None):
@@ -37,6 +38,8 @@ class FakeHost:
                 return CommandResult(1, b"", message.encode())
         if words[:2] == ["ip", "netns"]:
             return self._netns(words[2], words[3])
+        if words[:2] == ["ip", "-n"] and words[3] == "rule":
+            return self._rule(self.rules[words[2]], words[4], " ".join(words[6:]))
         if words[:2] == ["ip", "-n"]:
             return self._link(words[2], words[3:])
         if words[0] == "cp":
@@ -48,9 +51,20 @@ class FakeHost:
         if verb == "add":
             self.netns_root.mkdir(exist_ok=True)
             path.touch(exist_ok=False)
+            self.rules[name] = ["0 lookup local", "32766 lookup main", "32767 lookup default"]
         else:
             path.unlink()
             self.links = {key: value for key, value in self.links.items() if key[0] != name}
+        return OK
+
+    def _rule(self, rules, verb, rule):
+        if verb == "add":
+            rules.append(rule)
+            rules.sort(key=lambda item: int(item.split()[0]))
+        elif rule in rules:
+            rules.remove(rule)
+        else:
+            return CommandResult(2, b"", b"No such file or directory")
         return OK
 
     def _link(self, namespace, words):

@@ -103,3 +103,17 @@ def test_a_failing_ip_command_is_named_with_its_error(network, host, make_spec):
     host.broken["ip netns add"] = "Operation not permitted"
     with pytest.raises(CommandFailed, match=r"ip netns add .* Operation not permitted"):
         network.connect(make_spec())
+
+
+def test_rules_of_the_machine_come_before_its_local_addresses(network, host, make_spec):
+    """Leave the first place free, also after an interrupted start."""
+    for _ in range(2):
+        path = network.connect(make_spec())
+        assert host.rules[path.name] == [
+            "1 lookup local",
+            "32766 lookup main",
+            "32767 lookup default",
+        ]
+    host.rules[path.name].insert(0, "0 lookup local")
+    network.connect(make_spec())
+    assert host.rules[path.name][0] == "1 lookup local"

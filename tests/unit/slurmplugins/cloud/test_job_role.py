@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from botocore.exceptions import ClientError
 
+from slurmplugins.cloud.assumed_role import AssumedRole
 from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.errors import Denied
 from tests.fakes.clock import FakeClock
@@ -46,6 +47,15 @@ def test_a_session_has_the_jobs_three_tags_and_lasts_an_hour(role, sts):
     assert (request["RoleArn"], request["DurationSeconds"]) == ("arn:aws:iam::1:role/jobs", 3600)
     assert (given.key_id, given.secret, given.token) == ("ASIA", "s", "t")
     assert given.expires == END.timestamp()
+
+
+def test_a_session_without_tags_passes_none(sts):
+    AssumedRole("arn:aws:iam::1:role/mlflow", lambda: sts, FakeClock()).credentials("mlflow")
+    (request,) = sts.requests
+    assert request == {
+        "RoleArn": "arn:aws:iam::1:role/mlflow", "RoleSessionName": "mlflow",
+        "DurationSeconds": 3600,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

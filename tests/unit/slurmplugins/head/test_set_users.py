@@ -11,8 +11,9 @@ from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.head import set_users, user_list
 from slurmplugins.head.set_users import HeadUsers
-from slurmplugins.login_as import session_argv
+from slurmplugins.login_as import check_metadata, session_argv
 from slurmplugins.node import users
+from slurmplugins.system.imds_access import IPV4
 from tests.fakes.clock import FakeClock
 from tests.fakes.runner import FakeRunner
 
@@ -237,3 +238,9 @@ def test_a_session_on_a_terminal_has_a_terminal_of_its_own(tmp_path: Path):
     words = session_argv(["ada", "sbatch", "$(id)"], logins, on_terminal=False)
     assert words[:4] == ["/usr/sbin/runuser", "--user", "ada", "--"]
     assert words[-2:] == ["sbatch", "$(id)"]
+
+
+def test_nobody_gets_a_session_where_users_could_take_the_instances_role():
+    check_metadata(2001, lambda _service, uid: uid == 2001)
+    with pytest.raises(SystemExit, match=r"slurm-imds-access\.service"):
+        check_metadata(2001, lambda service, _uid: service is not IPV4)

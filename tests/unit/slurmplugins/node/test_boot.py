@@ -130,6 +130,24 @@ def test_the_key_is_for_slurm_alone_and_on_no_command_line(stage: Stage):
     assert all(KEY not in word for argv in stage.runner.commands for word in argv)
 
 
+def test_users_are_kept_from_the_instances_role_before_the_key_is_read(stage: Stage):
+    stage.boot.run()
+    assert stage.runner.commands[0] == ["/opt/slurm-toolkit/bin/slurm-imds-access"]
+
+
+def test_an_instance_that_can_not_keep_users_from_its_role_becomes_no_node(stage: Stage):
+    stage.runner.answer(
+        "/opt/slurm-toolkit/bin/slurm-imds-access",
+        stderr="MetadataOpen: uid 1 is not refused",
+        returncode=1,
+    )
+    with pytest.raises(BootError, match="uid 1 is not refused"):
+        stage.boot.run()
+    assert stage.asked == []
+    assert not (stage.root / "etc/slurm/slurm.key").exists()
+    assert not any("slurmd.service" in argv for argv in stage.runner.commands)
+
+
 def test_slurmd_is_told_who_and_where_it_is(stage: Stage):
     stage.boot.run()
     text = stage.read("run/slurm-toolkit/slurmd.env")
