@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 TRIES: Final = 20
 """Tries of a step that needs the network, the instance's role or the shared filesystem."""
 
-AGENT_UNITS: Final = ("slurm-node-credentials.service", "slurm-node-agent.service")
+AGENT_UNITS: Final = (
+    "slurm-node-ident.service",
+    "slurm-node-credentials.service",
+    "slurm-node-agent.service",
+)
 
 PAUSE: Final = 1.5
 """Seconds between two tries. Any of these may be ready about 30 s later than this program."""

@@ -49,6 +49,7 @@ FARM_LANE = frozenset(
         "elastic_jobs",
         "interrupted_sweep",
         "job_credentials",
+        "owners",
         "real_machines",
         "warm_up",
     )
