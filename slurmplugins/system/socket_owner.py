@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLES: Final = ("net/tcp", "net/tcp6")
+TRIES: Final = 3
+"""Looks at the tables. The kernel may leave out a line while a table changes."""
 _ESTABLISHED: Final = "01"
 _NO_INODE: Final = "0"
 _MAPPED: Final = f"{0:016X}{int.from_bytes(bytes((0, 0, 255, 255)), sys.byteorder):08X}"
@@ -32,13 +34,14 @@ def read_owner(local: Address, remote: Address, proc: Path = paths.PROC) -> int 
 
     None if no established connection has them. Raises OSError.
     """
-    for table in TABLES:
+    for table in TABLES * TRIES:
         path = proc / table
-        if path.exists():  # tcp6 is missing where IPv6 is switched off
-            with path.open(encoding="ascii") as lines:
-                uid = find_owner(lines, local, remote)
-            if uid is not None:
-                return uid
+        if not path.exists():  # tcp6, where IPv6 is switched off
+            continue
+        with path.open(encoding="ascii") as lines:
+            uid = find_owner(lines, local, remote)
+        if uid is not None:
+            return uid
     return None
 
 

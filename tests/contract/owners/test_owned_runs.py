@@ -27,7 +27,7 @@ from tests.contract.owners.servers import (
     serving,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 API = "/api/2.0/mlflow"
 ONLY = "only its owner can change it"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slurmplugins.system import socket_owner
 from slurmplugins.system.socket_owner import find_owner
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid ..."
@@ -40,3 +41,20 @@ def test_another_connection_is_not_taken_for_it():
     reverse = row(" ".join(reversed(V4.split())), uid=2002)
     assert find_owner([HEADER, other, reverse, "", "  9: broken"], NODE, HEAD) is None
     assert find_owner([other, row()], NODE, HEAD) == 2001
+
+
+def test_a_line_that_the_kernel_left_out_is_found_at_a_second_look(tmp_path, monkeypatch):
+    """Find a line that a table lacks while it changes, and need no table of IPv6."""
+    looks = []
+
+    def find(lines, local, remote):
+        looks.append(list(lines))
+        return 2001 if len(looks) == 2 else None
+
+    monkeypatch.setattr(socket_owner, "find_owner", find)
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text(HEADER)
+    assert socket_owner.read_owner(NODE, HEAD, tmp_path) == 2001
+    assert looks == [[HEADER]] * 2
+    monkeypatch.setattr(socket_owner, "find_owner", lambda *_: None)
+    assert socket_owner.read_owner(NODE, HEAD, tmp_path) is None
