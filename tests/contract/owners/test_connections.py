@@ -2,12 +2,14 @@
 
 import socket
 import struct
+import threading
 from contextlib import contextmanager
 
 import pytest
 
 from slurmplugins.head import callers
 from slurmplugins.head.callers import Connection
+from slurmplugins.node.ident import IdentServer
 from slurmplugins.system.socket_owner import read_owner
 from tests.contract.owners.servers import ADA, BEN, acting_as
 
@@ -77,3 +79,23 @@ def test_an_answer_is_kept_with_the_connection(server):
         assert name(connection) == f"uid {ADA}"
         client.close()
         assert name(connection) == f"uid {ADA}"
+
+
+def test_a_node_answers_the_head_alone():
+    with IdentServer("127.0.0.1", 0, head="127.0.0.5") as ident:
+        threading.Thread(target=ident.serve_forever, daemon=True).start()
+        try:
+            assert ask(ident, "127.0.0.5") == b"1, 2 : ERROR : NO-USER\r\n"
+            assert ask(ident, "127.0.0.6") == b""
+        finally:
+            ident.shutdown()
+
+
+def ask(ident, source):
+    """Return the answer to a question from that address."""
+    with socket.create_connection(ident.server_address, 30, source_address=(source, 0)) as caller:
+        try:
+            caller.sendall(b"1, 2\r\n")
+            return caller.recv(100)
+        except ConnectionError:
+            return b""
