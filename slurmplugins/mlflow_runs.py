@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pwd
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +24,7 @@ from slurmplugins.head.mlflow import MlflowRest, find_runs, parse_job_tags, tag_
 from slurmplugins.system.command import SystemRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from slurmplugins.head.mlflow import Mlflow
     from slurmplugins.system.command import Runner
@@ -29,17 +32,38 @@ if TYPE_CHECKING:
 
 TEMPORARY: Final = 75
 """EX_TEMPFAIL: MLflow or Slurm does not answer; the next call may succeed."""
+USER: Final = "slurm"
+"""The system user that may change everybody's runs: MLflow tells callers apart by uid."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        answer = _execute(options, MlflowRest(), SystemRunner(), time.time())
+        with _acting_as(USER):
+            answer = _execute(options, MlflowRest(), SystemRunner(), time.time())
     except EngineError as error:
         sys.stderr.write(f"{error.reason_code}: {error.message}\n")
         return TEMPORARY
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
+
+
+@contextmanager
+def _acting_as(name: str) -> Iterator[None]:
+    """Act as this user, if root runs the program.
+
+    MLflow lets root change nothing.
+    """
+    own = os.geteuid()
+    try:
+        uid = pwd.getpwnam(name).pw_uid if own == 0 else own
+    except KeyError:
+        uid = own  # this is no head node
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
 
 
 def _execute(

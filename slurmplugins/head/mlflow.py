@@ -1,7 +1,7 @@
 """The MLflow port: the head reads runs from the tracking server, and ends and tags them.
 
 The standard library speaks its REST interface; MLflow's own client takes seconds to import. The
-server listens on the head, without a password, so the programs that talk to it run there.
+server listens on the head. It tells callers apart by uid, and `slurm` may change all runs.
 """
 
 from __future__ import annotations

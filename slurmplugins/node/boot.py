@@ -31,7 +31,7 @@ TRIES: Final = 20
 
 IMDS_ACCESS: Final = str(paths.BIN / "slurm-imds-access")
 CREDENTIALS_UNIT: Final = "slurm-node-credentials.service"
-AGENT_UNIT: Final = "slurm-node-agent.service"
+AGENT_UNITS: Final = ("slurm-node-ident.service", "slurm-node-agent.service")
 
 PAUSE: Final = 1.5
 """Seconds between two tries. Any of these may be ready about 30 s later than this program."""
@@ -74,8 +74,8 @@ class Boot:
         self._run_command(["/usr/bin/systemctl", "daemon-reload"])
         self._start_broker()
         self._run_command(["/usr/bin/systemctl", "start", "slurmd.service"])
-        # This unit starts only after this program's unit has ended: do not wait for it.
-        self._run_command(["/usr/bin/systemctl", "start", "--no-block", AGENT_UNIT])
+        # These units start only after this program's unit has ended: do not wait for them.
+        self._run_command(["/usr/bin/systemctl", "start", "--no-block", *AGENT_UNITS])
         files.clear_boot_flag(facts, self.settings)
         self.log.info(LogEvent.SLURMD_STARTED, node=facts.node)
 

@@ -26,6 +26,7 @@ from tests.bench import (
     scontrol,
     simulated_aws,
     starting,
+    tracking,
     workload,
 )
 from tests.bench.contest import PEER
@@ -244,6 +245,19 @@ def requeue(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
     return {"medians": found, "runs": [asdict(run) for run in runs]}
 
 
+def runs(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    found = tracking.rates()
+    say(f"\nMLflow with owners and without, on SQLite: medians of {tracking.ROUNDS} rounds\n")
+    columns = ("requests a second", tracking.OURS, tracking.PLAIN, "toolkit / plain")
+    rows = [
+        [kind, *(f"{by[one]:.0f}" for one in (tracking.OURS, tracking.PLAIN)),
+         f"{by[tracking.OURS] / by[tracking.PLAIN]:.2f}"]
+        for kind, by in found.items()
+    ]  # fmt: skip
+    say(report.table(columns, rows))
+    return dict(found)
+
+
 def start_on_head(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     python, found = starting.on_head(options.cluster)
     say(f"\nThe same on the head node that is up, with its Python {python}: 500 jobs x 8, CPU\n")
@@ -266,6 +280,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str
     "suspend": suspend,
     "cache": cache,
     "checkpoints": checkpoints,
+    "tracking": runs,
     "requeue": requeue,
     "start-on-head": start_on_head,
 }

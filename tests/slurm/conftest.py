@@ -50,6 +50,7 @@ FARM_LANE = frozenset(
         "imds_access",
         "interrupted_sweep",
         "job_credentials",
+        "owners",
         "real_machines",
         "warm_up",
     )

@@ -1,7 +1,8 @@
 """Asks for sweeps and starts them on the head node.
 
-Optuna is in the training environment, so its part runs there as `nobody`: it needs only
-the storage's port. A sweep is started as its user, never as root.
+Optuna is in the training environment, so its part runs there as `nobody`, which reads
+every sweep. To change one, it runs as `optuna`, the storage's own user. A sweep is started as its
+user, never as root.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def sweep_status(
     With `fail_missing`, trials whose array tasks have ended are marked failed.
     """
     flags = [*(["--settle"] if fail_missing else []), *(["--dry-run"] if dry_run else [])]
+    user = "optuna" if fail_missing and not dry_run else "nobody"
     argv = [
-        *("runuser", "-u", "nobody", "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
+        *("runuser", "-u", user, "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
         *("toolkit.training", "sweep-status", f"--best={count}", *flags, "--", name),
     ]
     try:

@@ -4,6 +4,7 @@ Each trial ends exactly once, also if its process is killed.
 """
 
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -102,8 +103,10 @@ def array(tmp_path, fork_server):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    argv = [sys.executable, str(SERVER), f"sqlite:///{tmp_path}/sweep.db", "127.0.0.1", str(port)]
-    server = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    user = pwd.getpwuid(os.getuid()).pw_name  # root may change every sweep here
+    argv = [sys.executable, SERVER, f"sqlite:///{tmp_path}/sweep.db", "127.0.0.1", str(port), user]
+    environment = os.environ | {"PYTHONPATH": str(REPO)}
+    server = subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL)
     made = Array(tmp_path, f"grpc://127.0.0.1:{port}", fork_server)
     yield made
     for process in [*made.running.values(), server]:

@@ -28,7 +28,8 @@ class Head:
             return f"{argv[2]}:x:2001:2001::/shared/home/{argv[2]}:/bin/bash\n"
         if "sbatch" in argv:
             return "41;demo\n"
-        assert argv[:4] == ["runuser", "-u", "nobody", "--"]
+        is_change = "--settle" in argv and "--dry-run" not in argv
+        assert argv[:4] == ["runuser", "-u", "optuna" if is_change else "nobody", "--"]
         if self.code:
             raise HeadCommandFailed("no", returncode=self.code, stderr="it does not answer")
         settled = [4] if "--settle" in argv else []

@@ -67,7 +67,14 @@ def test_the_services_are_those_that_this_cluster_has():
     keyed = (keyless[0].model_copy(update={"ssh_keys": ("ssh-ed25519 AAAA",)}), *keyless[1:])
     no_mlflow = config.mlflow.model_copy(update={"enabled": False})
     bare = config.model_copy(update={"users": keyless, "mlflow": no_mlflow})
-    least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access", "optuna"}
+    least = {
+        "slurmctld",
+        "slurmdbd",
+        "mariadb",
+        "slurm-reconcile.timer",
+        "slurm-imds-access",
+        "optuna",
+    }
     assert set(_units(bare)) == least
     assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
     with_mlflow = bare.model_copy(update={"mlflow": config.mlflow})

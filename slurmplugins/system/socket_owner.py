@@ -1,0 +1,67 @@
+"""Find the user at the other end of a TCP connection on this machine.
+
+TCP carries no uid. The kernel's tables have it: /proc/net/tcp has a line for each socket, with the
+uid of the process that made it. Only an established connection counts. A socket that is closed
+belongs to nobody any more, and the kernel shows it with uid 0.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.config import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+TABLES: Final = ("net/tcp", "net/tcp6")
+TRIES: Final = 3
+"""Looks at the tables. The kernel may leave out a line while a table changes."""
+_ESTABLISHED: Final = "01"
+_NO_INODE: Final = "0"
+_MAPPED: Final = f"{0:016X}{int.from_bytes(bytes((0, 0, 255, 255)), sys.byteorder):08X}"
+"""What tcp6 writes before the address of an IPv4 connection. gRPC makes its sockets that way."""
+
+Address = tuple[str, int]
+"""An IPv4 address and a port."""
+
+
+def read_owner(local: Address, remote: Address, proc: Path = paths.PROC) -> int | None:
+    """Return the uid of the socket of this machine with these two ends.
+
+    None if no established connection has them. Raises OSError.
+    """
+    for table in TABLES * TRIES:
+        path = proc / table
+        if not path.exists():  # tcp6, where IPv6 is switched off
+            continue
+        with path.open(encoding="ascii") as lines:
+            uid = find_owner(lines, local, remote)
+        if uid is not None:
+            return uid
+    return None
+
+
+def find_owner(lines: Iterable[str], local: Address, remote: Address) -> int | None:
+    """Return the uid in the one line of a table with these two ends. Pure."""
+    wanted = {
+        (f"{prefix}{_encode(local)}", f"{prefix}{_encode(remote)}") for prefix in ("", _MAPPED)
+    }
+    for line in lines:
+        fields = line.split(maxsplit=10)
+        if len(fields) < len(("sl", "local", "remote", "st", "q", "t", "r", "uid", "out", "inode")):
+            continue
+        if (fields[1], fields[2]) not in wanted or fields[3] != _ESTABLISHED:
+            continue
+        if fields[9] != _NO_INODE and fields[7].isdecimal():
+            return int(fields[7])
+    return None
+
+
+def _encode(address: Address) -> str:
+    """Write an address as the tables do: its bytes as one number of this machine."""
+    host, port = address
+    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
