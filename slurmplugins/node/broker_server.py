@@ -1,7 +1,7 @@
 """The credential broker's HTTP server on loopback.
 
-All users of the node talk to it. None of them can keep the others from it for long: each has a
-share of the connections, and each request must arrive by a deadline.
+All users of the node talk to it. None of them can keep the others from it for
+long. Each has a share of the connections, and each request must arrive by a deadline.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Request(io.RawIOBase):
 
 
 def socket_owner(client_address: Any, server_address: Any) -> int:
-    """Return the uid of a connection's client, which is a process of this host.
+    """Return the uid of a connection's client, a process of this host.
 
     A connection by IPv6 to an IPv4 address is in a table of its own, with longer addresses.
     """

@@ -1,4 +1,4 @@
-"""What a service of type `notify` tells systemd."""
+"""Notes of a service to systemd, for units of type `notify`."""
 
 from __future__ import annotations
 

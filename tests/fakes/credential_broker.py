@@ -55,7 +55,7 @@ class Stage:
 
     @contextmanager
     def stalled_call(self, job=7):
-        """Let one request of a job wait for STS while the block runs."""
+        """Let a job's request wait for STS while the block runs."""
         before = len(self.calls)
         self.stalled_job = job
         request = threading.Thread(target=self.ask, args=[job])

@@ -120,7 +120,7 @@ def test_small_content_that_another_process_has_stored_meanwhile_is_no_error(sto
 
 @pytest.fixture
 def in_s3(aws):
-    """A store in S3 whose pauses take no time, and its bucket's name."""
+    """A store in S3 without pauses, and its bucket's name."""
     bucket = f"data-{next(NAMES)}"
     aws.create_bucket(Bucket=bucket)
     store = S3Store(bucket, "x", client=aws)

@@ -95,7 +95,7 @@ def test_an_sdk_gets_its_credentials_by_the_variables_of_the_task_prolog(stage, 
 
 
 def test_a_request_whose_bytes_come_slowly_is_cut_off_at_its_deadline(stage):
-    """Each byte is in time by itself, and the request as a whole never ends."""
+    """Each byte is in time, and the request never ends."""
     with serving(broker_of(stage)) as url, connection_to(url) as connection:
         connection.settimeout(0.02)
         for _ in range(200):

@@ -328,7 +328,7 @@ def test_checkpoints_are_copied_to_s3_only_if_configured():
     ],
 )
 def test_datasets_and_checkpoints_of_which_one_contains_the_other_are_refused(store, checkpoints):
-    """Every job reads all datasets, and so it would read all users' checkpoints."""
+    """Every job reads all that lies in the store."""
     text = GOOD + f"data: {{store: '{store}'}}\ntraining: {{checkpoints: '{checkpoints}'}}\n"
     line, message = problems(text)["training.checkpoints"]
     assert line == len(text.splitlines())

@@ -485,7 +485,7 @@ def test_a_job_lists_datasets_and_its_own_checkpoints_alone(job_may):
 
 @pytest.mark.parametrize("store", ["s3://lab", "s3://lab/sets"])
 def test_a_job_reads_the_stores_own_prefixes_and_nothing_else_beside_them(store):
-    """Checkpoints of all users may lie in the same bucket, kept by another cluster."""
+    """Checkpoints of another cluster may lie in the same bucket."""
     config = example("aws")
     changes = {"data": config.data.model_copy(update={"store": store})}
     read = statements(stack_template(config.model_copy(update=changes), FACTS), "JobRole")

@@ -196,7 +196,7 @@ def with_job_role(stage: Stage) -> Boot:
 
 
 def test_the_credential_broker_listens_before_slurmd_starts_the_first_job(stage: Stage):
-    """Systemd's start of a service of type `notify` ends when the service is ready."""
+    """Systemd's start of it ends when it is ready."""
     with_job_role(stage).run()
     commands = command_lines(stage)
     assert commands.index(BROKER) < commands.index("/usr/bin/systemctl start slurmd.service")
