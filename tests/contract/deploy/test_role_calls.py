@@ -8,6 +8,7 @@ from botocore.exceptions import ClientError
 from moto.iam.models import iam_backends
 
 from slurmplugins.cloud import describe_instances
+from slurmplugins.cloud.assumed_role import AssumedRole
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.cloud.stores import S3Store, SecretStore
@@ -21,6 +22,8 @@ from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.s3_store import S3Store as DatasetStore
 from toolkit.deploy import names
+from toolkit.deploy.session import Clients
+from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.local.options import ACCOUNT
 from toolkit.render.burst import launch_template
@@ -49,6 +52,10 @@ class Stack:
             id_ for id_, item in self.cloud.tables.instances.items()
             if item.tags.get("toolkit:role") == "head"
         )  # fmt: skip
+
+    def config_client(self, service):
+        """Return a client with the owner's key."""
+        return Clients(self.config).client(service)
 
     def client(self, service, instance_id):
         instance = self.cloud.tables.instances[instance_id]
@@ -87,15 +94,22 @@ class Stack:
         )
         return node.id
 
-    def job_role(self):
-        """Return the ARN that a node reads in its node.json."""
+    def role(self, name):
+        """Return the ARN of the stack's role, which nodes and the head read in their settings."""
         return next(
             str(role.arn) for role in iam_backends[ACCOUNT]["aws"].roles.values()
-            if "JobRole" in role.name
+            if name in role.name
         )  # fmt: skip
 
+    def job_role(self):
+        """Return the ARN that a node reads in its node.json."""
+        return self.role("JobRole")
+
     def job_client(self, role, user, job):
-        given = role.credentials(user=user, account="vision", job=job)
+        return self.s3(role.credentials(user=user, account="vision", job=job))
+
+    def s3(self, given):
+        """Return a client of S3 with these credentials."""
         return boto3.client(
             "s3",
             region_name="us-east-1",
@@ -216,3 +230,40 @@ def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path)
             ada.put_object(Bucket=stack.bucket, Key=key, Body=b"other")
         with pytest.raises(ClientError, match="AccessDenied"):
             ada.delete_object(Bucket=stack.bucket, Key=key)
+
+
+def test_mlflow_keeps_its_artifacts_with_its_own_role_and_reaches_nothing_else(stack):
+    arn = stack_facts(stack.config, Clients(stack.config)).mlflow_role
+    assert arn == stack.role("MlflowRole")
+    role = AssumedRole(arn, lambda: stack.client("sts", stack.head), SystemClock())
+    s3 = stack.s3(role.credentials("mlflow"))
+    place = {"Bucket": stack.bucket, "Key": "mlflow/1/run/artifacts/note.txt"}
+    s3.put_object(**place, Body=b"kept")
+    assert s3.get_object(**place)["Body"].read() == b"kept"
+    s3.list_objects_v2(Bucket=stack.bucket, Prefix="mlflow/1/run/artifacts/", Delimiter="/")
+    s3.delete_object(**place)
+    assert stack.denied() == []
+    for key in (names.BUNDLE_CURRENT, "ledger/instances/i-1.json", "checkpoints/ada/run/x"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            s3.get_object(Bucket=stack.bucket, Key=key)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.list_objects_v2(Bucket=stack.bucket)
+
+
+def test_the_head_has_no_right_to_artifacts_itself_and_a_node_no_mlflow_role(stack):
+    with pytest.raises(ClientError, match="AccessDenied"):
+        stack.client("s3", stack.head).put_object(
+            Bucket=stack.bucket, Key="mlflow/1/run/artifacts/x", Body=b""
+        )
+    node = stack.node()
+    role = AssumedRole(stack.role("MlflowRole"), lambda: stack.client("sts", node), SystemClock())
+    with pytest.raises(Denied):
+        role.credentials("mlflow")
+
+
+@pytest.mark.parametrize("kind", ["head", "node"])
+def test_no_instance_reads_a_parameter_of_the_account(stack, kind):
+    stack.config_client("ssm").put_parameter(Name="db", Value="secret", Type="String")
+    instance_id = stack.head if kind == "head" else stack.node()
+    with pytest.raises(ClientError, match="AccessDenied"):
+        stack.client("ssm", instance_id).get_parameter(Name="db")
