@@ -46,7 +46,7 @@ class HeadDriver(NoneDriver):
         text = stdin.decode() + " ".join(argv)
         self.ran.append(text)
         if "is-active" in text:
-            units = text.split("is-active", 1)[1].split()
+            units = stdin.decode().partition("is-active")[2].split()
             return CommandResult(0, b"active\n" * len(units), b"")
         if "show nodes" in text:
             return CommandResult(0, json.dumps({"nodes": [NODE]}).encode(), b"")
