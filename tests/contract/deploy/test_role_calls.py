@@ -8,6 +8,7 @@ from botocore.exceptions import ClientError
 from moto.iam.models import iam_backends
 
 from slurmplugins.cloud import describe_instances
+from slurmplugins.cloud.assumed_role import AssumedRole
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.cloud.stores import S3Store, SecretStore
@@ -23,6 +24,8 @@ from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.s3_store import S3Store as DatasetStore
 from toolkit.deploy import names
+from toolkit.deploy.session import Clients
+from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.local.options import ACCOUNT
 from toolkit.render.burst import launch_template
@@ -51,6 +54,10 @@ class Stack:
             id_ for id_, item in self.cloud.tables.instances.items()
             if item.tags.get("toolkit:role") == "head"
         )  # fmt: skip
+
+    def config_client(self, service):
+        """Return a client with the owner's key."""
+        return Clients(self.config).client(service)
 
     def client(self, service, instance_id):
         instance = self.cloud.tables.instances[instance_id]
@@ -89,16 +96,19 @@ class Stack:
         )
         return node.id
 
-    def job_role(self):
-        """Return the ARN that a node reads in its node.json."""
+    def role(self, name):
+        """Return the ARN of the stack's role, which nodes and the head read in their settings."""
         return next(
             str(role.arn) for role in iam_backends[ACCOUNT]["aws"].roles.values()
-            if "JobRole" in role.name
+            if name in role.name
         )  # fmt: skip
 
-    def job_environment(self, role, user, job):
-        """Return the variables by which a job's SDK finds everything."""
-        given = role.credentials(user=user, account="vision", job=job)
+    def job_role(self):
+        """Return the ARN that a node reads in its node.json."""
+        return self.role("JobRole")
+
+    def environment(self, given):
+        """Return the variables by which an SDK finds these credentials and the local cloud."""
         return {
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": str(self.config.aws.endpoint_url),
@@ -107,8 +117,16 @@ class Stack:
             "AWS_SESSION_TOKEN": given.token,
         }
 
+    def job_environment(self, role, user, job):
+        """Return the variables by which a job's SDK finds everything."""
+        return self.environment(role.credentials(user=user, account="vision", job=job))
+
     def job_client(self, role, user, job):
-        variables = self.job_environment(role, user, job)
+        return self.s3(role.credentials(user=user, account="vision", job=job))
+
+    def s3(self, given):
+        """Return a client of S3 with these credentials."""
+        variables = self.environment(given)
         return boto3.client(
             "s3",
             region_name=variables["AWS_DEFAULT_REGION"],
@@ -232,6 +250,7 @@ def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path)
             ada.delete_object(Bucket=stack.bucket, Key=key)
 
 
+<<<<<<< HEAD
 def test_two_nodes_that_derive_one_dataset_agree_on_the_first_result(stack, tmp_path, monkeypatch):
     """The later job may not replace the record, and needs not."""
     role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
@@ -261,3 +280,40 @@ def test_two_nodes_that_derive_one_dataset_agree_on_the_first_result(stack, tmp_
     assert second.version == first.version == catalog.resolve("made")
     # A missing object is looked for in the list: who may not list the bucket is told 403.
     assert {call["action"] for call in stack.denied()} <= {"s3:ListBucket"}
+=======
+def test_mlflow_keeps_its_artifacts_with_its_own_role_and_reaches_nothing_else(stack):
+    arn = stack_facts(stack.config, Clients(stack.config)).mlflow_role
+    assert arn == stack.role("MlflowRole")
+    role = AssumedRole(arn, lambda: stack.client("sts", stack.head), SystemClock())
+    s3 = stack.s3(role.credentials("mlflow"))
+    place = {"Bucket": stack.bucket, "Key": "mlflow/1/run/artifacts/note.txt"}
+    s3.put_object(**place, Body=b"kept")
+    assert s3.get_object(**place)["Body"].read() == b"kept"
+    s3.list_objects_v2(Bucket=stack.bucket, Prefix="mlflow/1/run/artifacts/", Delimiter="/")
+    s3.delete_object(**place)
+    assert stack.denied() == []
+    for key in (names.BUNDLE_CURRENT, "ledger/instances/i-1.json", "checkpoints/ada/run/x"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            s3.get_object(Bucket=stack.bucket, Key=key)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.list_objects_v2(Bucket=stack.bucket)
+
+
+def test_the_head_has_no_right_to_artifacts_itself_and_a_node_no_mlflow_role(stack):
+    with pytest.raises(ClientError, match="AccessDenied"):
+        stack.client("s3", stack.head).put_object(
+            Bucket=stack.bucket, Key="mlflow/1/run/artifacts/x", Body=b""
+        )
+    node = stack.node()
+    role = AssumedRole(stack.role("MlflowRole"), lambda: stack.client("sts", node), SystemClock())
+    with pytest.raises(Denied):
+        role.credentials("mlflow")
+
+
+@pytest.mark.parametrize("kind", ["head", "node"])
+def test_no_instance_reads_a_parameter_of_the_account(stack, kind):
+    stack.config_client("ssm").put_parameter(Name="db", Value="secret", Type="String")
+    instance_id = stack.head if kind == "head" else stack.node()
+    with pytest.raises(ClientError, match="AccessDenied"):
+        stack.client("ssm", instance_id).get_parameter(Name="db")
+>>>>>>> b-doors
