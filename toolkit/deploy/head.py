@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slurmplugins.cloud import tags
-from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import instances, names
+from toolkit.deploy.head_change import HEAD
 from toolkit.deploy.session import error_code
+from toolkit.deploy.stack_events import stack_resource
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
 
@@ -43,7 +43,7 @@ class Output:
 
 
 class Head:
-    """The head node of one cluster; its instance is found by tag when first needed."""
+    """The head node of one cluster; its instance is looked up in the stack when first needed."""
 
     def __init__(
         self,
@@ -186,7 +186,12 @@ class Head:
 
 
 def find_head(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
-    """Return the cluster's head instance that isn't terminated, or None."""
-    head_tags = {tags.CLUSTER: config.cluster, tags.ROLE: ROLE_HEAD}
-    heads = instances.find(clients.client("ec2"), head_tags, instances.NOT_TERMINATING)
-    return max(heads, key=lambda head: head["LaunchTime"], default=None)
+    """Return the stack's head instance if it isn't terminated, or None.
+
+    Tags don't prove it: whoever may launch instances in the account can give one the head's tags.
+    """
+    stack = names.stack(config)
+    instance_id = stack_resource(clients.client("cloudformation"), stack, HEAD)
+    if not instance_id:
+        return None
+    return instances.find_by_id(clients.client("ec2"), instance_id, instances.NOT_TERMINATING)

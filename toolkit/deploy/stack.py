@@ -92,6 +92,8 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             ],
             "ingress": ingress_rules(),
             "secret_id": names.secret(config),
+            "iam": config.iam,
+            "role_names": {kind: names.role(config, kind) for kind in ("head", "compute", "jobs")},
             "login_document": names.login_document(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
@@ -106,6 +108,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "head_tags": _head_tags(facts),
             "storage_needs": _storage_dependencies(),
             "compute_image": facts.compute_image,
+            "instance_types": _instance_types(config),
             "root_device": facts.root_device,
             "templates": _launch_templates(config),
             "fabric": any(pool.efa for pool in config.pools.values()),
@@ -129,6 +132,10 @@ def _reservations(config: ClusterConfig) -> list[str]:
     return sorted({offering.reservation for offering in offerings if offering.reservation})
 
 
+def _instance_types(config: ClusterConfig) -> list[str]:
+    return sorted({item.type for pool in config.pools.values() for item in pool.offerings})
+
+
 def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:
     """Return the bucket ("": the cluster's own) and its folder.
 
@@ -142,7 +149,12 @@ def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:
 
 def images_template(config: ClusterConfig, account: str) -> str:
     """Return the template of the image builds' stack."""
-    context = {"bucket": names.images_bucket(config, account), "tls_only": tls_only(config)}
+    context = {
+        "bucket": names.images_bucket(config, account),
+        "tls_only": tls_only(config),
+        "iam": config.iam,
+        "role_name": names.builder_role(config),
+    }
     return render("images.yaml.j2", context)
 
 
@@ -209,6 +221,7 @@ def boot_settings(
         "endpoint_url": config.aws.endpoint_url,
         "bucket": bucket,
         "bundle": bundle,
+        "bundle_tag": tags.BUNDLE,
         "status": status,
         "playbook": playbook,
     }

@@ -316,3 +316,43 @@ def test_checkpoints_are_copied_to_s3_only_if_configured():
             parse(GOOD + f"training: {{checkpoints: {setting}}}\n").training.checkpoints == setting
         )
     assert "training.checkpoints" in problems(GOOD + "training: {checkpoints: shared}\n")
+
+
+BOUNDARY = "arn:aws:iam::123456789012:policy/limits"
+
+
+def with_iam(boundary, path, prefix):
+    """Return the good file with the three settings of IAM roles."""
+    section = f"iam:\n  permissions_boundary: {boundary}\n  path: {path}\n  name_prefix: {prefix}\n"
+    return GOOD + section
+
+
+def test_the_settings_of_iam_roles_are_read():
+    iam = parse(with_iam(BOUNDARY, "/clusters/", "hpc-")).iam
+    assert (iam.permissions_boundary, iam.path, iam.name_prefix) == (BOUNDARY, "/clusters/", "hpc-")
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "words"),
+    [
+        ("permissions_boundary", ("limits", "/a/", "hpc-"), "the ARN of a policy"),
+        ("permissions_boundary", (BOUNDARY.replace("policy", "role"), "/a/", "x"), "the ARN of"),
+        ("path", (BOUNDARY, "clusters", "hpc-"), "with a slash at both ends"),
+        ("path", (BOUNDARY, "/a b/", "hpc-"), "with a slash at both ends"),
+        ("name_prefix", (BOUNDARY, "/a/", "hpc/"), "up to 24 of"),
+        ("name_prefix", (BOUNDARY, "/a/", "p" * 25), "up to 24 of"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_iam_roles_has_its_line(key, values, words):
+    line, message = problems(with_iam(*values))[f"iam.{key}"]
+    offset = ("permissions_boundary", "path", "name_prefix").index(key)
+    assert line == GOOD.count("\n") + 2 + offset
+    assert words in message
+
+
+def test_a_prefix_that_makes_a_roles_name_too_long_is_refused_with_the_name():
+    cluster = "c" * 31
+    text = with_iam(BOUNDARY, "/", "p" * 24).replace("cluster: demo", f"cluster: {cluster}")
+    _, message = problems(text)["iam.name_prefix"]
+    assert f"{'p' * 24}{cluster}-us-east-1-compute" in message
+    assert "IAM takes 64" in message
