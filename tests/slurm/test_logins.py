@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from ruamel.yaml import YAML
 
+from slurmplugins.head import read_commands
 from tests.slurm.conftest import TOOLKIT, new_key, toolkit
 from tests.slurm.waiting import PATIENCE, until
+from toolkit.config import load
+from toolkit.deploy import names
+from toolkit.deploy.head import RUNNING, Head
+from toolkit.deploy.session import Clients
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,3 +260,32 @@ def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh,
     finally:
         session.kill()
         cluster.toolkit("apply", "--cancel-jobs-of-left-users")
+
+
+def test_the_document_for_readers_runs_its_list_and_nothing_else(cluster):
+    """Send two commands by it: one of the list, and one that is not."""
+    config = load(cluster.config)
+    clients = Clients(config)
+    head = Head(clients, config)
+    ssm = clients.client("ssm")
+
+    def result(*argv):
+        word = read_commands.encode(argv)
+        command = ssm.send_command(
+            InstanceIds=[head.instance_id],
+            DocumentName=names.read_document(config),
+            Parameters={"command": [word]},
+        )["Command"]["CommandId"]
+        return until(
+            "the command ends",
+            lambda: (
+                (done := head.invocation(command))
+                and done["Status"] not in RUNNING
+                and (done["Status"], done["StandardErrorContent"])
+            ),
+        )
+
+    assert result("scontrol", "ping")[0] == "Success"
+    status, error = result("cat", "/etc/slurm/slurm.key")
+    assert status == "Failed"
+    assert "slurm-read: not a reader's command: 'cat /etc/slurm/slurm.key'" in error

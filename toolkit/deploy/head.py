@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from slurmplugins.head import read_commands
 from toolkit.deploy import instances, names
 from toolkit.deploy.head_change import HEAD
 from toolkit.deploy.session import error_code
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INLINE_LIMITS = {"stdout": 24_000, "stderr": 8_000}
 # SSM gives a command up if the agent does not answer for this long (30 is its minimum).
 DELIVERY_SECONDS = 30
+SHELL = "AWS-RunShellScript"
 RUNNING = {"Pending", "InProgress", "Delayed", "Cancelling"}
 NO_AGENT = {"InvalidInstanceId", "TargetNotConnected"}
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
@@ -97,16 +99,20 @@ class Head:
 
         Raises HeadNotReady while the agent takes no commands.
         """
+        parameters = {"executionTimeout": [str(max(int(timeout), 1))]}
+        if read_commands.is_read(argv):
+            # A person who may only look has the right to this document alone.
+            document = names.read_document(self._config)
+            parameters["command"] = [read_commands.encode(argv)]
+        else:
+            document, parameters["commands"] = SHELL, [shlex.join(argv)]
         try:
             sent = self._clients.client("ssm").send_command(
                 InstanceIds=[self.instance_id],
-                DocumentName="AWS-RunShellScript",
+                DocumentName=document,
                 Comment=f"toolkit: {argv[0]}"[:100],
                 TimeoutSeconds=DELIVERY_SECONDS,
-                Parameters={
-                    "commands": [shlex.join(argv)],
-                    "executionTimeout": [str(max(int(timeout), 1))],
-                },
+                Parameters=parameters,
                 OutputS3BucketName=self._bucket.name,
                 OutputS3KeyPrefix=names.COMMAND_OUTPUT,
             )

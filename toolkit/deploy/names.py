@@ -63,6 +63,11 @@ def login_document(config: ClusterConfig) -> str:
     return f"{stack(config)}-login"
 
 
+def read_document(config: ClusterConfig) -> str:
+    """Return the SSM document of commands that change nothing on the head node."""
+    return f"{stack(config)}-read"
+
+
 def bundle(sha: str) -> str:
     """Return a bundle's key in either bucket."""
     return f"bundle/{sha}.zip"

@@ -95,6 +95,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "iam": config.iam,
             "role_names": {kind: names.role(config, kind) for kind in ("head", "compute", "jobs")},
             "login_document": names.login_document(config),
+            "read_document": names.read_document(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
             "data": _bucket_and_folder(config.data.store_url(bucket="")),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurmplugins.cloud import tags
+from slurmplugins.head import read_commands
 from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit.accounting import sacct
 from toolkit.config import parse
@@ -46,6 +47,14 @@ def _no_waiting(monkeypatch):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
+def said(script):
+    """Return a script as people read it: a reader's command decoded."""
+    name = "exec /opt/slurm-toolkit/bin/slurm-read "
+    if not script.startswith(name):
+        return script
+    return shlex.join(read_commands.decode(script.removeprefix(name).strip())) + "\n"
+
+
 class HeadDriver(NoneDriver):
     """A driver that answers the commands of `toolkit status`, `apply` and `accounts`."""
 
@@ -56,11 +65,11 @@ class HeadDriver(NoneDriver):
         self.slurmdbd = FakeSacctmgr()
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
-        text = stdin.decode() + " ".join(argv)
+        text = said(stdin.decode()) + " ".join(argv)
         self.ran.append(text)
         self.reached.add(instance_id)
         if text.startswith("sacctmgr"):
-            words = shlex.split(stdin.decode())
+            words = shlex.split(said(stdin.decode()))
             return CommandResult(0, self.slurmdbd.run(words).encode(), b"")
         answer = next((answer for part, answer in ANSWERS.items() if part in text), b"")
         return CommandResult(0, answer, b"")

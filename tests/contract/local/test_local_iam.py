@@ -467,14 +467,16 @@ def test_a_fleet_itself_is_judged_by_the_few_keys_that_the_reference_lists(launc
 
     RunInstances has it, so the same condition is good there.
     """
-    tokens = {**REQUESTED["StringEquals"], "ec2:MetadataHttpTokens": "optional"}
+    tokens = {"StringEquals": {**REQUESTED["StringEquals"], "ec2:MetadataHttpTokens": "optional"}}
+    instances = "arn:aws:ec2:*:*:instance/*"
     rows = [row for row in LAUNCHES if row[0] != "Create"]
-    run = ("Create", "ec2:RunInstances", CREATED, {"StringEquals": tokens})
-    fleet = ("Fleet", "ec2:CreateFleet", CREATED, REQUESTED)
-    launches.roles.allow("head", *rows, run, fleet)
+    rows += [
+        ("Rest", LAUNCH, [kind for kind in CREATED if kind != instances], REQUESTED),
+        ("Run", "ec2:RunInstances", instances, tokens),
+    ]
+    launches.roles.allow("head", *rows, ("Fleet", "ec2:CreateFleet", instances, REQUESTED))
     assert launches.fleet()["Instances"]
-    both = ("Fleet", "ec2:CreateFleet", CREATED, {"StringEquals": tokens})
-    launches.roles.allow("head", *rows, run, both)
+    launches.roles.allow("head", *rows, ("Fleet", "ec2:CreateFleet", instances, tokens))
     assert code_of(launches.fleet) == (403, "UnauthorizedOperation")
 
 

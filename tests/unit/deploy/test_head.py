@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from botocore.exceptions import ClientError
 
+from slurmplugins.head import read_commands
 from tests.unit.deploy.samples import (
     ROOT,
     Clock,
@@ -62,7 +63,11 @@ class FakeSsm:
             raise refusal("InvocationDoesNotExist")
         if self.polls == 2:
             return {"Status": "InProgress"}
-        argv = shlex.split(self.sent[-1]["Parameters"]["commands"][0])
+        parameters = self.sent[-1]["Parameters"]
+        if "command" in parameters:
+            argv = list(read_commands.decode(parameters["command"][0]))
+        else:
+            argv = shlex.split(parameters["commands"][0])
         code, out, err = self.program(argv)
         for stream, text in (("stdout", out), ("stderr", err)):
             key = f"ssm/c-1/i-1/awsrunShellScript/0.awsrunShellScript/{stream}"
@@ -186,3 +191,19 @@ def test_a_refusal_of_cloudformation_is_not_taken_for_a_missing_head():
     stack.describe_stack_resource = refuse
     with pytest.raises(ClientError, match="not authorized"):
         find_head(FakeClients(cloudformation=stack), example())
+
+
+def test_a_command_that_reads_goes_by_the_document_for_readers():
+    """Send it as one word, so that a right to this document gives no shell."""
+    runner, ssm = head()
+    assert runner.run(["scontrol", "ping"]).split("\0") == ["scontrol", "ping"]
+    (sent,) = ssm.sent
+    assert sent["DocumentName"] == "toolkit-demo-read"
+    assert read_commands.decode(sent["Parameters"]["command"][0]) == ("scontrol", "ping")
+    assert "commands" not in sent["Parameters"]
+
+
+def test_every_other_command_goes_by_amazons_own_document():
+    runner, ssm = head()
+    runner.run(["scontrol", "update", "nodename=gpu-001", "state=down"])
+    assert ssm.sent[0]["DocumentName"] == "AWS-RunShellScript"
