@@ -46,6 +46,8 @@ PRICE: Final = "toolkit:price"
 """USD an hour as a decimal string: the price known at launch."""
 PRICES: Final = "toolkit:prices"
 """The same for a fleet of several instance types: `type=price,…`. Continues like NODES."""
+BUNDLE: Final = "toolkit:bundle"
+"""SHA-256 of the bundle that the head node may run. Deploy alone writes it."""
 NAME: Final = "Name"
 
 MAX_VALUE: Final = 256

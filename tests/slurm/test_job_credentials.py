@@ -32,7 +32,7 @@ calls = {
     "read": lambda: client.get_object(Bucket=bucket, Key=f"{folder}/{user}/run/x"),
     "other": lambda: client.put_object(Bucket=bucket, Key=f"{folder}/{other}/run/x", Body=b"bad"),
     "theirs": lambda: client.get_object(Bucket=bucket, Key=f"{folder}/{other}/run/x"),
-    "bundle": lambda: client.get_object(Bucket=bucket, Key="bundle/current"),
+    "bundle": lambda: client.get_object(Bucket=bucket, Key="bundle/any.zip"),
 }
 for name, call in calls.items():
     try:

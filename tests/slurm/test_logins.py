@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from ruamel.yaml import YAML
 
+from slurmplugins.head import read_commands
 from tests.slurm.conftest import TOOLKIT, new_key, toolkit
 from tests.slurm.waiting import PATIENCE, until
+from toolkit.config import load
+from toolkit.deploy import names
+from toolkit.deploy.head import RUNNING, Head
+from toolkit.deploy.session import Clients
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -301,3 +306,32 @@ def test_a_node_of_an_older_image_runs_jobs_and_is_not_drained(cluster):
         assert "drain" not in state
     finally:
         toolkit("local", "console", node, "mv", f"{JOB_TOKEN}.aside", JOB_TOKEN)
+
+
+def test_the_document_for_readers_runs_its_list_and_nothing_else(cluster):
+    """Send two commands by it: one of the list, and one that is not."""
+    config = load(cluster.config)
+    clients = Clients(config)
+    head = Head(clients, config)
+    ssm = clients.client("ssm")
+
+    def result(*argv):
+        word = read_commands.encode(argv)
+        command = ssm.send_command(
+            InstanceIds=[head.instance_id],
+            DocumentName=names.read_document(config),
+            Parameters={"command": [word]},
+        )["Command"]["CommandId"]
+        return until(
+            "the command ends",
+            lambda: (
+                (done := head.invocation(command))
+                and done["Status"] not in RUNNING
+                and (done["Status"], done["StandardErrorContent"])
+            ),
+        )
+
+    assert result("scontrol", "ping")[0] == "Success"
+    status, error = result("cat", "/etc/slurm/slurm.key")
+    assert status == "Failed"
+    assert "slurm-read: not a reader's command: 'cat /etc/slurm/slurm.key'" in error

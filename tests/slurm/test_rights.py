@@ -16,11 +16,26 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(600, func_only=True)]
 
 AGENT = "the SSM agent's, which the local cloud does not run"
 FLEETS = "one list of resources serves RunInstances and CreateFleet; a fleet has the other action"
+TEMPLATES = (
+    "of a launch template, which the reference leaves to RunInstances; granted as Karpenter grants"
+    " it, since a fleet that is refused is an outage"
+)
 ZONES = "which zone gets an instance is the free choice of EC2, and of the tests"
 REASONS = {
     ("*BuilderRole*", "build", "*", "s3:*", "*"): "an image that exists already needs no builder",
     ("*HeadRole*", "ssm-agent", "*", "*", "*"): AGENT,
-    ("*HeadRole*", "cluster", "LaunchWithOurTag", "ec2:RunInstances", "*:fleet/*"): FLEETS,
+    ("*HeadRole*", "cluster", "LaunchWithOurTags", "ec2:RunInstances", "*:fleet/*"): FLEETS,
+    ("*HeadRole*", "cluster", "Launch*", "ec2:CreateFleet", "*:image/*"): TEMPLATES,
+    ("*HeadRole*", "cluster", "Launch*", "ec2:CreateFleet", "*:network-interface/*"): TEMPLATES,
+    ("*HeadRole*", "cluster", "Launch*", "ec2:CreateFleet", "*:security-group/*"): TEMPLATES,
+    (
+        "*HeadRole*",
+        "cluster",
+        "Launch*",
+        "ec2:CreateFleet",
+        "*:spot-instances-request/*",
+    ): TEMPLATES,
+    ("*HeadRole*", "cluster", "Launch*", "ec2:CreateFleet", "*:volume/*"): TEMPLATES,
     ("*HeadRole*", "cluster", "LaunchFromOurNetwork", "ec2:*", "*:snapshot/*"): (
         "EC2 asks for a snapshot where a device mapping names one; kept for images that do"
     ),

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 
 from toolkit.config import types
 from toolkit.config.hardware import IMAGE_GIB
+from toolkit.config.iam import Iam
 from toolkit.config.section import Section
 from toolkit.config.ssh_keys import SshKey
 from toolkit.config.training import Data, Training
@@ -267,6 +268,7 @@ class ClusterConfig(Section):
     cluster: ClusterName
     profile: Literal["local", "aws"] = "aws"
     aws: Aws
+    iam: Iam = Iam()
     network: Network
     slurm: Slurm = Slurm()
     images: Images = Images()

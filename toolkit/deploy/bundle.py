@@ -1,6 +1,6 @@
 """The bundle: one zip with everything that an instance needs to set itself up.
 
-The same files give the same bytes, so the hash of the files is the version of the
+The same files give the same bytes, so the hash of the zip is the version of the
 cluster.
 """
 
@@ -30,7 +30,7 @@ NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A zip and the hash of its files."""
+    """A zip and its SHA-256, which whoever unpacks it compares."""
 
     sha: str
     data: bytes
@@ -76,7 +76,10 @@ def image_bundle(rendered: Mapping[str, str]) -> Bundle:
 
 
 def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:
-    """Zip `{path: (mode, content)}` in the order of the paths."""
+    """Zip `{path: (mode, content)}` in the order of the paths.
+
+    Not compressed: each zlib packs the same files into other bytes.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path in sorted(files):
@@ -84,10 +87,9 @@ def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:
             entry = zipfile.ZipInfo(path, EPOCH)
             entry.external_attr = mode << 16
             entry.create_system = 3  # Unix, on any system: otherwise the mode has no meaning
-            entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
-    # The hash of the files, not of the zip: another zlib packs the same files into other bytes.
-    return Bundle(_digest(files), buffer.getvalue())
+    data = buffer.getvalue()
+    return Bundle(hashlib.sha256(data).hexdigest(), data)
 
 
 def differing_paths(old: bytes, new: bytes) -> tuple[str, ...]:
@@ -103,15 +105,6 @@ def differing_paths(old: bytes, new: bytes) -> tuple[str, ...]:
 def _members(data: bytes) -> dict[str, tuple[int, int]]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {entry.filename: (entry.CRC, entry.external_attr) for entry in archive.infolist()}
-
-
-def _digest(files: Mapping[str, tuple[int, bytes]]) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        mode, content = files[path]
-        digest.update(f"{path}\0{mode:o}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 def _texts(rendered: Mapping[str, str]) -> dict[str, tuple[int, bytes]]:

@@ -56,6 +56,7 @@ class StackChanges:
         *,
         tags: Mapping[str, str],
         store_template: Callable[[str], str] | None = None,
+        named_roles: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,6 +64,8 @@ class StackChanges:
         self._stack = stack
         self._tags = tags
         self._store_template = store_template
+        # CloudFormation wants to be told that a template names its roles itself.
+        self._capability = "CAPABILITY_NAMED_IAM" if named_roles else "CAPABILITY_IAM"
         self._sleep = sleep
         self._clock = clock
 
@@ -89,7 +92,7 @@ class StackChanges:
             "StackName": self._stack,
             "ChangeSetName": name,
             "ChangeSetType": "CREATE" if creates else "UPDATE",
-            "Capabilities": ["CAPABILITY_IAM"],
+            "Capabilities": [self._capability],
             "Tags": [{"Key": key, "Value": value} for key, value in self._tags.items()],
         }
         request.update(self._template_argument(template))

@@ -104,6 +104,7 @@ class Cluster:
             names.stack(config),
             tags={tags.CLUSTER: config.cluster},
             store_template=self._store_template,
+            named_roles=config.iam.name_prefix is not None,
         )
         self._head_setup = HeadSetup(clients, config, self._bucket)
 
@@ -194,13 +195,9 @@ class Cluster:
     def apply(self, *, force: bool = False) -> bool:
         """Apply the current settings to the head node; return whether it changed."""
         bundle = self._bundle()
-        current = self._bucket.current_bundle()
-        if current == bundle.sha and self._head_setup.is_set_up_from(bundle.sha) and not force:
+        if self._head_setup.is_set_up_from(bundle.sha) and not force:
             return False
-        if current != bundle.sha:
-            self._bucket.upload(bundle)
-            # Last: a booting head node fetches the bundle that this names.
-            self._bucket.write(names.BUNDLE_CURRENT, bundle.sha.encode())
+        self._bucket.upload(bundle)
         with self._report.phase("Setting up the head node") as phase:
             if force:
                 self._head_setup.run_again(bundle.sha, phase)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slurmplugins.cloud import tags
-from slurmplugins.model.instance import ROLE_HEAD
+from slurmplugins.head import read_commands
 from toolkit.deploy import instances, names
+from toolkit.deploy.head_change import HEAD
 from toolkit.deploy.session import error_code
+from toolkit.deploy.stack_events import stack_resource
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INLINE_LIMITS = {"stdout": 24_000, "stderr": 8_000}
 # SSM gives a command up if the agent does not answer for this long (30 is its minimum).
 DELIVERY_SECONDS = 30
+SHELL = "AWS-RunShellScript"
 RUNNING = {"Pending", "InProgress", "Delayed", "Cancelling"}
 NO_AGENT = {"InvalidInstanceId", "TargetNotConnected"}
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
@@ -43,7 +45,7 @@ class Output:
 
 
 class Head:
-    """The head node of one cluster; its instance is found by tag when first needed."""
+    """The head node of one cluster; its instance is looked up in the stack when first needed."""
 
     def __init__(
         self,
@@ -97,16 +99,20 @@ class Head:
 
         Raises HeadNotReady while the agent takes no commands.
         """
+        parameters = {"executionTimeout": [str(max(int(timeout), 1))]}
+        if read_commands.is_read(argv):
+            # A person who may only look has the right to this document alone.
+            document = names.read_document(self._config)
+            parameters["command"] = [read_commands.encode(argv)]
+        else:
+            document, parameters["commands"] = SHELL, [shlex.join(argv)]
         try:
             sent = self._clients.client("ssm").send_command(
                 InstanceIds=[self.instance_id],
-                DocumentName="AWS-RunShellScript",
+                DocumentName=document,
                 Comment=f"toolkit: {argv[0]}"[:100],
                 TimeoutSeconds=DELIVERY_SECONDS,
-                Parameters={
-                    "commands": [shlex.join(argv)],
-                    "executionTimeout": [str(max(int(timeout), 1))],
-                },
+                Parameters=parameters,
                 OutputS3BucketName=self._bucket.name,
                 OutputS3KeyPrefix=names.COMMAND_OUTPUT,
             )
@@ -186,7 +192,12 @@ class Head:
 
 
 def find_head(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
-    """Return the cluster's head instance that isn't terminated, or None."""
-    head_tags = {tags.CLUSTER: config.cluster, tags.ROLE: ROLE_HEAD}
-    heads = instances.find(clients.client("ec2"), head_tags, instances.NOT_TERMINATING)
-    return max(heads, key=lambda head: head["LaunchTime"], default=None)
+    """Return the stack's head instance if it isn't terminated, or None.
+
+    Tags don't prove it: whoever may launch instances in the account can give one the head's tags.
+    """
+    stack = names.stack(config)
+    instance_id = stack_resource(clients.client("cloudformation"), stack, HEAD)
+    if not instance_id:
+        return None
+    return instances.find_by_id(clients.client("ec2"), instance_id, instances.NOT_TERMINATING)

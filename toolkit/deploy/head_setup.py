@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from slurmplugins.cloud import tags
 from toolkit.deploy import names
 from toolkit.deploy.boot_progress import BootStatus
 from toolkit.deploy.head import Head, find_head
@@ -68,29 +69,42 @@ class HeadSetup:
     def set_up_from(self, sha: str, phase: Phase) -> None:
         """Wait for the head node to set itself up from `sha`.
 
-        bundle/current names it already. A booting head node fetches the bundle itself;
-        a running one is started on it. Raises HeadNotReady.
+        The bundle is in the bucket already. A booting head node reads its tag and fetches
+        the bundle itself; a running one is started on it. Raises HeadNotReady.
         """
+        self._tag_head(sha)
         status = self.status()
         if status is not None and not self._is_running(status, sha):
             if status.state == "ok" and status.bundle == sha:
                 return
-            self._start_setup()
+            self._start_setup(sha)
         self._wait(sha, phase)
 
     def run_again(self, sha: str, phase: Phase) -> None:
         """Set the head node up again, even if up to date."""
-        self._start_setup()
+        self._tag_head(sha)
+        self._start_setup(sha)
         self._wait(sha, phase)
 
     def _is_running(self, status: BootStatus, sha: str) -> bool:
         is_recent = self._now() - status.at < STALE_SECONDS
         return status.state == "running" and status.bundle == sha and is_recent
 
-    def _start_setup(self) -> None:
+    def _tag_head(self, sha: str) -> None:
+        """Tell the head node which bundle it may run.
+
+        Who can only write to the bucket, as the head node itself, can't write this tag.
+        """
+        instance = find_head(self._clients, self._config)
+        if instance is not None:
+            self._clients.client("ec2").create_tags(
+                Resources=[instance["InstanceId"]], Tags=[{"Key": tags.BUNDLE, "Value": sha}]
+            )
+
+    def _start_setup(self, sha: str) -> None:
         # Deleted first, so that the next status is about this set-up.
         self._bucket.delete(names.HEAD_STATUS)
-        self._head.start([BOOT_PROGRAM], timeout=SETUP_SECONDS)
+        self._head.start([BOOT_PROGRAM, sha], timeout=SETUP_SECONDS)
 
     def _wait(self, sha: str, phase: Phase) -> None:
         started_at = self._clock()
@@ -108,14 +122,14 @@ class HeadSetup:
                 phase.update(self._instance_state())
                 if not restart_sent and self._clock() - started_at > SILENT_SECONDS:
                     restart_sent = True
-                    self._restart_setup()
+                    self._restart_setup(sha)
             if self._clock() - started_at > SETUP_SECONDS:
                 raise self._failure(f"not set up after {SETUP_SECONDS / 60:.0f} minutes")
             self._sleep(POLL_SECONDS)
 
-    def _restart_setup(self) -> None:
+    def _restart_setup(self, sha: str) -> None:
         try:
-            self._head.start([BOOT_PROGRAM], timeout=SETUP_SECONDS)
+            self._head.start([BOOT_PROGRAM, sha], timeout=SETUP_SECONDS)
         except ToolkitError as error:
             raise self._failure(f"it reports no status and takes no commands: {error}") from error
 

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 def prepare_stack(config: ClusterConfig, clients: Clients, report: Reporter) -> BuildResources:
     """Make or update the stack of image builds; return its parts."""
-    changes = StackChanges(clients, names.IMAGES_STACK, tags={tags.ROLE: names.ROLE_BUILDER})
+    changes = StackChanges(
+        clients,
+        names.IMAGES_STACK,
+        tags={tags.ROLE: names.ROLE_BUILDER},
+        named_roles=config.iam.name_prefix is not None,
+    )
     plan = changes.plan(images_template(config, clients.account))
     if plan.change_set:
         with report.phase("Preparing image builds") as phase:

@@ -1,4 +1,4 @@
-"""Lists EC2 instances by their tags and states."""
+"""Lists EC2 instances by their tags, ids and states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,21 @@ NOT_TERMINATED = (*NOT_TERMINATING, "shutting-down")
 
 def find(ec2: EC2Client, tags: Mapping[str, str], states: Sequence[str]) -> list[InstanceTypeDef]:
     """Return the instances with all these tags in one of these states."""
-    filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+    return _find(ec2, {f"tag:{key}": value for key, value in tags.items()}, states)
+
+
+def find_by_id(ec2: EC2Client, instance_id: str, states: Sequence[str]) -> InstanceTypeDef | None:
+    """Return one instance if it is in one of these states, or None.
+
+    EC2 refuses the id itself once it has forgotten a terminated instance.
+    """
+    return next(iter(_find(ec2, {"instance-id": instance_id}, states)), None)
+
+
+def _find(
+    ec2: EC2Client, wanted: Mapping[str, str], states: Sequence[str]
+) -> list[InstanceTypeDef]:
+    filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
     filters.append({"Name": "instance-state-name", "Values": list(states)})
     pages = ec2.get_paginator("describe_instances").paginate(Filters=filters)  # type: ignore[arg-type]
     return [

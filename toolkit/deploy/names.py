@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from slurmplugins.model import instance
+from toolkit.config.iam import role_name
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -15,7 +16,6 @@ IMAGES_STACK = "toolkit-images"
 ROLE_BUILDER = instance.ROLE_BUILDER
 IMAGE_KINDS = ("head", "compute")
 
-BUNDLE_CURRENT = "bundle/current"
 HEAD_STATUS = "status/head.json"
 COMMAND_OUTPUT = "ssm"
 
@@ -43,9 +43,29 @@ def secret(config: ClusterConfig) -> str:
     return f"{config.cluster}/slurm-key"
 
 
+def role(config: ClusterConfig, kind: str) -> str | None:
+    """Return the name of one of the cluster's roles; None: CloudFormation chooses it."""
+    return _role_name(config, config.cluster, kind)
+
+
+def builder_role(config: ClusterConfig) -> str | None:
+    """Return the name of the image builders' role; None: CloudFormation chooses it."""
+    return _role_name(config, IMAGES_STACK, ROLE_BUILDER)
+
+
+def _role_name(config: ClusterConfig, owner: str, kind: str) -> str | None:
+    prefix = config.iam.name_prefix
+    return role_name(prefix, owner, config.aws.region, kind) if prefix else None
+
+
 def login_document(config: ClusterConfig) -> str:
     """Return the SSM document that opens a user's session."""
     return f"{stack(config)}-login"
+
+
+def read_document(config: ClusterConfig) -> str:
+    """Return the SSM document of commands that change nothing on the head node."""
+    return f"{stack(config)}-read"
 
 
 def bundle(sha: str) -> str:

@@ -92,7 +92,12 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             ],
             "ingress": ingress_rules(),
             "secret_id": names.secret(config),
+            "iam": config.iam,
+            "role_names": {
+                kind: names.role(config, kind) for kind in ("head", "mlflow", "compute", "jobs")
+            },
             "login_document": names.login_document(config),
+            "read_document": names.read_document(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
             **_places_in_s3(config, bucket),
@@ -106,6 +111,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "head_tags": _head_tags(facts),
             "storage_needs": _storage_dependencies(),
             "compute_image": facts.compute_image,
+            "instance_types": _instance_types(config),
             "root_device": facts.root_device,
             "templates": _launch_templates(config),
             "fabric": any(pool.efa for pool in config.pools.values()),
@@ -146,6 +152,10 @@ def _places_in_s3(config: ClusterConfig, bucket: str) -> dict[str, tuple[str, st
     return {"data": data, "checkpoints": checkpoints}
 
 
+def _instance_types(config: ClusterConfig) -> list[str]:
+    return sorted({item.type for pool in config.pools.values() for item in pool.offerings})
+
+
 def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:
     """Return the bucket ("": the cluster's own) and its folder.
 
@@ -159,7 +169,12 @@ def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:
 
 def images_template(config: ClusterConfig, account: str) -> str:
     """Return the template of the image builds' stack."""
-    context = {"bucket": names.images_bucket(config, account), "tls_only": tls_only(config)}
+    context = {
+        "bucket": names.images_bucket(config, account),
+        "tls_only": tls_only(config),
+        "iam": config.iam,
+        "role_name": names.builder_role(config),
+    }
     return render("images.yaml.j2", context)
 
 
@@ -226,6 +241,7 @@ def boot_settings(
         "endpoint_url": config.aws.endpoint_url,
         "bucket": bucket,
         "bundle": bundle,
+        "bundle_tag": tags.BUNDLE,
         "status": status,
         "playbook": playbook,
     }

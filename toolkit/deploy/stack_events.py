@@ -1,4 +1,4 @@
-"""A stack's state and events, as CloudFormation tells them."""
+"""A stack's state, resources and events, as CloudFormation tells them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,19 @@ def stack_status(cloudformation: Any, stack: str) -> str:
             return ""
         raise
     return str(stacks[0]["StackStatus"]) if stacks else ""
+
+
+def stack_resource(cloudformation: Any, stack: str, logical_id: str) -> str:
+    """Return the id of one of the stack's resources; "" while there is none."""
+    try:
+        response = cloudformation.describe_stack_resource(
+            StackName=stack, LogicalResourceId=logical_id
+        )
+    except ClientError as error:
+        if error_code(error) == "ValidationError" and "does not exist" in str(error):
+            return ""
+        raise
+    return str(response["StackResourceDetail"].get("PhysicalResourceId") or "")
 
 
 def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:

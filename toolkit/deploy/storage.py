@@ -67,10 +67,6 @@ class Bucket:
         """Write a bundle under its hash, where instances look for it."""
         self.write(names.bundle(bundle.sha), bundle.data)
 
-    def current_bundle(self) -> str:
-        """Return the hash of the bundle for the head node, or ""."""
-        return (self.read(names.BUNDLE_CURRENT) or b"").decode(errors="replace").strip()
-
     def empty(self) -> int:
         """Delete every version of every object; return how many.
 

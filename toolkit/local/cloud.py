@@ -19,7 +19,7 @@ from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
 from moto.s3.models import s3_backends
 
-from toolkit.local.aws import instance_status, request_limits, spot_prices
+from toolkit.local.aws import instance_status, request_limits, spot_prices, stack_buckets
 from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
@@ -144,6 +144,7 @@ class Cloud:
         Commands(self.tables, self.driver, defer, self._gate.agent_may_put).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
+        stack_buckets.install(self._patches)
         stack_roles.install(self._patches)
         assume_role.install(self._patches)
         request_limits.install(self._patches)

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from slurmplugins.cloud import tags
+from slurmplugins.head import read_commands
 from tests.fakes.sacctmgr import FakeSacctmgr
+from toolkit.accounting import sacct
 from toolkit.config import parse
 from toolkit.deploy import build, changes, destroy, head_setup, names, stack_events
 from toolkit.deploy.session import Clients
@@ -24,7 +27,16 @@ from toolkit.local.options import ADMIN_KEY, Options
 from toolkit.local.sockets import Listeners, bind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
+SACCT_FIELDS = (*sacct._REQUIRED, *sacct._OPTIONAL, *sacct._FREE_TEXT)
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
+ANSWERS = {
+    "show nodes": json.dumps({"nodes": [NODE]}).encode(),
+    "slurmplugins.head_report": b'{"at": 1}',
+    "slurm-reconcile --plan": b"{}",
+    "--helpformat": " ".join(SACCT_FIELDS).encode(),
+    "/shared/.toolkit/users.json": b"[]",
+}
+"""What the head node answers, by a part of the command."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,36 +46,41 @@ def _no_waiting(monkeypatch):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
+def said(script):
+    """Return a script as people read it: a reader's command decoded."""
+    name = "exec /opt/slurm-toolkit/bin/slurm-read "
+    if not script.startswith(name):
+        return script
+    return shlex.join(read_commands.decode(script.removeprefix(name).strip())) + "\n"
+
+
 class HeadDriver(NoneDriver):
     """A driver that answers the commands of `toolkit status`, `apply` and `accounts`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ran: list[str] = []
+        self.reached: set[str] = set()
         self.slurmdbd = FakeSacctmgr()
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
-        text = stdin.decode() + " ".join(argv)
+        text = said(stdin.decode()) + " ".join(argv)
         self.ran.append(text)
+        self.reached.add(instance_id)
         if "is-active" in text:
-            units = shlex.split(stdin.decode())[2:]
+            units = text.partition("is-active")[2].split()
             return CommandResult(0, b"active\n" * len(units), b"")
-        if "show nodes" in text:
-            return CommandResult(0, json.dumps({"nodes": [NODE]}).encode(), b"")
-        if "slurmplugins.head_report pass" in text:
-            return CommandResult(0, b'{"at": 1}', b"")
-        if "/shared/.toolkit/users.json" in text:
-            return CommandResult(0, b"[]", b"")
         if text.startswith("sacctmgr"):
-            words = shlex.split(stdin.decode())
+            words = shlex.split(said(stdin.decode()))
             return CommandResult(0, self.slurmdbd.run(words).encode(), b"")
-        return CommandResult(0, b"", b"")
+        answer = next((answer for part, answer in ANSWERS.items() if part in text), b"")
+        return CommandResult(0, answer, b"")
 
 
 class Actor:
     """A thread that does the work of the cloud's instances.
 
-    A builder finishes its image and stops. The head node applies bundle/current.
+    A builder finishes its image and stops. The head node applies the bundle that its tag names.
     """
 
     def __init__(self, cloud: Cloud, clients: Clients, driver: HeadDriver) -> None:
@@ -80,7 +97,7 @@ class Actor:
                 if label.get("toolkit:role") == "builder":
                     self.finish_build(instance["InstanceId"], label["toolkit:image"])
                 elif label.get("toolkit:role") == "head":
-                    self.finish_boot(instance["LaunchTime"].timestamp())
+                    self.finish_boot(instance["LaunchTime"].timestamp(), label)
 
     def running(self):
         filters = [{"Name": "instance-state-name", "Values": ["running"]}]
@@ -94,16 +111,16 @@ class Actor:
         if state == "ok":
             self.clients.client("ec2").stop_instances(InstanceIds=[instance])
 
-    def finish_boot(self, launched_at):
+    def finish_boot(self, launched_at, label):
         s3 = self.clients.client("s3")
         bucket = names.bucket(self.clients.config, self.clients.account)
         objects = s3.list_objects_v2(Bucket=bucket).get("Contents", ())
         written_at = {item["Key"]: item["LastModified"].timestamp() for item in objects}
         # A status of an earlier instance is not this one's.
         booted = written_at.get(names.HEAD_STATUS, 0.0) >= launched_at
-        if names.BUNDLE_CURRENT in written_at and not booted:
-            body = s3.get_object(Bucket=bucket, Key=names.BUNDLE_CURRENT)["Body"]
-            self.write_status(bucket, names.HEAD_STATUS, "ok", body.read().decode())
+        sha = label.get(tags.BUNDLE, "")
+        if names.bundle(sha) in written_at and not booted:
+            self.write_status(bucket, names.HEAD_STATUS, "ok", sha)
 
     def write_status(self, bucket, key, state, bundle):
         body = {"state": state, "task": self.failing_task, "bundle": bundle, "at": time.time()}

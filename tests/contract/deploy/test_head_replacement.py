@@ -188,6 +188,7 @@ def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, 
         StackName=stack,
         ChangeSetName="byhand",
         ChangeSetType="UPDATE",
+        Capabilities=["CAPABILITY_IAM"],
         TemplateBody=body.replace("m7i.large", "m7i.xlarge"),
     )
     cloudformation(deployed).execute_change_set(ChangeSetName=change_set["Id"])

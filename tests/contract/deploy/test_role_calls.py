@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 from moto.iam.models import iam_backends
 
-from slurmplugins.cloud import describe_instances
+from slurmplugins.cloud import describe_instances, ec2_messages, tags
 from slurmplugins.cloud.assumed_role import AssumedRole
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.job_role import JobRole
@@ -37,6 +39,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+OFFERINGS = (
+    "      - {type: g5.xlarge, capacity: on-demand}\n      - {type: g5.2xlarge, capacity: spot}\n"
+)
+
 
 class Stack:
     """A deployed stack, with clients that have an instance's own credentials."""
@@ -50,6 +56,7 @@ class Stack:
             item["AvailabilityZone"]: item["SubnetId"] for item in ec2.describe_subnets()["Subnets"]
             if any(tag["Value"] == self.config.cluster for tag in item.get("Tags", ()))
         }  # fmt: skip
+        self.count = len(self.cloud.tables.instances)
         self.head = next(
             id_ for id_, item in self.cloud.tables.instances.items()
             if item.tags.get("toolkit:role") == "head"
@@ -136,6 +143,10 @@ class Stack:
             aws_session_token=variables["AWS_SESSION_TOKEN"],
         )
 
+    def bundle(self):
+        """Return the key of the bundle that the head node is set up from."""
+        return names.bundle(self.cloud.tables.instances[self.head].tags[tags.BUNDLE])
+
     def denied(self):
         return [call for call in self.record.to_json()["calls"] if not call["allowed"]]
 
@@ -148,6 +159,7 @@ class Stack:
 
 @pytest.fixture
 def stack(config):
+    config.edit("      - {type: g5.xlarge, capacity: on-demand}\n", OFFERINGS)
     config.edit("training:\n", "data:\n  store: bucket\n\ntraining:\n  checkpoints: bucket\n")
     assert cli.run(["deploy", "--config", str(config.path)]) == 0
     return Stack(config)
@@ -174,6 +186,55 @@ def test_the_engine_does_its_work_with_the_head_role_and_is_never_denied(stack):
     assert stack.denied() == []
 
 
+def changed_tags(kinds, role):
+    """Return tags of a launch that claim another role."""
+    values = {tags.CLUSTER: "demo", tags.ROLE: role}
+    return [{"ResourceType": kind, "Tags": ec2_messages.tag_pairs(values)} for kind in kinds]
+
+
+def test_the_head_role_launches_tagged_nodes_of_listed_types_with_imdsv2_alone(stack):
+    """Send what resume sends, with one change at a time: every call is denied."""
+    client, request = stack.client("ec2", stack.head), stack.request("a1", Lifecycle.ON_DEMAND)
+    created = ("instance", "volume", "network-interface")
+    for changes in (
+        {"TagSpecifications": changed_tags(created, "head")},
+        {"TagSpecifications": changed_tags(created, "builder")},
+        {"InstanceType": "p5.48xlarge"},
+        {"MetadataOptions": {"HttpTokens": "optional"}},
+    ):
+        with pytest.raises(ClientError, match="UnauthorizedOperation"):
+            client.run_instances(**ec2_messages.run_instances(request) | changes)
+    fleet = ec2_messages.create_fleet(request)
+    foreign = {"TagSpecifications": changed_tags(("fleet", "instance"), "head")}
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        client.create_fleet(**fleet | foreign)
+    fleet["LaunchTemplateConfigs"][0]["Overrides"][0]["InstanceType"] = "p5.48xlarge"
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        client.create_fleet(**fleet)
+    assert len(stack.cloud.tables.instances) == stack.count
+
+
+def test_the_bucket_refuses_bundles_of_the_clusters_roles_whatever_their_policies_say(stack):
+    """Give the head's role all of S3, by mistake; the bucket's policy still refuses."""
+    backend = iam_backends[ACCOUNT]["aws"]
+    role = next(role for role in backend.roles.values() if "HeadRole" in role.name)
+    everything = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+    role.put_policy("mistake", json.dumps(everything))
+    s3 = stack.client("s3", stack.head)
+    s3.put_object(Bucket=stack.bucket, Key="anywhere/else", Body=b"")
+    refused = "explicit deny in a resource-based policy"
+    with pytest.raises(ClientError, match=refused):
+        s3.put_object(Bucket=stack.bucket, Key=stack.bundle(), Body=b"code")
+    with pytest.raises(ClientError, match=refused):
+        s3.delete_object(Bucket=stack.bucket, Key=stack.bundle())
+    with pytest.raises(ClientError, match=refused):
+        s3.delete_bucket_policy(Bucket=stack.bucket)
+    with pytest.raises(ClientError, match=refused):
+        s3.put_bucket_versioning(
+            Bucket=stack.bucket, VersioningConfiguration={"Status": "Suspended"}
+        )
+
+
 def test_the_head_reads_its_key_and_bundle_and_keeps_its_records(stack):
     store = S3Store(stack.bucket, lambda: stack.client("s3", stack.head))
     assert store.create("ledger/instances/i-1.json", {"a": 1})
@@ -182,7 +243,7 @@ def test_the_head_reads_its_key_and_bundle_and_keeps_its_records(stack):
     store.put_text("status/head.log", "all of it")
     assert store.get("ledger/instances/i-2.json") is None
     s3 = stack.client("s3", stack.head)
-    assert s3.get_object(Bucket=stack.bucket, Key=names.BUNDLE_CURRENT)["Body"].read()
+    assert s3.get_object(Bucket=stack.bucket, Key=stack.bundle())["Body"].read()
     secrets = SecretStore(lambda: stack.client("secretsmanager", stack.head))
     assert len(secrets.get(names.secret(stack.config))) >= 64
     assert stack.denied() == []
@@ -196,7 +257,7 @@ def test_a_compute_node_reads_its_key_and_is_denied_the_rest(stack):
     s3 = stack.client("s3", node)
     with pytest.raises(Denied):
         stack.engine(node).instances()
-    for key in (names.BUNDLE_CURRENT, "checkpoints/ada/run/x"):
+    for key in (stack.bundle(), "checkpoints/ada/run/x"):
         with pytest.raises(ClientError, match="AccessDenied"):
             s3.get_object(Bucket=stack.bucket, Key=key)
     with pytest.raises(ClientError, match="AccessDenied"):
@@ -250,7 +311,6 @@ def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path)
             ada.delete_object(Bucket=stack.bucket, Key=key)
 
 
-<<<<<<< HEAD
 def test_two_nodes_that_derive_one_dataset_agree_on_the_first_result(stack, tmp_path, monkeypatch):
     """The later job may not replace the record, and needs not."""
     role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
@@ -280,7 +340,8 @@ def test_two_nodes_that_derive_one_dataset_agree_on_the_first_result(stack, tmp_
     assert second.version == first.version == catalog.resolve("made")
     # A missing object is looked for in the list: who may not list the bucket is told 403.
     assert {call["action"] for call in stack.denied()} <= {"s3:ListBucket"}
-=======
+
+
 def test_mlflow_keeps_its_artifacts_with_its_own_role_and_reaches_nothing_else(stack):
     arn = stack_facts(stack.config, Clients(stack.config)).mlflow_role
     assert arn == stack.role("MlflowRole")
@@ -316,4 +377,3 @@ def test_no_instance_reads_a_parameter_of_the_account(stack, kind):
     instance_id = stack.head if kind == "head" else stack.node()
     with pytest.raises(ClientError, match="AccessDenied"):
         stack.client("ssm", instance_id).get_parameter(Name="db")
->>>>>>> b-doors

@@ -377,3 +377,115 @@ def test_a_role_of_a_stack_has_the_policies_of_its_template_after_each_update(lo
     assert policies() == ("ec2:DescribeImages", [])
     cloudformation.delete_stack(StackName="s")
     local.until(lambda: not iam.list_roles()["Roles"])
+
+
+def bucket_policy(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def test_a_buckets_deny_wins_over_a_roles_own_rights(roles):
+    """Deny by the ARN of the caller's role; another role with the same rights goes on."""
+    admin = roles.local.client("s3")
+    admin.create_bucket(Bucket="data")
+    everything = ("All", "s3:*", "*", {})
+    bounded, free = (roles.client("s3", roles.make(name, everything)) for name in ("one", "two"))
+    policy = bucket_policy(
+        {
+            "Sid": "NoBundles",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "s3:PutObject",
+            "Resource": "arn:aws:s3:::data/bundle/*",
+            "Condition": {"ArnEquals": {"aws:PrincipalArn": "arn:aws:iam::123456789012:role/one"}},
+        }
+    )
+    admin.put_bucket_policy(Bucket="data", Policy=policy)
+    for key in ("bundle/x", "other/x"):
+        free.put_object(Bucket="data", Key=key, Body=b"")
+    bounded.put_object(Bucket="data", Key="other/x", Body=b"")
+    with pytest.raises(ClientError, match="explicit deny in a resource-based policy"):
+        bounded.put_object(Bucket="data", Key="bundle/x", Body=b"")
+
+
+@pytest.mark.parametrize(
+    ("principal", "allowed"),
+    [
+        ({"AWS": "arn:aws:iam::123456789012:role/node"}, True),
+        ("*", True),
+        ({"AWS": "arn:aws:iam::123456789012:role/other"}, False),
+        ({"AWS": "arn:aws:iam::123456789012:root"}, False),
+    ],
+    ids=["the role", "everybody", "another role", "the account"],
+)
+def test_a_buckets_allow_is_enough_where_it_names_the_caller_itself(roles, principal, allowed):
+    """Leave it to the caller's own policies where only the account is named."""
+    admin = roles.local.client("s3")
+    admin.create_bucket(Bucket="data")
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "s3:PutObject",
+                 "Resource": "arn:aws:s3:::data/*"}  # fmt: skip
+    admin.put_bucket_policy(Bucket="data", Policy=bucket_policy(statement))
+    node = roles.client("s3", roles.make("node"))
+    if allowed:
+        node.put_object(Bucket="data", Key="x", Body=b"")
+    else:
+        assert code_of(node.put_object, Bucket="data", Key="x", Body=b"") == (403, "AccessDenied")
+
+
+def test_a_permissions_boundary_bounds_what_a_roles_policies_allow(roles):
+    both = ("See", ["ec2:DescribeInstances", "ec2:DescribeImages"], "*", {})
+    ec2 = roles.client("ec2", roles.make("node", both))
+    boundary = roles.iam.create_policy(
+        PolicyName="limits", PolicyDocument=document(("Few", "ec2:DescribeInstances", "*", {}))
+    )["Policy"]["Arn"]
+    ec2.describe_images()
+    roles.iam.put_role_permissions_boundary(RoleName="node", PermissionsBoundary=boundary)
+    ec2.describe_instances()
+    assert code_of(ec2.describe_images) == (403, "UnauthorizedOperation")
+    roles.iam.delete_role_permissions_boundary(RoleName="node")
+    ec2.describe_images()
+
+
+def test_to_delete_a_version_is_a_right_of_its_own(roles):
+    admin = roles.local.client("s3")
+    admin.create_bucket(Bucket="data")
+    admin.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
+    version = admin.put_object(Bucket="data", Key="k", Body=b"")["VersionId"]
+    objects = "arn:aws:s3:::data/*"
+    s3 = roles.client("s3", roles.make("node", ("Delete", "s3:DeleteObject", objects, {})))
+    batch = {"Objects": [{"Key": "k", "VersionId": version}]}
+    denied = (403, "AccessDenied")
+    assert code_of(s3.delete_object, Bucket="data", Key="k", VersionId=version) == denied
+    assert code_of(s3.delete_objects, Bucket="data", Delete=batch) == denied
+    s3.delete_object(Bucket="data", Key="k")
+    roles.allow("node", ("Forget", "s3:DeleteObjectVersion", objects, {}))
+    s3.delete_objects(Bucket="data", Delete=batch)
+    assert "Versions" not in admin.list_object_versions(Bucket="data")
+
+
+def test_a_fleet_itself_is_judged_by_the_few_keys_that_the_reference_lists(launches):
+    """Refuse a fleet whose policy asks for a key that CreateFleet does not have.
+
+    RunInstances has it, so the same condition is good there.
+    """
+    tokens = {"StringEquals": {**REQUESTED["StringEquals"], "ec2:MetadataHttpTokens": "optional"}}
+    instances = "arn:aws:ec2:*:*:instance/*"
+    rows = [row for row in LAUNCHES if row[0] != "Create"]
+    rows += [
+        ("Rest", LAUNCH, [kind for kind in CREATED if kind != instances], REQUESTED),
+        ("Run", "ec2:RunInstances", instances, tokens),
+    ]
+    launches.roles.allow("head", *rows, ("Fleet", "ec2:CreateFleet", instances, REQUESTED))
+    assert launches.fleet()["Instances"]
+    launches.roles.allow("head", *rows, ("Fleet", "ec2:CreateFleet", instances, tokens))
+    assert code_of(launches.fleet) == (403, "UnauthorizedOperation")
+
+
+def test_a_fleet_is_judged_by_the_type_of_each_override(launches):
+    rows = [row for row in LAUNCHES if row[0] != "Create"]
+    other = {**REQUESTED["StringEquals"], "ec2:InstanceType": "c7i.large"}
+    run = ("Create", "ec2:RunInstances", CREATED, REQUESTED)
+    instances = "arn:aws:ec2:*:*:instance/*"
+    fleet = ("Fleet", "ec2:CreateFleet", [kind for kind in CREATED if kind != instances], REQUESTED)
+    typed = ("Typed", "ec2:CreateFleet", instances, {"StringEquals": other})
+    launches.roles.allow("head", *rows, run, fleet, typed)
+    assert code_of(launches.fleet) == (403, "UnauthorizedOperation")

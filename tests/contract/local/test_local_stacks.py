@@ -39,7 +39,11 @@ def wait_for_stack(local, cfn, stack):
 
 def create(local, cfn, body, name="demo"):
     change_set = cfn.create_change_set(
-        StackName=name, ChangeSetName="first", ChangeSetType="CREATE", TemplateBody=body
+        StackName=name,
+        ChangeSetName="first",
+        ChangeSetType="CREATE",
+        Capabilities=["CAPABILITY_IAM"],
+        TemplateBody=body,
     )
     cfn.execute_change_set(ChangeSetName=change_set["Id"])
     return wait_for_stack(local, cfn, change_set["StackId"])
@@ -225,3 +229,61 @@ def test_a_bucket_with_objects_is_not_deleted(local, cfn):
     s3.delete_object(Bucket="kept", Key="a")
     cfn.delete_stack(StackName="demo")
     local.until(lambda: not s3.list_buckets()["Buckets"])
+
+
+def role(**properties):
+    trust = {"Version": "2012-10-17", "Statement": []}
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": trust, **properties},
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "needed"),
+    [({}, "CAPABILITY_IAM"), ({"RoleName": "ours"}, "CAPABILITY_NAMED_IAM")],
+)
+def test_a_change_set_with_roles_needs_its_capability(cfn, properties, needed):
+    """Want a stronger word where the template names the role itself."""
+    request = {
+        "StackName": "demo", "ChangeSetType": "CREATE",
+        "TemplateBody": body({"Role": role(**properties)}),
+    }  # fmt: skip
+    for number, given in enumerate(([], ["CAPABILITY_IAM"], ["CAPABILITY_NAMED_IAM"])):
+        call = {**request, "ChangeSetName": f"c{number}", "Capabilities": given}
+        if given and (needed in given or given == ["CAPABILITY_NAMED_IAM"]):
+            cfn.create_change_set(**call)
+        else:
+            with pytest.raises(ClientError, match=rf"Requires capabilities : \[{needed}\]"):
+                cfn.create_change_set(**call)
+
+
+def test_a_stack_sets_its_buckets_versioning_and_policy(local, cfn):
+    """Make both, then suspend the one and delete the other."""
+    s3 = local.client("s3")
+    deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": "*",
+            "Condition": {"StringEquals": {"aws:PrincipalArn": "nobody"}}}  # fmt: skip
+    policy = {
+        "Type": "AWS::S3::BucketPolicy",
+        "Properties": {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": {"Statement": [deny]}},
+    }
+    versioned = {"Status": "Enabled"}
+    bucket = {
+        "Type": "AWS::S3::Bucket",
+        "Properties": {"BucketName": "ours", "VersioningConfiguration": versioned},
+    }
+    first = create(local, cfn, body({"Bucket": bucket, "Policy": policy}))
+    assert s3.get_bucket_versioning(Bucket="ours")["Status"] == "Enabled"
+    assert json.loads(s3.get_bucket_policy(Bucket="ours")["Policy"])["Statement"] == [deny]
+    s3.put_object(Bucket="ours", Key="x", Body=b"")
+    s3.delete_object(Bucket="ours", Key="x")
+    plain = {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "ours"}}
+    change_set = cfn.create_change_set(
+        StackName="demo", ChangeSetName="second", ChangeSetType="UPDATE",
+        TemplateBody=body({"Bucket": plain}),
+    )  # fmt: skip
+    cfn.execute_change_set(ChangeSetName=change_set["Id"])
+    assert wait_for_stack(local, cfn, first["StackId"])["StackStatus"] == "UPDATE_COMPLETE"
+    assert s3.get_bucket_versioning(Bucket="ours")["Status"] == "Suspended"
+    with pytest.raises(ClientError, match="NoSuchBucketPolicy"):
+        s3.get_bucket_policy(Bucket="ours")

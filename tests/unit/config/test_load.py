@@ -349,3 +349,43 @@ def test_datasets_and_checkpoints_of_which_one_contains_the_other_are_refused(st
 def test_datasets_and_checkpoints_that_lie_apart_are_accepted(store, checkpoints):
     text = GOOD + f"data: {{store: '{store}'}}\ntraining: {{checkpoints: '{checkpoints}'}}\n"
     assert parse(text).training.checkpoints == checkpoints
+
+
+BOUNDARY = "arn:aws:iam::123456789012:policy/limits"
+
+
+def with_iam(boundary, path, prefix):
+    """Return the good file with the three settings of IAM roles."""
+    section = f"iam:\n  permissions_boundary: {boundary}\n  path: {path}\n  name_prefix: {prefix}\n"
+    return GOOD + section
+
+
+def test_the_settings_of_iam_roles_are_read():
+    iam = parse(with_iam(BOUNDARY, "/clusters/", "hpc-")).iam
+    assert (iam.permissions_boundary, iam.path, iam.name_prefix) == (BOUNDARY, "/clusters/", "hpc-")
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "words"),
+    [
+        ("permissions_boundary", ("limits", "/a/", "hpc-"), "the ARN of a policy"),
+        ("permissions_boundary", (BOUNDARY.replace("policy", "role"), "/a/", "x"), "the ARN of"),
+        ("path", (BOUNDARY, "clusters", "hpc-"), "with a slash at both ends"),
+        ("path", (BOUNDARY, "/a b/", "hpc-"), "with a slash at both ends"),
+        ("name_prefix", (BOUNDARY, "/a/", "hpc/"), "up to 24 of"),
+        ("name_prefix", (BOUNDARY, "/a/", "p" * 25), "up to 24 of"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_iam_roles_has_its_line(key, values, words):
+    line, message = problems(with_iam(*values))[f"iam.{key}"]
+    offset = ("permissions_boundary", "path", "name_prefix").index(key)
+    assert line == GOOD.count("\n") + 2 + offset
+    assert words in message
+
+
+def test_a_prefix_that_makes_a_roles_name_too_long_is_refused_with_the_name():
+    cluster = "c" * 31
+    text = with_iam(BOUNDARY, "/", "p" * 24).replace("cluster: demo", f"cluster: {cluster}")
+    _, message = problems(text)["iam.name_prefix"]
+    assert f"{'p' * 24}{cluster}-us-east-1-compute" in message
+    assert "IAM takes 64" in message

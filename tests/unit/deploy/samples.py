@@ -104,3 +104,15 @@ class FakeClients:
 
     def client(self, service):
         return getattr(self.services, service)
+
+
+class FakeStack:
+    """A stack whose head is this instance; empty for a stack without one."""
+
+    def __init__(self, head="i-1") -> None:
+        self.head = head
+
+    def describe_stack_resource(self, **_):
+        if not self.head:
+            raise refusal("ValidationError", "Resource Head does not exist for stack toolkit-demo")
+        return {"StackResourceDetail": {"PhysicalResourceId": self.head}}

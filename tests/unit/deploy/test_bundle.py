@@ -1,5 +1,6 @@
 """The bundle: equal files make equal bytes, other files make another name."""
 
+import hashlib
 import io
 import re
 import zipfile
@@ -35,6 +36,13 @@ def test_content_mode_and_name_of_files_change_the_bundle():
         )
     }
     assert len(shas) == 5
+
+
+def test_the_hash_of_a_bundle_is_that_of_its_bytes():
+    """Let whoever fetches the zip compare it before it is opened."""
+    bundle = pack(FILES)
+    assert bundle.sha == hashlib.sha256(bundle.data).hexdigest()
+    assert {entry.compress_type for entry in archive(bundle).infolist()} == {zipfile.ZIP_STORED}
 
 
 def test_executable_files_stay_executable():

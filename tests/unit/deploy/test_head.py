@@ -5,11 +5,21 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
+from botocore.exceptions import ClientError
 
-from tests.unit.deploy.samples import ROOT, Clock, FakeClients, FakeS3, example, refusal
+from slurmplugins.head import read_commands
+from tests.unit.deploy.samples import (
+    ROOT,
+    Clock,
+    FakeClients,
+    FakeS3,
+    FakeStack,
+    example,
+    refusal,
+)
 from toolkit import cli
 from toolkit.deploy import session
-from toolkit.deploy.head import INLINE_LIMITS, Head
+from toolkit.deploy.head import INLINE_LIMITS, Head, find_head
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
 
 BUCKET = "demo-123456789012-us-east-1"
@@ -22,7 +32,8 @@ class FakeEc2:
     def get_paginator(self, _):
         return self
 
-    def paginate(self, **_):
+    def paginate(self, *, Filters):  # noqa: N803  # boto3's name
+        self.asked = {item["Name"]: item["Values"] for item in Filters}
         if not self.state:
             return []
         when = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,7 +63,11 @@ class FakeSsm:
             raise refusal("InvocationDoesNotExist")
         if self.polls == 2:
             return {"Status": "InProgress"}
-        argv = shlex.split(self.sent[-1]["Parameters"]["commands"][0])
+        parameters = self.sent[-1]["Parameters"]
+        if "command" in parameters:
+            argv = list(read_commands.decode(parameters["command"][0]))
+        else:
+            argv = shlex.split(parameters["commands"][0])
         code, out, err = self.program(argv)
         for stream, text in (("stdout", out), ("stderr", err)):
             key = f"ssm/c-1/i-1/awsrunShellScript/0.awsrunShellScript/{stream}"
@@ -68,7 +83,7 @@ class FakeSsm:
 def head(program=lambda argv: (0, "\0".join(argv), ""), state="running"):
     s3, clock = FakeS3(), Clock()
     ssm = FakeSsm(program, s3)
-    clients = FakeClients(ssm=ssm, ec2=FakeEc2(state), s3=s3)
+    clients = FakeClients(ssm=ssm, ec2=FakeEc2(state), s3=s3, cloudformation=FakeStack())
     return Head(clients, example(), sleep=clock.sleep, clock=clock), ssm
 
 
@@ -104,7 +119,7 @@ def run_on_head(monkeypatch):
 
     def call(*result):
         _, ssm = head(lambda _: result)
-        clients = FakeClients(ssm=ssm, ec2=FakeEc2(), s3=ssm.s3)
+        clients = FakeClients(ssm=ssm, ec2=FakeEc2(), s3=ssm.s3, cloudformation=FakeStack())
         monkeypatch.setattr(session, "connected", lambda _: nullcontext(clients))
         monkeypatch.setattr("toolkit.deploy.head.FIRST_PAUSE", 0.0)
         return cli.run(["run", "--config", str(ROOT / "examples" / "local.yaml"), "--", "sacct"])
@@ -152,3 +167,43 @@ def test_a_missing_head_node_and_one_that_is_not_ready_are_different_errors():
     ssm.refuses = "InvalidInstanceId"
     with pytest.raises(HeadNotReady, match="takes no commands yet"):
         runner.run(["true"])
+
+
+def test_the_head_is_the_instance_that_the_stack_made_and_no_other():
+    """Ask EC2 for one id, and for no tag: tags can be given to any instance."""
+    ec2 = FakeEc2()
+    clients = FakeClients(ec2=ec2, cloudformation=FakeStack("i-1"))
+    assert find_head(clients, example())["InstanceId"] == "i-1"
+    assert ec2.asked["instance-id"] == ["i-1"]
+    assert not [name for name in ec2.asked if name.startswith("tag:")]
+
+
+def test_a_stack_without_a_head_has_none():
+    assert find_head(FakeClients(cloudformation=FakeStack("")), example()) is None
+
+
+def test_a_refusal_of_cloudformation_is_not_taken_for_a_missing_head():
+    stack = FakeStack()
+
+    def refuse(**_):
+        raise refusal("AccessDenied", "not authorized")
+
+    stack.describe_stack_resource = refuse
+    with pytest.raises(ClientError, match="not authorized"):
+        find_head(FakeClients(cloudformation=stack), example())
+
+
+def test_a_command_that_reads_goes_by_the_document_for_readers():
+    """Send it as one word, so that a right to this document gives no shell."""
+    runner, ssm = head()
+    assert runner.run(["scontrol", "ping"]).split("\0") == ["scontrol", "ping"]
+    (sent,) = ssm.sent
+    assert sent["DocumentName"] == "toolkit-demo-read"
+    assert read_commands.decode(sent["Parameters"]["command"][0]) == ("scontrol", "ping")
+    assert "commands" not in sent["Parameters"]
+
+
+def test_every_other_command_goes_by_amazons_own_document():
+    runner, ssm = head()
+    runner.run(["scontrol", "update", "nodename=gpu-001", "state=down"])
+    assert ssm.sent[0]["DocumentName"] == "AWS-RunShellScript"

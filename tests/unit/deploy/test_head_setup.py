@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example
+from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, FakeStack, Report, example
 from toolkit.deploy.head_setup import BOOT_PROGRAM, SILENT_SECONDS, STALE_SECONDS, HeadSetup
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadNotReady
@@ -21,8 +21,8 @@ class FakeHead:
     """A head node that writes its status at planned times."""
 
     def __init__(self) -> None:
-        self.clock, self.s3, self.commands = Clock(1000.0), FakeS3(), []
-        clients = FakeClients(ec2=self, ssm=self, s3=self.s3)
+        self.clock, self.s3, self.commands, self.tags = Clock(1000.0), FakeS3(), [], {}
+        clients = FakeClients(ec2=self, ssm=self, s3=self.s3, cloudformation=FakeStack())
         bucket = Bucket(self.s3, KEY[0])
         self.boot = HeadSetup(
             clients, example(), bucket, sleep=self.clock.sleep, clock=self.clock, now=self.clock
@@ -48,6 +48,10 @@ class FakeHead:
         self.on_command()
         return {"Command": {"CommandId": "c-1"}}
 
+    def create_tags(self, *, Resources, Tags):  # noqa: N803  # boto3's names
+        assert Resources == ["i-1"]
+        self.tags |= {item["Key"]: item["Value"] for item in Tags}
+
     def get_console_output(self, **_):
         return {"Output": "kernel panic"}
 
@@ -62,6 +66,7 @@ def test_set_up_waits_for_a_booting_head_node_without_a_command():
     fake.clock.at(9, lambda: fake.write_status("ok"))
     fake.boot.set_up_from("new", fake.phase)
     assert fake.commands == []
+    assert fake.tags == {"toolkit:bundle": "new"}, "the head node waits for it"
     assert "Install" in fake.phase.updates
 
 
@@ -71,7 +76,7 @@ def test_set_up_commands_a_running_head_node_to_take_the_new_bundle():
     fake.write_status("ok", bundle="old")
     fake.on_command = lambda: fake.write_status("ok")
     fake.boot.set_up_from("new", fake.phase)
-    assert fake.commands == [BOOT_PROGRAM]
+    assert fake.commands == [f"{BOOT_PROGRAM} new"]
 
 
 def test_set_up_leaves_an_up_to_date_head_node_alone():
@@ -99,7 +104,7 @@ def test_a_failed_set_up_is_repeated_by_the_next_deploy():
     fake.write_status("failed", error="disk full")
     fake.on_command = lambda: fake.write_status("ok")
     fake.boot.set_up_from("new", fake.phase)
-    assert fake.commands == [BOOT_PROGRAM]
+    assert fake.commands == [f"{BOOT_PROGRAM} new"]
 
 
 def test_a_set_up_with_a_stale_status_is_started_again():
@@ -109,7 +114,7 @@ def test_a_set_up_with_a_stale_status_is_started_again():
     fake.write_status("running", at=fake.clock.now - STALE_SECONDS - 1)
     fake.on_command = lambda: fake.write_status("ok")
     fake.boot.set_up_from("new", fake.phase)
-    assert fake.commands == [BOOT_PROGRAM]
+    assert fake.commands == [f"{BOOT_PROGRAM} new"]
 
 
 def test_a_set_up_in_progress_is_waited_for():
@@ -129,7 +134,7 @@ def test_a_head_node_without_a_status_is_commanded_once():
     fake = FakeHead()
     fake.on_command = lambda: fake.write_status("ok")
     fake.boot.set_up_from("new", fake.phase)
-    assert fake.commands == [BOOT_PROGRAM]
+    assert fake.commands == [f"{BOOT_PROGRAM} new"]
     assert fake.clock.now > 1000 + SILENT_SECONDS
 
 
@@ -147,3 +152,17 @@ def test_a_failed_playbook_is_reported_with_its_task_and_the_end_of_its_log():
     assert "no space" in caught.value.message
     assert "last" in caught.value.message
     assert "status/head.log" in caught.value.next_step
+
+
+def test_the_tag_names_the_bundle_before_a_command_starts_it():
+    """Write the tag first: the boot program without an argument runs what the tag names."""
+    fake = FakeHead()
+    fake.write_status("ok", bundle="old")
+
+    def started():
+        assert fake.tags == {"toolkit:bundle": "new"}
+        fake.write_status("ok")
+
+    fake.on_command = started
+    fake.boot.run_again("new", fake.phase)
+    assert fake.commands == [f"{BOOT_PROGRAM} new"]

@@ -74,6 +74,9 @@ class Roles:
         self.config = example(name)
         self.cluster, self.region = self.config.cluster, str(self.config.aws.region)
         self.text = stack_template(self.config, FACTS)
+        self.types = sorted(
+            {item.type for pool in self.config.pools.values() for item in pool.offerings}
+        )
 
     def head(self, action, resource, context=None):
         request = Request(action, resource, context or {})
@@ -157,12 +160,47 @@ def test_a_launch_tags_its_resources_with_its_own_cluster_only(roles, kind, call
         request_context = {"aws:TagKeys": ("toolkit:cluster",), **context}
         return roles.head("ec2:CreateTags", roles.arn(kind), request_context)
 
-    own_tag, name = {"aws:RequestTag/toolkit:cluster": roles.cluster}, {"ec2:CreateAction": call}
-    assert tags(**own_tag, **name)
-    assert not tags(**{"aws:RequestTag/toolkit:cluster": "another"}, **name)
-    assert not tags(**name), "a launch without the cluster's tag"
-    assert not tags(**own_tag), "not while launching"
-    assert not tags(**own_tag, **{"ec2:CreateAction": "CreateVolume"})
+    own_tags, name = requested(roles), {"ec2:CreateAction": call}
+    assert tags(**own_tags, **name)
+    for changes in NOT_OURS:
+        assert not tags(**requested(roles, **changes), **name), changes
+    assert not tags(**own_tags), "not while launching"
+    assert not tags(**own_tags, **{"ec2:CreateAction": "CreateVolume"})
+
+
+def requested(roles, **changes):
+    """Return the tags that a launch gives, as condition keys."""
+    return {
+        key.replace("aws:ResourceTag/", "aws:RequestTag/"): value
+        for key, value in roles.tagged(**changes).items()
+    }
+
+
+@pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
+@pytest.mark.parametrize("tags", NOT_OURS, ids=str)
+def test_what_a_launch_creates_is_a_compute_node_of_its_own_cluster(roles, call, tags):
+    """Refuse an instance that is tagged as a head: people's commands could go there."""
+    facts = {"ec2:InstanceType": roles.types[0], "ec2:MetadataHttpTokens": "required"}
+    for kind in ("instance", "volume", "network-interface", "fleet"):
+        assert roles.head(f"ec2:{call}", roles.arn(kind), requested(roles) | facts), kind
+        assert not roles.head(f"ec2:{call}", roles.arn(kind), requested(roles, **tags) | facts)
+
+
+def test_a_launch_is_of_a_listed_type_and_needs_tokens_for_metadata(roles):
+    def may(call, **facts):
+        context = {f"ec2:{key}": value for key, value in facts.items()}
+        return roles.head(f"ec2:{call}", roles.arn("instance"), requested(roles) | context)
+
+    for kind in roles.types:
+        assert may("RunInstances", InstanceType=kind, MetadataHttpTokens="required")
+        assert may("CreateFleet", InstanceType=kind)
+    listed = roles.types[0]
+    assert not may("RunInstances", InstanceType="u-24tb1.metal", MetadataHttpTokens="required")
+    assert not may("RunInstances", MetadataHttpTokens="required")
+    assert not may("RunInstances", InstanceType=listed, MetadataHttpTokens="optional")
+    assert not may("RunInstances", InstanceType=listed)
+    assert not may("CreateFleet", InstanceType="u-24tb1.metal")
+    assert may("CreateFleet"), "the type may stand in the template; RunInstances has it"
 
 
 def resources_of(roles, arguments, template_tags):
@@ -179,7 +217,12 @@ def resources_of(roles, arguments, template_tags):
     tagged_resources = {"instance", "volume", "network-interface", *named_resources}
     for kind in tagged_resources:
         tags = template_tags.get(kind, {}) | named_resources.get(kind, {})
-        yield kind, roles.arn(kind), {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+        context = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+        if kind == "instance":
+            context["ec2:InstanceType"] = roles.types[0]
+        if kind == "instance" and not fleet:
+            context["ec2:MetadataHttpTokens"] = "required"
+        yield kind, roles.arn(kind), context
     if fleet and "SpotOptions" in arguments:
         yield "spot", roles.arn("spot-instances-request"), {}
     yield "template", roles.arn("launch-template", "lt-1"), roles.tagged()
@@ -263,7 +306,7 @@ def test_a_launch_uses_network_image_and_templates_of_its_own_cluster_only(roles
     for kind in ("instance", "volume", "network-interface", "fleet"):
         assert not roles.head(call, roles.arn(kind)), "without a tag"
         foreign_arn = roles.arn(kind, region="eu-north-1")
-        assert not roles.head(call, foreign_arn, {"aws:RequestTag/toolkit:cluster": roles.cluster})
+        assert not roles.head(call, foreign_arn, requested(roles))
 
 
 def test_the_head_node_passes_only_the_compute_role_and_only_to_ec2(roles):
@@ -302,9 +345,11 @@ def rights(roles, role, service):
     allowed_pairs = set()
     kind = {"iam": "role"}.get(service, "instance")
     context = roles.tagged() | {
-        "aws:RequestTag/toolkit:cluster": roles.cluster,
+        **requested(roles),
         "aws:RequestedRegion": roles.region,
         "ec2:CreateAction": "RunInstances",
+        "ec2:InstanceType": roles.types[0],
+        "ec2:MetadataHttpTokens": "required",
         "iam:PassedToService": "ec2.amazonaws.com",
     }
     places = ["*", roles.arn(kind, service=service), "ComputeRole.Arn", "SlurmKey", "Bucket.Arn"]
@@ -336,7 +381,7 @@ def test_the_head_node_describes_instances_of_its_own_region_only(roles):
 
 
 @pytest.mark.parametrize(
-    "key", ["bundle/current", "ledger/1.jsonl", "status/head.json", "logs/x", ""]
+    "key", ["bundle/x.zip", "ledger/1.jsonl", "status/head.json", "logs/x", ""]
 )
 def test_a_compute_node_has_no_access_to_the_head_nodes_objects(roles, key):
     for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
@@ -346,10 +391,10 @@ def test_a_compute_node_has_no_access_to_the_head_nodes_objects(roles, key):
 def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
     """Protect the records of cost, and the code that root runs."""
     assert roles.head("s3:PutObject", "Bucket.Arn/ledger/1.jsonl")
-    assert roles.head("s3:GetObject", "Bucket.Arn/bundle/current")
-    for key in ("ledger/1.jsonl", "logs/x", "status/head.json", "bundle/current"):
+    assert roles.head("s3:GetObject", "Bucket.Arn/bundle/x.zip")
+    for key in ("ledger/1.jsonl", "logs/x", "status/head.json", "bundle/x.zip"):
         assert not roles.head("s3:DeleteObject", f"Bucket.Arn/{key}")
-    assert not roles.head("s3:PutObject", "Bucket.Arn/bundle/current")
+    assert not roles.head("s3:PutObject", "Bucket.Arn/bundle/x.zip")
     assert not roles.head("s3:GetObject", "arn:aws:s3:::anothers/ledger/1.jsonl")
 
 
@@ -456,7 +501,7 @@ def job_may(s3_stack):
 def test_a_job_reaches_its_own_users_checkpoints_alone(job_may, action):
     assert job_may(action, "checkpoints/ada/run/step-1/model")
     for key in ("checkpoints/grace/run/model", "checkpoints/adam/x", "checkpoints/x",
-                "bundle/current", "ledger/i-1.json", "status/head.json", "mlflow/1"):  # fmt: skip
+                "bundle/x.zip", "ledger/i-1.json", "status/head.json", "mlflow/1"):  # fmt: skip
         assert not job_may(action, key), key
 
 
@@ -530,3 +575,33 @@ def test_an_image_builder_reads_bundles_and_writes_its_status_only(name):
     assert not may("s3:PutObject", "Bucket.Arn/bundle/x")
     assert not may("s3:DeleteObject", "Bucket.Arn/status/x")
     assert not [each for each in operations("ec2") if may(f"ec2:{each}", "*")]
+
+
+def bucket_denies(text, action, resource, role):
+    """Say if the bucket's policy refuses a call, whatever the caller's own policies say."""
+    resources = yaml.load(text, Loader)["Resources"]  # noqa: S506 - a safe loader
+    document = resources["BucketPolicy"]["Properties"]["PolicyDocument"]
+    for item in document["Statement"]:
+        item.pop("Principal")
+        listed = item["Resource"] if isinstance(item["Resource"], list) else [item["Resource"]]
+        item["Resource"] = [fill_in(resource) for resource in listed]
+    context = {"aws:PrincipalArn": role, "aws:SecureTransport": "true"}
+    decision = policy.decide(policy.read("bucket", document), Request(action, resource, context))
+    return decision.right is not None and not decision.allowed
+
+
+@pytest.mark.parametrize("role", ["HeadRole.Arn", "ComputeRole.Arn", "JobRole.Arn"])
+def test_no_role_of_the_cluster_may_write_a_bundle_whatever_its_policies_say(s3_stack, role):
+    """Refuse it twice: root of the head runs what lies there."""
+    for action in ("PutObject", "PutObjectAcl", "DeleteObject", "DeleteObjectVersion"):
+        assert bucket_denies(s3_stack, f"s3:{action}", "Bucket.Arn/bundle/x.zip", role)
+        assert not bucket_denies(s3_stack, f"s3:{action}", "Bucket.Arn/status/head.json", role)
+    assert not bucket_denies(s3_stack, "s3:GetObject", "Bucket.Arn/bundle/x.zip", role)
+    for action in ("PutBucketPolicy", "DeleteBucketPolicy", "PutBucketVersioning"):
+        assert bucket_denies(s3_stack, f"s3:{action}", "Bucket.Arn", role)
+
+
+def test_people_may_write_bundles_by_their_own_rights(s3_stack):
+    admin = f"arn:aws:iam::{ACCOUNT}:role/admin"
+    assert not bucket_denies(s3_stack, "s3:PutObject", "Bucket.Arn/bundle/x.zip", admin)
+    assert not bucket_denies(s3_stack, "s3:PutBucketPolicy", "Bucket.Arn", admin)

@@ -193,10 +193,15 @@ def test_every_disk_and_bucket_is_encrypted(stack):
 
 
 def test_buckets_refuse_plain_http_unless_the_endpoint_is_http():
-    """Leave the TLS-only policy out only if the endpoint itself is http."""
-    assert "BucketPolicy" in resources(example("aws"))
-    assert "BucketPolicy" not in resources(example("local"))
+    """Leave the TLS-only statement out only if the endpoint itself is http."""
+    assert "EncryptedConnectionsOnly" in bucket_statements(resources(example("aws")))
+    assert "EncryptedConnectionsOnly" not in bucket_statements(resources(example("local")))
     assert "SecureTransport" in images_template(example("aws"), ACCOUNT)
+
+
+def bucket_statements(stack):
+    listed = stack["BucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    return {item["Sid"]: item for item in listed}
 
 
 def statements(stack, role):
@@ -208,7 +213,7 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
-def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
+def test_run_instances_is_allowed_by_four_statements_without_wildcards(stack):
     """Split RunInstances as Karpenter does; no statement allows it on everything.
 
     test_role_policies checks the network, templates and tags of the statements.
@@ -221,7 +226,8 @@ def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
     assert set(statements_by_sid) == {
         "LaunchFromOurNetwork",
         "LaunchFromOurTemplates",
-        "LaunchWithOurTag",
+        "LaunchWithOurTags",
+        "LaunchListedTypes",
     }
     network = as_list(statements_by_sid["LaunchFromOurNetwork"]["Resource"])
     for kind in ("image", "security-group", "subnet"):
@@ -229,7 +235,7 @@ def test_run_instances_is_allowed_by_three_statements_without_wildcards(stack):
     requests = [arn for arn in network if arn.endswith(":spot-instances-request/*")]
     tagged = [
         arn
-        for arn in as_list(statements_by_sid["LaunchWithOurTag"]["Resource"])
+        for arn in as_list(statements_by_sid["LaunchWithOurTags"]["Resource"])
         if "spot-inst" in arn
     ]
     assert (len(requests), tagged) == (1, []), "a fleet can't tag the spot requests it makes"
@@ -319,7 +325,9 @@ def test_user_data_does_not_depend_on_the_deployed_bundle():
 
     Changed user data would restart the head node.
     """
-    assert "bundle/current" in head_script(example(), BUCKET)
+    script = head_script(example(), BUCKET)
+    assert not re.search(r"[0-9a-f]{64}", script)
+    assert "toolkit:bundle" in script, "the tag says which"
 
 
 def test_user_data_over_the_limit_is_refused():

@@ -19,9 +19,10 @@ from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_
 from moto.cloudformation.responses import CloudFormationResponse, StackResourceDTO
 from moto.core.responses import EmptyResult
 
-from toolkit.local.aws import stack_deletions
+from toolkit.local.aws import stack_capabilities, stack_deletions
 from toolkit.local.aws.fsx import StackFileSystem
 from toolkit.local.aws.secrets_manager import StackSecret
+from toolkit.local.aws.stack_buckets import StackBucketPolicy
 from toolkit.local.aws.stack_operation import StackOperation
 from toolkit.local.aws.stack_replacement import resource_changes
 from toolkit.local.aws.stack_template import order, unresolved
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.moto_patches import Patches
 
-TYPES = (StackFileSystem, StackSecret)  # what CloudFormation can make besides moto's types
+TYPES = (
+    StackBucketPolicy,
+    StackFileSystem,
+    StackSecret,
+)  # what CloudFormation can make besides moto's types
 # The states that an update may begin from.
 _SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
@@ -45,6 +50,7 @@ class Stacks:
         self._tables = tables
         self._defer = defer
         self._create_change_set: Any = None
+        self._acknowledged: tuple[str, ...] = ()
 
     def install(self, patches: Patches) -> None:
         """Replace moto's stacks, which are complete at once or not at all."""
@@ -73,6 +79,7 @@ class Stacks:
         self._create_change_set = patches.replace(
             backend_class, "create_change_set", create_change_set
         )
+        self._install_capabilities(patches)
         patches.replace(Stack, "create_resources", create_resources)
         patches.replace(Stack, "update", update)
         patches.replace(backend_class, "execute_change_set", execute)
@@ -86,6 +93,17 @@ class Stacks:
         own_types = {resource_type.cloudformation_type() for resource_type in TYPES}
         if not own_types <= set(get_model_map()):
             raise RuntimeError(f"moto does not see the layer's resource types {sorted(own_types)}")
+
+    def _install_capabilities(self, patches: Patches) -> None:
+        """Remember what a change set's caller acknowledges; moto's backend is not told."""
+        stacks = self
+        call = vars(CloudFormationResponse)["create_change_set"]
+
+        def create_change_set(response: Any) -> Any:
+            stacks._acknowledged = tuple(response._get_param("Capabilities") or ())
+            return call(response)
+
+        patches.replace(CloudFormationResponse, "create_change_set", create_change_set)
 
     def _install_rollback(self, patches: Patches) -> None:
         """Give moto the call that it lacks, ContinueUpdateRollback."""
@@ -133,7 +151,9 @@ class Stacks:
 
     def check_change_set(self, backend: Any, params: Mapping[str, Any]) -> None:
         """Refuse an impossible template; replace a stack that was only reviewed."""
-        check_template(Stack.parse_template(params["template"]))
+        template = Stack.parse_template(params["template"])
+        check_template(template)
+        stack_capabilities.check(template, self._acknowledged)
         if params["change_set_type"] == "UPDATE":
             for stack in backend.stacks.values():
                 if stack.name == params["stack_name"]:

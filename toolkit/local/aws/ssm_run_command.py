@@ -14,6 +14,7 @@ from moto.s3.models import s3_backends
 from moto.ssm.responses import SimpleSystemManagerResponse
 
 from toolkit.local.aws.ssm_command import Command, Invocation
+from toolkit.local.aws.ssm_documents import shell_parameters
 from toolkit.local.machines.driver import CommandResult, Driver, MachineState
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.options import ACCOUNT
@@ -101,8 +102,10 @@ class Commands:
 
     def send(self, region: str, params: Mapping[str, Any]) -> Command:
         """Start a command on instances whose machines run; returns at once."""
-        if params.get("DocumentName") != DOCUMENT:
-            raise JsonRESTError("InvalidDocument", f"The local cloud runs {DOCUMENT} only")
+        name = str(params.get("DocumentName"))
+        if name != DOCUMENT:
+            given = params.get("Parameters") or {}
+            params = {**params, "Parameters": shell_parameters(region, name, given)}
         ids = list(dict.fromkeys(params.get("InstanceIds") or self._targets(params)))
         for instance_id in ids:
             if not self._is_online(instance_id):
@@ -185,7 +188,7 @@ class Commands:
             "CommandId": command.id,
             "InstanceId": instance_id,
             "Comment": command.params.get("Comment") or "",
-            "DocumentName": DOCUMENT,
+            "DocumentName": command.params["DocumentName"],
             "PluginName": PLUGIN,
             "ResponseCode": invocation.code,
             "ExecutionStartDateTime": _iso(invocation.started_at),
@@ -255,7 +258,7 @@ def _iso(moment: float | None) -> str:
 def _command_dict(command: Command) -> dict[str, Any]:
     return {
         "CommandId": command.id,
-        "DocumentName": DOCUMENT,
+        "DocumentName": command.params["DocumentName"],
         "Comment": command.params.get("Comment") or "",
         "InstanceIds": list(command.invocations),
         "Parameters": command.params.get("Parameters") or {},

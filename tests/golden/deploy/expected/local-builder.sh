@@ -12,39 +12,61 @@ if ! /usr/bin/python3 -I -c 'import boto3' || ! command -v ansible-playbook; the
   apt-get -q install -y --no-install-recommends ansible-core python3-boto3
 fi
 /usr/bin/python3 -I - <<'PYTHON'
-import io, json, os, shutil, subprocess, sys, time, zipfile
+import hashlib, io, json, os, shutil, subprocess, sys, time, urllib.request, zipfile
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 # The output of tojson has no quotes or backslashes besides JSON's own.
-SETTINGS = json.loads(r'''{"region": "us-east-1", "endpoint_url": "http://127.0.0.1:4566", "bucket": "images-bucket", "bundle": "0000000000000000000000000000000000000000000000000000000000000000", "status": "status/toolkit-head-0123456789ab.json", "playbook": "image.yml"}''')
+SETTINGS = json.loads(r'''{"region": "us-east-1", "endpoint_url": "http://127.0.0.1:4566", "bucket": "images-bucket", "bundle": "0000000000000000000000000000000000000000000000000000000000000000", "bundle_tag": "toolkit:bundle", "status": "status/toolkit-head-0123456789ab.json", "playbook": "image.yml"}''')
 HOME = "/opt/slurm-toolkit"
 BUNDLE = HOME + "/bundle"
-# CloudFormation may create the bucket after the instance, but long before this time is over.
+METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254"
+# Deploy names and uploads the bundle soon after it made the instance, long before this is over.
 PATIENCE_SECONDS = 600
 
 environment = dict(os.environ, AWS_DEFAULT_REGION=SETTINGS["region"])
 if SETTINGS["endpoint_url"]:
     environment["AWS_ENDPOINT_URL"] = SETTINGS["endpoint_url"]
 s3 = boto3.client("s3", region_name=SETTINGS["region"], endpoint_url=SETTINGS["endpoint_url"])
+no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def read(key):
-    return s3.get_object(Bucket=SETTINGS["bucket"], Key=key)["Body"].read()
+def metadata(path, method, name, value):
+    request = urllib.request.Request(METADATA + "/latest/" + path, None, {name: value}, method=method)
+    with no_proxy.open(request, timeout=5) as answer:
+        return answer.read().decode().strip()
+
+
+def tag(key):
+    token = metadata("api/token", "PUT", "X-aws-ec2-metadata-token-ttl-seconds", "60")
+    return metadata("meta-data/tags/instance/" + key, "GET", "X-aws-ec2-metadata-token", token)
+
+
+def trusted_hash():
+    # Of an admin: the argument through SSM, the user data of a builder, the tag that deploy wrote.
+    # No role of the cluster can change any of them. The bucket has no say.
+    return (sys.argv[1:] or [SETTINGS["bundle"] or tag(SETTINGS["bundle_tag"])])[0]
 
 
 def fetch():
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            sha = SETTINGS["bundle"] or read("bundle/current").decode().strip()
-            return sha, read("bundle/" + sha + ".zip")
-        except (BotoCoreError, ClientError) as error:
+            sha = trusted_hash()
+            return sha, s3.get_object(Bucket=SETTINGS["bucket"], Key="bundle/" + sha + ".zip")["Body"].read()
+        except (BotoCoreError, ClientError, OSError) as error:
             if time.monotonic() > deadline:
                 raise
             print("waiting for the bundle:", error, flush=True)
             time.sleep(2)
+
+
+def check(sha, data):
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha:
+        raise ValueError("bundle " + sha + " is refused, nothing of it was run: its object in s3://"
+                         + SETTINGS["bucket"] + " has the SHA-256 " + found)
 
 
 def unpack(data):
@@ -71,6 +93,7 @@ os.umask(0o022)  # services of other users read these files
 os.makedirs(HOME, exist_ok=True)
 try:
     sha, data = fetch()
+    check(sha, data)
     unpack(data)
 except Exception as error:
     report(str(error))

@@ -26,6 +26,8 @@ CHAINED_SECONDS: Final = 3600
 """The longest session of a role that a role's session assumes."""
 TAGS_FIELD: Final = "toolkit_tags"
 """Where moto's session keeps its tags."""
+CALLER_NAMED, ACCOUNT_NAMED = "caller", "account"
+"""How a principal may name a caller: itself, or only its account."""
 _ROOT: Final = (ACCOUNT, f"arn:aws:iam::{ACCOUNT}:root")
 _TAG: Final = re.compile(r"Tags\.member\.(\d+)\.Key")
 _MAX_TAGS: Final = 50
@@ -83,27 +85,24 @@ def trusted(role: Any, caller: tuple[str, ...], own: Decision, request: Request)
     for item in [listed] if isinstance(listed, dict) else listed:
         rest = {key: value for key, value in item.items() if key != "Principal"}
         (statement,) = policy.read("trust", {"Statement": [{**rest, "Resource": "*"}]})
-        how = _names(item.get("Principal", {}), caller)
+        how = how_named(item.get("Principal", {}), caller)
         if not how or statement.match(request) is None:
             continue
         if not statement.allows:
             return Decision(allowed=False)
-        matching.append(Decision(how == "caller" or own.allowed, own.right))
+        matching.append(Decision(how == CALLER_NAMED or own.allowed, own.right))
     if own.right is not None and not own.allowed:
         return own
     return next((found for found in matching if found.allowed), Decision(allowed=False))
 
 
-def _names(principal: Any, caller: tuple[str, ...]) -> str:
-    """Return how a principal names the caller.
-
-    "caller", "account", or empty for not at all.
-    """
+def how_named(principal: Any, caller: tuple[str, ...]) -> str:
+    """Return how a principal names the caller; empty for not at all."""
     listed = principal.get("AWS", ()) if isinstance(principal, dict) else principal
     names = (listed,) if isinstance(listed, str) else tuple(listed)
     if any(name in caller for name in names):
-        return "caller"
-    return "account" if any(name in (*_ROOT, "*") for name in names) else ""
+        return CALLER_NAMED
+    return ACCOUNT_NAMED if any(name in (*_ROOT, "*") for name in names) else ""
 
 
 def words(arn: str, request: Request) -> str:

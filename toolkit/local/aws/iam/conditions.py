@@ -33,7 +33,9 @@ KEYS: Final = frozenset(
     )
 )  # fmt: skip
 """Keys that the local cloud fills in, for the actions that have them on AWS."""
-TAG_KEYS: Final = ("aws:requesttag", "aws:resourcetag", "aws:principaltag", "ec2:resourcetag")
+TAG_KEYS: Final = (
+    "aws:requesttag", "aws:resourcetag", "aws:principaltag", "ec2:resourcetag", "ssm:resourcetag",
+)  # fmt: skip
 """Keys of which each tag makes one, after a slash."""
 
 

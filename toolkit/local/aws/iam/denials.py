@@ -17,6 +17,8 @@ from toolkit.local.aws.aws_errors import Refusal
 if TYPE_CHECKING:
     from toolkit.local.aws.iam.policy import Decision, Request
 
+BUCKET_POLICY: Final = "bucket policy"
+"""The name of a bucket's policy in refusals and in the record."""
 EC2, S3, QUERY, JSON = "ec2", "s3", "query", "json"
 _QUERY_SERVICES: Final = ("iam", "sts", "cloudformation", "sns")
 
@@ -103,11 +105,10 @@ def denied(caller: str, service: str, request: Request, decision: Decision) -> D
 
     AWS encodes EC2's details; the local cloud is the caller's own, and says them.
     """
-    because = (
-        "with an explicit deny in an identity-based policy"
-        if decision.right
-        else f"because no identity-based policy allows the {request.action} action"
-    )
+    because = f"because no identity-based policy allows the {request.action} action"
+    if decision.right is not None:
+        kind = "a resource" if decision.right.policy == BUCKET_POLICY else "an identity"
+        because = f"with an explicit deny in {kind}-based policy"
     where = "" if request.resource == "*" else f" on resource: {request.resource}"
     text = f"User: {caller} is not authorized to perform: {request.action}{where} {because}"
     if protocol_of(service) == EC2:

@@ -23,9 +23,9 @@ WITHOUT_RESOURCE: Final = frozenset(
     for what in (
         "AvailabilityZones", "CapacityReservations", "Images", "Instances", "InstanceStatus",
         "InstanceTypeOfferings", "InstanceTypes", "LaunchTemplates", "LaunchTemplateVersions",
-        "NetworkInterfaces", "PlacementGroups", "Regions", "RouteTables", "SecurityGroups",
-        "Snapshots", "SpotInstanceRequests", "SpotPriceHistory", "Subnets", "Tags", "Volumes",
-        "VpcEndpoints", "Vpcs",
+        "NatGateways", "NetworkInterfaces", "PlacementGroups", "Regions", "RouteTables",
+        "SecurityGroups", "Snapshots", "SpotInstanceRequests", "SpotPriceHistory", "Subnets",
+        "Tags", "Volumes", "VpcEndpoints", "Vpcs",
     )
 )  # fmt: skip
 """Reads for which EC2 has no permissions of a resource."""
@@ -33,6 +33,13 @@ ON_INSTANCES: Final = frozenset(
     {"TerminateInstances", "StopInstances", "StartInstances", "RebootInstances",
      "GetConsoleOutput"}
 )  # fmt: skip
+_ON_ONE: Final = {
+    "DeleteNetworkInterface": ("network-interface", "NetworkInterfaceId"),
+    "DeleteSnapshot": ("snapshot", "SnapshotId"),
+    "DeleteVolume": ("volume", "VolumeId"),
+    "DeregisterImage": ("image", "ImageId"),
+}
+"""Actions on one resource: its kind, and the parameter that names it."""
 ON_TAGS: Final = frozenset({"CreateTags", "DeleteTags"})
 _INSTANCE: Final = re.compile(r"InstanceId(\.\d+)?")
 _RESOURCE: Final = re.compile(r"ResourceId\.\d+")
@@ -87,6 +94,12 @@ def requests(place: Place, action: str, params: Mapping[str, str]) -> Iterator[R
     if action in ON_INSTANCES:
         ids = [value for name, value in params.items() if _INSTANCE.fullmatch(name)]
         return (_on_instance(place, action, instance_id) for instance_id in ids)
+    if action in _ON_ONE:
+        kind, parameter = _ON_ONE[action]
+        name = params.get(parameter, "")
+        return iter([Request(f"ec2:{action}", place.arn(kind, name), place.tags(name))])
+    if action == "CreateImage":
+        return _create_image(place, params)
     if action in ON_TAGS:
         return _on_tags(place, action, params)
     return None
@@ -94,6 +107,13 @@ def requests(place: Place, action: str, params: Mapping[str, str]) -> Iterator[R
 
 def _on_instance(place: Place, action: str, instance_id: str) -> Request:
     return Request(f"ec2:{action}", place.arn("instance", instance_id), _facts(place, instance_id))
+
+
+def _create_image(place: Place, params: Mapping[str, str]) -> Iterator[Request]:
+    """Yield what an image needs: the instance, and what is made of it."""
+    yield _on_instance(place, "CreateImage", params.get("InstanceId", ""))
+    for kind in ("image", "snapshot"):
+        yield Request("ec2:CreateImage", place.arn(kind))
 
 
 def _on_tags(place: Place, action: str, params: Mapping[str, str]) -> Iterator[Request]:

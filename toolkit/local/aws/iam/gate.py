@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException
 from toolkit.local.aws.aws_errors import Refusal, code_of
 from toolkit.local.aws.iam import (
     assume_role,
+    bucket_policies,
     denials,
     ec2_requests,
     launches,
@@ -26,7 +27,7 @@ from toolkit.local.aws.iam.principals import (
     role_of_profile,
     signature_of,
 )
-from toolkit.local.aws.iam.role_policies import role_named, statements_of
+from toolkit.local.aws.iam.role_policies import boundary_of, role_named, statements_of
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
@@ -95,9 +96,8 @@ class Gate:
         if session is None or needed is None:
             return None
         role = role_named(session.role)
-        statements = statements_of(role) if role else ()
         request = _complete(needed, session, call, environ, role)
-        decision = decide(statements, request)
+        decision = _decide(role, request, session.arn)
         note = "a missing object is refused, not absent, without s3:ListBucket"
         self._record.add(session.role, request, decision, note)
         return None if decision.allowed else denials.denied(session.arn, "s3", request, decision)
@@ -114,15 +114,14 @@ class Gate:
         role = role_named(name) if name else None
         if instance is None or role is None:
             return True
-        statements = statements_of(role)
-        self._record.know(role.name, statements)
+        self._record.know(role.name, statements_of(role))
         keys = {
             "aws:PrincipalArn": str(role.arn),
             "aws:PrincipalAccount": ACCOUNT,
             "aws:RequestedRegion": instance.region,
         }
         request = Request("s3:PutObject", f"arn:aws:s3:::{bucket}/{key}", keys)
-        decision = decide(statements, request)
+        decision = _decide(role, request)
         self._record.add(role.name, request, decision)
         return decision.allowed
 
@@ -175,7 +174,7 @@ class Gate:
         if first_spot and self._spot_role_made:
             return None
         full = _complete(request, session, call, environ, role)
-        decision = decide(statements_of(role), full)
+        decision = _decide(role, full, session.arn)
         if call.action == "AssumeRole":
             return self._assume(session, role, call, full, decision)
         self._record.add(session.role, full, decision)
@@ -207,6 +206,20 @@ class Gate:
         )
         self._record.add(session.role, Request(f"{call.service}:{name}", "*"), _REFUSED, text)
         return denials.in_words(call.service, text)
+
+
+def _decide(role: Any, request: Request, *arns: str) -> Decision:
+    """Judge a request by all policies that concern it: of the role, and of a bucket.
+
+    `arns` are names of the caller besides the role's.
+    """
+    decision = decide(statements_of(role) if role else (), request)
+    boundary = boundary_of(role) if role else None
+    if boundary is not None and decision.allowed and not decide(boundary, request).allowed:
+        decision = _REFUSED
+    if not request.action.startswith("s3:"):
+        return decision
+    return bucket_policies.judged(decision, request, (str(role.arn) if role else "", *arns))
 
 
 def _complete(

@@ -2,7 +2,8 @@
 
 Sources: Service Authorization Reference for Amazon EC2, RunInstances and CreateFleet; EC2 User
 Guide, "Grant permission to tag Amazon EC2 resources during creation". A fleet of type instant runs
-instances in the caller's name (EC2 User Guide, "EC2 Fleet prerequisites").
+instances in the caller's name (EC2 User Guide, "EC2 Fleet prerequisites"). The reference says of
+CreateFleet: what a launch template specifies is a matter of RunInstances.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _METADATA: Final = {
     "HttpPutResponseHopLimit": ("ec2:MetadataHttpPutResponseHopLimit", "1"),
     "InstanceMetadataTags": ("ec2:InstanceMetadataTags", "disabled"),
 }
+_OVERRIDE_KEYS: Final = {
+    "InstanceType": "ec2:InstanceType",
+    "AvailabilityZone": "ec2:AvailabilityZone",
+}
 _MARKETS: Final = {SPOT: "spot"}
 
 
@@ -61,12 +66,11 @@ def requests(
     """Yield what a launch needs. Raises EC2's error for an impossible launch."""
     params = parse(action, form)
     if action == "RunInstances":
-        yield from _run(place, _merged(place, compute, params), "RunInstances")
+        yield from _run(place, _merged(place, compute, params))
         return
-    yield from _fleet_itself(place, params)
+    yield from _fleet_itself(place, compute, params)
     for launch in _of_fleet(place, compute, params):
-        yield from _run(place, launch, "CreateFleet", tagging=False)
-        yield from _run(place, launch, "RunInstances")
+        yield from _run(place, launch)
 
 
 def _merged(place: Place, compute: Compute, params: Mapping[str, Any]) -> _Launch:
@@ -101,32 +105,60 @@ def _of_fleet(place: Place, compute: Compute, params: Mapping[str, Any]) -> Iter
             yield _Launch(create_instances.place(place.backend, placed), merged)
 
 
-def _fleet_itself(place: Place, params: Mapping[str, Any]) -> Iterator[Request]:
+def _fleet_itself(place: Place, compute: Compute, params: Mapping[str, Any]) -> Iterator[Request]:
+    """Yield what CreateFleet itself needs: nothing of what its launch templates say.
+
+    It has fewer condition keys than RunInstances: none for metadata options or markets.
+    """
     tags = tags_by_type(params.get("TagSpecifications") or ())
     yield Request("ec2:CreateFleet", place.arn("fleet"), tag_keys(tags.get("fleet", {})))
+    for config in params.get("LaunchTemplateConfigs") or ():
+        version = compute.template(place.region, config.get("LaunchTemplateSpecification") or {})
+        yield _used_by_fleet(place, "launch-template", version.template.id)
+        for override in config.get("Overrides") or [{}]:
+            yield from _override(place, override, tags.get("instance", {}))
     for kind, values in tags.items():
         yield _tagging(place, kind, values, "CreateFleet")
 
 
-def _run(place: Place, made: _Launch, action: str, *, tagging: bool = True) -> Iterator[Request]:
+def _override(
+    place: Place, override: Mapping[str, Any], tags: Mapping[str, str]
+) -> Iterator[Request]:
+    facts: dict[str, str | tuple[str, ...]] = {
+        _OVERRIDE_KEYS[name]: str(override[name]) for name in _OVERRIDE_KEYS if override.get(name)
+    }
+    yield Request("ec2:CreateFleet", place.arn("instance"), {**facts, **tag_keys(tags)})
+    group = (override.get("Placement") or {}).get("GroupName")
+    for kind, name in (
+        ("image", override.get("ImageId")),
+        ("subnet", override.get("SubnetId")),
+        ("placement-group", group),
+    ):
+        if name:
+            yield _used_by_fleet(place, kind, str(name))
+
+
+def _used_by_fleet(place: Place, kind: str, name: str) -> Request:
+    return Request("ec2:CreateFleet", place.arn(kind, name), place.tags(name))
+
+
+def _run(place: Place, made: _Launch) -> Iterator[Request]:
     launch, shared = made.launch, _shared(place, made.launch)
 
     def on(kind: str, name: str, **context: str) -> Request:
-        return Request(f"ec2:{action}", place.arn(kind, name), {**shared, **context})
+        return Request("ec2:RunInstances", place.arn(kind, name), {**shared, **context})
 
     yield from (
-        Request(f"ec2:{action}", place.arn(kind), {**shared, **facts})
+        Request("ec2:RunInstances", place.arn(kind), {**shared, **facts})
         for kind, facts in _created(place, launch)
     )
     yield on("image", launch.image_id, **{"ec2:ImageID": launch.image_id},
              **place.tags(launch.image_id))  # fmt: skip
     for kind, name in _used(made):
         yield on(kind, name, **place.tags(name))
-    if not tagging:
-        return
     for kind, _ in _created(place, launch):  # moto keeps the template's own tags with the others
         if launch.tags.get(kind):
-            yield _tagging(place, kind, launch.tags[kind], action)
+            yield _tagging(place, kind, launch.tags[kind], "RunInstances")
     if launch.profile:
         yield from _passed_role(place, launch)
     if launch.market == SPOT:

@@ -24,10 +24,27 @@ def role_named(name: str) -> Any:
 def statements_of(role: Any) -> tuple[Statement, ...]:
     """Return the statements of all inline and managed policies. Raises UnknownPolicy."""
     documents = [(name, _text(document)) for name, document in role.policies.items()]
-    for item in role.managed_policies.values():
-        document = next(version.document for version in item.versions if version.is_default)
-        documents.append((item.name, _text(document)))
+    documents += [(item.name, _document(item)) for item in role.managed_policies.values()]
     return _read(tuple(documents))
+
+
+def boundary_of(role: Any) -> tuple[Statement, ...] | None:
+    """Return the statements of a role's permissions boundary, None without one.
+
+    Nothing that the boundary does not allow is allowed (IAM User Guide, "Permissions boundaries").
+    """
+    arn = role.permissions_boundary_arn
+    if not arn:
+        return None
+    found = managed_policy(arn)
+    if found is None:
+        return ()  # its policy was deleted: nothing is allowed
+    return _read(((found.name, _document(found)),))
+
+
+def managed_policy(arn: str) -> Any:
+    """Return moto's managed policy of that ARN, or None."""
+    return iam_backends[ACCOUNT]["aws"].managed_policies.get(arn)
 
 
 @functools.lru_cache(maxsize=256)
@@ -36,6 +53,10 @@ def _read(documents: tuple[tuple[str, str], ...]) -> tuple[Statement, ...]:
     return tuple(
         statement for name, text in documents for statement in policy.read(name, json.loads(text))
     )
+
+
+def _document(managed: Any) -> str:
+    return _text(next(item.document for item in managed.versions if item.is_default))
 
 
 def _text(document: Any) -> str:

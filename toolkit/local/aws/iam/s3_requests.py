@@ -16,7 +16,9 @@ from toolkit.local.aws.iam.policy import Request
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_DELETED: Final = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
 _DELETED_KEY: Final = re.compile(r"<Key>(.*?)</Key>", re.DOTALL)
+_DELETED_VERSION: Final = re.compile(r"<VersionId>")
 _ENTITIES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
 _OBJECT: Final = {
     ("GET", ""): "GetObject",
@@ -43,6 +45,10 @@ _BUCKET: Final = {
     ("GET", "versions"): "ListBucketVersions",
     ("GET", "location"): "GetBucketLocation",
     ("GET", "versioning"): "GetBucketVersioning",
+    ("PUT", "versioning"): "PutBucketVersioning",
+    ("GET", "policy"): "GetBucketPolicy",
+    ("PUT", "policy"): "PutBucketPolicy",
+    ("DELETE", "policy"): "DeleteBucketPolicy",
     ("GET", "encryption"): "GetEncryptionConfiguration",
 }
 _SUBRESOURCES: Final = frozenset(
@@ -124,8 +130,10 @@ def _write_keys(environ: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _deleted(bucket: str, body: bytes) -> Iterator[Request]:
-    for escaped in _DELETED_KEY.findall(body.decode("utf-8", "replace")):
-        key = escaped
+    for item in _DELETED.findall(body.decode("utf-8", "replace")):
+        name = _DELETED_KEY.search(item)
+        key = name[1] if name else ""
         for entity, mark in _ENTITIES:
             key = key.replace(entity, mark)
-        yield Request("s3:DeleteObject", f"arn:aws:s3:::{bucket}/{key}")
+        action = "DeleteObjectVersion" if _DELETED_VERSION.search(item) else "DeleteObject"
+        yield Request(f"s3:{action}", f"arn:aws:s3:::{bucket}/{key}")

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from moto.cloudformation.models import cloudformation_backends
+from moto.ec2.models import ec2_backends
 from moto.secretsmanager.models import secretsmanager_backends
 
 from toolkit.local.aws.iam.policy import Request
@@ -48,7 +50,10 @@ def requests(service: str, region: str, action: str, params: Params) -> Iterator
     find = _RESOURCES.get(name)
     if find is None:
         return None
-    return (Request(name, resource) for resource in find(region, params))
+    return (
+        Request(name, resource, _instance_tags(region, resource))
+        for resource in find(region, params)
+    )
 
 
 def parameters(body: bytes, form: Mapping[str, str]) -> Params:
@@ -60,6 +65,19 @@ def parameters(body: bytes, form: Mapping[str, str]) -> Params:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _instance_tags(region: str, resource: str) -> dict[str, str]:
+    """Return the condition keys that an instance gives to a call of SSM."""
+    kind, _, instance_id = resource.partition(":instance/")
+    if not kind.startswith("arn:aws:ec2:"):
+        return {}
+    tags = ec2_backends[ACCOUNT][region].tags.get(instance_id, {})
+    return {
+        f"{prefix}/{key}": str(value)
+        for key, value in tags.items()
+        for prefix in ("aws:ResourceTag", "ssm:resourceTag")
+    }
 
 
 def _secret(region: str, params: Params) -> list[str]:
@@ -98,6 +116,12 @@ def _stack(region: str, params: Params) -> list[str]:
     return [f"arn:aws:cloudformation:{region}:{ACCOUNT}:stack/{name}/*"]
 
 
+def _change_set(region: str, params: Params) -> list[str]:
+    """Return the stack of a change set, which is named by its own ARN."""
+    made = cloudformation_backends[ACCOUNT][region].change_sets.get(params.get("ChangeSetName"))
+    return [str(made.stack_id)] if made is not None else _stack(region, params)
+
+
 def _role(_region: str, params: Params) -> list[str]:
     return [str(params.get("RoleArn") or f"arn:aws:iam::{ACCOUNT}:role/{params.get('RoleName')}")]
 
@@ -123,8 +147,14 @@ _RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
     "ssm:UpdateInstanceInformation": _instance,
     "cloudformation:DescribeStacks": _stack,
     "cloudformation:DescribeStackEvents": _stack,
+    "cloudformation:CreateChangeSet": _stack,
+    "cloudformation:DeleteChangeSet": _change_set,
+    "cloudformation:DeleteStack": _stack,
+    "cloudformation:DescribeChangeSet": _change_set,
+    "cloudformation:DescribeStackResource": _stack,
     "cloudformation:DescribeStackResources": _stack,
     "cloudformation:ListStackResources": _stack,
+    "cloudformation:ExecuteChangeSet": _change_set,
     "cloudformation:GetTemplate": _stack,
     "iam:GetRole": _role,
     "iam:GetInstanceProfile": _profile,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from moto.iam.exceptions import NotFoundException
 from moto.iam.models import Role, iam_backends
 
+from toolkit.local.aws.iam.role_policies import managed_policy
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def install(patches: Patches) -> None:
     delete = Role.delete_from_cloudformation_json
 
     def create_role(_cls: Any, name: str, body: Mapping[str, Any], *place: Any, **more: Any) -> Any:
+        _check_boundary(body.get("Properties", {}))
         role = create(name, body, *place, **more)
         _give_policies(role, body.get("Properties", {}))
         return role
@@ -39,6 +42,8 @@ def install(patches: Patches) -> None:
         properties = cloudformation_json.get("Properties", {})
         original_resource.description = properties.get("Description", "")
         original_resource.tags = properties.get("Tags", original_resource.tags)
+        _check_boundary(properties)
+        original_resource.permissions_boundary_arn = properties.get("PermissionsBoundary", "")
         _give_policies(original_resource, properties)
         return original_resource
 
@@ -53,6 +58,13 @@ def install(patches: Patches) -> None:
     patches.replace(Role, "create_from_cloudformation_json", classmethod(create_role))
     patches.replace(Role, "update_from_cloudformation_json", classmethod(update_role))
     patches.replace(Role, "delete_from_cloudformation_json", classmethod(delete_role))
+
+
+def _check_boundary(properties: Mapping[str, Any]) -> None:
+    """Refuse a permissions boundary that the account does not have, as IAM does."""
+    arn = properties.get("PermissionsBoundary")
+    if arn and managed_policy(arn) is None:
+        raise NotFoundException(f"Scope ARN: {arn} does not exist or is not attachable.")
 
 
 def _give_policies(role: Any, properties: Mapping[str, Any]) -> None:

@@ -1,0 +1,117 @@
+"""People with the policies of examples/iam on the local cloud, which judges every call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolkit import cli
+from toolkit.deploy import names
+from toolkit.deploy.head import find_head
+
+# moto warns about objects that are left at its end. Here a whole cloud is left.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+EXAMPLES = Path(__file__).parents[3] / "examples" / "iam"
+DENIED = 4
+
+
+class Person:
+    """A person who signs with a role of one policy's rights."""
+
+    def __init__(self, config, name) -> None:
+        self.name, self.config = name, config
+        owner = config.actor.clients
+        iam = owner._session.client("iam", endpoint_url=config.config.aws.endpoint_url)
+        trust = {"Version": "2012-10-17", "Statement": []}
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
+        policy = (EXAMPLES / f"{name}.json").read_text().replace("research", config.config.cluster)
+        iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=policy)
+        given = owner.client("sts").assume_role(
+            RoleArn=f"arn:aws:iam::{owner.account}:role/{name}", RoleSessionName=name
+        )["Credentials"]
+        self.file = config.path.with_name(f"{name}-credentials")
+        self.file.write_text(
+            f"[local]\naws_access_key_id = {given['AccessKeyId']}\n"
+            f"aws_secret_access_key = {given['SecretAccessKey']}\n"
+            f"aws_session_token = {given['SessionToken']}\n"
+        )
+        self.path = config.path.with_name(f"{name}.yaml")
+        own = str(config.config.aws.credentials_file)
+        self.path.write_text(config.path.read_text().replace(own, str(self.file)))
+
+    def toolkit(self, *words):
+        at = 2 if words[0] == "accounts" else 1  # a group and its command
+        return cli.run([*words[:at], "--config", str(self.path), *words[at:]])
+
+    def denied(self):
+        """Return the actions that were refused to this person."""
+        calls = self.config.actor.cloud.record.to_json()["calls"]
+        return {
+            call["action"] for call in calls if call["role"] == self.name and not call["allowed"]
+        }
+
+
+@pytest.fixture
+def deployed(config):
+    assert cli.run(["deploy", "--config", str(config.path)]) == 0
+    return config
+
+
+READS = (
+    ("status",),
+    ("nodes", "--json"),
+    ("jobs", "--json"),
+    ("why", "gpu-001"),
+    ("report", "--since", "1h", "--json"),
+    ("accounts", "plan"),
+)
+
+
+def test_a_reader_looks_at_everything_and_is_denied_nothing(deployed, capsys):
+    reader = Person(deployed, "reader")
+    for words in READS:
+        assert reader.toolkit(*words) in (0, 1), (words, capsys.readouterr().err)
+    assert reader.denied() == set()
+
+
+def test_a_reader_changes_nothing_and_runs_nothing_else(deployed, capsys):
+    """Refuse a shell, a set-up, a deploy and a destroy by the person's own rights."""
+    reader = Person(deployed, "reader")
+    before = find_head(deployed.actor.clients, deployed.config)
+    for words in (
+        ("run", "--", "id"),
+        ("apply", "--force"),
+        ("deploy", "--yes"),
+        ("destroy", "--yes"),
+    ):
+        assert reader.toolkit(*words) == DENIED, words
+        assert "not authorized" in capsys.readouterr().err
+    assert find_head(deployed.actor.clients, deployed.config) == before
+    assert "ssm:SendCommand" in reader.denied()
+    assert not [text for text in deployed.actor.driver.ran if text.startswith("id")]
+
+
+def test_an_operator_applies_settings_and_deploys_and_destroys_nothing(deployed, capsys):
+    operator = Person(deployed, "operator")
+    for words in (*READS, ("run", "--", "id"), ("apply", "--force")):
+        assert operator.toolkit(*words) in (0, 1), (words, capsys.readouterr().err)
+    assert operator.denied() == set()
+    capsys.readouterr()
+    for words in (("deploy", "--yes"), ("destroy", "--yes")):
+        assert operator.toolkit(*words) == DENIED, words
+        assert "not authorized" in capsys.readouterr().err
+
+
+def test_an_admin_deploys_and_destroys_and_is_denied_nothing(config, capsys):
+    """Judge the CLI's own calls. CloudFormation's calls for a stack are not judged here."""
+    admin = Person(config, "admin")
+    for words in (("plan",), ("deploy",), ("status",), ("destroy", "--yes", "--images")):
+        assert admin.toolkit(*words) in (0, 2), (words, capsys.readouterr().err)
+    assert admin.denied() == set()
+    stacks = config.actor.clients.client("cloudformation").describe_stacks()["Stacks"]
+    assert names.stack(config.config) not in {stack["StackName"] for stack in stacks}
