@@ -38,12 +38,13 @@ def of_type(resources, kind):
 
 def test_every_role_of_both_stacks_has_the_boundary_the_path_and_a_name(templates):
     roles = of_type(templates(ASKED), "AWS::IAM::Role")
-    assert set(roles) == {"HeadRole", "ComputeRole", "JobRole", "BuilderRole"}
+    assert set(roles) == {"HeadRole", "MlflowRole", "ComputeRole", "JobRole", "BuilderRole"}
     for role in roles.values():
         assert role["PermissionsBoundary"] == BOUNDARY
         assert role["Path"] == "/clusters/"
     assert {role["RoleName"] for role in roles.values()} == {
         "hpc-research-us-east-1-head",
+        "hpc-research-us-east-1-mlflow",
         "hpc-research-us-east-1-compute",
         "hpc-research-us-east-1-jobs",
         "hpc-toolkit-images-us-east-1-builder",
