@@ -307,6 +307,8 @@ def _configure(state: Path, path: Path, port: int) -> None:
     settings["training"]["requirements"] += OTHER_JOBSCRIPTS
     settings["training"]["checkpoints"] = "bucket"
     settings["users"][0]["ssh_keys"] = [new_key(state / "ada")]
+    zoe = {"name": "zoe", "uid": 2077, "account": "vision", "ssh_keys": [new_key(state / "zoe")]}
+    settings["users"].append(zoe)  # test_logins.py lets her leave
     settings["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
     settings["aws"]["credentials_file"] = str(state / "aws/credentials")
     with path.open("w") as file:

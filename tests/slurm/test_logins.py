@@ -20,6 +20,7 @@ from toolkit.deploy.head import RUNNING, Head
 from toolkit.deploy.session import Clients
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -100,10 +101,10 @@ def ada(state):
     return state / "ada"
 
 
-def with_users(cluster, path: Path, *users: dict) -> Path:
-    """Write cluster.yaml with some users more."""
+def without(cluster, path: Path, name: str) -> Path:
+    """Write cluster.yaml without a user."""
     settings = YAML(typ="rt").load(cluster.config.read_text())
-    settings["users"] += users
+    settings["users"] = [user for user in settings["users"] if user["name"] != name]
     with path.open("w") as file:
         YAML(typ="rt").dump(settings, file)
     return path
@@ -226,15 +227,11 @@ def limits(cluster, user: str) -> str:
     return cluster.run("sacctmgr", "-n", "-P", *where).strip()
 
 
-def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh, tmp_path):
-    key = tmp_path / "zoe"
-    zoe = {"name": "zoe", "uid": 2077, "account": "vision", "ssh_keys": [new_key(key)]}
-    config = with_users(cluster, tmp_path / "with-zoe.yaml", zoe)
-    toolkit("deploy", "--config", str(config))
+def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh, state, tmp_path):
+    key = state / "zoe"
     submit = ("sbatch", "--parsable", "--partition=spot", "--output=/dev/null")
     job = ssh.run(*submit, "--wrap='sleep 900'", user="zoe", key=key).stdout.strip()
     until("the job's start", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
-    node = cluster.job(job)["nodes"]
     session = subprocess.Popen(
         ssh.argv("judge", "sleep", "901", user="zoe", key=key),
         stdin=subprocess.DEVNULL,
@@ -244,50 +241,40 @@ def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh,
     try:
         until("her session", lambda: "sleep 901" in cluster.run("ps", "-A", "-o", "args="))
         cluster.run("runuser", "-u", "zoe", "--", "setsid", "-f", "python3", "-c", FORKS)
-        told = cluster.toolkit("apply").stdout
-        assert "zoe has left, and 1 job of zoe go on" in told
-        session.wait(60)
-        assert cluster.run("sh", "-c", "ps -U 2077 -o args= || true") == ""
-        assert cluster.run("getent", "shadow", "zoe").split(":")[7] == "1"
-        assert limits(cluster, "zoe") == "0|toolkit:left"
-        assert REFUSED in ssh.run("id", user="zoe", key=key).stderr
-        assert cluster.run("getent", "passwd", "zoe").split(":")[2::4] == [
-            "2077",
-            "/usr/sbin/nologin\n",
-        ]
-        until(
-            "the node's lock",
-            lambda: (
-                "nologin" in toolkit("local", "console", node, "getent", "passwd", "zoe").stdout
-            ),
-        )
+        config = without(cluster, tmp_path / "without-zoe.yaml", "zoe")
+        output = toolkit("apply", "--config", str(config)).stdout
+        assert "zoe has left, and 1 job of zoe go on" in output
+        session.wait(PATIENCE)
+        assert_locked(cluster, ssh, key)
+        assert_locked_on_node(cluster.job(job)["nodes"], submit)
         assert cluster.job(job)["job_state"] == ["RUNNING"]
-        again = toolkit(
-            "local",
-            "console",
-            node,
-            "runuser",
-            "-u",
-            "zoe",
-            "--",
-            *submit,
-            "--wrap=true",
-            may_fail=True,
-        )
-        assert again.returncode != 0, again
-        yan = {"name": "yan", "uid": 2077, "account": "vision"}
-        taken = with_users(cluster, tmp_path / "with-yan.yaml", yan)
-        refused = toolkit("apply", "--config", str(taken), may_fail=True)
-        assert refused.returncode == 1
-        assert "uid 2077 is of zoe, who left" in refused.stderr
-        toolkit("apply", "--config", str(config))
-        assert ssh.run("id", "-un", user="zoe", key=key).stdout == "zoe\n"
-        assert limits(cluster, "zoe") == "|"
-        cluster.toolkit("apply", "--cancel-jobs-of-left-users")
-        until("the job's end", lambda: cluster.job(job)["job_state"] == ["CANCELLED"])
     finally:
         session.kill()
-        cluster.toolkit("apply", "--cancel-jobs-of-left-users")
+        cluster.toolkit("apply")
+        cluster.run("scancel", job)
+    assert ssh.run("id", "-un", user="zoe", key=key).stdout == "zoe\n"
+    assert limits(cluster, "zoe") == "|"
+
+
+def assert_locked(cluster, ssh, key: Path) -> None:
+    """Look for anything that zoe could still use on the head."""
+    assert cluster.run("sh", "-c", "ps -U 2077 -o args= || true") == ""
+    assert cluster.run("getent", "shadow", "zoe").split(":")[7] == "1"
+    assert cluster.run("getent", "passwd", "zoe").split(":")[2::4] == [
+        "2077",
+        "/usr/sbin/nologin\n",
+    ]
+    assert limits(cluster, "zoe") == "0|toolkit:left"
+    assert REFUSED in ssh.run("id", user="zoe", key=key).stderr
+
+
+def assert_locked_on_node(node: str, submit: Sequence[str]) -> None:
+    """Wait for the node's lock, and submit as zoe from her job's node."""
+    passwd = ("local", "console", node, "getent", "passwd", "zoe")
+    until("the node's lock", lambda: "nologin" in toolkit(*passwd).stdout)
+    as_zoe = ("local", "console", node, "runuser", "-u", "zoe", "--")
+    submission = toolkit(*as_zoe, *submit, "--wrap=true", may_fail=True)
+    assert submission.returncode != 0, submission
 
 
 def test_a_node_of_an_older_image_runs_jobs_and_is_not_drained(cluster):

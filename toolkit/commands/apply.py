@@ -42,7 +42,7 @@ def command(*, config_path: Path | None, dry_run: bool, cancel: bool, force: boo
             return
         head = Head(clients, config)
         applied = cluster.apply(force=force)
-        jobs = left_users.settle(config, head, cancel=cancel)
+        jobs = left_users.limit_left_users(config, head, cancel=cancel)
     for jobs_of_user in jobs:
         click.echo(str(jobs_of_user))
     click.echo("applied" if applied else "no changes")

@@ -52,7 +52,7 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, replace_head:
             return 0
         outcome = cluster.deploy(yes=yes, replace_head=replace_head)
         head = Head(clients, config)
-        jobs = left_users.settle(config, head)
+        jobs = left_users.limit_left_users(config, head)
         account_changes = apply_accounts(config, head, report)
         status = gather(config, clients)
     if outcome.is_empty and not account_changes:

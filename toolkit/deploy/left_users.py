@@ -65,7 +65,7 @@ class JobsOfLeftUser:
         )
 
 
-def settle(
+def limit_left_users(
     config: ClusterConfig, head: Runner, *, cancel: bool = False
 ) -> tuple[JobsOfLeftUser, ...]:
     """Limit who left, free who came back, return jobs that go on.

@@ -43,7 +43,7 @@ class Cluster:
     def settle(self, *left, **answers):
         rows = [{"name": name} for name in self.names] + [{"name": n, "left": True} for n in left]
         runner = Runner(**{"cat": json.dumps(rows), "sacctmgr": self.slurmdbd.run} | answers)
-        return left_users.settle(self.config, runner), runner
+        return left_users.limit_left_users(self.config, runner), runner
 
     def come_back(self, name):
         (first, *_) = self.config.users
@@ -127,7 +127,7 @@ def test_who_left_stays_limited_if_the_list_is_lost(cluster):
 def test_an_association_of_one_partition_is_limited_by_itself():
     rows = "zoe|vision|gpu|5|\nzoe|vision||0|toolkit:left\n|vision|||\n"
     runner = Runner(cat='[{"name": "zoe", "left": true}]', sacctmgr=rows)
-    left_users.settle(example(), runner)
+    left_users.limit_left_users(example(), runner)
     (changed,) = [argv for argv in runner.calls if "modify" in argv]
     assert {"name=zoe", "account=vision", "partition=gpu"} <= set(changed)
     assert changed[-2:] == ["maxsubmitjobs=0", "comment=toolkit:left=5"]
@@ -166,5 +166,5 @@ def test_jobs_are_counted_by_user_and_cancelled_by_user(cluster):
     assert "2 jobs of zoe go on" in str(of_zoe)
     assert not cluster.settle()[0]
     runner = Runner(cat='[{"name": "zoe", "left": true}]', sacctmgr="")
-    assert not left_users.settle(cluster.config, runner, cancel=True)
+    assert not left_users.limit_left_users(cluster.config, runner, cancel=True)
     assert runner.calls[-1] == ["scancel", "--user=zoe"]
