@@ -18,6 +18,8 @@ from toolkit.commands.options import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from toolkit.deploy.preflight import AccountCheck
+
 
 @click.command("deploy")
 @config_option
@@ -41,15 +43,11 @@ def command(
     builds missing images, shows and makes the stack's changes, and sets up the head node and its
     accounts. Then it waits until the cluster is healthy. It may be repeated.
     """
-    from toolkit.deploy import left_users
     from toolkit.deploy.cluster import Cluster
-    from toolkit.deploy.head import Head
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.plan_summary import deploy_sentence
     from toolkit.deploy.preflight import AccountCheck
     from toolkit.deploy.session import connected
-    from toolkit.deploy.slurm_accounts import apply_accounts
-    from toolkit.deploy.status import gather
     from toolkit.output import reporter
 
     path = find_config_file(config_path)
@@ -65,15 +63,26 @@ def command(
             check.require(account)
             return 0
         check.require(check.ask())
-        before = left_users.read_left_of_running(clients, config)
-        cluster = Cluster(config, clients, report, lock)
-        outcome = cluster.deploy(yes=yes, replace_head=replace_head)
-        head = Head(clients, config)
-        account_changes = apply_accounts(config, head, report)
-        left = left_users.read_left(head)
-        left_users.limit_submissions(config, head, before, left)
-        jobs = left_users.jobs_of(head, left)
-        status = gather(config, clients)
+        return _deploy(check, yes=yes, replace_head=replace_head)
+
+
+def _deploy(check: AccountCheck, *, yes: bool, replace_head: bool) -> int:
+    from toolkit.deploy import left_users
+    from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.slurm_accounts import apply_accounts
+    from toolkit.deploy.status import gather
+
+    config, clients, report = check.config, check.clients, check.report
+    before = left_users.read_left_of_running(clients, config)
+    cluster = Cluster(config, clients, report, check.lock)
+    outcome = cluster.deploy(yes=yes, replace_head=replace_head)
+    head = Head(clients, config)
+    account_changes = apply_accounts(config, head, report)
+    left = left_users.read_left(head)
+    left_users.limit_submissions(config, head, before, left)
+    jobs = left_users.jobs_of(head, left)
+    status = gather(config, clients)
     if outcome.is_empty and not account_changes:
         click.echo("no changes")
     for line in left_users.left_user_lines(jobs):

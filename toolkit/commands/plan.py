@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 def command(*, config_path: Path | None, as_json: bool, skip_preflight: bool) -> int:
     """Show the changes that deploy would make; make none.
 
-    plan first asks AWS whether the account can have the cluster, as `toolkit preflight` does. Exit
-    code 0: deploy would change nothing; 2: it would change something; 1: any error, also a wrong
-    option, an invalid cluster.yaml, or an account in which deploy would fail.
+    plan first asks AWS whether the account can have the cluster, as `toolkit preflight` does.
+
+    Exit code 0: deploy would change nothing; 2: it would change something; 1: any error. A wrong
+    option, an invalid cluster.yaml and an account that is not ready are errors.
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.image_lock import ImageLock

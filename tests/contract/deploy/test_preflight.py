@@ -202,7 +202,10 @@ def test_credentials_that_aws_does_not_know_end_the_preflight(config, capsys):
 
 
 def test_a_missing_base_image_is_a_finding_beside_the_others(config, capsys):
-    """Report it with the quota, where the preview alone would stop at the image."""
+    """Report it with the quota.
+
+    The preview alone would stop at the image.
+    """
     config.edit('name: "debian-13-amd64-*"', 'name: "no-such-*"')
     quotas(config)[STANDARD] = 1.0
     slug = "quota-below-one-instance"

@@ -78,7 +78,10 @@ OUTSIDE = "reservation-outside-group"
 
 
 def found(facts, config=CONFIG):
-    """Return severity, slug and place of each finding, without the example's own warning."""
+    """Return severity, slug and place of each finding.
+
+    The example's own warning is left out.
+    """
     return {
         (str(item.severity), item.slug, ".".join(map(str, item.key_path)))
         for item in account_checks(config, facts, NOW)
@@ -176,7 +179,7 @@ def test_a_reservation_outside_of_a_group_is_a_warning_only_with_a_placement_gro
 
 
 def test_a_type_that_no_zone_offers_is_an_error_and_else_a_warning():
-    """The engine goes on to the next zone, so one zone is enough."""
+    """Accept one zone: the engine goes on to it."""
     one = frozenset(FITTING.offered - {("g5.xlarge", "us-east-1b")})
     second = "pools.gpu.offerings.1.type"
     assert found(replace(FITTING, offered=one)) == {
@@ -205,7 +208,7 @@ def test_an_unknown_type_is_one_error():
 
 
 def test_more_gpus_and_another_kind_are_warnings():
-    """Slurm would leave the further GPUs idle, and users would ask for the wrong kind."""
+    """Warn of GPUs that no job gets, and of a wrong name."""
     facts = with_type("g5.xlarge", gpus=2, gpu_names=("T4",))
     slugs = {(severity, slug) for severity, slug, _ in found(facts)}
     assert slugs == {("warning", "type-above-shape"), ("warning", "gpu-kind")}
@@ -269,7 +272,7 @@ def test_a_type_counts_against_the_quota_of_its_family(name, lifecycle, code):
 
 
 def test_a_customers_default_key_is_a_warning_with_the_missing_grants():
-    """Name the head node's role, and spot's role only for a cluster with spot."""
+    """Name the head node's role, and spot's role if it is used."""
     facts = replace(FITTING, default_key=DefaultKey("arn:aws:kms:…:key/1", of_customer=True))
     (item,) = (one for one in account_checks(CONFIG, facts, NOW) if one.slug == "customer-key")
     assert "kms:CreateGrant" in item.message

@@ -49,7 +49,7 @@ def _image_build(facts: AccountFacts) -> Iterator[Finding]:
 
 
 def _default_key(config: ClusterConfig, facts: AccountFacts) -> Iterator[Finding]:
-    """Warn of a customer's key for disks, and name the grants that it needs.
+    """Warn of a customer's key for disks, with the grants it needs.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/service-linked-roles-spot-instance-requests.html
     Without them an instance ends as it begins, with Client.InternalError.

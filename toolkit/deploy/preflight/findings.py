@@ -1,4 +1,4 @@
-"""What the preflight found: errors, warnings and notes, with their lines in cluster.yaml."""
+"""Findings of a preflight: errors, warnings and notes, with their lines in cluster.yaml."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def quotas_of(config: ClusterConfig) -> tuple[VcpuQuota, ...]:
 
 
 def quota_checks(config: ClusterConfig, facts: AccountFacts) -> Iterator[Finding]:
-    """Yield what the quotas don't allow: one node, or all nodes at once."""
+    """Yield quotas below one instance, or below all nodes at once."""
     if facts.types is None:
         return
     for quota in quotas_of(config):
