@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint types unit property contract golden slurm sdk bench coverage mutants house clean distclean setup setup-demo setup-test
+.PHONY: help demo test lint types unit property contract golden slurm sdk bench coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -98,6 +98,13 @@ mutants: setup-test ## Whether the tests would notice; docs/testing.md (MODULES=
 
 house: setup-test ## Files by room, circles, docstrings against the rules, modules that one launch needs
 	@$(BIN)/python -m tests.house
+
+# Not part of `make test`: it spends money, at most AWS_TEST_CAP_USD (docs/testing.md).
+aws-test: setup-test ## On AWS itself: SIZE=small, gpu or efa, and AWS_TEST_CAP_USD=...
+	@$(BIN)/python -m tests.aws $(or $(SIZE),$(error SIZE is small, gpu or efa)) $(AWS_TEST)
+
+aws-test-clean: setup-test ## Delete what a killed aws-test left on AWS
+	@$(BIN)/python -m tests.aws clean
 
 clean: ## Remove every machine, namespace, mount and process that demo and tests made
 	@scripts/clean

@@ -37,6 +37,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "deploy": "Bring the cluster to the state of cluster.yaml.",
     "plan": "Show what deploy would change.",
+    "preflight": "Ask AWS whether the account can have the cluster.",
     "apply": "Push settings to the running head node.",
     "status": "Say whether the cluster is healthy.",
     "why": "Say why a job waits or failed, or what state a node is in.",

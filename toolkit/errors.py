@@ -17,6 +17,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
     - AccessDenied                      aws-denied                4
     - RequestRefused                    aws-refused               4
   * DeployError                         deploy-failed             1
+    - AccountNotReady                   account-not-ready         1
     - BaseImageMissing                  base-image-missing        1
     - ImageBuildFailed                  image-build-failed        1
     - StackFailed                       stack-failed              1
@@ -166,6 +167,12 @@ class DeployError(ToolkitError):
     """A cluster could not be brought to the state that cluster.yaml describes."""
 
     reason = "deploy-failed"
+
+
+class AccountNotReady(DeployError):
+    """The AWS account can't have this cluster; nothing was changed."""
+
+    reason = "account-not-ready"
 
 
 class BaseImageMissing(DeployError):

@@ -11,11 +11,14 @@ from toolkit.commands.options import (
     dry_run_option,
     find_config_file,
     load,
+    skip_preflight_option,
     yes_option,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from toolkit.deploy.preflight import AccountCheck
 
 
 @click.command("deploy")
@@ -25,36 +28,58 @@ if TYPE_CHECKING:
 @click.option(
     "--replace-head", is_flag=True, help="Make a new head instance, from the newest image."
 )
-def command(*, config_path: Path | None, dry_run: bool, yes: bool, replace_head: bool) -> int:
+@skip_preflight_option
+def command(
+    *,
+    config_path: Path | None,
+    dry_run: bool,
+    yes: bool,
+    replace_head: bool,
+    skip_preflight: bool,
+) -> int:
     """Bring the cluster to the state of cluster.yaml.
 
-    deploy builds missing images, shows and makes the stack's changes, and sets up the head node
-    and its accounts. Then it waits until the cluster is healthy. It may be repeated.
+    deploy first asks AWS whether the account can have the cluster, as `toolkit preflight` does. It
+    builds missing images, shows and makes the stack's changes, and sets up the head node and its
+    accounts. Then it waits until the cluster is healthy. It may be repeated.
     """
-    from toolkit.deploy import left_users
     from toolkit.deploy.cluster import Cluster
-    from toolkit.deploy.head import Head
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.plan_summary import deploy_sentence
+    from toolkit.deploy.preflight import AccountCheck
     from toolkit.deploy.session import connected
-    from toolkit.deploy.slurm_accounts import apply_accounts
-    from toolkit.deploy.status import gather
     from toolkit.output import reporter
 
     path = find_config_file(config_path)
     config = load(path)
     with connected(config) as clients:
-        report = reporter()
-        cluster = Cluster(config, clients, report, ImageLock.beside(path))
+        report, lock = reporter(), ImageLock.beside(path)
+        check = AccountCheck(config, clients, report, path, lock, skip=skip_preflight)
         if dry_run:
-            preview = cluster.preview(replace_head=replace_head)
+            account, preview = check.beside(
+                lambda: Cluster(config, clients, report, lock).preview(replace_head=replace_head)
+            )
             click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
+            check.require(account)
             return 0
-        outcome = cluster.deploy(yes=yes, replace_head=replace_head)
-        head = Head(clients, config)
-        jobs = left_users.limit_left_users(config, head)
-        account_changes = apply_accounts(config, head, report)
-        status = gather(config, clients)
+        check.require(check.ask())
+        return _deploy(check, yes=yes, replace_head=replace_head)
+
+
+def _deploy(check: AccountCheck, *, yes: bool, replace_head: bool) -> int:
+    from toolkit.deploy import left_users
+    from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.slurm_accounts import apply_accounts
+    from toolkit.deploy.status import gather
+
+    config, clients, report = check.config, check.clients, check.report
+    cluster = Cluster(config, clients, report, check.lock)
+    outcome = cluster.deploy(yes=yes, replace_head=replace_head)
+    head = Head(clients, config)
+    jobs = left_users.limit_left_users(config, head)
+    account_changes = apply_accounts(config, head, report)
+    status = gather(config, clients)
     if outcome.is_empty and not account_changes:
         click.echo("no changes")
     for jobs_of_user in jobs:

@@ -76,3 +76,10 @@ def load(config_path: Path | None) -> ClusterConfig:
     from toolkit.config import load as load_config
 
     return load_config(find_config_file(config_path))
+
+
+def skip_preflight_option(function: F) -> F:
+    """Add `--skip-preflight`, passed on as `skip_preflight`."""
+    return click.option(
+        "--skip-preflight", is_flag=True, help="Don't ask AWS first whether the account fits."
+    )(function)

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from toolkit.config.base_image import with_local_defaults
 from toolkit.config.checks import cross_check
 from toolkit.config.hardware import hardware_checks
 from toolkit.config.model import ClusterConfig
 from toolkit.config.names import name_checks
+from toolkit.config.places import key_text, path_text, problem_at, read_tree
 from toolkit.config.suggestions import suggestion
 from toolkit.config.types import WORDS
 from toolkit.errors import ConfigInvalid, ConfigNotFound, Problem
@@ -54,14 +53,13 @@ def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
 
     Problems name it `source`. Raises ConfigInvalid.
     """
-    tree = _read_yaml(text, source)
+    tree = read_tree(text, source)
     raw = with_local_defaults(_plain(tree))
     # The first say more about their places than the model does.
     findings = [*name_checks(raw), *hardware_checks(raw)]
-    places = {_path_text(key_path) for key_path, _ in findings}
+    places = {path_text(key_path) for key_path, _ in findings}
     problems = [
-        Problem(_line(tree, key_path), _path_text(key_path), message)
-        for key_path, message in (*findings, *cross_check(raw))
+        problem_at(tree, key_path, message) for key_path, message in (*findings, *cross_check(raw))
     ]
     config = None
     try:
@@ -75,24 +73,9 @@ def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
     return config
 
 
-def _read_yaml(text: str, source: str) -> CommentedMap:
-    try:
-        tree = YAML(typ="rt").load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
-        message = str(error.problem or error.context).split("\n")[0]
-        raise ConfigInvalid(source, [Problem(line, "", f"not YAML: {message}")]) from error
-    except YAMLError as error:
-        raise ConfigInvalid(source, [Problem(1, "", f"not YAML: {error}")]) from error
-    if not isinstance(tree, CommentedMap):
-        raise ConfigInvalid(source, [Problem(1, "", "expected settings such as `cluster: demo`")])
-    return tree
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, CommentedMap):
-        return {_key_text(key): _plain(item) for key, item in value.items()}
+        return {key_text(key): _plain(item) for key, item in value.items()}
     if isinstance(value, CommentedSeq):
         return [_plain(item) for item in value]
     if isinstance(value, bool) or value is None:
@@ -101,39 +84,6 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return str(value)
-
-
-def _key_text(key: object) -> str:
-    """Return a key as the file has it, also `null` and `true`."""
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def _line(tree: CommentedMap, key_path: KeyPath) -> int:
-    """Return the line of the deepest existing part of a path.
-
-    Paths to missing keys end before the file does.
-    """
-    node: Any = tree
-    line = tree.lc.line if tree.lc.line is not None else 0
-    for part in key_path:
-        step: Any = part
-        if isinstance(node, CommentedMap):
-            step = next((key for key in node if _key_text(key) == part), part)
-        if isinstance(node, CommentedMap) and step in node:
-            line = node.lc.key(step)[0]
-        elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
-            line = node.lc.item(step)[0]
-        else:
-            break
-        node = node[step]
-    return line + 1
-
-
-def _path_text(key_path: KeyPath) -> str:
-    text = ""
-    for step in key_path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
 
 
 def _distinct(details: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -169,7 +119,7 @@ def _problem(tree: CommentedMap, detail: ErrorDetails) -> Problem:
         message = f"not a valid name: {_expected(detail)}"
     else:
         message = f"{_expected(detail)}, found {_excerpt(detail['input'])}"
-    return Problem(_line(tree, key_path), _path_text(key_path), message)
+    return problem_at(tree, key_path, message)
 
 
 def _expected(detail: ErrorDetails) -> str:

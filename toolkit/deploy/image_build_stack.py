@@ -42,7 +42,7 @@ def prepare_stack(config: ClusterConfig, clients: Clients, report: Reporter) -> 
     return BuildResources(
         bucket=Bucket(clients.client("s3"), names.images_bucket(config, clients.account)),
         profile=resource_ids["BuilderProfile"],
-        subnet=config.images.subnet or _public_subnet(clients),
+        subnet=builder_subnet(config, clients),
     )
 
 
@@ -110,7 +110,10 @@ def _interruptible_sleep(stop: Event) -> Callable[[float], None]:
     return pause
 
 
-def _public_subnet(clients: Clients) -> str:
+def builder_subnet(config: ClusterConfig, clients: Clients) -> str:
+    """Return the subnet of image builders. Raises ImageBuildFailed without any."""
+    if config.images.subnet:
+        return config.images.subnet
     subnets = clients.client("ec2").describe_subnets(
         Filters=[{"Name": "default-for-az", "Values": ["true"]}]
     )["Subnets"]

@@ -53,6 +53,8 @@ BAD_CREDENTIALS = {
 }
 # Long enough for a slow link, short enough to notice a wrong endpoint while waiting for it.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 60, 4
+# Enabled in every account, and none can disable it.
+DEFAULT_REGION = "us-east-1"
 
 
 class Clients:
@@ -79,21 +81,32 @@ class Clients:
     @overload
     def client(self, service: Literal["ssm"]) -> SSMClient: ...
     @overload
-    def client(self, service: Literal["sts"]) -> Any: ...  # its stubs are not installed
+    def client(
+        self, service: Literal["kms", "service-quotas", "sts"]
+    ) -> Any: ...  # their stubs are not installed
 
     def client(self, service: str) -> Any:
         """Return a service's client, always the same; threads may share it."""
         if service not in self._clients:
-            self._clients[service] = self._session.client(  # type: ignore[call-overload]
-                service,
-                endpoint_url=self.config.aws.endpoint_url,
-                config=Config(
-                    connect_timeout=CONNECT_SECONDS,
-                    read_timeout=READ_SECONDS,
-                    retries={"mode": "standard", "max_attempts": ATTEMPTS},
-                ),
-            )
+            self._clients[service] = self._connect(service, self.config.aws.region)
         return self._clients[service]
+
+    def ec2_of_default_region(self) -> EC2Client:
+        """Return EC2 of a region that every account has."""
+        client: EC2Client = self._connect("ec2", DEFAULT_REGION)
+        return client
+
+    def _connect(self, service: str, region: str) -> Any:
+        return self._session.client(  # type: ignore[call-overload]
+            service,
+            region_name=region,
+            endpoint_url=self.config.aws.endpoint_url,
+            config=Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+                retries={"mode": "standard", "max_attempts": ATTEMPTS},
+            ),
+        )
 
     @property
     def account(self) -> str:

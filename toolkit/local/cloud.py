@@ -20,6 +20,8 @@ from moto.core.model_instances import reset_model_data
 from moto.s3.models import s3_backends
 
 from toolkit.local.aws import instance_status, request_limits, spot_prices, stack_buckets
+from toolkit.local.aws.account_settings import AccountSettings
+from toolkit.local.aws.capacity_reservations import CapacityReservations
 from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
@@ -94,6 +96,8 @@ class Cloud:
         self.states = States(
             self.tables, lambda instance: self.faults.record_termination(instance.pool)
         )
+        self.account = AccountSettings()
+        self.capacity_reservations = CapacityReservations(wall)
         self.sessions, self.record = Sessions(), Record()
         self._gate = Gate(self.tables, self.sessions, self.record)
         self.imds = MetadataService(self.tables, self.sessions)
@@ -145,6 +149,8 @@ class Cloud:
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
         stack_buckets.install(self._patches)
+        self.account.install(self._patches)
+        self.capacity_reservations.install(self._patches)
         stack_roles.install(self._patches)
         assume_role.install(self._patches)
         request_limits.install(self._patches)

@@ -15,7 +15,7 @@ from moto.ec2.responses import EC2Response
 
 from toolkit.local.aws import create_instances, describe_instances_xml, launch_conflicts
 from toolkit.local.aws.aws_errors import ec2_error
-from toolkit.local.aws.launch_request import SPOT, Launch, launch_of, merge
+from toolkit.local.aws.launch_request import SPOT, Launch, launch_of, merge, parse_bool
 from toolkit.local.aws.spot_prices import spot_price
 from toolkit.local.faults import Faults, Pool
 
@@ -52,8 +52,10 @@ class Compute:
         compute = self
 
         def run_instances(response: Any) -> Any:
-            response.error_on_dryrun()
             params = plain(response.params)
+            if parse_bool(params.get("DryRun")):
+                compute.check(response.region, params)
+                response.error_on_dryrun()
             make = partial(compute.run, response.region, params)
             reservation = compute._tokens.run_once(
                 "RunInstances", response.region, params, make, _all_terminated
@@ -83,6 +85,12 @@ class Compute:
             message = f"Value ({at_least}) for parameter minCount is invalid."
             raise ec2_error("InvalidParameterValue", message)
         return self.launch(region, launch, at_least=at_least, at_most=at_most)
+
+    def check(self, region: str, params: Mapping[str, Any]) -> None:
+        """Refuse what EC2 refuses before it looks for capacity."""
+        backend = self._tables.ec2(region)
+        launch = self.launch_of_call(region, params)
+        create_instances.check(backend, create_instances.place(backend, launch))
 
     def run_for_stack(self, region: str, properties: Mapping[str, Any]) -> Any:
         """Launch the instance of an AWS::EC2::Instance resource."""

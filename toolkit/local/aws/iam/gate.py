@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moto.core.exceptions import ServiceException
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from werkzeug.exceptions import HTTPException
 
 from toolkit.local.aws.aws_errors import Refusal, code_of
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 
 _REFUSED = Decision(allowed=False)
 _ABSENT: Final = re.compile(r"^404\b")
+# Such a region accepts nobody's credentials, also not the owner's.
+_NOT_ENABLED: Final = frozenset(
+    region.name
+    for region in RegionsAndZonesBackend.regions
+    if region.opt_in_status == "not-opted-in"
+)
 
 
 class Call(Protocol):
@@ -77,6 +84,8 @@ class Gate:
         signature = signature_of(environ)
         if signature is None:
             return denials.refused_key(denials.UNSIGNED, call.service or _unsigned_service(environ))
+        if call.region in _NOT_ENABLED:
+            return denials.refused_key(denials.UNKNOWN_KEY, call.service)
         if is_admin(signature):
             return None
         session = self._sessions.find(signature.key)
