@@ -37,6 +37,9 @@ SLURM_BIN: Final = "/usr/bin"
 PROC: Final = Path("/proc")
 SHARED: Final = Path("/shared")
 SCRATCH: Final = Path("/scratch")
+"""The node's own disk for jobs. In a job it is the part of the job's user."""
+JOB_MOUNTS: Final = STATE / "job-mounts"
+"""The files of jobs' own /tmp. Not below a folder that jobs have for themselves."""
 
 
 def users_file(shared: Path) -> Path:

@@ -48,6 +48,7 @@ FARM_LANE = frozenset(
         "containers",
         "elastic_jobs",
         "interrupted_sweep",
+        "isolation",
         "job_credentials",
         "real_machines",
         "warm_up",

@@ -136,8 +136,11 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
         "MpiDefault": "none",
         # Jobs have slurmd's own limit: EFA and NCCL pin more memory than the head's shells may.
         "PropagateResourceLimitsExcept": "MEMLOCK",
-        # Without cgroups slurmd has nothing in which it could contain a job.
-        "PrologFlags": ("Alloc",) if context.local else ("Alloc", "Contain"),
+        # Contain: slurmd makes the job's own mounts before its first task (job_container.conf).
+        "PrologFlags": ("Alloc", "Contain"),
+        # The first name before 25.11, the second since.
+        "JobContainerType": "job_container/tmpfs",
+        "NamespaceType": "namespace/tmpfs",
         # The job's token for its AWS credentials: written, named to the tasks, removed.
         "Prolog": f"{BIN}/slurm-job-token",
         "TaskProlog": f"{BIN}/slurm-task-prolog",
@@ -184,6 +187,8 @@ def _accounting(context: SlurmContext) -> dict[str, Value]:
         "AccountingStorageEnforce": ("associations", "limits", "qos", "safe"),
         "AccountingStorageTRES": ("gres/gpu", *kinds) if context.has_gpus else (),
         "AccountingStoreFlags": ("job_comment", "job_extra", "job_script"),
+        # slurmdbd.conf has the same words.
+        "PrivateData": context.private_data,
         "JobAcctGatherType": f"jobacct_gather/{'linux' if context.local else 'cgroup'}",
         "JobAcctGatherFrequency": 30,
     }
