@@ -3,8 +3,9 @@
     /scratch/.users/2001      what the jobs of user 2001 on this node see as /scratch
     /scratch/.job-mounts      the files of jobs' own /tmp, until the job's end
 
-Without such a disk these folders are on the root disk. Only a disk whose model is EC2's instance storage is used. It must be empty, or hold the filesystem
-that an earlier call made. Of several disks the first is used.
+Without such a disk these folders are on the root disk. Only a disk whose model is EC2's instance
+storage is used. It must be empty, or hold the filesystem that an earlier call made. Of several
+disks the first is used.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def make_folders(root: Path, runner: Runner, *, disk: str) -> None:
 
     Raises BootError or OSError. Safe to repeat.
     """
-    scratch, job_mounts = (root / path.relative_to("/") for path in (paths.SCRATCH, paths.JOB_MOUNTS))
+    scratch = root / paths.SCRATCH.relative_to("/")
+    job_mounts = root / paths.JOB_MOUNTS.relative_to("/")
     for folder, mode in ((scratch, 0o1777), (scratch / USERS, 0o711), (job_mounts, 0o711)):
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(mode)

@@ -12,7 +12,13 @@ from tests.slurm.training_job import HOME
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
-SHARED_NODE = ("--partition=batch", "--gpus-per-node=0", "--cpus-per-task=1", "--mem=100", "--time=20")
+SHARED_NODE = (
+    "--partition=batch",
+    "--gpus-per-node=0",
+    "--cpus-per-task=1",
+    "--mem=100",
+    "--time=20",
+)
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/scratch")
 ON_COMMAND_LINE, IN_ENVIRONMENT = "ada-argument-4711", "ada-variable-4711"
 OWNER = """
@@ -57,7 +63,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def neighbours(cluster):
-    """Ada's job on two nodes, and what others' jobs see on the first of them."""
+    """Ada's job on two nodes, with other jobs on the first."""
     cluster.as_user("rm", "-f", f"{HOME}/isolation.ready")
     script = cluster.write(f"{HOME}/isolation.py", OWNER)
     number = cluster.as_user(
@@ -77,7 +83,7 @@ class Neighbours:
         self.addresses = [node(cluster, name)["address"] for name in names]
 
     def sight_of(self, user: str) -> dict:
-        """Return what a new job of the user sees on the first node."""
+        """Return the view of a new job of the user."""
         words = json.dumps([FOLDERS, self.addresses])
         said = self.cluster.run(
             "runuser", "-u", user, "--", "srun", *SHARED_NODE, f"--nodelist={self.names[0]}",
@@ -86,7 +92,7 @@ class Neighbours:
         return json.loads(said)
 
     def on_node(self, *argv: str) -> str:
-        """Run a command as root on the first node's machine, outside of any job."""
+        """Run a command on the first node, outside of jobs."""
         return toolkit("local", "console", self.names[0], *argv).stdout
 
 
@@ -126,7 +132,8 @@ def test_the_users_next_job_on_the_node_finds_her_scratch_alone(neighbours):
 
 
 def test_a_jobs_files_end_with_it(neighbours):
-    mounts = f"/var/lib/slurm-toolkit/job-mounts/{neighbours.number}"
+    # Debian's slurmd adds the node's name (MULTIPLE_SLURMD in read_jcconf.c).
+    mounts = f"/var/lib/slurm-toolkit/job-mounts/{neighbours.names[0]}/{neighbours.number}"
     assert neighbours.on_node("find", mounts, "-name", "of-ada").split()
     neighbours.cluster.as_user("scancel", neighbours.number)
     until(

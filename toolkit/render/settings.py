@@ -51,7 +51,7 @@ def sections(context: SlurmContext) -> tuple[SettingsSection, ...]:
         _section(context, "Cluster", _cluster(context)),
         _section(context, "Power saving", _power_saving(context)),
         _section(context, "Timeouts", _timeouts()),
-        _section(context, "Jobs", _jobs(context)),
+        _section(context, "Jobs", _jobs()),
         _section(context, "Scheduling and fair share", _scheduling(context)),
         _section(context, "Accounting", _accounting(context)),
         _section(context, "Node resources", _node_resources(context)),
@@ -126,7 +126,7 @@ def _timeouts() -> dict[str, Value]:
     }
 
 
-def _jobs(context: SlurmContext) -> dict[str, Value]:
+def _jobs() -> dict[str, Value]:
     return {
         "JobRequeue": 1,
         "RequeueExit": REQUEUE_EXIT,

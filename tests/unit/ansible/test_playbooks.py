@@ -177,7 +177,8 @@ def test_slurmdbd_hides_the_same_data_as_slurmctld():
     sacct asks slurmdbd, which does not read slurm.conf.
     """
     text = (ROOT / "templates/slurm/slurmdbd.conf.j2").read_text()
-    template = Environment(undefined=StrictUndefined).from_string(text)
+    jinja = Environment(undefined=StrictUndefined, autoescape=True)
+    template = jinja.from_string(text)
     facts = {"ansible_managed": "", "toolkit_head_hostname": "x", "slurmdbd_database": "x"}
     assert "PrivateData" not in template.render(facts, toolkit_private_data=[])
     rendered = template.render(facts, toolkit_private_data=["usage", "users"])
