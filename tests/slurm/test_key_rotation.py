@@ -17,7 +17,7 @@ from toolkit.deploy.session import Clients
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 ON_FARM = ("--partition=batch", "--gpus-per-node=0", "--cpus-per-task=1", "--mem=100", "--time=20")
 # slurmd -G fetches slurm.conf from slurmctld with a key, prints its GRES and ends. Without an
-# answer it tries for ever. It would take the socket of the node's slurmd: it gets a /run of its own.
+# answer it tries for ever. Its own /run keeps it from the socket of the node's slurmd.
 FETCH = """
 set -eu
 folder=$(mktemp -d)
