@@ -6,7 +6,7 @@
   that failed is repeated at each poll.
 - On a rebalance recommendation, and from a day before a scheduled event, it only drains. The jobs
   go on, and the instance is replaced when they have left.
-- It keeps the users' accounts in step with the cluster's list.
+- It keeps the users' accounts in step with the cluster's list, and slurmd's key with the head's.
 
 From notice to stop request: a poll (1 s), then at most two seconds for slurmctld to name the jobs.
 After that, slurmd and the processes here name them.
@@ -14,13 +14,24 @@ After that, slurmd and the processes here name them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
+from slurmplugins.cloud.client import client
+from slurmplugins.cloud.stores import SecretStore
 from slurmplugins.config import node as node_config, paths
 from slurmplugins.model import json_input
 from slurmplugins.node import running_jobs, users
-from slurmplugins.node.agent import DRAIN_SECONDS, JOBS_SECONDS, Agent, Registrar, watch
+from slurmplugins.node.agent import (
+    DRAIN_SECONDS,
+    JOBS_SECONDS,
+    Agent,
+    Followers,
+    Registrar,
+    watch,
+)
 from slurmplugins.node.imds import HttpTransport, Imds
+from slurmplugins.node.key_follower import KeyFollower
 from slurmplugins.slurm import agent_requests
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system import program
@@ -55,11 +66,27 @@ def main() -> None:
             clock=clock,
             log=log.bind(node=node),
         )
-        registrar = Registrar(node, requests, runner, log.bind(node=node))
-        user_list = users.UserListFollower(paths.users_file(settings.shared.path), runner)
+        secrets = SecretStore(
+            lambda: client("secretsmanager", settings.region, settings.endpoint_url)
+        )
+        followers = Followers(
+            Registrar(node, requests, runner, log.bind(node=node)),
+            users.UserListFollower(paths.users_file(settings.shared.path), runner),
+            KeyFollower(
+                node=node,
+                instance_id=str(facts["instance_id"]),
+                requests=paths.key_requests(settings.shared.path),
+                read_secret=lambda: secrets.get(settings.secret_id),
+                root=Path("/"),
+                loaded=paths.LOADED_KEYS,
+                runner=runner,
+                clock=clock,
+                log=log.bind(node=node),
+            ),
+        )
         log.info(LogEvent.PROGRAM_STARTED, node=node)
         agent_requests.remove_old_requests(requests, clock.now() - OLD_REQUEST)
-        watch(agent, registrar, user_list, clock, log)
+        watch(agent, followers, clock, log)
 
     raise SystemExit(program.run_to_exit_code(log, work))
 

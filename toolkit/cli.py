@@ -47,6 +47,7 @@ COMMANDS = {
     "destroy": "Delete the cluster and everything in it.",
     "login": "Open a shell on the head node.",
     "run": "Run one command on the head node.",
+    "secrets": "Rotate the cluster's secrets.",
     "image": "Build, list and pin machine images.",
     "config": "Write, check and explain cluster.yaml.",
     "lint": "Find mistakes in a batch script that lose work.",

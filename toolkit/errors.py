@@ -25,6 +25,9 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
     - HeadNotReady                      head-not-ready            1
     - HeadCommandFailed                 head-command-failed       1
     - DestroyIncomplete                 destroy-incomplete        1
+    - SlurmTooOld                       slurm-too-old             1
+    - SecretUnusable                    secret-unusable           1
+    - KeyNotTaken                       key-not-taken             1
   * LocalError                          local-failed              1
     - PreflightFailed                   preflight-failed          1
   * SlurmAnswerError                    toolkit.head_runner
@@ -223,6 +226,24 @@ class DestroyIncomplete(DeployError):
     """Some of the cluster's resources still exist after destroy."""
 
     reason = "destroy-incomplete"
+
+
+class SlurmTooOld(DeployError):
+    """The cluster's Slurm can't do what was requested."""
+
+    reason = "slurm-too-old"
+
+
+class SecretUnusable(DeployError):
+    """The cluster's secret is not what Slurm takes as its key."""
+
+    reason = "secret-unusable"
+
+
+class KeyNotTaken(DeployError):
+    """A node did not take Slurm's new keys in time."""
+
+    reason = "key-not-taken"
 
 
 # The local cloud

@@ -24,6 +24,11 @@ SLURMD_DROP_IN: Final = Path("/run/systemd/system/slurmd.service.d/10-toolkit.co
 SLURM_ETC: Final = Path("/etc/slurm")
 SLURM_CONF: Final = SLURM_ETC / "slurm.conf"
 SLURM_KEY: Final = SLURM_ETC / "slurm.key"
+SLURM_JWKS: Final = SLURM_ETC / "slurm.jwks"
+"""Takes the place of slurm.key from the first rotation on."""
+LOADED_KEYS: Final = RUN / "slurm-keys"
+"""On a node: the name of the keys that slurmd has read since the boot."""
+LOADED_KEYS_OF_HEAD: Final = STATE / "slurm-keys"
 HOSTS: Final = Path("/etc/hosts")
 HOSTNAME: Final = Path("/etc/hostname")
 
@@ -41,6 +46,9 @@ SLURM_BIN: Final = "/usr/bin"
 PROC: Final = Path("/proc")
 SHARED: Final = Path("/shared")
 SCRATCH: Final = Path("/scratch")
+"""The node's own disk for jobs. In a job it is the part of the job's user."""
+JOB_MOUNTS: Final = STATE / "job-mounts"
+"""The files of jobs' own /tmp. Not below a folder that jobs have for themselves."""
 
 
 def users_file(shared: Path) -> Path:
@@ -49,6 +57,14 @@ def users_file(shared: Path) -> Path:
     Every node creates these users' accounts.
     """
     return shared / ".toolkit" / "users.json"
+
+
+def key_requests(shared: Path) -> Path:
+    """Return the directory by which nodes follow a new Slurm key.
+
+    It holds no key.
+    """
+    return shared / ".toolkit" / "slurm-key"
 
 
 def stop_requests(shared: Path) -> Path:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.instance import Notice
     from slurmplugins.node.imds import Metadata
+    from slurmplugins.node.key_follower import KeyFollower
     from slurmplugins.node.users import UserListFollower
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.clock import Clock
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 
 POLLS_PER_USER_UPDATE: Final = 5
-"""Polls between two reads of the user list, and of reconcile's request to register."""
+"""Polls between two reads of the user list, of the wanted keys and of reconcile's request."""
 
 JOBS_SECONDS: Final = 2.0
 """Seconds that slurmctld has to list the node's jobs.
@@ -203,17 +204,28 @@ class Registrar:
         self.log.warning(LogEvent.SLURMD_RELOADED, why="slurmctld waits for this node")
 
 
-def watch(
-    agent: Agent, registrar: Registrar, user_list: UserListFollower, clock: Clock, log: Log
-) -> NoReturn:
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """The parts of the agent that follow files of the head's."""
+
+    registrar: Registrar
+    user_list: UserListFollower
+    keys: KeyFollower
+
+
+def watch(agent: Agent, followers: Followers, clock: Clock, log: Log) -> NoReturn:
     """Poll for as long as the node lives."""
     poll_numbers = itertools.count()
     while True:
         agent.poll()
         if next(poll_numbers) % POLLS_PER_USER_UPDATE == 0:
-            registrar.poll()
+            followers.registrar.poll()
             try:
-                user_list.follow()
+                followers.user_list.follow()
             except (EngineError, OSError) as error:
                 log.warning(LogEvent.USERS_NOT_UPDATED, message=str(error))
+            try:
+                followers.keys.follow()
+            except (EngineError, OSError) as error:
+                log.warning(LogEvent.KEYS_NOT_TAKEN, message=str(error))
         clock.sleep(POLL_SECONDS)

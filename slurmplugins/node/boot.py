@@ -107,15 +107,17 @@ class Boot:
             )
 
     def _mount_scratch(self) -> None:
-        """Mount the instance store; only warn if that fails.
+        """Mount the instance store, and make the folders of jobs.
 
-        A node without it still runs jobs: their caches are then on its root disk.
+        A node whose disk can't be used still runs jobs: their files are then on its root disk.
         """
+        disk = ""
         try:
             if disk := instance_store.mount(self.root, self.runner):
                 self.log.info(LogEvent.SCRATCH_MOUNTED, disk=disk)
         except EngineError as error:
             self.log.warning(LogEvent.SCRATCH_NOT_MOUNTED, message=error.message)
+        instance_store.make_folders(self.root, self.runner, disk=disk)
 
     def _mount_shared(self) -> None:
         shared = self.settings.shared

@@ -1,7 +1,11 @@
 """Mount an instance's own disk as /scratch, for files that may be lost with the instance.
 
-Only a disk whose model is EC2's instance storage is used. It must be empty, or hold the filesystem
-that an earlier call made. Of several disks the first is used.
+    /scratch/.users/2001      what the jobs of user 2001 on this node see as /scratch
+    /scratch/.job-mounts      the files of jobs' own /tmp, until the job's end
+
+Without such a disk these folders are on the root disk. Only a disk whose model is EC2's instance
+storage is used. It must be empty, or hold the filesystem that an earlier call made. Of several
+disks the first is used.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 MODEL: Final = "Amazon EC2 NVMe Instance Storage"
 LABEL: Final = "toolkit-scratch"
+USERS: Final = ".users"
+JOB_FILES: Final = ".job-mounts"
 UNKNOWN_CONTENT: Final = 2
 """Exit code of blkid for a disk with no content that it knows."""
 
@@ -51,6 +57,24 @@ def mount(root: Path, runner: Runner) -> str:
     _run(runner, ["/usr/bin/mount", "-o", "noatime,nosuid,nodev", disk, str(target)])
     _run(runner, ["/usr/bin/chmod", "1777", str(target)])
     return disk
+
+
+def make_folders(root: Path, runner: Runner, *, disk: str) -> None:
+    """Make the folders of jobs, on the disk if there is one.
+
+    Raises BootError or OSError. Safe to repeat.
+    """
+    scratch = root / paths.SCRATCH.relative_to("/")
+    job_mounts = root / paths.JOB_MOUNTS.relative_to("/")
+    for folder, mode in ((scratch, 0o1777), (scratch / USERS, 0o711), (job_mounts, 0o711)):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(mode)
+    target = str(paths.JOB_MOUNTS)
+    if not disk or runner.run(["/usr/bin/mountpoint", "-q", target], timeout=10).returncode == 0:
+        return
+    (scratch / JOB_FILES).mkdir(mode=0o711, exist_ok=True)
+    # A job has another /scratch: Slurm must reach these files by a path of their own.
+    _run(runner, ["/usr/bin/mount", "--bind", str(paths.SCRATCH / JOB_FILES), target])
 
 
 def _disks(root: Path) -> Iterator[str]:

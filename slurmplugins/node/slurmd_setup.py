@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,8 @@ from slurmplugins.cloud import tags
 from slurmplugins.config import paths
 from slurmplugins.config.node import InstanceFacts
 from slurmplugins.errors import BootError
-from slurmplugins.model import hostlist, json_input
+from slurmplugins.model import hostlist, json_input, slurm_keys
+from slurmplugins.node import key_files, key_follower
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from slurmplugins.node.imds import Metadata
 
 SLURMCTLD_PORT: Final = 6817
-SHORTEST_KEY: Final = 32
-"""Characters that the cluster's key has at least."""
-
 OWN_LINE_MARK: Final = "# slurm-toolkit"
 """Ends the lines of /etc/hosts that are ours: each boot replaces them."""
 
@@ -96,20 +93,14 @@ class NodeFiles:
         ]
         write_atomically(path, ("\n".join(lines) + "\n").encode(), mode=0o644)
 
-    def write_slurm_key(self, key: str) -> None:
-        """Write the cluster's key, readable by slurm alone.
+    def write_slurm_key(self, secret: str) -> None:
+        """Write the cluster's key, or its keys, as the secret has them.
 
-        No other user can read it even while it is written. Raises BootError for a short key, or an
-        image without user slurm.
+        Raises BootError for a secret that is no key, or an image without user slurm.
         """
-        if len(key) < SHORTEST_KEY:
-            raise BootError(f"the cluster's key is shorter than {SHORTEST_KEY} characters")
-        path = self._path_below_root(paths.SLURM_KEY)
-        write_atomically(path, key.encode(), mode=0o600)
-        try:
-            shutil.chown(path, "slurm", "slurm")
-        except LookupError as error:
-            raise BootError("the image has no user slurm") from error
+        keys = slurm_keys.parse(secret)
+        key_files.write(self._root, keys)
+        key_follower.write_loaded(self._path_below_root(paths.LOADED_KEYS), keys.generation)
 
     def write_facts(self, facts: InstanceFacts) -> None:
         path = self._path_below_root(paths.INSTANCE)
@@ -137,6 +128,9 @@ class NodeFiles:
         extra = {"lifecycle": facts.lifecycle, "az": facts.zone, "price": facts.price}
         values = {
             "TOOLKIT_BOOT": boot,
+            # Without these, a reloaded slurmd looks for slurm.jwks beside its cached slurm.conf.
+            "SLURM_SACK_KEY": str(paths.SLURM_KEY),
+            "SLURM_SACK_JWKS": str(paths.SLURM_JWKS),
             "TOOLKIT_NODE": facts.node,
             "TOOLKIT_CONF_SERVER": f"{settings.head_address}:{SLURMCTLD_PORT}",
             "TOOLKIT_INSTANCE_ID": facts.instance_id,

@@ -102,6 +102,8 @@ class LogEvent(StrEnum):
     SLURMD_RELOADED = "slurmd_reloaded"
     SLURMD_RELOAD_FAILED = "slurmd_reload_failed"
     USERS_NOT_UPDATED = "users_not_updated"
+    KEYS_TAKEN = "keys_taken"
+    KEYS_NOT_TAKEN = "keys_not_taken"
 
     # Jobs' credentials
     CREDENTIALS_ISSUED = "credentials_issued"

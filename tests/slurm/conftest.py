@@ -40,7 +40,7 @@ from toolkit.local.machines.shared_images import Library
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORTS = range(20_000, 30_000)  # below the ports that the kernel gives to clients
-GROUPS = ("runs", "sweep")
+GROUPS = ("runs", "secrets", "sweep")
 FARM_LANE = frozenset(
     f"test_{subject}"
     for subject in (
@@ -49,6 +49,7 @@ FARM_LANE = frozenset(
         "elastic_jobs",
         "imds_access",
         "interrupted_sweep",
+        "isolation",
         "job_credentials",
         "owners",
         "real_machines",

@@ -118,6 +118,25 @@ def test_machines_reach_each_other_and_leave_no_trace_on_the_host(driver, make_s
     assert host_traces(layout.state) == before
 
 
+KEEP_NAMESPACES = """
+touch /run/kept
+for cpu in $(seq 0 $(($(nproc) - 1))); do
+  taskset -c $cpu unshare --mount=/run/kept true || exit 1
+  umount /run/kept
+done
+nproc
+"""
+
+
+def test_a_machine_has_all_cpus_and_keeps_a_mount_namespace_made_on_any(driver, make_spec):
+    """Keep a namespace as slurmd does for each job."""
+    machine = make_spec(20)
+    driver.start(machine)
+    run_shell(driver, machine, "mount --make-rprivate /run")
+    assert run_shell(driver, machine, KEEP_NAMESPACES) == str(len(os.sched_getaffinity(0)))
+    driver.delete(machine.instance_id)
+
+
 def test_user_data_runs_on_a_builder_and_its_disk_becomes_an_image(driver, make_spec):
     script = b"#!/bin/sh\necho made > /made\nrm /etc/issue\npoweroff\n"
     builder = make_spec(12, address=None, host_network=True, mac="", routes=(), user_data=script)

@@ -34,6 +34,7 @@ OWNED_SETTINGS = {
     "suspendtime": "slurm.suspend_time",
     "suspendtimeout": "slurm.suspend_timeout",
     "resumetimeout": "slurm.resume_timeout",
+    "privatedata": "slurm.private_data",
     "resumeprogram": NO_KEY,
     "suspendprogram": NO_KEY,
     "resumefailprogram": NO_KEY,

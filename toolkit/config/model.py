@@ -24,6 +24,7 @@ from toolkit.config.types import (
     Label,
     PartitionName,
     PoolName,
+    PrivateData,
     SettingName,
     SettingValue,
     UserName,
@@ -88,6 +89,10 @@ class Slurm(Section):
     suspend_time: Annotated[int, Field(ge=10, le=86_400)] = 300
     resume_timeout: Annotated[int, Field(ge=60, le=7_200)] = 900
     suspend_timeout: Annotated[int, Field(ge=30, le=3_600)] = 60
+    private_data: tuple[PrivateData, ...] = ()
+    """What users see of their own alone, in slurm.conf and slurmdbd.conf. By default
+    everybody sees the queue, the nodes and the usage of all.
+    """
     settings: dict[SettingName, SettingValue | int] = Field(default={})
 
 

@@ -44,8 +44,9 @@ class Data(Section):
     bucket. The first two are deleted with the cluster.
     """
     cache: Annotated[str, Field(pattern=types.FOLDER)] = "/scratch"
-    """The folder on a node where every user gets a cache folder; /scratch is the node's
-    instance storage. If it doesn't exist, the cache is in /var/tmp.
+    """The folder on a node where every user gets a cache folder. /scratch is the node's
+    own disk, and each user's jobs have a part of their own there. If the folder doesn't
+    exist, the cache is in /var/tmp, which in a job ends with the job.
     """
     cache_gib: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Not given: 80 % of the free disk."""

@@ -6,7 +6,7 @@ allows characters that are known to be harmless there, and nothing else.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -75,6 +75,8 @@ ZoneName = Annotated[str, Field(pattern=ZONE)]
 Label = Annotated[str, Field(pattern=LABEL)]
 Requirement = Annotated[str, Field(pattern=REQUIREMENT)]
 SettingName = Annotated[str, Field(pattern=SETTING)]
+# Slurm's `nodes` and `partitions` would hide from users what they may submit to.
+PrivateData = Literal["accounts", "events", "jobs", "reservations", "usage", "users"]
 
 # slurm.conf has no quoting: a newline starts another setting, a # ends this one, a trailing
 # backslash joins the next line to it.

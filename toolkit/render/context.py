@@ -106,6 +106,7 @@ class SlurmContext:
     partitions: tuple[PartitionLine, ...]
     overrides: tuple[tuple[str, str], ...]
     static: str = ""  # Nodes that always have an instance, as a hostlist
+    private_data: tuple[str, ...] = ()  # What users see of their own alone
 
     @property
     def gpu_kinds(self) -> tuple[str, ...]:
@@ -140,6 +141,7 @@ def slurm_context(config: ClusterConfig, prices: Prices) -> SlurmContext:
         static=",".join(
             config.nodes(name, pool.static) for name, pool in config.pools.items() if pool.static
         ),
+        private_data=config.slurm.private_data,
     )
 
 

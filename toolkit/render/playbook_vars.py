@@ -33,6 +33,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,
             "toolkit_partitions": list(config.partitions),
+            "toolkit_private_data": list(config.slurm.private_data),
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],
             "toolkit_ssh_keys": {user.name: list(user.ssh_keys) for user in config.users},

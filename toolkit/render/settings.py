@@ -53,7 +53,7 @@ def sections(context: SlurmContext) -> tuple[SettingsSection, ...]:
         _section(context, "Cluster", _cluster(context)),
         _section(context, "Power saving", _power_saving(context)),
         _section(context, "Timeouts", _timeouts()),
-        _section(context, "Jobs", _jobs(context)),
+        _section(context, "Jobs", _jobs()),
         _section(context, "Scheduling and fair share", _scheduling(context)),
         _section(context, "Accounting", _accounting(context)),
         _section(context, "Node resources", _node_resources(context)),
@@ -128,7 +128,7 @@ def _timeouts() -> dict[str, Value]:
     }
 
 
-def _jobs(context: SlurmContext) -> dict[str, Value]:
+def _jobs() -> dict[str, Value]:
     return {
         "JobRequeue": 1,
         "RequeueExit": REQUEUE_EXIT,
@@ -138,8 +138,11 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
         "MpiDefault": "none",
         # Jobs have slurmd's own limit: EFA and NCCL pin more memory than the head's shells may.
         "PropagateResourceLimitsExcept": "MEMLOCK",
-        # Without cgroups slurmd has nothing in which it could contain a job.
-        "PrologFlags": ("Alloc",) if context.local else ("Alloc", "Contain"),
+        # Contain: slurmd makes the job's own mounts before its first task (job_container.conf).
+        "PrologFlags": ("Alloc", "Contain"),
+        # The first name before 25.11, the second since.
+        "JobContainerType": "job_container/tmpfs",
+        "NamespaceType": "namespace/tmpfs",
         # The job's token for its AWS credentials: written, named to the tasks, removed.
         "Prolog": f"{HOOKS}/slurm-job-token",
         "TaskProlog": f"{HOOKS}/slurm-task-prolog",
@@ -186,6 +189,8 @@ def _accounting(context: SlurmContext) -> dict[str, Value]:
         "AccountingStorageEnforce": ("associations", "limits", "qos", "safe"),
         "AccountingStorageTRES": ("gres/gpu", *kinds) if context.has_gpus else (),
         "AccountingStoreFlags": ("job_comment", "job_extra", "job_script"),
+        # slurmdbd.conf has the same words.
+        "PrivateData": context.private_data,
         "JobAcctGatherType": f"jobacct_gather/{'linux' if context.local else 'cgroup'}",
         "JobAcctGatherFrequency": 30,
     }

@@ -1,12 +1,13 @@
-"""Renders slurm.conf, gres.conf, cgroup.conf and oci.conf."""
+"""Renders slurm.conf, gres.conf, cgroup.conf, job_container.conf and oci.conf."""
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.config.paths import JOB_MOUNTS, SCRATCH
 from toolkit.errors import RenderError
-from toolkit.render.settings import sections
+from toolkit.render.settings import BIN, sections
 from toolkit.render.templates import environment, render
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 PSEUDO_GPUS: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 """A GRES needs a device node that exists; these exist in every container, and do no harm."""
+PRIVATE_FOLDERS: Final = ("/tmp", "/var/tmp", str(SCRATCH), "/dev/shm")  # noqa: S108 - each job's own
+"""Folders that slurmd mounts anew for each job. None may lie above the place of the mounts."""
 _WEIGHT_QUANTUM: Final = Decimal("0.01")
 
 
@@ -38,6 +41,14 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
         ),
         "gres.conf": render(jinja, "gres.conf.j2", rows=gres_rows(context), **shared),
         "cgroup.conf": render(jinja, "cgroup.conf.j2", **shared),
+        "job_container.conf": render(
+            jinja,
+            "job_container.conf.j2",
+            place=JOB_MOUNTS,
+            folders=",".join(PRIVATE_FOLDERS),
+            init_script=f"{BIN}/slurm-user-scratch",
+            **shared,
+        ),
         "oci.conf": render(jinja, "oci.conf.j2", **shared),
     }
 

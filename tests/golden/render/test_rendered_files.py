@@ -40,7 +40,7 @@ def test_each_slurm_version_renders_as_reviewed(version):
         aws={"region": "us-east-1"},
         slurm={"version": version, "settings": {"MaxArraySize": 5000, "KillWait": 90}},
     )
-    for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
+    for name in ("slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf"):
         compare(f"aws-{version}/{name}", files[name])
 
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment, StrictUndefined
 from ruamel.yaml import YAML
 
 from toolkit.deploy.stack import SWEEPS_PORT
@@ -172,3 +173,46 @@ def test_every_service_with_a_database_has_one_in_mariadb():
     for role in ("mlflow", "optuna"):
         database = load_yaml(ANSIBLE / f"roles/{role}/defaults/main.yml")[f"{role}_database"]
         assert databases[role] == database
+
+
+def masked_units(*files):
+    """Return the units that these task files mask."""
+    masks = [
+        task
+        for file in files
+        for task in tasks(load_yaml(ANSIBLE / file))
+        if task.get("ansible.builtin.systemd_service", {}).get("masked")
+    ]
+    return {unit for task in masks for unit in task.get("loop", [])}
+
+
+def test_no_image_updates_packages_by_itself():
+    """Mask what runs apt on a timer.
+
+    An update restarts daemons under jobs.
+    """
+    assert masked_units("roles/base/tasks/updates.yml") >= {
+        "apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"
+    }  # fmt: skip
+    needrestart = (ANSIBLE / "roles/base/files/needrestart.conf").read_text()
+    assert "$nrconf{restart} = 'l';" in needrestart
+
+
+def test_the_compute_image_starts_no_sshd():
+    assert masked_units("roles/slurmd/tasks/install.yml") >= {"ssh.socket", "ssh.service"}
+    packages = load_yaml(ANSIBLE / "group_vars/all.yml")["toolkit_packages"]["compute"]
+    assert "openssh-server" not in {name for names in packages.values() for name in names}
+
+
+def test_slurmdbd_hides_the_same_data_as_slurmctld():
+    """Render PrivateData into slurmdbd.conf.
+
+    sacct asks slurmdbd, which does not read slurm.conf.
+    """
+    text = (ROOT / "templates/slurm/slurmdbd.conf.j2").read_text()
+    jinja = Environment(undefined=StrictUndefined, autoescape=True)
+    template = jinja.from_string(text)
+    facts = {"ansible_managed": "", "toolkit_head_hostname": "x", "slurmdbd_database": "x"}
+    assert "PrivateData" not in template.render(facts, toolkit_private_data=[])
+    rendered = template.render(facts, toolkit_private_data=["usage", "users"])
+    assert "\nPrivateData=usage,users\n" in rendered

@@ -4,8 +4,6 @@ Each script reports a change only if it made one, and leaves nothing half done.
 """
 
 import importlib.util
-import os
-import pwd
 from pathlib import Path
 
 import pytest
@@ -23,11 +21,6 @@ def script(path):
 @pytest.fixture
 def publisher():
     return script(ROLES / "base/files/publish_tree.py")
-
-
-@pytest.fixture
-def fetcher():
-    return script(ROLES / "slurm_auth/files/fetch_secret.py")
 
 
 @pytest.fixture
@@ -126,39 +119,6 @@ def test_a_missing_source_leaves_the_destination_unchanged(publisher, capsys, so
     published(publisher, capsys, source, dest)
     assert published(publisher, capsys, tmp_path / "none", dest)[0] == 1
     assert (dest / "a.py").exists()
-
-
-def test_a_secret_file_is_created_with_mode_600(fetcher, tmp_path):
-    """Create the file with mode 600 whatever the umask is."""
-    me = pwd.getpwuid(os.getuid()).pw_name
-    dest = tmp_path / "slurm.key"
-    before = os.umask(0)
-    try:
-        assert fetcher.replace(dest, b"k" * 40, me)
-    finally:
-        os.umask(before)
-    assert dest.read_bytes() == b"k" * 40
-    assert dest.stat().st_mode & 0o777 == 0o600
-    assert not fetcher.replace(dest, b"k" * 40, me)
-
-
-def test_a_secret_file_with_another_mode_is_written_again(fetcher, tmp_path):
-    me = pwd.getpwuid(os.getuid()).pw_name
-    dest = tmp_path / "slurm.key"
-    fetcher.replace(dest, b"k" * 40, me)
-    dest.chmod(0o644)
-    assert fetcher.replace(dest, b"k" * 40, me)
-    assert dest.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_short_secret_is_refused_and_never_printed(fetcher, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(fetcher, "fetch", lambda *_: b"tooshort")
-    dest = tmp_path / "slurm.key"
-    arguments = ["--secret-id=x", "--region=r", f"--dest={dest}", "--owner=root"]
-    assert fetcher.main(arguments) == 1
-    output = capsys.readouterr()
-    assert "tooshort" not in output.out + output.err
-    assert not dest.exists()
 
 
 def fake_python(tmp_path, *, pip):

@@ -168,6 +168,7 @@ def test_a_mistake_is_reported_at_its_key_with_the_expected_value(old, new, path
         '"Foo=1 Bar": 2',
         '"": 2',
         "ResumeProgram: /bin/evil",
+        "PrivateData: jobs",
     ],
 )
 def test_settings_can_not_add_lines_to_slurm_conf(setting):

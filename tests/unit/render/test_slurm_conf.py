@@ -117,8 +117,43 @@ def test_the_profile_decides_on_cgroups_and_devices(profile, tracking, plugin):
     assert conf["ProctrackType"] == tracking
     assert f"CgroupPlugin={plugin}\n" in rendered["cgroup.conf"]
     assert ("SlurmdParameters" in conf) is (profile == "local")
-    assert ("Contain" in conf["PrologFlags"]) is (profile == "aws")
     assert ("ConstrainDevices=yes" in rendered["cgroup.conf"]) is (profile == "aws")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("profile", ["local", "aws"])
+def test_a_job_has_its_own_tmp_in_every_version(version, profile):
+    """Name the plugin as the version does.
+
+    It makes a job's mounts when slurmd contains the job, before its first task.
+    """
+    rendered = files(slurm={"version": version}, profile=profile)
+    conf = settings(rendered["slurm.conf"])
+    plugins = {name: conf.get(name) for name in ("JobContainerType", "NamespaceType")}
+    name = "NamespaceType" if version >= "25.11" else "JobContainerType"
+    assert [key for key, value in plugins.items() if value] == [name]
+    assert plugins[name].endswith("/tmpfs")
+    assert "Contain" in words(conf, "PrologFlags")
+
+
+def test_the_files_of_jobs_mounts_are_below_no_folder_that_a_job_has_for_itself():
+    """Keep Slurm's own way to the files open.
+
+    After a job's /scratch is mounted, nothing below the node's /scratch can be reached.
+    """
+    (line,) = [
+        line for line in files()["job_container.conf"].splitlines() if not line.startswith("#")
+    ]
+    assert line.startswith("BasePath="), "the parser wants it first"
+    values = dict(pair.split("=", 1) for pair in line.split())
+    folders = [Path(folder) for folder in values["Dirs"].split(",")]
+    assert not any(Path(values["BasePath"]).is_relative_to(folder) for folder in folders)
+    assert {"/tmp", "/var/tmp", "/scratch", "/dev/shm"} == set(map(str, folders))
+
+
+def test_private_data_is_in_slurm_conf_as_cluster_yaml_says():
+    assert "PrivateData" not in on("24.11")
+    assert on("24.11", private_data=["usage", "users"])["PrivateData"] == "usage,users"
 
 
 def test_cheaper_pools_have_lower_weights_and_unpriced_ones_the_highest():

@@ -169,12 +169,6 @@ def _prolog_flags(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("Prolog") is not None and not flags & {"alloc", "contain", "x11"}:
         text = "the Prolog runs only at the job's first job step, long after its nodes are paid for"
         yield at_setting(conf, "PrologFlags", text, "PrologFlags=Alloc,Contain")
-    cgroup = conf.get("ProctrackType")
-    if "contain" in flags and cgroup is not None and "cgroup" not in cgroup.value.lower():
-        text = f"Contain needs proctrack/cgroup, not {cgroup.value}"
-        yield at_setting(
-            conf, "PrologFlags", text, "ProctrackType=proctrack/cgroup, or remove Contain"
-        )
 
 
 def _wait_nodes(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:

@@ -14,7 +14,9 @@ shows it and nothing needs unmounting: it is gone when the last process of the m
 
 from __future__ import annotations
 
+import array
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -26,6 +28,7 @@ CLONE_NEWNS = 0x00020000
 MS_REC = 0x4000
 MS_SLAVE = 1 << 19
 PR_SET_PDEATHSIG = 1
+NS_GET_MNTNS_ID = 0x8008B705  # linux/nsfs.h; since Linux 6.12
 REBOOT = 133  # systemd-nspawn --keep-unit leaves with this and lets its unit do the rest
 NSPAWN_RUN = Path("/run/systemd/nspawn")
 
@@ -87,6 +90,42 @@ def join(groups: list[str], part: str) -> None:
         (leaf / "cgroup.procs").write_text(str(os.getpid()))
 
 
+def new_namespace_id(cpu: int) -> int:
+    """Return the id of a new mount namespace on this CPU.
+
+    0 where Linux does not tell it.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.sched_setaffinity(0, {cpu})
+            check(_libc.unshare(CLONE_NEWNS), "unshare the mount namespace")
+            value = array.array("Q", [0])
+            with Path("/proc/self/ns/mnt").open("rb") as namespace:
+                fcntl.ioctl(namespace, NS_GET_MNTNS_ID, value)
+            os.write(writer, str(value[0]).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    text = os.read(reader, 32)
+    os.close(reader)
+    return int(text or 0)
+
+
+def start_on_first_cpu(argv: list[str], cpus: set[int]) -> list[str]:
+    """Move to the CPU whose namespaces have the lowest ids.
+
+    Linux 6.18 gives each CPU ids of its own. It refuses to keep a mount namespace with a lower id
+    than the caller's (mnt_ns_loop in fs/namespace.c). In a machine that was made on another CPU, a
+    part of all jobs could not start. Returns the command that gives the machine all CPUs again.
+    """
+    os.sched_setaffinity(0, cpus)
+    os.sched_setaffinity(0, {min(cpus, key=new_namespace_id)})
+    return [argv[0], f"--cpu-affinity={','.join(map(str, sorted(cpus)))}", *argv[1:]]
+
+
 def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
     """Run the command in its own group; return its exit code."""
     pid = os.fork()
@@ -107,13 +146,16 @@ def main() -> None:
     if plan["parent"]:
         check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie to the parent")
     join(plan["cgroups"], "machine" if plan["parent"] else "launcher")
+    argv, cpus = plan["argv"], os.sched_getaffinity(0)
+    if not plan["parent"]:
+        argv = start_on_first_cpu(plan["argv"], cpus)
     private_mounts()
     if plan["overlay"]:
         mount_overlay(**plan["overlay"])
     if plan["parent"]:
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - argv, no shell
-    while (code := run_once(plan["argv"], plan["env"], plan["cgroups"])) == REBOOT:
-        pass
+    while (code := run_once(argv, plan["env"], plan["cgroups"])) == REBOOT:
+        argv = start_on_first_cpu(plan["argv"], cpus)
     sys.exit(1 if code < 0 else code)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.node import instance_store
 from tests.fakes.runner import FakeRunner
@@ -66,3 +67,35 @@ def test_disks_that_are_another_instances_or_partitioned_are_not_looked_at(
     (disk(tmp_path, "nvme2n1") / "nvme2n1p1").mkdir()
     assert instance_store.mount(tmp_path, runner) == ""
     assert runner.commands == []
+
+
+def modes(root: Path) -> dict[str, int]:
+    folders = (paths.SCRATCH, paths.SCRATCH / instance_store.USERS, paths.JOB_MOUNTS)
+    return {
+        str(folder): (root / folder.relative_to("/")).stat().st_mode & 0o7777 for folder in folders
+    }
+
+
+def test_users_can_not_list_or_make_the_folders_of_each_other(tmp_path: Path, runner: FakeRunner):
+    instance_store.make_folders(tmp_path, runner, disk="")
+    assert modes(tmp_path) == {
+        "/scratch": 0o1777,
+        "/scratch/.users": 0o711,
+        "/var/lib/slurm-toolkit/job-mounts": 0o711,
+    }
+    assert runner.commands == []
+
+
+def test_the_files_of_jobs_are_on_the_nodes_own_disk_by_a_path_outside_of_scratch(
+    tmp_path: Path, runner: FakeRunner
+):
+    """Bind the folder once.
+
+    In a job /scratch is another folder, and Slurm reaches the files by this path.
+    """
+    instance_store.make_folders(tmp_path, runner, disk="/dev/nvme1n1")
+    bind = ["/usr/bin/mount", "--bind", "/scratch/.job-mounts", str(paths.JOB_MOUNTS)]
+    assert runner.commands[-1] == bind
+    runner.answer("/usr/bin/mountpoint", returncode=0)
+    instance_store.make_folders(tmp_path, runner, disk="/dev/nvme1n1")
+    assert runner.commands.count(bind) == 1

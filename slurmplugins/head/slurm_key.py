@@ -1,0 +1,93 @@
+"""The head's part of a rotation of Slurm's key: its own daemons, and which nodes have the keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import BootError
+from slurmplugins.model import slurm_keys
+from slurmplugins.node import key_files
+from slurmplugins.node.key_follower import write_loaded
+from slurmplugins.slurm import key_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from slurmplugins.slurm.port import Slurm
+    from slurmplugins.system.command import Runner
+
+# slurmdbd reads its key at its start alone; slurmctld holds back what it has for it meanwhile. On
+# reconfigure, slurmctld starts itself anew, and asks every slurmd to do the same.
+STEPS: Final = (
+    ("/usr/bin/systemctl", "restart", "slurmdbd.service"),
+    ("/usr/bin/scontrol", "reconfigure"),
+)
+TIMEOUT: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The keys that the head has, and the nodes that lack them."""
+
+    generation: str
+    confirmed: str
+    """The keys that all daemons had before; empty before any rotation."""
+    lacking: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadKey:
+    """The head's keys, with the parts that change them."""
+
+    read_secret: Callable[[], str]
+    root: Path
+    loaded: Path
+    """The file that names the generation which the daemons have."""
+    requests: Path
+    runner: Runner
+
+    def fetch(self) -> bool:
+        """Write the secret to Slurm's key files; return whether they changed.
+
+        The daemons must be restarted then. Raises CloudError, BootError or OSError.
+        """
+        return key_files.write(self.root, slurm_keys.parse(self.read_secret()))
+
+    def take(self, slurm: Slurm) -> Taken:
+        """Bring the daemons to the secret, and tell the nodes.
+
+        Raises CloudError, SlurmError, BootError or OSError. Safe to repeat after a kill.
+        """
+        keys = slurm_keys.parse(self.read_secret())
+        key_files.write(self.root, keys)
+        if self.generation() != keys.generation:
+            for argv in STEPS:
+                result = self.runner.run(argv, timeout=TIMEOUT)
+                if result.returncode:
+                    raise BootError(f"{' '.join(argv)} failed: {result.stderr.strip()[-300:]}")
+            write_loaded(self.loaded, keys.generation)
+        key_requests.write_wanted(self.requests, keys.generation)
+        confirmed = key_requests.read_confirmed(self.requests)
+        lacking = self._lacking(slurm, keys.generation)
+        if not lacking:
+            key_requests.write_confirmed(self.requests, keys.generation)
+        return Taken(keys.generation, confirmed, lacking)
+
+    def generation(self) -> str:
+        """Return the generation that the daemons have; the first before any rotation."""
+        try:
+            return self.loaded.read_text(encoding="utf-8").strip()
+        except OSError:
+            return slurm_keys.FIRST
+
+    def _lacking(self, slurm: Slurm, generation: str) -> tuple[str, ...]:
+        """Return the nodes with an instance that lack these keys."""
+        return tuple(
+            node.name
+            for node in slurm.nodes()
+            if node.instance_id
+            and not node.powering_off
+            and key_requests.read_report(self.requests, node.name) != (generation, node.instance_id)
+        )
