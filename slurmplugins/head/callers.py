@@ -58,9 +58,9 @@ class Connection:
         self._caller: Caller | None = None
 
     def caller(self) -> Caller | None:
-        """Return whose the connection is; None if nobody can tell at the moment.
+        """Return the caller of a connection.
 
-        The first answer is kept: a connection has one owner.
+        Returns None if nobody can tell at the moment.         The first answer is kept: a connection has one owner.
         """
         with self._lock:
             if self._caller is None:
@@ -96,9 +96,9 @@ def caller_of(uid: int, *, is_on_head: bool, system_users: Collection[str]) -> C
 
 
 def ask_ident(peer: Address, own: Address) -> int | None:
-    """Ask the peer's machine for the uid at its end of a connection.
+    """Ask the peer for the uid at its end of a connection.
 
-    None if it knows no such connection. Raises OSError.
+    Returns None if it knows no such connection. Raises OSError.
     """
     node = (peer[0], IDENT_PORT)
     with socket.create_connection(node, IDENT_SECONDS, source_address=(own[0], 0)) as connection:
@@ -109,7 +109,10 @@ def ask_ident(peer: Address, own: Address) -> int | None:
 
 
 def parse_answer(line: str, peer_port: int, own_port: int) -> int | None:
-    """Return the uid in a node's answer about these ports; None for any other answer."""
+    """Return the uid in a node's answer about these ports.
+
+    Returns None for any other answer.
+    """
     ports, *fields = (field.strip() for field in line.split(":"))
     if "".join(ports.split()) != f"{peer_port},{own_port}" or fields[:2] != ["USERID", "OTHER"]:
         return None

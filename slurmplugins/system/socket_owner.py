@@ -30,9 +30,9 @@ Address = tuple[str, int]
 
 
 def read_owner(local: Address, remote: Address, proc: Path = paths.PROC) -> int | None:
-    """Return the uid of the socket of this machine with these two ends.
+    """Return the uid of the local socket with these two ends.
 
-    None if no established connection has them. Raises OSError.
+    Returns None if no established connection has them. Raises OSError.
     """
     for table in TABLES * TRIES:
         path = proc / table
@@ -46,7 +46,7 @@ def read_owner(local: Address, remote: Address, proc: Path = paths.PROC) -> int 
 
 
 def find_owner(lines: Iterable[str], local: Address, remote: Address) -> int | None:
-    """Return the uid in the one line of a table with these two ends. Pure."""
+    """Return the uid in the table's line with these two ends."""
     wanted = {
         (f"{prefix}{_encode(local)}", f"{prefix}{_encode(remote)}") for prefix in ("", _MAPPED)
     }
@@ -62,6 +62,9 @@ def find_owner(lines: Iterable[str], local: Address, remote: Address) -> int | N
 
 
 def _encode(address: Address) -> str:
-    """Write an address as the tables do: its bytes as one number of this machine."""
+    """Write an address as the tables do.
+
+    Its bytes are one number, in this processor's order.
+    """
     host, port = address
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"

@@ -32,7 +32,10 @@ OURS, PLAIN = "toolkit", "mlflow server"
 
 
 def rates() -> dict[str, dict[str, float]]:
-    """Return requests a second by kind of request and server: medians of rounds in turns."""
+    """Return requests a second by kind of request and server.
+
+    They are medians of rounds in turns.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ports = {

@@ -269,7 +269,7 @@ def assert_locked(cluster, ssh, key: Path) -> None:
 
 
 def assert_locked_on_node(node: str, submit: Sequence[str]) -> None:
-    """Wait for the node's lock, and submit as zoe from her job's node."""
+    """Wait for the node's lock, and try to submit there."""
     passwd = ("local", "console", node, "getent", "passwd", "zoe")
     until("the node's lock", lambda: "nologin" in toolkit(*passwd).stdout)
     as_zoe = ("local", "console", node, "runuser", "-u", "zoe", "--")

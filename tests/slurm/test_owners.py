@@ -1,4 +1,4 @@
-"""On the real cluster a user changes only her own runs and sweeps, from a job and on the head."""
+"""A user changes only her own runs and sweeps, from a job and on the head."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ONLY = "only its owner can change it"
 
 
 def on_node(user, *argv):
-    """Return the words that run a command in a job of that user."""
+    """Return the words that run a command in a user's job."""
     home = f"/shared/home/{user}"
     environment = ("env", f"HOME={home}")
     return (*on_head(user), *environment, "srun", *ON_ONE, f"--chdir={home}", *argv)

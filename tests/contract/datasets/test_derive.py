@@ -139,7 +139,7 @@ def test_concurrent_derivations_of_one_key_build_once(settings, raw, build, code
 
 
 def test_the_first_of_two_nodes_results_counts_for_both(settings, catalog, raw, code, tmp_path):
-    """Each node has a lock of its own for a store in S3."""
+    """Use two locks: each node has its own for S3."""
     code_digest = code_hash([code])
     key = key_of([raw], code_digest, {})
     first = add(catalog, write_tree(tmp_path / "first", {"x": b"first"})).version

@@ -104,7 +104,7 @@ class Stack:
         return node.id
 
     def role(self, name):
-        """Return the ARN of the stack's role, which nodes and the head read in their settings."""
+        """Return the ARN of the stack's role."""
         return next(
             str(role.arn) for role in iam_backends[ACCOUNT]["aws"].roles.values()
             if name in role.name
@@ -115,7 +115,7 @@ class Stack:
         return self.role("JobRole")
 
     def environment(self, given):
-        """Return the variables by which an SDK finds these credentials and the local cloud."""
+        """Return the variables of an SDK with these credentials."""
         return {
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": str(self.config.aws.endpoint_url),

@@ -42,7 +42,7 @@ def free_port():
 
 @contextmanager
 def serving(role, *arguments, port, log):
-    """Run the program of a role as the head does, until it answers."""
+    """Run a role's program as the head does, until it answers."""
     program = REPO / "ansible/roles" / role / "files/serve.py"
     argv = [sys.executable, str(HERE / "serve_with_users.py"), str(program), *map(str, arguments)]
     with log.open("wb") as output:

@@ -1,4 +1,4 @@
-"""Whose a real connection is, also while it ends and another takes its ports."""
+"""The caller of a real connection, also while it ends and another takes its ports."""
 
 import socket
 import struct
@@ -24,7 +24,7 @@ def server():
 
 @contextmanager
 def connected(uid, server, port=0):
-    """Yield both ends of a new connection of that user: hers, and the accepted one."""
+    """Yield the user's end of a new connection, and the accepted one."""
     with acting_as(uid):
         client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,7 +57,7 @@ def test_a_connection_whose_caller_has_hung_up_is_nobodys(server):
 
 
 def test_a_later_connection_on_the_same_ports_does_not_lend_its_user(server, monkeypatch):
-    """Hang up as Ben at the worst moment, and let Ada's new connection be looked at."""
+    """Hang up as Ben, so that Ada's new connection is looked at."""
     found = []
     with connected(BEN, server) as (bens, accepted):
         port = bens.getsockname()[1]

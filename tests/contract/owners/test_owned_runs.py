@@ -1,4 +1,4 @@
-"""In MLflow a user changes only what is hers.
+"""A user changes only her own runs, experiments and models in MLflow.
 
 MLflow's real server as the head runs it, over SQLite, with real connections of several uids.
 """
@@ -46,7 +46,7 @@ class Server:
         return connection
 
     def call(self, uid, path, body=None, *, method=None, source="127.0.0.1"):
-        """Return status and content of the answer to one request of that user."""
+        """Return status and content of the answer to a user's request."""
         connection = self.connect(uid, source)
         content = body if isinstance(body, bytes) else json.dumps(body)
         connection.request(

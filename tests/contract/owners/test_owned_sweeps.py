@@ -1,4 +1,4 @@
-"""In Optuna's storage a user changes only what is hers.
+"""A user changes only her own sweeps in Optuna's storage.
 
 The head's real gRPC service over SQLite, with real connections of several uids.
 """

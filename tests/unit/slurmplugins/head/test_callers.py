@@ -1,4 +1,4 @@
-"""Who a uid is to MLflow and to Optuna's storage."""
+"""The caller that a uid is to MLflow and to Optuna's storage."""
 
 import pwd
 

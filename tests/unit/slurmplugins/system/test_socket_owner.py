@@ -44,7 +44,10 @@ def test_another_connection_is_not_taken_for_it():
 
 
 def test_a_line_that_the_kernel_left_out_is_found_at_a_second_look(tmp_path, monkeypatch):
-    """Find a line that a table lacks while it changes, and need no table of IPv6."""
+    """Find a line that a table lacks while it changes.
+
+    No table of IPv6 is needed.
+    """
     looks = []
 
     def find(lines, local, remote):
