@@ -60,7 +60,8 @@ class Connection:
     def caller(self) -> Caller | None:
         """Return the caller of a connection.
 
-        Returns None if nobody can tell at the moment.         The first answer is kept: a connection has one owner.
+        Returns None if nobody can tell at the moment. The first answer is kept: a connection has
+        one owner.
         """
         with self._lock:
             if self._caller is None:
