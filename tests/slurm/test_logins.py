@@ -263,7 +263,7 @@ def test_a_user_who_leaves_loses_access_and_keeps_her_uid_and_jobs(cluster, ssh,
 
 
 def test_the_document_for_readers_runs_its_list_and_nothing_else(cluster):
-    """Send two commands by it: one of the list, and one that is not."""
+    """Send two commands by it, one of them of the list."""
     config = load(cluster.config)
     clients = Clients(config)
     head = Head(clients, config)
