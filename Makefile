@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint types unit property contract golden slurm sdk bench coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
+.PHONY: help demo test lint audit types unit property contract golden slurm sdk bench coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -39,8 +39,11 @@ $(TIERS:%=tier-%): tier-%:
 
 pure: lint types unit property golden sdk
 
-lint: setup-test ## ruff, import-linter, ansible-lint, cfn-lint, shellcheck
+lint: setup-test ## ruff, import-linter, ansible-lint, cfn-lint, shellcheck, detect-secrets
 	@scripts/lint
+
+audit: setup-test ## Known vulnerabilities of the packages; asks PyPI, or OSV (AUDIT=osv)
+	@scripts/audit $(AUDIT)
 
 types: setup-test ## mypy strict
 	@$(BIN)/mypy

@@ -23,7 +23,10 @@ ENVIRONMENT: Final = {
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the argv to run. Raises SystemExit for all that is no reader's command."""
+    """Return the argv to run.
+
+    Raises SystemExit for all that is no reader's command.
+    """
     if len(arguments) != 1:
         raise SystemExit("usage: slurm-read WORD")
     try:

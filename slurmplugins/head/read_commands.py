@@ -65,7 +65,10 @@ def encode(argv: Sequence[str]) -> str:
 
 
 def decode(word: str) -> tuple[str, ...]:
-    """Return the command in a word of `encode`. Raises BadName, also for one that is no read."""
+    """Return the command in a word of `encode`.
+
+    Raises BadName, also for a command that is no read.
+    """
     try:
         argv = json_input.loads(base64.b64decode(word, altchars=b"-_", validate=True).decode())
     except (ValueError, binascii.Error) as error:

@@ -296,7 +296,7 @@ def test_a_node_of_an_older_image_runs_jobs_and_is_not_drained(cluster):
 
 
 def test_the_document_for_readers_runs_its_list_and_nothing_else(cluster):
-    """Send two commands by it: one of the list, and one that is not."""
+    """Send two commands by it, one of them of the list."""
     config = load(cluster.config)
     clients = Clients(config)
     head = Head(clients, config)

@@ -17,7 +17,7 @@ LONGEST_KIND = "compute"
 
 
 class Iam(Section):
-    """The rules of the account for every IAM role that the toolkit makes."""
+    """Settings of every IAM role that the toolkit makes, as the account asks for them."""
 
     permissions_boundary: Annotated[str, Field(pattern=types.BOUNDARY)] | None = None
     """The ARN of the policy that bounds what these roles may do."""

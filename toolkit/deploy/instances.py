@@ -21,7 +21,7 @@ def find(ec2: EC2Client, tags: Mapping[str, str], states: Sequence[str]) -> list
 
 
 def find_by_id(ec2: EC2Client, instance_id: str, states: Sequence[str]) -> InstanceTypeDef | None:
-    """Return one instance if it is in one of these states, or None.
+    """Return an instance in one of these states, or None.
 
     EC2 refuses the id itself once it has forgotten a terminated instance.
     """

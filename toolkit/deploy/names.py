@@ -44,12 +44,12 @@ def secret(config: ClusterConfig) -> str:
 
 
 def role(config: ClusterConfig, kind: str) -> str | None:
-    """Return the name of one of the cluster's roles; None: CloudFormation chooses it."""
+    """Return a role's name, None where CloudFormation chooses it."""
     return _role_name(config, config.cluster, kind)
 
 
 def builder_role(config: ClusterConfig) -> str | None:
-    """Return the name of the image builders' role; None: CloudFormation chooses it."""
+    """Return the builders' role, None where CloudFormation chooses the name."""
     return _role_name(config, IMAGES_STACK, ROLE_BUILDER)
 
 
@@ -64,7 +64,7 @@ def login_document(config: ClusterConfig) -> str:
 
 
 def read_document(config: ClusterConfig) -> str:
-    """Return the SSM document of commands that change nothing on the head node."""
+    """Return the SSM document of commands that change nothing."""
     return f"{stack(config)}-read"
 
 

@@ -30,7 +30,7 @@ def stack_status(cloudformation: Any, stack: str) -> str:
 
 
 def stack_resource(cloudformation: Any, stack: str, logical_id: str) -> str:
-    """Return the id of one of the stack's resources; "" while there is none."""
+    """Return the id of a stack's resource; "" while there is none."""
     try:
         response = cloudformation.describe_stack_resource(
             StackName=stack, LogicalResourceId=logical_id

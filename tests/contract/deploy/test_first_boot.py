@@ -105,7 +105,7 @@ def test_the_argument_of_an_admins_command_wins_over_the_tag(head):
 
 
 def test_a_bundle_that_was_changed_in_the_bucket_is_refused_and_not_run(head):
-    """Write another bundle under the trusted hash, as whoever can write to the bucket could."""
+    """Write another bundle under the trusted hash, by the bucket alone."""
     wanted, other = bundle("wanted"), bundle("other")
     head.bucket.write(names.bundle(wanted.sha), other.data)
     head.tag(wanted.sha)
@@ -119,7 +119,7 @@ def test_a_bundle_that_was_changed_in_the_bucket_is_refused_and_not_run(head):
 
 
 def test_the_bucket_has_no_say_in_which_bundle_is_run(head):
-    """Offer another bundle by the bucket alone: the head goes on with the tag's."""
+    """Offer another bundle by the bucket alone; the tag's is run."""
     wanted, other = bundle("wanted"), bundle("other")
     head.bucket.upload(wanted)
     head.bucket.upload(other)

@@ -80,7 +80,7 @@ def test_a_reader_looks_at_everything_and_is_denied_nothing(deployed, capsys):
 
 
 def test_a_reader_changes_nothing_and_runs_nothing_else(deployed, capsys):
-    """Refuse a shell, a set-up, a deploy and a destroy by the person's own rights."""
+    """Refuse a shell, a set-up, a deploy and a destroy."""
     reader = Person(deployed, "reader")
     before = find_head(deployed.actor.clients, deployed.config)
     for words in (
@@ -108,7 +108,10 @@ def test_an_operator_applies_settings_and_deploys_and_destroys_nothing(deployed,
 
 
 def test_an_admin_deploys_and_destroys_and_is_denied_nothing(config, capsys):
-    """Judge the CLI's own calls. CloudFormation's calls for a stack are not judged here."""
+    """Judge the CLI's own calls.
+
+    CloudFormation's calls for a stack are not judged here.
+    """
     admin = Person(config, "admin")
     for words in (("plan",), ("deploy",), ("status",), ("destroy", "--yes", "--images")):
         assert admin.toolkit(*words) in (0, 2), (words, capsys.readouterr().err)

@@ -144,7 +144,7 @@ class Stack:
         )
 
     def bundle(self):
-        """Return the key of the bundle that the head node is set up from."""
+        """Return the key of the head's bundle."""
         return names.bundle(self.cloud.tables.instances[self.head].tags[tags.BUNDLE])
 
     def denied(self):
@@ -193,7 +193,7 @@ def changed_tags(kinds, role):
 
 
 def test_the_head_role_launches_tagged_nodes_of_listed_types_with_imdsv2_alone(stack):
-    """Send what resume sends, with one change at a time: every call is denied."""
+    """Send what resume sends with one change; every call is denied."""
     client, request = stack.client("ec2", stack.head), stack.request("a1", Lifecycle.ON_DEMAND)
     created = ("instance", "volume", "network-interface")
     for changes in (
@@ -215,7 +215,7 @@ def test_the_head_role_launches_tagged_nodes_of_listed_types_with_imdsv2_alone(s
 
 
 def test_the_bucket_refuses_bundles_of_the_clusters_roles_whatever_their_policies_say(stack):
-    """Give the head's role all of S3, by mistake; the bucket's policy still refuses."""
+    """Give the head's role all of S3, as by mistake."""
     backend = iam_backends[ACCOUNT]["aws"]
     role = next(role for role in backend.roles.values() if "HeadRole" in role.name)
     everything = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}

@@ -1,4 +1,4 @@
-"""What the stack's owner is sure of: which instance is the head, old versions, named roles."""
+"""A deployed stack: which instance is the head, old versions, roles as the account asks."""
 
 from __future__ import annotations
 

@@ -384,7 +384,7 @@ def bucket_policy(*statements: dict[str, Any]) -> str:
 
 
 def test_a_buckets_deny_wins_over_a_roles_own_rights(roles):
-    """Deny by the ARN of the caller's role; another role with the same rights goes on."""
+    """Deny by the ARN of the caller's role; another role goes on."""
     admin = roles.local.client("s3")
     admin.create_bucket(Bucket="data")
     everything = ("All", "s3:*", "*", {})
@@ -418,7 +418,7 @@ def test_a_buckets_deny_wins_over_a_roles_own_rights(roles):
     ids=["the role", "everybody", "another role", "the account"],
 )
 def test_a_buckets_allow_is_enough_where_it_names_the_caller_itself(roles, principal, allowed):
-    """Leave it to the caller's own policies where only the account is named."""
+    """Leave it to the caller's policies where the account is named."""
     admin = roles.local.client("s3")
     admin.create_bucket(Bucket="data")
     statement = {"Effect": "Allow", "Principal": principal, "Action": "s3:PutObject",
@@ -463,7 +463,7 @@ def test_to_delete_a_version_is_a_right_of_its_own(roles):
 
 
 def test_a_fleet_itself_is_judged_by_the_few_keys_that_the_reference_lists(launches):
-    """Refuse a fleet whose policy asks for a key that CreateFleet does not have.
+    """Refuse a fleet whose policy asks for a key without a value.
 
     RunInstances has it, so the same condition is good there.
     """

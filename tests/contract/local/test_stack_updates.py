@@ -48,6 +48,7 @@ class Stack:
             StackName="demo",
             ChangeSetName=f"change-{self.count}",
             ChangeSetType=kind,
+            Capabilities=["CAPABILITY_NAMED_IAM"],
             TemplateBody=json.dumps({"Resources": resources}),
         )
 

@@ -170,7 +170,7 @@ def test_a_missing_head_node_and_one_that_is_not_ready_are_different_errors():
 
 
 def test_the_head_is_the_instance_that_the_stack_made_and_no_other():
-    """Ask EC2 for one id, and for no tag: tags can be given to any instance."""
+    """Ask EC2 for one id, and for no tag."""
     ec2 = FakeEc2()
     clients = FakeClients(ec2=ec2, cloudformation=FakeStack("i-1"))
     assert find_head(clients, example())["InstanceId"] == "i-1"
@@ -194,7 +194,7 @@ def test_a_refusal_of_cloudformation_is_not_taken_for_a_missing_head():
 
 
 def test_a_command_that_reads_goes_by_the_document_for_readers():
-    """Send it as one word, so that a right to this document gives no shell."""
+    """Send it as one word, which means nothing to a shell."""
     runner, ssm = head()
     assert runner.run(["scontrol", "ping"]).split("\0") == ["scontrol", "ping"]
     (sent,) = ssm.sent

@@ -155,7 +155,7 @@ def test_a_failed_playbook_is_reported_with_its_task_and_the_end_of_its_log():
 
 
 def test_the_tag_names_the_bundle_before_a_command_starts_it():
-    """Write the tag first: the boot program without an argument runs what the tag names."""
+    """Write the tag before the command is sent."""
     fake = FakeHead()
     fake.write_status("ok", bundle="old")
 

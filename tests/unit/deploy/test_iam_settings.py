@@ -1,4 +1,4 @@
-"""What the account asks of every role: a boundary, a path, names."""
+"""Settings that the account asks of every role: a boundary, a path, names."""
 
 import pytest
 import yaml
@@ -69,7 +69,7 @@ def test_nothing_is_asked_by_default(templates):
 
 
 def test_the_longest_prefix_leaves_room_for_the_builders_role(templates):
-    """Keep IAM's limit in the longest region; config check measures the cluster's own names."""
+    """Keep IAM's limit in the region with the longest name."""
     asked = Iam(name_prefix="p" * 24)
     builder = of_type(templates(asked), "AWS::IAM::Role")["BuilderRole"]["RoleName"]
     longest = builder.replace("us-east-1", "ap-southeast-1")

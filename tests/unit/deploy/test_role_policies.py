@@ -179,7 +179,7 @@ def requested(roles, **changes):
 @pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
 @pytest.mark.parametrize("tags", NOT_OURS, ids=str)
 def test_what_a_launch_creates_is_a_compute_node_of_its_own_cluster(roles, call, tags):
-    """Refuse an instance that is tagged as a head: people's commands could go there."""
+    """Refuse an instance that is tagged as a head or a builder."""
     facts = {"ec2:InstanceType": roles.types[0], "ec2:MetadataHttpTokens": "required"}
     for kind in ("instance", "volume", "network-interface", "fleet"):
         assert roles.head(f"ec2:{call}", roles.arn(kind), requested(roles) | facts), kind
@@ -578,7 +578,7 @@ def test_an_image_builder_reads_bundles_and_writes_its_status_only(name):
 
 
 def bucket_denies(text, action, resource, role):
-    """Say if the bucket's policy refuses a call, whatever the caller's own policies say."""
+    """Say if the bucket's policy itself refuses a call."""
     resources = yaml.load(text, Loader)["Resources"]  # noqa: S506 - a safe loader
     document = resources["BucketPolicy"]["Properties"]["PolicyDocument"]
     for item in document["Statement"]:

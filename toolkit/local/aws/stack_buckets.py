@@ -74,7 +74,7 @@ def _write(bucket: str, properties: Mapping[str, Any]) -> None:
 
 
 def install(patches: Patches) -> None:
-    """Have stacks set the versioning of their buckets, and the gate alone judge policies."""
+    """Have stacks set versioning, and the gate alone judge bucket policies."""
     create = FakeBucket.create_from_cloudformation_json
     update = FakeBucket.update_from_cloudformation_json
 

@@ -28,7 +28,7 @@ class Recorder:
 
 
 def commands_of_people():
-    """Return what status, nodes, jobs, why, report and the plans run on the head."""
+    """Return what the commands that change nothing run on the head."""
     runner = Recorder('{"at": 1}')
     for question in ((), ("pass",), ("job", "4711_3"), ("node", "gpu-001")):
         head_facts.fetch_report(runner, *question)

@@ -53,7 +53,10 @@ def _statements(resource: str) -> Iterator[tuple[Any, Statement]]:
 
 @functools.lru_cache(maxsize=64)
 def _read(text: bytes | str) -> tuple[tuple[Any, Statement], ...]:
-    """Read a policy once: every call on its bucket is judged by it. Raises UnknownPolicy."""
+    """Read a policy once, not for each call on its bucket.
+
+    Raises UnknownPolicy.
+    """
     listed = json.loads(text)["Statement"]
     found = []
     for place, item in enumerate([listed] if isinstance(listed, dict) else listed):

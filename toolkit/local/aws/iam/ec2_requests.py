@@ -110,7 +110,7 @@ def _on_instance(place: Place, action: str, instance_id: str) -> Request:
 
 
 def _create_image(place: Place, params: Mapping[str, str]) -> Iterator[Request]:
-    """Yield what an image needs: the instance, and what is made of it."""
+    """Yield what an image needs: its instance, and what it makes."""
     yield _on_instance(place, "CreateImage", params.get("InstanceId", ""))
     for kind in ("image", "snapshot"):
         yield Request("ec2:CreateImage", place.arn(kind))

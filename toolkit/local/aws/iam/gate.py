@@ -218,7 +218,7 @@ class Gate:
 
 
 def _decide(role: Any, request: Request, *arns: str) -> Decision:
-    """Judge a request by all policies that concern it: of the role, and of a bucket.
+    """Judge a request by the policies of role and bucket.
 
     `arns` are names of the caller besides the role's.
     """

@@ -68,7 +68,7 @@ def parameters(body: bytes, form: Mapping[str, str]) -> Params:
 
 
 def _instance_tags(region: str, resource: str) -> dict[str, str]:
-    """Return the condition keys that an instance gives to a call of SSM."""
+    """Return the condition keys that an instance gives to SSM."""
     kind, _, instance_id = resource.partition(":instance/")
     if not kind.startswith("arn:aws:ec2:"):
         return {}
@@ -117,7 +117,7 @@ def _stack(region: str, params: Params) -> list[str]:
 
 
 def _change_set(region: str, params: Params) -> list[str]:
-    """Return the stack of a change set, which is named by its own ARN."""
+    """Return the stack of a change set, named by its own ARN."""
     made = cloudformation_backends[ACCOUNT][region].change_sets.get(params.get("ChangeSetName"))
     return [str(made.stack_id)] if made is not None else _stack(region, params)
 

@@ -61,7 +61,7 @@ def install(patches: Patches) -> None:
 
 
 def _check_boundary(properties: Mapping[str, Any]) -> None:
-    """Refuse a permissions boundary that the account does not have, as IAM does."""
+    """Refuse a permissions boundary that the account does not have."""
     arn = properties.get("PermissionsBoundary")
     if arn and managed_policy(arn) is None:
         raise NotFoundException(f"Scope ARN: {arn} does not exist or is not attachable.")
