@@ -26,6 +26,7 @@ PROGRAM = r"^/[A-Za-z0-9._/-]+$"
 FOLDER = r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 OWNER = r"^(\d{12}|amazon|self)$"
 SUBNET_ID = r"^subnet-[0-9a-f]+$"
+SNAPSHOT_ID = r"^snap-[0-9a-f]{8,17}$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
 _IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
 STORE = rf"^(shared|{_IN_S3})$"
@@ -51,6 +52,7 @@ WORDS = {
     FOLDER: "the absolute path of a folder",
     OWNER: "a 12-digit account id in quotes, amazon or self",
     SUBNET_ID: "a subnet id such as subnet-0abc",
+    SNAPSHOT_ID: "the id of an EBS snapshot such as snap-0123456789abcdef0",
     CHECKPOINTS: "bucket or s3://another-bucket/prefix",
     STORE: "shared, bucket or s3://another-bucket/prefix",
     RESERVATION: "the id of a capacity reservation or block such as cr-0abc",

@@ -31,6 +31,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_head_hostname": head_hostname(config),
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,
+            "toolkit_head_volume": facts.head_volume,
             "toolkit_partitions": list(config.partitions),
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],

@@ -14,7 +14,15 @@ import pytest
 
 from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit.config import parse
-from toolkit.deploy import build, changes, destroy, head_setup, names, stack_events
+from toolkit.deploy import (
+    build,
+    changes,
+    destroy,
+    head_setup,
+    names,
+    stack_events,
+    stopped_head,
+)
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
@@ -30,7 +38,7 @@ NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Short waits between polls; the actor answers within milliseconds."""
-    for module in (head_setup, build, changes, destroy, stack_events):
+    for module in (head_setup, build, changes, destroy, stack_events, stopped_head):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 

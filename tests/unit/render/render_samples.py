@@ -13,6 +13,7 @@ FACTS = StackFacts(
     subnets={"us-east-1a": "subnet-0aa", "us-east-1b": "subnet-0bb"},
     shared_dns="fs-01.fsx.us-east-1.amazonaws.com",
     shared_mount="shared",
+    head_volume="vol-0123456789abcdef0",
 )
 PRICES = PriceTable(
     on_demand={"g5.xlarge": Decimal("1.006"), "c7i.4xlarge": Decimal("0.714")},
