@@ -33,7 +33,7 @@ class Volumes:
     """Attaches, detaches, grows, copies and deletes volumes."""
 
     def __init__(self, tables: Tables, root: Path) -> None:
-        """Keep the content of volumes and snapshots below `root`, a sparse file each.
+        """Keep volumes and snapshots below `root`, a sparse file each.
 
         A volume has no file before it is attached for the first time.
         """
