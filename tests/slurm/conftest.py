@@ -205,13 +205,14 @@ def free_port(state: Path) -> int:
 def host_traces(state: Path) -> dict[str, list[str]]:
     """Return the host's traces of the cloud in that directory, by kind.
 
-    The kinds are mounts, network namespaces, control groups and processes. Traces of other clouds
-    are left out. The cloud sets nothing in the host's own network.
+    The kinds are mounts, network namespaces, control groups, loop devices and processes. Traces of
+    other clouds are left out. The cloud sets nothing in the host's own network.
     """
     name = Layout(state).name
     rows = {
         "mount": Path("/proc/self/mountinfo").read_text().splitlines(),
         "netns": _names("/run/netns"),
+        "loop": list(_loop_files()),
         # No walk through all groups: groups of others disappear meanwhile, and the walk would fail.
         "cgroup": [str(root / name) for root in cgroups.hierarchies() if (root / name).exists()],
         "ps": list(_arguments()),
@@ -227,6 +228,13 @@ def _names(directory: str) -> list[str]:
         return [path.name for path in Path(directory).iterdir()]
     except FileNotFoundError:
         return []
+
+
+def _loop_files():
+    """Yield the file behind each loop device."""
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            yield path.read_text()
 
 
 def _arguments():

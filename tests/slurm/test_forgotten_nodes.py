@@ -18,8 +18,8 @@ from tests.slurm.training_job import HOME, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
-SAVED = "/var/lib/slurm/slurmctld/node_state"
-EARLY = "/var/lib/slurm/slurmctld/node_state.early"
+SAVED = "/srv/head/slurmctld/node_state"
+EARLY = "/srv/head/slurmctld/node_state.early"
 # The job works until the gate's file exists. slurmctld saves the job when its step starts.
 WORK = "--wrap=srun bash -c 'until [[ -e {gate} ]]; do sleep 1; done'"
 # systemctl stop as well: otherwise systemd would start slurmctld while the files are copied.

@@ -21,12 +21,13 @@ import pytest
 
 from tests.slurm.conftest import host_traces
 from toolkit.local.machines import cleanup, factory, preflight
-from toolkit.local.machines.driver import MachineSpec, MachineState
+from toolkit.local.machines.driver import AttachedVolume, MachineSpec, MachineState
 from toolkit.local.machines.errors import NotRunning
 from toolkit.local.machines.layout import Layout
 
 pytestmark = pytest.mark.machines
 SNAPSHOT = "ami-0fffffffffffffff0"
+VOLUME = AttachedVolume("vol-0123456789abcdef0", 1)
 PATIENCE = 180.0
 START = """
 import os, pickle, signal, sys
@@ -135,6 +136,35 @@ def test_a_machine_has_all_cpus_and_keeps_a_mount_namespace_made_on_any(driver, 
     run_shell(driver, machine, "mount --make-rprivate /run")
     assert run_shell(driver, machine, KEEP_NAMESPACES) == str(len(os.sched_getaffinity(0)))
     driver.delete(machine.instance_id)
+
+
+def test_a_volume_outlives_its_machine(driver, make_spec, layout):
+    """Attach it, keep it over a restart, and move it."""
+    layout.volumes.mkdir(exist_ok=True)
+    content = layout.volumes / f"{VOLUME.id}.img"
+    with content.open("wb") as file:
+        file.truncate(VOLUME.gib << 30)
+    subprocess.run(["mkfs.ext4", "-q", content], check=True)  # the base image has no mkfs
+    first, second, device = make_spec(20), make_spec(21), VOLUME.device
+    driver.start(first)
+    for _ in range(2):
+        driver.attach(first.instance_id, VOLUME)
+    run_shell(driver, first, f"mount {device} /mnt && echo kept > /mnt/state")
+    assert not driver.detach(first.instance_id, VOLUME), "it is mounted"
+    driver.stop(first.instance_id, grace=30)
+
+    driver.start(make_spec(20, volumes=(VOLUME,)))
+    assert run_shell(driver, first, f"mount {device} /mnt && cat /mnt/state") == "kept"
+    run_shell(driver, first, "umount /mnt")
+    assert driver.detach(first.instance_id, VOLUME)
+    run_shell(driver, first, f"test ! -e {device}")
+
+    driver.start(second)
+    driver.attach(second.instance_id, VOLUME)
+    assert run_shell(driver, second, f"mount {device} /mnt && cat /mnt/state") == "kept"
+    driver.delete(second.instance_id)
+    assert driver.detach(second.instance_id, VOLUME)
+    assert host_traces(layout.state)["loop"] == []
 
 
 def test_user_data_runs_on_a_builder_and_its_disk_becomes_an_image(driver, make_spec):

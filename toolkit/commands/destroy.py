@@ -12,6 +12,8 @@ from toolkit.errors import NotConfirmed
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from toolkit.deploy.destroy import Destroyer, Inventory
+
 
 @click.command("destroy")
 @config_option
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool) -> int:
     """Delete the cluster and everything in it: instances, files, accounting, artifacts.
 
-    Machine images stay for the next deploy, unless --images is given. The output names them. An
-    image that another cluster's launch template or instance uses stays with --images, too.
+    A snapshot of the head node's data volume stays: Slurm's state and the databases. Machine
+    images stay for the next deploy, unless --images is given. An image that another cluster's
+    launch template or instance uses stays with --images, too. The output names all of them.
 
     destroy then checks, service by service, that nothing is left. Run it again if it was cut off.
     """
@@ -37,7 +40,7 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
         destroyer = Destroyer(config, clients, reporter())
         inventory = destroyer.inventory(with_images=with_images)
         if dry_run or inventory.is_empty:
-            click.echo("\n".join(filter(None, [inventory.text(), inventory.kept_images_text])))
+            _print(inventory.text(), inventory, destroyer)
             return 0
         if not yes:
             raise NotConfirmed(
@@ -45,9 +48,11 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
                 next_step="confirm with --yes",
             )
         destroyer.destroy(with_images=with_images)
-    click.echo(
-        "\n".join(
-            filter(None, [f"cluster {config.cluster} is deleted", inventory.kept_images_text])
-        )
-    )
+        _print(f"cluster {config.cluster} is deleted", inventory, destroyer)
     return 0
+
+
+def _print(first: str, inventory: Inventory, destroyer: Destroyer) -> None:
+    """Print a text, and the images and snapshots that stay."""
+    stays = [inventory.kept_images_text, *map(str, destroyer.snapshots())]
+    click.echo("\n".join(filter(None, [first, *stays])))

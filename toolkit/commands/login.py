@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from toolkit.config import ClusterConfig
 
-HOST_KEY = "/etc/ssh/slurm_toolkit_host_ed25519_key.pub"
+HOST_KEY = "/srv/head/ssh/host_ed25519_key.pub"
 
 
 @click.command("login", context_settings={"ignore_unknown_options": True})

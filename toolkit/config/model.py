@@ -119,6 +119,10 @@ class HeadNode(Section):
 
     instance_type: Label = "m7i.large"
     root_gib: Annotated[int, Field(ge=IMAGE_GIB, le=16_384)] = 50
+    data_gib: Annotated[int, Field(ge=8, le=16_384)] = 50
+    """The volume of Slurm's state and the databases, which outlives the instance."""
+    data_snapshot: Annotated[str, Field(pattern=types.SNAPSHOT_ID)] | None = None
+    """The snapshot that this volume was made of; without it, an empty volume."""
 
 
 class Shared(Section):

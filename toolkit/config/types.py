@@ -29,6 +29,7 @@ SUBNET_ID = r"^subnet-[0-9a-f]+$"
 BOUNDARY = r"^arn:aws:iam::(\d{12}|aws):policy/[A-Za-z0-9_+=,.@/-]{1,512}$"
 IAM_PATH = r"^/([A-Za-z0-9_+=,.@-]{1,64}/){0,7}$"
 ROLE_PREFIX = r"^[A-Za-z0-9_+=,.@-]{1,24}$"
+SNAPSHOT_ID = r"^snap-[0-9a-f]{8,17}$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
 _IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
 STORE = rf"^(shared|{_IN_S3})$"
@@ -57,6 +58,7 @@ WORDS = {
     BOUNDARY: "the ARN of a policy such as arn:aws:iam::123456789012:policy/limits",
     IAM_PATH: "a path such as /clusters/, with a slash at both ends",
     ROLE_PREFIX: "up to 24 of A-Z, a-z, 0-9 and _+=,.@-",
+    SNAPSHOT_ID: "the id of an EBS snapshot such as snap-0123456789abcdef0",
     CHECKPOINTS: "bucket or s3://another-bucket/prefix",
     STORE: "shared, bucket or s3://another-bucket/prefix",
     RESERVATION: "the id of a capacity reservation or block such as cr-0abc",

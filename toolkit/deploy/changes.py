@@ -57,15 +57,18 @@ class StackChanges:
         tags: Mapping[str, str],
         store_template: Callable[[str], str] | None = None,
         named_roles: bool = False,
+        protects: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Protect the stack from deletion by hand if `protects` is set."""
         self._cloudformation = clients.client("cloudformation")
         self._stack = stack
         self._tags = tags
         self._store_template = store_template
         # CloudFormation wants to be told that a template names its roles itself.
         self._capability = "CAPABILITY_NAMED_IAM" if named_roles else "CAPABILITY_IAM"
+        self._protects = protects
         self._sleep = sleep
         self._clock = clock
 
@@ -184,6 +187,10 @@ class StackChanges:
                 f"stack {self._stack} is {status}{outcome}\n"
                 + failures(self._cloudformation, self._stack, past_events),
                 next_step="mend the cause, then run the same command again",
+            )
+        if self._protects:
+            self._cloudformation.update_termination_protection(
+                StackName=self._stack, EnableTerminationProtection=True
             )
 
     def _template_argument(self, template: str) -> dict[str, str]:

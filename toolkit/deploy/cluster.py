@@ -11,14 +11,15 @@ from toolkit.deploy import image_build_stack, image_lock, images, names
 from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.head import find_head
-from toolkit.deploy.head_change import HEAD, NewHead, new_head, restarts
+from toolkit.deploy.head_change import HEAD, PARTS, NewHead, new_head, restarts
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.pricing import head_price, price_table
 from toolkit.deploy.stack import TemplateFacts, stack_template
 from toolkit.deploy.stack_outputs import stack_facts, stack_resources
 from toolkit.deploy.stack_plan import ResourceChange, StackPlan, resources
+from toolkit.deploy.stopped_head import stopped_head
 from toolkit.deploy.storage import Bucket
-from toolkit.errors import NotConfirmed
+from toolkit.errors import NotConfirmed, StackMissing
 from toolkit.render import bundle_files
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class DeployPreview:
     def changes(self) -> tuple[ResourceChange, ...]:
         """Return the stack's changes, without a head that is replaced."""
         if self.new_head is not None:
-            return tuple(item for item in self.plan.changes if item.logical_id != HEAD)
+            return tuple(item for item in self.plan.changes if item.logical_id not in PARTS)
         if not self.head_restarts:
             return self.plan.changes
         # CloudFormation can't tell; such a change is in place for an instance on EBS.
@@ -105,6 +106,7 @@ class Cluster:
             tags={tags.CLUSTER: config.cluster},
             store_template=self._store_template,
             named_roles=config.iam.name_prefix is not None,
+            protects=True,
         )
         self._head_setup = HeadSetup(clients, config, self._bucket)
 
@@ -120,11 +122,17 @@ class Cluster:
         template = self._template(base, ids)
         plan = self._changes.preview(template)
         missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
-        new_bundle = not plan.creates_stack and not self._head_setup.is_set_up_from(
-            self._bundle().sha
-        )
-        preview = DeployPreview(plan, missing_images, new_bundle)
+        preview = DeployPreview(plan, missing_images, self._has_new_bundle(plan))
         return self._with_head_change(preview, template, replace_head=replace_head)
+
+    def _has_new_bundle(self, plan: StackPlan) -> bool:
+        """Return whether the head node would be set up from another bundle."""
+        if plan.creates_stack:
+            return False
+        try:
+            return not self._head_setup.is_set_up_from(self._bundle().sha)
+        except StackMissing:
+            return True  # the bundle names a resource that the update makes
 
     def deploy(self, *, yes: bool, replace_head: bool = False) -> DeployPreview:
         """Bring the cluster to the state of cluster.yaml, and wait.
@@ -166,11 +174,12 @@ class Cluster:
     def _replace_head(self, base: images.BaseImage, ids: dict[str, str]) -> None:
         """Update the stack twice, first without the head instance.
 
-        The first update makes all other changes too: if one of them fails, it is undone
-        before the instance is gone. A deploy that dies in between leaves a stack without
-        the instance, and the next deploy adds it.
+        The first update makes all other changes too. If one of them fails, it is undone
+        before the instance is gone, and the instance starts again. A deploy that dies in
+        between leaves a stack without the instance, and the next deploy adds it.
         """
-        self._execute(self._changes.plan(self._template(base, ids, with_head=False)))
+        with stopped_head(self._clients, self._config, self._report):
+            self._execute(self._changes.plan(self._template(base, ids, with_head=False)))
         self._execute(self._changes.plan(self._template(base, ids)))
 
     def _with_head_change(

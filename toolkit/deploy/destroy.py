@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import abandoned_builders, images, instances, names
+from toolkit.deploy import abandoned_builders, head_volume, images, instances, names
+from toolkit.deploy.head_volume import Snapshot, snapshots
 from toolkit.deploy.image_use import UsedImage, used_elsewhere
 from toolkit.deploy.stack_events import failures, stack_status, wait_for_stack
 from toolkit.deploy.storage import Bucket
-from toolkit.deploy.tagged_resources import TaggedResource, delete_detached, find_resources
+from toolkit.deploy.tagged_resources import (
+    DATA_VOLUME,
+    TaggedResource,
+    delete_detached,
+    find_resources,
+)
 from toolkit.errors import DestroyIncomplete
 
 if TYPE_CHECKING:
@@ -32,6 +38,11 @@ INSTANCES_SECONDS = 900.0
 # EC2 lists volumes and interfaces of terminated instances for a while.
 VERIFY_SECONDS = 120.0
 TERMINATE_BATCH = 200
+# What people lose with a resource of these kinds.
+LOSSES = {
+    "filesystem": ": homes, datasets, checkpoints, everything in /shared",
+    DATA_VOLUME: f": {head_volume.CONTENT}; a snapshot of it stays",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,11 @@ class Inventory:
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
         lines += ["- the bucket: instance ledger, logs, artifacts of runs"] if self.bucket else []
-        lines += [f"- {item}" for item in self.other_resources if not self._has_own_line(item)]
+        lines += [
+            f"- {item}{LOSSES.get(item.kind, '')}"
+            for item in self.other_resources
+            if not self._has_own_line(item)
+        ]
         lines += [f"- image {image.name}" for image in self.images]
         lines += [f"- image builder {builder}" for builder in self.builders]
         lines += (
@@ -86,7 +101,7 @@ class Inventory:
         A part of the stack that holds data has a line of its own.
         """
         own_kinds = {"instance", "bucket"}
-        return item.kind in own_kinds or (bool(self.stack) and item.kind != "filesystem")
+        return item.kind in own_kinds or (bool(self.stack) and item.kind not in LOSSES)
 
 
 class Destroyer:
@@ -129,6 +144,10 @@ class Destroyer:
             else "",
             used_images=used_images if with_images else (),
         )
+
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return the snapshots of the head node's data volumes, which stay."""
+        return snapshots(self._clients.client("ec2"), self._config)
 
     def destroy(self, *, with_images: bool) -> None:
         """Delete everything.
@@ -201,9 +220,14 @@ class Destroyer:
             phase.result("none")
             return
         # By id from here on: CloudFormation forgets the name of a deleted stack.
-        stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
+        described = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+        stack_id = described["StackId"]
         total = len(cloudformation.describe_stack_resources(StackName=stack_id)["StackResources"])
         no_events = frozenset[str]()
+        if described.get("EnableTerminationProtection"):
+            cloudformation.update_termination_protection(
+                StackName=stack_id, EnableTerminationProtection=False
+            )
         cloudformation.delete_stack(StackName=stack_id)
         status = wait_for_stack(
             cloudformation,

@@ -1,8 +1,8 @@
 """Decides whether a deploy needs a new head instance. Pure.
 
 One update of the stack can't replace the instance. CloudFormation makes the new one
-before it ends the old one, which still holds the head's network interface. Two updates
-do it, the first of them without the instance.
+before it ends the old one, which still holds the head's network interface and its data
+volume. Two updates do it, the first of them without the instance.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolkit.deploy import head_volume
 from toolkit.deploy.diff import differences
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from toolkit.deploy.stack_plan import ResourceChange
 
 HEAD, INTERFACE = "Head", "HeadInterface"
+PARTS = frozenset({HEAD, head_volume.ATTACHMENT})  # go and come with the instance
 # Properties that EC2 changes without a new instance, some of them after a stop:
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-ec2-instance.html
 RESTARTING = frozenset({"InstanceType", "UserData"})
@@ -28,9 +30,10 @@ IN_PLACE = RESTARTING | {
     "PropagateTagsToVolumeOnCreation",
     "Tags",
 }
-LOST_DISK = (
-    "its disk is lost: Slurm's queue and state, the accounting database, runs of MLflow and Optuna"
-)
+LOST_DISK = "its root disk is lost: logs, and files that people keep there"
+LOST_DATA = f"its root disk is lost, and with it: {head_volume.CONTENT}"
+KEPT_DATA = f"its data volume goes to the new instance: {head_volume.CONTENT}"
+NEW_VOLUME = "its data volume is replaced; a snapshot of the old one stays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,14 @@ class NewHead:
 
     reasons: tuple[str, ...]
     loses_disk: bool  # of an instance that is there
+    keeps_data: bool = True  # the data volume goes to the new instance
 
     def __str__(self) -> str:
         lines = [f"± {HEAD}  AWS::EC2::Instance  (a new instance, by two updates of the stack)"]
         lines += [f"    {reason}" for reason in self.reasons]
-        lines += [f"    {LOST_DISK}"] if self.loses_disk else []
+        if self.loses_disk:
+            lines.append(f"    {LOST_DISK if self.keeps_data else LOST_DATA}")
+        lines += [f"    {KEPT_DATA}"] if self.keeps_data else []
         return "\n".join(lines)
 
 
@@ -63,9 +69,12 @@ def new_head(
     """
     if HEAD not in before or not stack_instance:
         return None  # the update itself makes the instance
+    moved = head_volume.is_replaced(before, after)
+    keeps_data = head_volume.is_there(before) and not moved
+    volume_reasons = [NEW_VOLUME] if moved else []
     if not lives:
-        reason = f"its instance {stack_instance} was terminated, and its disk with it"
-        return NewHead((reason,), loses_disk=False)
+        reason = f"its instance {stack_instance} was terminated, and its root disk with it"
+        return NewHead((reason, *volume_reasons), loses_disk=False, keeps_data=keeps_data)
     reasons = [
         line
         for line in differences(_properties(before), _properties(after))
@@ -77,9 +86,10 @@ def new_head(
             reasons.append("its network interface is replaced")
         if change.logical_id == HEAD and change.action == "Replace" and not reasons:
             reasons.append("CloudFormation would replace it")
+    reasons += volume_reasons
     if requested:
         reasons.append("--replace-head was given")
-    return NewHead(tuple(reasons), loses_disk=True) if reasons else None
+    return NewHead(tuple(reasons), loses_disk=True, keeps_data=keeps_data) if reasons else None
 
 
 def restarts(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import names
+from toolkit.deploy import head_volume, names
 from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
@@ -104,6 +104,9 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "mlflow": config.mlflow.enabled,
             "shared": config.shared,
             "head": config.head,
+            "head_volume": head_volume.logical_id(config),
+            "head_volume_device": head_volume.DEVICE,
+            "head_volume_role": head_volume.ROLE,
             "with_head": facts.with_head,
             "head_address": config.network.head_address,
             "head_image": facts.head_image,

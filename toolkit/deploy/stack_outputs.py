@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.deploy import names
+from toolkit.deploy import head_volume, names
 from toolkit.deploy.stack import subnet_logical_id
 from toolkit.errors import StackMissing
 from toolkit.render import StackFacts
@@ -37,6 +37,7 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
     resource_ids = stack_resources(clients, names.stack(config))
     try:
         filesystem = resource_ids["SharedFilesystem"]
+        head_volume_id = resource_ids[head_volume.logical_id(config)]
         subnets = {zone: resource_ids[subnet_logical_id(zone)] for zone in config.network.zones}
         mlflow_role = resource_ids["MlflowRole"] if config.mlflow.enabled else ""
     except KeyError as error:
@@ -52,4 +53,5 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         shared_dns=shared[0]["DNSName"],
         shared_mount=shared[0]["LustreConfiguration"]["MountName"],
         mlflow_role=clients.role_arn(mlflow_role) if mlflow_role else "",
+        head_volume=head_volume_id,
     )

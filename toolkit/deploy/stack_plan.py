@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PRECIOUS = {
     "AWS::EC2::Instance",
     "AWS::EC2::NetworkInterface",
+    "AWS::EC2::Volume",
     "AWS::FSx::FileSystem",
     "AWS::S3::Bucket",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
-from toolkit.deploy import names
+from toolkit.deploy import head_volume, names
 from toolkit.deploy.instances import tag_values
 from toolkit.deploy.storage import Bucket
 
@@ -40,6 +40,7 @@ KINDS = (
     ("VPC", "describe_vpcs", "Vpcs", "VpcId"),
 )
 DELETED_STATES = {"terminated", "deleted", "deleting"}
+DATA_VOLUME = "data volume"  # of the head node
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def _tagged(ec2: Any, cluster: str) -> Iterator[TaggedResource]:
             groups = page["Reservations"] if kind == "instance" else [page]
             for item in (item for group in groups for item in group[items]):
                 if _state(item) not in DELETED_STATES:
-                    yield TaggedResource(kind, item[key])
+                    holds_data = tag_values(item).get(tags.ROLE) == head_volume.ROLE
+                    yield TaggedResource(DATA_VOLUME if holds_data else kind, item[key])
 
 
 def _pages(ec2: Any, operation: str, filters: Sequence[dict[str, Any]]) -> Iterable[Any]:

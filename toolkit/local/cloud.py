@@ -19,7 +19,13 @@ from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
 from moto.s3.models import s3_backends
 
-from toolkit.local.aws import instance_status, request_limits, spot_prices, stack_buckets
+from toolkit.local.aws import (
+    instance_status,
+    request_limits,
+    spot_prices,
+    stack_buckets,
+    stack_volumes,
+)
 from toolkit.local.aws.account_settings import AccountSettings
 from toolkit.local.aws.capacity_reservations import CapacityReservations
 from toolkit.local.aws.client_tokens import ClientTokens
@@ -38,6 +44,7 @@ from toolkit.local.aws.network_interfaces import NetworkInterfaces
 from toolkit.local.aws.request_rates import Throttle
 from toolkit.local.aws.run_instances import Compute
 from toolkit.local.aws.ssm_run_command import Commands
+from toolkit.local.aws.volumes import Volumes
 from toolkit.local.control import Control
 from toolkit.local.endpoint import Endpoint, Router
 from toolkit.local.faults import Faults
@@ -147,6 +154,9 @@ class Cloud:
         Images(self.tables, self._registry, defer, self.states).install(self._patches)
         Commands(self.tables, self.driver, defer, self._gate.agent_may_put).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
+        volumes = Volumes(self.tables, self.options.state / "volumes")
+        volumes.install(self._patches)
+        stack_volumes.install(self._patches, volumes)
         Stacks(self.tables, defer).install(self._patches)
         stack_buckets.install(self._patches)
         self.account.install(self._patches)

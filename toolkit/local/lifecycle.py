@@ -205,6 +205,7 @@ def _clean(layout: Layout) -> cleanup.Remains:
         raise LocalError(f"not everything could be removed: {error}") from error
     for directory in layout.filesystems.glob("fs-*"):
         shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(layout.volumes, ignore_errors=True)
     return remains
 
 

@@ -20,7 +20,7 @@ from toolkit.local.aws.instance_tables import (
     Reason,
     Tables,
 )
-from toolkit.local.machines.driver import Driver, MachineSpec, MachineState
+from toolkit.local.machines.driver import AttachedVolume, Driver, MachineSpec, MachineState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +72,7 @@ class MachineController:
         self._busy: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._ready: dict[str, float] = {}  # when a started machine's instance is running
+        self._volumes: dict[str, dict[str, int]] = {}  # what machines have: id → GiB
         self._last_check = 0.0
         self._stop = threading.Event()
 
@@ -117,6 +118,12 @@ class MachineController:
                 self._submit(instance, self._restart)
             elif check_running and self._is_powered_off(instance):
                 self._handle_guest_shutdown(instance)
+            elif self._lacks_volume(instance):
+                self._submit(instance, self._attach_volumes)
+            elif check_running and instance.detaching:
+                self._submit(instance, self._detach_volumes)
+        elif state == "stopped" and check_running and instance.detaching:
+            self._submit(instance, self._detach_volumes)
 
     def _is_powered_off(self, instance: LocalInstance) -> bool:
         return self._driver.state(instance.id) in (MachineState.EXITED, MachineState.ABSENT)
@@ -150,6 +157,7 @@ class MachineController:
         try:
             with self._tables.lock:
                 spec = self._spec_of(instance)
+                self._volumes[instance.id] = dict(instance.volumes)
             self._driver.start(
                 spec, on_network=lambda namespace: self._network.open(instance.id, namespace)
             )
@@ -161,6 +169,33 @@ class MachineController:
             return
         log.info("%s started", instance.id)
         self._ready[instance.id] = self._tables.clock() + self._options.boot_delay
+
+    def _lacks_volume(self, instance: LocalInstance) -> bool:
+        machine_has = self._volumes.get(instance.id, {})
+        return any(machine_has.get(key) != gib for key, gib in instance.volumes.items())
+
+    def _attach_volumes(self, instance: LocalInstance) -> None:
+        with self._tables.lock:
+            attached = dict(instance.volumes)
+        for volume, gib in attached.items():
+            self._driver.attach(instance.id, AttachedVolume(volume, gib))
+        self._volumes[instance.id] = attached
+
+    def _detach_volumes(self, instance: LocalInstance) -> None:
+        """Finish the detachments that the machine allows; the others wait for it."""
+        with self._tables.lock:
+            detaching = {key: instance.volumes[key] for key in instance.detaching}
+        for volume, gib in detaching.items():
+            if self._driver.detach(instance.id, AttachedVolume(volume, gib)):
+                self._volumes.get(instance.id, {}).pop(volume, None)
+                with self._tables.lock:
+                    self._states.record_detached(instance, volume)
+
+    def _release_volumes(self, instance: LocalInstance) -> None:
+        """Take all volumes from a machine that has ended."""
+        for volume, gib in self._volumes.get(instance.id, {}).items():
+            self._driver.detach(instance.id, AttachedVolume(volume, gib))
+        self._volumes.pop(instance.id, None)
 
     def _stop_machine(self, instance: LocalInstance) -> None:
         self._driver.stop(instance.id, grace=_STOP_GRACE)
@@ -180,6 +215,7 @@ class MachineController:
             self._driver.stop(instance.id, grace=self._options.shutdown_grace)
         self._network.close(instance.id)
         self._driver.delete(instance.id)
+        self._release_volumes(instance)
         self._ready.pop(instance.id, None)
         with self._tables.lock:
             self._states.record_terminated(instance)

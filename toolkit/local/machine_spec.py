@@ -6,7 +6,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from typing import TYPE_CHECKING
 
 from toolkit.local.aws.launch_request import user_data_bytes
-from toolkit.local.machines.driver import MachineSpec
+from toolkit.local.machines.driver import AttachedVolume, MachineSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,4 +42,5 @@ def machine_spec(instance: LocalInstance, *, file_systems: Path, port: int) -> M
         vpc_id=vpc.id,
         routes=(IPv4Network(vpc.cidr_block),),
         user_data=user_data_bytes(instance.user_data),
+        volumes=tuple(AttachedVolume(key, gib) for key, gib in instance.volumes.items()),
     )

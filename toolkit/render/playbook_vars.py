@@ -32,6 +32,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_head_hostname": head_hostname(config),
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,
+            "toolkit_head_volume": facts.head_volume,
             "toolkit_partitions": list(config.partitions),
             "toolkit_private_data": list(config.slurm.private_data),
             "toolkit_site_facts": _site_facts(config, facts.bucket),

@@ -84,7 +84,7 @@ def _cluster(context: SlurmContext) -> dict[str, Value]:
         # cred_expire is also how long a requeued job waits before 25.11.
         "AuthInfo": (f"cred_expire={REQUEUE_DELAY}",),
         "CommunicationParameters": ("block_null_hash",),
-        "StateSaveLocation": "/var/lib/slurm/slurmctld",
+        "StateSaveLocation": "/srv/head/slurmctld",
         "SlurmdSpoolDir": "/var/lib/slurm/slurmd",
         "SlurmctldPidFile": "/run/slurmctld/slurmctld.pid",
         "SlurmdPidFile": "/run/slurm/slurmd.pid",

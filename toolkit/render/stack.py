@@ -18,6 +18,7 @@ class StackFacts:
     subnets: Mapping[str, str]  # by zone
     shared_dns: str
     shared_mount: str  # the filesystem's name for mounting
+    head_volume: str  # of Slurm's state and the databases
     mlflow_role: str = ""  # ARN; empty: no MLflow
 
     @property

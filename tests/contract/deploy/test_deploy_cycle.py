@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from botocore.exceptions import ClientError
 
 from toolkit import cli
+from toolkit.deploy import head_volume, names
 from toolkit.deploy.tagged_resources import find_resources
 from toolkit.local.aws.images import Image, _row
 
@@ -70,13 +72,29 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
     assert toolkit(config, "deploy", "--dry-run") == 0
     assert "InstanceType: m7i.large → m7i.xlarge" in capsys.readouterr().out
 
+    check_destroy(config, capsys)
+
+
+def check_destroy(config, capsys):
+    """Destroy the cluster; the question names what is lost, a snapshot stays."""
+    cloudformation = config.actor.clients.client("cloudformation")
+    with pytest.raises(ClientError, match="TerminationProtection is enabled"):
+        cloudformation.delete_stack(StackName=names.stack(config.config))
     assert toolkit(config, "destroy") == 3
+    question = capsys.readouterr().err
+    for loss in ("- data volume vol-", "- filesystem fs-", "- the bucket: "):
+        assert loss in question
+    assert "accounting, runs of MLflow and Optuna; a snapshot of it stays" in question
     assert toolkit(config, "destroy", "--dry-run") == 0
     assert "images that are kept: toolkit-" in capsys.readouterr().out
     assert toolkit(config, "destroy", "--yes", "--images") == 0, capsys.readouterr().err
+    assert "of the head node's data volume" in capsys.readouterr().out
+    (snapshot,) = head_volume.snapshots(config.actor.clients.client("ec2"), config.config)
     assert find_resources(config.actor.clients, config.config) == ()
     assert toolkit(config, "destroy", "--yes") == 0
-    assert "nothing to destroy" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "nothing to destroy" in output
+    assert str(snapshot) in output
 
 
 def test_a_plan_before_the_first_deploy_says_what_deploy_would_do(config, capsys):

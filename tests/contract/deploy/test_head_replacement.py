@@ -10,6 +10,7 @@ from toolkit.commands.exit_codes import DIFFERS, FAILED, SAME
 from toolkit.deploy import changes, names
 from toolkit.deploy.head import find_head
 from toolkit.deploy.storage import Bucket
+from toolkit.errors import StackFailed
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
@@ -42,10 +43,27 @@ def stack_state(config):
     return stacks[0]["StackStatus"]
 
 
+def data_volumes(config):
+    """Return the data volumes of the cluster, as EC2 lists them."""
+    filters = [{"Name": "tag:toolkit:role", "Values": ["head-data"]}]
+    return config.actor.clients.client("ec2").describe_volumes(Filters=filters)["Volumes"]
+
+
+def holder(volume):
+    """Return the instance that a volume is attached to."""
+    (attachment,) = volume["Attachments"]
+    return attachment["InstanceId"]
+
+
 def terminate_head(config):
     old = head(config)
     config.actor.clients.client("ec2").terminate_instances(InstanceIds=[old["InstanceId"]])
     return old
+
+
+def failed_events(config):
+    events = cloudformation(config).describe_stack_events(StackName=names.stack(config.config))
+    return [e for e in events["StackEvents"] if e["ResourceStatus"].endswith("FAILED")]
 
 
 def stack_states(config):
@@ -56,40 +74,47 @@ def stack_states(config):
 
 
 def test_a_head_that_was_terminated_is_noticed_and_made_again(deployed, capsys):
-    """Terminate the head; plan says it, deploy makes another."""
+    """Terminate the head; deploy makes another with the data volume."""
+    (volume,) = data_volumes(deployed)
     old = terminate_head(deployed)
+    assert holder(volume) == old["InstanceId"]
     assert toolkit(deployed, "plan") == DIFFERS
     output = capsys.readouterr().out
     assert "± Head" in output
     assert f"its instance {old['InstanceId']} was terminated" in output
+    assert "its data volume goes to the new instance: Slurm's queue and state" in output
     assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
     new = head(deployed)
     assert new["InstanceId"] != old["InstanceId"]
     assert new["PrivateIpAddress"] == str(deployed.config.network.head_address)
     assert "UPDATE_ROLLBACK_COMPLETE" not in stack_states(deployed)
+    (kept,) = data_volumes(deployed)
+    assert (kept["VolumeId"], holder(kept)) == (volume["VolumeId"], new["InstanceId"])
     capsys.readouterr()
     assert toolkit(deployed, "plan") == SAME
     assert capsys.readouterr().out.startswith("no changes\n")
 
 
-def test_a_new_root_disk_is_a_new_head_and_its_disk_is_lost(deployed, capsys):
+def test_a_new_root_disk_is_a_new_head_and_the_data_volume_stays(deployed, capsys):
     """Enlarge the head's disk: the new head has the old address."""
     old = head(deployed)
     deployed.edit("root_gib: 50", "root_gib: 77")
     assert toolkit(deployed, "plan") == DIFFERS
     output = capsys.readouterr().out
     assert "BlockDeviceMappings[0].Ebs.VolumeSize" in output
-    assert "its disk is lost" in output
+    assert "its root disk is lost" in output
+    assert "HeadDataAttachment" not in output, "it goes and comes with the instance"
+    (volume,) = data_volumes(deployed)
     assert toolkit(deployed, "deploy") == 3
     assert head(deployed)["InstanceId"] == old["InstanceId"]
     assert toolkit(deployed, "deploy", "--yes") == 0, capsys.readouterr().err
     new = head(deployed)
     assert new["InstanceId"] != old["InstanceId"]
     assert new["PrivateIpAddress"] == old["PrivateIpAddress"]
-    (disk,) = new["BlockDeviceMappings"]
-    volumes = deployed.actor.clients.client("ec2").describe_volumes(
-        VolumeIds=[disk["Ebs"]["VolumeId"]]
-    )
+    disks = {disk["DeviceName"]: disk["Ebs"]["VolumeId"] for disk in new["BlockDeviceMappings"]}
+    assert disks.pop("/dev/sdf") == volume["VolumeId"]
+    (root,) = disks.values()
+    volumes = deployed.actor.clients.client("ec2").describe_volumes(VolumeIds=[root])
     assert volumes["Volumes"][0]["Size"] == 77
     assert stack_state(deployed) == "UPDATE_COMPLETE"
     assert "UPDATE_ROLLBACK_COMPLETE" not in stack_states(deployed)
@@ -98,9 +123,56 @@ def test_a_new_root_disk_is_a_new_head_and_its_disk_is_lost(deployed, capsys):
 def test_a_head_is_replaced_on_request(deployed, capsys):
     old = head(deployed)
     assert toolkit(deployed, "deploy", "--replace-head") == 3
-    assert "its disk is lost" in capsys.readouterr().err
+    assert "its root disk is lost" in capsys.readouterr().err
+    (volume,) = data_volumes(deployed)
     assert toolkit(deployed, "deploy", "--replace-head", "--yes") == 0, capsys.readouterr().err
     assert head(deployed)["InstanceId"] != old["InstanceId"]
+    (kept,) = data_volumes(deployed)
+    assert (kept["VolumeId"], holder(kept)) == (volume["VolumeId"], head(deployed)["InstanceId"])
+    assert not failed_events(deployed)
+
+
+def test_a_first_update_that_fails_leaves_the_old_head_running(deployed, capsys, monkeypatch):
+    """Fail the first update; the head was stopped, and starts again."""
+    old = head(deployed)
+
+    def failing(_stack, _plan, _phase):
+        assert head(deployed)["State"]["Name"] == "stopped", "EC2 detaches no mounted volume"
+        raise StackFailed("the update was undone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(changes.StackChanges, "execute", failing)
+        assert toolkit(deployed, "deploy", "--replace-head", "--yes") == FAILED
+    assert "the update was undone" in capsys.readouterr().err
+    new = head(deployed)
+    assert new["InstanceId"] == old["InstanceId"]
+    assert new["State"]["Name"] in ("pending", "running")
+
+
+def test_another_snapshot_is_another_volume_with_a_new_head(deployed, capsys):
+    """Restore a snapshot in a new volume; the old one leaves another."""
+    ec2, (old,) = deployed.actor.clients.client("ec2"), data_volumes(deployed)
+    snapshot = ec2.create_snapshot(VolumeId=old["VolumeId"])["SnapshotId"]
+    deployed.edit("data_gib: 8", f"data_gib: 8, data_snapshot: {snapshot}")
+    assert toolkit(deployed, "plan") == DIFFERS
+    output = capsys.readouterr().out
+    assert "its data volume is replaced; a snapshot of the old one stays" in output
+    assert toolkit(deployed, "deploy") == 3
+    assert toolkit(deployed, "deploy", "--yes") == 0, capsys.readouterr().err
+    (new,) = data_volumes(deployed)
+    assert (new["SnapshotId"], holder(new)) == (snapshot, head(deployed)["InstanceId"])
+    kept = ec2.describe_snapshots(Filters=[{"Name": "tag:toolkit:cluster", "Values": ["demo"]}])
+    assert [item["VolumeId"] for item in kept["Snapshots"]] == [old["VolumeId"]]
+    assert toolkit(deployed, "plan") == SAME
+
+
+def test_a_larger_data_volume_is_a_change_in_place(deployed, capsys):
+    (old,) = data_volumes(deployed)
+    deployed.edit("data_gib: 8", "data_gib: 12")
+    assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
+    (new,) = data_volumes(deployed)
+    assert (new["VolumeId"], new["Size"], holder(new)) == (old["VolumeId"], 12, holder(old))
+    assert stack_state(deployed) == "UPDATE_COMPLETE"
 
 
 def test_a_deploy_that_died_between_its_two_updates_is_finished_by_the_next(

@@ -7,6 +7,8 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
+from toolkit.local.aws import stack_resources
+
 SETTLED = (
     "CREATE_COMPLETE",
     "ROLLBACK_COMPLETE",
@@ -217,3 +219,87 @@ def test_a_change_set_says_what_is_replaced(local, stack, cfn):
         described = cfn.describe_change_set(ChangeSetName=change_set["Id"])["Changes"]
         changes = [item["ResourceChange"] for item in described]
         assert {c["LogicalResourceId"]: c["Replacement"] for c in changes} == expected
+
+
+def data_volume(**properties):
+    own = {"AvailabilityZone": "us-east-1a", "Size": 8, "VolumeType": "gp3", "Encrypted": True}
+    return {
+        "Type": "AWS::EC2::Volume",
+        "DeletionPolicy": "Snapshot",
+        "UpdateReplacePolicy": "Snapshot",
+        "Properties": {**own, "Tags": [{"Key": "role", "Value": "data"}], **properties},
+    }
+
+
+ATTACHMENT = {
+    "Type": "AWS::EC2::VolumeAttachment",
+    "Properties": {
+        "VolumeId": {"Ref": "Data"},
+        "InstanceId": {"Ref": "Head"},
+        "Device": "/dev/sdf",
+    },
+}
+
+
+def attached_to(ec2, volume):
+    (row,) = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+    return [item["InstanceId"] for item in row["Attachments"]]
+
+
+def test_an_instance_with_a_volume_can_not_be_replaced_by_one_update(local, stack, ec2):
+    """Replace the instance; the volume can't be in two places."""
+    base = {"Vpc": VPC, "Subnet": SUBNET, "Data": data_volume(), "Attachment": ATTACHMENT}
+    stack.apply({**base, "Head": instance(local)}, "CREATE")
+    old, volume = stack.resource("Head"), stack.resource("Data")
+    assert attached_to(ec2, volume) == [old]
+    status = stack.apply({**base, "Head": instance(local, KeyName="one")})
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert any(state == "UPDATE_FAILED" for state, _ in stack.events("Attachment"))
+    assert stack.resource("Head") == old
+    assert attached_to(ec2, volume) == [old]
+
+
+def test_a_volume_goes_to_the_next_instance_by_two_updates(local, stack, ec2):
+    """Take the stopped instance away, and bring another."""
+    base = {"Vpc": VPC, "Subnet": SUBNET, "Data": data_volume()}
+    full = {**base, "Head": instance(local), "Attachment": ATTACHMENT}
+    stack.apply(full, "CREATE")
+    old, volume = stack.resource("Head"), stack.resource("Data")
+    ec2.stop_instances(InstanceIds=[old])
+    local.settle()
+    assert stack.apply(base) == "UPDATE_COMPLETE"
+    assert not [state for state, _ in stack.events("Attachment") if state == "DELETE_FAILED"]
+    assert stack.apply(full) == "UPDATE_COMPLETE"
+    assert stack.resource("Data") == volume
+    assert attached_to(ec2, volume) == [stack.resource("Head")] != [old]
+
+
+def test_a_mounted_volume_keeps_its_attachment_from_being_deleted(local, stack, ec2, monkeypatch):
+    """Remove the attachment of a running instance; the volume is busy."""
+    monkeypatch.setattr(stack_resources, "_DETACH_PATIENCE", 0.2)
+    base = {"Vpc": VPC, "Subnet": SUBNET, "Data": data_volume(), "Head": instance(local)}
+    stack.apply({**base, "Attachment": ATTACHMENT}, "CREATE")
+    stack.apply(base)
+    assert [state for state, _ in stack.events("Attachment")][-1] == "DELETE_FAILED"
+    assert attached_to(ec2, stack.resource("Data")) == [stack.resource("Head")]
+
+
+def test_a_deleted_volume_leaves_a_snapshot_with_its_tags(stack, ec2):
+    stack.apply({"Vpc": VPC, "Data": data_volume()}, "CREATE")
+    volume = stack.resource("Data")
+    assert stack.apply({"Vpc": VPC}) == "UPDATE_COMPLETE"
+    own = [{"Name": "volume-id", "Values": [volume]}]
+    (snapshot,) = ec2.describe_snapshots(Filters=own)["Snapshots"]
+    assert {"Key": "role", "Value": "data"} in snapshot["Tags"]
+    with pytest.raises(ClientError, match="does not exist"):
+        ec2.describe_volumes(VolumeIds=[volume])
+
+
+def test_a_volume_grows_in_place_and_stays_in_its_zone(stack, ec2):
+    stack.apply({"Vpc": VPC, "Data": data_volume()}, "CREATE")
+    volume = stack.resource("Data")
+    assert stack.apply({"Vpc": VPC, "Data": data_volume(Size=20)}) == "UPDATE_COMPLETE"
+    (row,) = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+    assert (row["Size"], row["VolumeType"], row["Encrypted"]) == (20, "gp3", True)
+    moved = data_volume(Size=20, AvailabilityZone="us-east-1b")
+    assert stack.apply({"Vpc": VPC, "Data": moved}) == "UPDATE_ROLLBACK_COMPLETE"

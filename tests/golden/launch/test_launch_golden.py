@@ -75,6 +75,7 @@ def burst(config: ClusterConfig) -> dict[str, Any]:
         subnets={zone: f"subnet-{zone[-1]}" for zone in config.network.zones},
         shared_dns="fs-01.fsx.us-east-1.amazonaws.com",
         shared_mount="shared",
+        head_volume="vol-0123456789abcdef0",
     )
     document: dict[str, Any] = json.loads(
         burst_json(config, stack, PriceTable(on_demand={}, spot={}))

@@ -202,3 +202,99 @@ def test_no_index_of_pip_disables_the_index_of_uv(builder):
 def test_uv_that_fails_leaves_nothing_behind(builder, tmp_path):
     assert not builder.install_with_uv(["/usr/bin/false"], tmp_path / "env", ["torch"])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def formatter(monkeypatch, tmp_path):
+    """make_filesystem.py, with a mkfs that writes a mark."""
+    module = script(ROLES / "head_data/files/make_filesystem.py")
+    mkfs = tmp_path / "mkfs"
+    mkfs.write_text('#!/bin/sh\nprintf made | dd of="$4" conv=notrunc status=none\n')
+    mkfs.chmod(0o755)
+    monkeypatch.setattr(module, "MKFS", str(mkfs))
+    return module
+
+
+@pytest.fixture
+def blank(tmp_path):
+    """A volume of zeros, as EBS gives one."""
+    device = tmp_path / "device"
+    with device.open("wb") as file:
+        file.truncate(8 << 20)
+    return device
+
+
+def test_a_blank_volume_gets_a_filesystem_once(formatter, capsys, blank):
+    assert published(formatter, capsys, blank) == (0, "changed")
+    assert blank.read_bytes()[:4] == b"made"
+    assert published(formatter, capsys, blank) == (0, "unchanged")
+
+
+@pytest.mark.parametrize("at", [0, 510, 1080, 65_600])
+def test_a_volume_that_holds_anything_is_never_formatted(formatter, capsys, blank, at):
+    """Put a byte at the mark of each kind of content."""
+    with blank.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\x01")
+    before = blank.read_bytes()
+    assert published(formatter, capsys, blank) == (0, "unchanged")
+    assert blank.read_bytes() == before
+
+
+def test_a_volume_that_can_not_be_read_is_never_formatted(formatter, tmp_path):
+    short = tmp_path / "short"
+    short.write_bytes(b"\0" * 1024)
+    with pytest.raises(SystemExit, match="only 1024 bytes"):
+        formatter.main([str(short)])
+    assert short.read_bytes() == b"\0" * 1024
+    with pytest.raises(FileNotFoundError):
+        formatter.main([str(tmp_path / "absent")])
+
+
+@pytest.fixture
+def keeper(monkeypatch):
+    monkeypatch.setattr(os, "sync", lambda: None)  # it would wait for the whole host
+    return script(ROLES / "head_data/files/keep_folder.py")
+
+
+@pytest.fixture
+def own_name():
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def test_a_folder_begins_as_a_copy_and_is_kept_after_that(
+    keeper, capsys, source, tmp_path, own_name
+):
+    """Copy the image's folder once; a later image's folder changes nothing."""
+    dest = tmp_path / "volume/mysql"
+    dest.parent.mkdir()
+    (dest.parent / "mysql.new").mkdir()  # of a run that was cut off
+    assert published(keeper, capsys, source, dest, own_name) == (0, "changed")
+    assert (dest / "sub/b").read_text() == "b"
+    (source / "a.py").write_text("another image's")
+    assert published(keeper, capsys, source, dest, own_name) == (0, "unchanged")
+    assert (dest / "a.py").read_text() == "A = 1\n"
+    assert [path.name for path in dest.parent.iterdir()] == ["mysql"]
+
+
+def test_a_folder_without_a_source_begins_empty_and_private(keeper, capsys, tmp_path, own_name):
+    dest = tmp_path / "ssh"
+    assert published(keeper, capsys, "/dev/null", dest, own_name) == (0, "changed")
+    assert (list(dest.iterdir()), dest.stat().st_mode & 0o777) == ([], 0o700)
+
+
+def test_a_user_with_another_uid_gets_the_whole_folder(
+    keeper, capsys, source, tmp_path, monkeypatch
+):
+    """Play a newer image, in which the service's user has another uid."""
+    dest, given = tmp_path / "mysql", []
+    own_uid = os.geteuid()
+    user = pwd.struct_passwd(("mysql", "x", own_uid, os.getegid(), "", "", ""))
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
+    assert published(keeper, capsys, source, dest, "mysql") == (0, "changed")
+    user = pwd.struct_passwd(("mysql", "x", own_uid + 1, 7, "", "", ""))
+    monkeypatch.setattr(os, "chown", lambda path, *ids, **_: given.append((Path(path).name, ids)))
+    assert published(keeper, capsys, source, dest, "mysql") == (0, "changed")
+    assert {name for name, _ in given} == {"mysql", "a.py", "sub", "b", "link"}
+    assert {ids for _, ids in given} == {(own_uid + 1, 7)}
+    assert given[-1][0] == "mysql", "a run that is cut off begins again"

@@ -23,14 +23,15 @@ class Cloud:
         self.status, self.actions, self.late = "CREATE_COMPLETE", [], ["i-late"]
         self.deletes, self.images_stack, self.cluster = True, "", "demo"
         self.builders, self.images, self.templates = {}, {}, []
+        self.snapshots, self.protected = [], True
 
     def get_paginator(self, operation):
         self.operation = operation
         return self
 
     def paginate(self, *, Filters=(), **_):  # noqa: N803  # boto3's names
-        if self.operation == "describe_stack_events":
-            return [{"StackEvents": []}]
+        if self.operation in {"describe_stack_events", "describe_snapshots"}:
+            return [{"StackEvents": [], "Snapshots": self.snapshots}]
         if self.operation == "describe_images":
             return [{"Images": list(self.images.values())}]
         if self.operation == "describe_launch_templates":
@@ -66,7 +67,9 @@ class Cloud:
         if not status:
             raise refusal("ValidationError", f"{StackName} does not exist")
         stack_id = "arn:toolkit-images" if images else "arn:stack"
-        return {"Stacks": [{"StackStatus": status, "StackId": stack_id}]}
+        protected = self.protected and not images
+        stack = {"StackStatus": status, "StackId": stack_id}
+        return {"Stacks": [{**stack, "EnableTerminationProtection": protected}]}
 
     def deregister_image(self, *, ImageId):  # noqa: N803  # boto3's names
         self.images.pop(ImageId)
@@ -94,11 +97,16 @@ class Cloud:
     def describe_stack_resources(self, **_):
         return {"StackResources": []}
 
+    def update_termination_protection(self, *, StackName, EnableTerminationProtection):  # noqa: N803
+        assert not EnableTerminationProtection
+        self.protected = False
+
     def delete_stack(self, *, StackName):  # noqa: N803  # boto3's names
         if "toolkit-images" in StackName:
             self.actions.append("images stack")
             self.images_stack = ""
             return
+        assert not self.protected, "CloudFormation refuses"
         self.actions.append("stack")
         self.status = "DELETE_IN_PROGRESS"
         final = "" if self.deletes else "DELETE_FAILED"
@@ -159,6 +167,31 @@ def test_the_inventory_names_stack_and_instances(cloud):
     text = cloud.destroyer.inventory(with_images=False).text()
     assert "stack (CREATE_COMPLETE)" in text
     assert "2 instances" in text
+
+
+def test_the_inventory_says_what_is_lost_with_each_resource(cloud):
+    """Name the lost data in the question of destroy."""
+    cloud.resources = [
+        TaggedResource("data volume", "vol-1"),
+        TaggedResource("volume", "vol-2"),
+        TaggedResource("filesystem", "fs-1"),
+    ]
+    text = cloud.destroyer.inventory(with_images=False).text()
+    assert "- data volume vol-1: Slurm's queue and state, accounting, runs of MLflow" in text
+    assert "a snapshot of it stays" in text
+    assert "- filesystem fs-1: homes, datasets, checkpoints" in text
+    assert "vol-2" not in text, "a root disk goes with its instance"
+
+
+def test_snapshots_are_named_with_what_to_do_about_them(cloud):
+    """List them oldest first."""
+    for day, name in ((9, "snap-late"), (3, "snap-early")):
+        at = datetime(2026, 11, day, 12, 30, tzinfo=UTC)
+        cloud.snapshots.append({"SnapshotId": name, "VolumeId": "vol-1", "StartTime": at})
+    early, late = map(str, cloud.destroyer.snapshots())
+    assert early.startswith("snapshot snap-early of the head node's data volume (2026-11-03 12:30")
+    assert "head.data_snapshot restores it" in early
+    assert "`aws ec2 delete-snapshot --snapshot-id snap-late` deletes it" in late
 
 
 def test_destroy_terminates_abandoned_builders_only(cloud):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -389,6 +390,7 @@ def test_every_taggable_resource_has_the_cluster_tag(stack):
         "AWS::EC2::VPCGatewayAttachment", "AWS::EC2::Route", "AWS::IAM::InstanceProfile",
         "AWS::S3::BucketPolicy", "AWS::EC2::LaunchTemplate", "AWS::EC2::SecurityGroupEgress",
         "AWS::IAM::Policy",
+        "AWS::EC2::VolumeAttachment",
     }  # fmt: skip
     for name, item in stack.items():
         if item["Type"] not in untagged:
@@ -471,3 +473,38 @@ def test_the_clusters_own_bucket_by_its_name_is_refused_as_a_place_of_jobs_data(
     with pytest.raises(DeployError, match=f"{key} names .* own bucket") as refusal:
         resources(config.model_copy(update={section: changed}))
     assert refusal.value.next_step.startswith(f"write {key}: bucket")
+
+
+def test_the_head_nodes_data_volume_outlives_its_instance(stack):
+    """Keep Slurm's state on an encrypted volume of its own.
+
+    A deleted stack, or another volume in its place, leaves a snapshot.
+    """
+    ((name, volume),) = of_type(stack, "AWS::EC2::Volume").items()
+    (attachment,) = of_type(stack, "AWS::EC2::VolumeAttachment").values()
+    assert stack[name]["DeletionPolicy"] == stack[name]["UpdateReplacePolicy"] == "Snapshot"
+    assert volume["Encrypted"]
+    assert volume["AvailabilityZone"] == "us-east-1a"
+    assert (attachment["VolumeId"], attachment["InstanceId"]) == (name, "Head")
+
+
+def test_between_two_head_instances_the_volume_stays_in_the_stack():
+    """Leave out the instance and its attachment, and nothing else."""
+    config = example()
+    between = parsed(stack_template(config, replace(FACTS, with_head=False)))
+    assert set(resources(config)) - set(between) == {"Head", "HeadDataAttachment"}
+
+
+def test_another_zone_or_snapshot_is_another_volume():
+    """Name the zone and the snapshot: CloudFormation changes neither in place."""
+    text = (ROOT / "examples" / "local.yaml").read_text()
+    snapshot = text.replace("data_gib: 8", "data_gib: 8, data_snapshot: snap-0123456789abcdef0")
+    moved = text.replace("us-east-1a:", "us-east-1c:")
+    found = [
+        set(of_type(resources(parse(body)), "AWS::EC2::Volume")) for body in (text, snapshot, moved)
+    ]
+    assert found == [
+        {"HeadDataUsEast1a"},
+        {"HeadDataUsEast1aSnap0123456789abcdef0"},
+        {"HeadDataUsEast1c"},
+    ]

@@ -17,7 +17,7 @@ from moto.cloudformation.models import (
 )
 from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_type_map
 from moto.cloudformation.responses import CloudFormationResponse, StackResourceDTO
-from moto.core.responses import EmptyResult
+from moto.core.responses import ActionResult, EmptyResult
 
 from toolkit.local.aws import stack_capabilities, stack_deletions
 from toolkit.local.aws.fsx import StackFileSystem
@@ -106,7 +106,7 @@ class Stacks:
         patches.replace(CloudFormationResponse, "create_change_set", create_change_set)
 
     def _install_rollback(self, patches: Patches) -> None:
-        """Give moto the call that it lacks, ContinueUpdateRollback."""
+        """Give moto two calls that it lacks."""
         stacks = self
 
         def continue_update_rollback(response: Any) -> Any:
@@ -114,9 +114,14 @@ class Stacks:
             stacks.continue_rollback(stack, response._get_param("ResourcesToSkip") or ())
             return EmptyResult()
 
-        patches.replace(
-            CloudFormationResponse, "continue_update_rollback", continue_update_rollback
-        )
+        def update_termination_protection(response: Any) -> Any:
+            stack = response.cloudformation_backend.get_stack(response._get_param("StackName"))
+            protected = response._get_bool_param("EnableTerminationProtection")
+            stack.enable_termination_protection = protected
+            return ActionResult({"StackId": stack.stack_id})
+
+        for call in (continue_update_rollback, update_termination_protection):
+            patches.replace(CloudFormationResponse, call.__name__, call)
 
     def _install_views(self, patches: Patches) -> None:
         """Show existing resources; moto would make a resource to show it."""
@@ -238,6 +243,11 @@ class Stacks:
                 continue
             if stack.status == "DELETE_IN_PROGRESS":
                 return
+            if stack.enable_termination_protection:
+                message = (
+                    f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
+                raise ValidationError(message=message)
             self._begin(stack, "DELETE_IN_PROGRESS")
             self._defer(partial(self._delete, backend, stack))
 

@@ -18,7 +18,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
-from toolkit.local.aws import network_interfaces
+from toolkit.local.aws import network_interfaces, volumes
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.instance_tables import (
     LIVE_STATES,
@@ -129,10 +129,16 @@ class States:
         row = instance.row
         reason = instance.reason or USER_SHUTDOWN
         network_interfaces.release(row)
+        instance.volumes.clear()
+        instance.detaching.clear()
         self._moto_terminate(row)
         self._tables.set_state(instance, "terminated", reason)
         instance.terminated_at = self._tables.clock()
         self._on_terminated(instance)
+
+    def record_detached(self, instance: LocalInstance, volume_id: str) -> None:
+        """Record that the machine has let go of a volume."""
+        volumes.release(instance, volume_id)
 
     def forget(self, instance: LocalInstance) -> None:
         """Drop a terminated instance from every list.

@@ -71,6 +71,8 @@ class LocalInstance:
     pool: Pool
     launched_at: float
     user_data: str | None = None
+    volumes: dict[str, int] = field(default_factory=dict)  # attached since its launch: id → GiB
+    detaching: set[str] = field(default_factory=set)  # those of them that shall go
     request_tags: Mapping[str, str] = field(default_factory=dict)  # of its spot request
     reason: Reason | None = None  # of the end it is on its way to
     notice: Notice | None = None

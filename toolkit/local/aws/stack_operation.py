@@ -237,6 +237,8 @@ class StackOperation:
             return
         self._resources.event(item.name, kind, "DELETE_IN_PROGRESS", old=subject)
         try:
+            if item.body.get(policy) == "Snapshot":
+                self._resources.snapshot(item.resource)
             self._resources.delete(item.resource, item.body)
         except Exception as error:
             log.warning("stack %s: delete %s: %s", self._stack.name, item.name, error)

@@ -38,6 +38,8 @@ CREATE_ONLY: dict[str, frozenset[str]] = {
         "AWS::EC2::Subnet": "VpcId AvailabilityZone AvailabilityZoneId CidrBlock OutpostArn"
         " Ipv6Native Ipv4IpamPoolId Ipv4NetmaskLength Ipv6IpamPoolId Ipv6NetmaskLength",
         "AWS::EC2::SubnetRouteTableAssociation": "SubnetId RouteTableId",
+        "AWS::EC2::Volume": "",
+        "AWS::EC2::VolumeAttachment": "Device InstanceId VolumeId EbsCardIndex",
         "AWS::EC2::VPC": "CidrBlock Ipv4IpamPoolId Ipv4NetmaskLength VpcEncryptionControl",
         "AWS::EC2::VPCEndpoint": "ServiceName VpcEndpointType VpcId ServiceNetworkArn"
         " ResourceConfigurationArn ServiceRegion",

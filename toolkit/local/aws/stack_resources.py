@@ -20,10 +20,12 @@ from moto.cloudformation.parsing import (
 from moto.core.types import Base64EncodedString
 from moto.core.utils import utcnow
 from moto.ec2.models.core import TaggedEC2Resource
+from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
 from moto.ec2.models.elastic_network_interfaces import NetworkInterface
 from moto.ec2.models.instances import Instance
 from moto.s3.models import FakeBucket, s3_backends
 
+from toolkit.local.aws import stack_volumes
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from toolkit.local.aws.stack_replacement import ResourceChange
 
 _PATIENCE = 300.0  # seconds an instance may take to start or to end
+_DETACH_PATIENCE = 60.0  # seconds an instance may keep a volume that it has mounted
 _POLL = 0.05
 _ENDED = ("terminated", "shutting-down")
 # Changes of an instance that the local cloud makes in place, all but tags after a stop.
@@ -175,6 +178,21 @@ class StackResources:
                 raise StackFailed("The bucket you tried to delete is not empty")
         if isinstance(resource, Instance):
             self._wait_for_state(resource, "terminated", failures=())
+        if isinstance(resource, VolumeAttachment):
+            self._wait_for_detachment(resource)
+
+    def snapshot(self, resource: Any) -> None:
+        """Keep a snapshot of a volume, as its deletion policy says."""
+        if isinstance(resource, Volume):
+            with self._tables.lock:
+                stack_volumes.snapshot(resource)
+
+    def _wait_for_detachment(self, attachment: Any) -> None:
+        deadline = self._tables.clock() + _DETACH_PATIENCE
+        while stack_volumes.is_attached(attachment):
+            if self._tables.clock() > deadline:
+                raise StackFailed(f"Volume {attachment.volume.id} is busy: it is mounted")
+            self._sleep(_POLL)
 
     def _wait_for_state(self, instance: Any, state: str, *, failures: tuple[str, ...]) -> None:
         deadline = self._tables.clock() + _PATIENCE

@@ -17,6 +17,7 @@ _ATTACHMENTS = frozenset(
         "AWS::EC2::SecurityGroupEgress",
         "AWS::EC2::SecurityGroupIngress",
         "AWS::EC2::SubnetRouteTableAssociation",
+        "AWS::EC2::VolumeAttachment",
         "AWS::EC2::VPCGatewayAttachment",
         "AWS::IAM::Policy",
         "AWS::S3::BucketPolicy",

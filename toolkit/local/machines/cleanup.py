@@ -16,6 +16,7 @@ from toolkit.local.machines.host_commands import RealHost, run_checked
 from toolkit.local.machines.image_store import ImageStore
 from toolkit.local.machines.network import Network
 from toolkit.local.machines.procfs import Processes
+from toolkit.local.machines.volume_devices import VolumeDevices
 
 if TYPE_CHECKING:
     from toolkit.local.machines.host_commands import Host
@@ -57,10 +58,11 @@ def remove_everything(layout: Layout, host: Host | None = None) -> Remains:
     namespaces = network.namespaces()
     network.remove_all()
     mounts = _unmount_below(layout.state, host)
+    devices = VolumeDevices(layout.volumes, host).disconnect_all()
     disks = _remove_disks(layout)
     if layout.images.is_dir():
         ImageStore(layout.images).sweep()
-    return Remains((*machines, *strays), namespaces, mounts, disks)
+    return Remains((*machines, *strays), namespaces, mounts, (*disks, *devices))
 
 
 def _kill_strays(layout: Layout) -> tuple[str, ...]:

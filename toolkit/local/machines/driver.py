@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from toolkit.local.machines.errors import MachineError
@@ -26,6 +27,8 @@ _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _VPC_ID = re.compile(r"vpc(-[0-9a-f]{8,17})?")
+_VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,17}")
+_BY_ID = PurePosixPath("/dev/disk/by-id")
 
 
 class MachineState(enum.Enum):
@@ -35,6 +38,23 @@ class MachineState(enum.Enum):
     STARTING = "starting"  # the launcher runs, the machine's PID 1 is not there yet
     RUNNING = "running"  # the machine's PID 1 is alive
     EXITED = "exited"  # a disk, and no process: stopped, powered off or crashed
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedVolume:
+    """An EBS volume that a machine has besides its disk; checked when it is made."""
+
+    id: str
+    gib: int
+
+    def __post_init__(self) -> None:
+        """Refuse an unsafe path."""
+        _must_match("volume id", self.id, _VOLUME_ID)
+
+    @property
+    def device(self) -> PurePosixPath:
+        """Return the device's path in the machine, which is udev's on EC2."""
+        return _BY_ID / f"nvme-Amazon_Elastic_Block_Store_{self.id.replace('-', '')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +79,7 @@ class MachineSpec:
     vpc_id: str = "vpc"
     routes: tuple[IPv4Network, ...] = ()
     user_data: bytes = b""
+    volumes: tuple[AttachedVolume, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse an unsafe path, interface or environment."""
@@ -114,6 +135,12 @@ class Driver(Protocol):
 
         The console log stays.
         """
+
+    def attach(self, instance_id: str, volume: AttachedVolume) -> None:
+        """Give a running machine the volume's device, or its new size."""
+
+    def detach(self, instance_id: str, volume: AttachedVolume) -> bool:
+        """Take the device away; return False while it is mounted."""
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""

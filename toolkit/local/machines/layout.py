@@ -67,6 +67,11 @@ class Layout:
         return self.state / "fsx"
 
     @property
+    def volumes(self) -> Path:
+        """Return the folder of EBS volumes and snapshots, a file each."""
+        return self.state / "volumes"
+
+    @property
     def run(self) -> Path:
         """Return the folder for this boot of the host only."""
         return self.state / "run"
@@ -93,6 +98,7 @@ class Layout:
             self.consoles,
             self.cache,
             self.filesystems,
+            self.volumes,
             self.run,
         ):
             directory.mkdir(mode=0o700, exist_ok=True)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines.driver import CommandResult, MachineSpec, MachineState
+from toolkit.local.machines.driver import (
+    AttachedVolume,
+    CommandResult,
+    MachineSpec,
+    MachineState,
+)
 from toolkit.local.machines.errors import NotRunning
 
 if TYPE_CHECKING:
@@ -48,6 +53,15 @@ class NoneDriver:
         """Forget the machine."""
         with self._lock:
             self._running.pop(instance_id, None)
+
+    def attach(self, instance_id: str, volume: AttachedVolume) -> None:
+        """Do nothing: a volume without content needs no device."""
+        del instance_id, volume
+
+    def detach(self, instance_id: str, volume: AttachedVolume) -> bool:
+        """Suppose the worst: a running machine has mounted it."""
+        del volume
+        return self.state(instance_id) is not MachineState.RUNNING
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""

@@ -21,11 +21,12 @@ from toolkit.local.machines.machine_process import Launcher
 from toolkit.local.machines.network import Network
 from toolkit.local.machines.procfs import Processes
 from toolkit.local.machines.shared_images import Library
+from toolkit.local.machines.volume_devices import MAJOR, VolumeDevices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from toolkit.local.machines.driver import MachineSpec
+    from toolkit.local.machines.driver import AttachedVolume, MachineSpec
     from toolkit.local.machines.host_commands import Host
     from toolkit.local.machines.host_settings import HostSettings
     from toolkit.local.machines.layout import Layout
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _SIGRTMIN = 34  # glibc's, the one systemd means; Python's signal.SIGRTMIN agrees
 _POWEROFF = _SIGRTMIN + 4  # systemd(1): start poweroff.target
 _START_PATIENCE = 10.0
+_DEVICE_PATIENCE = 30.0
 _CONSOLE_LIMIT = 64 * 1024  # what GetConsoleOutput returns
 _INIT_TRIES = (
     3  # a booting PID 1 moves to a control group of its own, perhaps while they are listed
@@ -52,6 +54,7 @@ class NspawnDriver:
         self._groups = Groups.on_this_host(layout.name)
         self._network = Network(layout.name, host)
         self._processes = Processes()
+        self._volumes = VolumeDevices(layout.volumes, host)
         self._locks: dict[str, threading.RLock] = {}
         self._locks_lock = threading.Lock()
         self._launchers: dict[str, Launcher] = {}
@@ -98,6 +101,37 @@ class NspawnDriver:
             self._end(instance_id)
             self._network.disconnect(instance_id)
             self._disk(instance_id).remove()
+
+    def attach(self, instance_id: str, volume: AttachedVolume) -> None:
+        """Put the volume's device into a running machine."""
+        with self._lock(check_instance_id(instance_id)):
+            number = self._volumes.number(self._volumes.connect(volume.id))
+            path = str(volume.device)
+            if self._run(instance_id, ["test", "-e", path]).returncode == 0:
+                return
+            for argv in (
+                ["mkdir", "--parents", str(volume.device.parent)],
+                ["mknod", "--mode=600", path, "b", str(MAJOR), str(number)],
+            ):
+                result = self._run(instance_id, argv)
+                if result.returncode != 0:
+                    raise MachineError(f"{instance_id}: {argv}: {result.stderr.decode()}")
+
+    def detach(self, instance_id: str, volume: AttachedVolume) -> bool:
+        """Take the device from a machine that has not mounted it."""
+        with self._lock(check_instance_id(instance_id)):
+            device, init = self._volumes.find(volume.id), self._init(instance_id)
+            if device is not None and init is not None:
+                if self._processes.has_mounted(init, (MAJOR, self._volumes.number(device))):
+                    return False
+                path = str(volume.device)
+                self._run(instance_id, ["umount", path])  # a device from the start is a mount
+                self._run(instance_id, ["rm", "--force", path])
+            self._volumes.disconnect(volume.id)
+            return True
+
+    def _run(self, instance_id: str, argv: Sequence[str]) -> CommandResult:
+        return self.execute(instance_id, argv, timeout=_DEVICE_PATIENCE)
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""
@@ -166,7 +200,7 @@ class NspawnDriver:
             spec,
             overlay.root,
             namespace=namespace,
-            binds={} if spec.host_network else {spec.fs_root: Path("/var/lib/fsx")},
+            binds=self._binds(spec),
             read_only=self._inheritance.pip_directories if spec.host_network else (),
             environment={},  # systemd-nspawn's argv is for all to see; the seed layer has it
         )
@@ -176,6 +210,13 @@ class NspawnDriver:
         log = self._layout.console(instance_id)
         self._launchers[instance_id] = Launcher.spawn(path, log)
         self._await_start(instance_id)
+
+    def _binds(self, spec: MachineSpec) -> dict[Path, Path]:
+        """Return the host's paths that a machine sees, and where."""
+        if spec.host_network:
+            return {}
+        devices = {self._volumes.connect(item.id): Path(item.device) for item in spec.volumes}
+        return {spec.fs_root: Path("/var/lib/fsx"), **devices}
 
     def _await_start(self, instance_id: str) -> None:
         deadline = time.monotonic() + _START_PATIENCE

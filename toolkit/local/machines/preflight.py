@@ -39,6 +39,7 @@ _PACKAGES = {  # command -> Debian and Ubuntu package
     "ip": "iproute2",
     "nsenter": "util-linux",
     "mount": "mount",
+    "losetup": "mount",
     "cp": "coreutils",
 }
 _CAPABILITIES = {  # those a machine cannot do without; CAP_SYS_RESOURCE is not among them
@@ -84,7 +85,12 @@ class Preflight:
             *self._port(),
         ]
         if not problems:  # the trials need root and the commands, and would only repeat the above
-            problems = [*self._overlay(), *self._networks(), *self._groups()]
+            problems = [
+                *self._overlay(),
+                *self._networks(),
+                *self._groups(),
+                *self._loop_devices(),
+            ]
         return problems
 
     def _rights(self) -> Iterable[Problem]:
@@ -226,6 +232,16 @@ class Preflight:
                     error.strerror or str(error),
                     "run outside the container, or with its control groups writable",
                 )
+
+    def _loop_devices(self) -> Iterable[Problem]:
+        """Look for a free loop device, which an EBS volume needs."""
+        result = self.host.run(["losetup", "--find"])
+        if result.returncode != 0:
+            yield Problem(
+                "a free loop device",
+                result.stderr.decode(errors="replace").strip() or f"exit {result.returncode}",
+                "modprobe loop; or run on a virtual machine, or with --privileged",
+            )
 
 
 def check(layout: Layout, *, port: int | None = None) -> list[Problem]:

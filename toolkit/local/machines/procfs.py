@@ -59,6 +59,15 @@ class Processes:
             return ()
         return tuple(int(word) for word in text.split())
 
+    def has_mounted(self, pid: int, device: tuple[int, int]) -> bool:
+        """Say whether the process sees a filesystem of the block device."""
+        number = f"{device[0]}:{device[1]}"
+        try:
+            lines = (self.root / str(pid) / "mountinfo").read_text().splitlines()
+        except OSError:
+            return False
+        return any(line.split()[2] == number for line in lines)
+
     def _status(self, pid: int) -> list[str]:
         try:
             return (self.root / str(pid) / "status").read_text().splitlines()
