@@ -4,6 +4,8 @@ Each script reports a change only if it made one, and leaves nothing half done.
 """
 
 import importlib.util
+import os
+import pwd
 from pathlib import Path
 
 import pytest
