@@ -179,6 +179,9 @@ def test_users_are_refused_from_the_first_boot_on(instance):
 
 def test_the_rules_stay_when_systemd_networkd_starts_and_restarts(instance):
     instance.run("ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1")
+    instance.run("ip", "link", "set", "probe1", "up")
+    # The local tree masks what a container does not need.
+    instance.run("systemctl", "unmask", "systemd-networkd.service", "systemd-networkd.socket")
     instance.run("mkdir", "-p", "/run/systemd/network")
     instance.run("tee", "/run/systemd/network/50-probe.network", stdin=PROBE_NETWORK)
     for verb in ("start", "restart"):
