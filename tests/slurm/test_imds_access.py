@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,7 +152,9 @@ def instance(cluster):
     (version,) = ec2.describe_launch_template_versions(
         LaunchTemplateName=launch_template(config.cluster, "farm"), Versions=["$Latest"]
     )["LaunchTemplateVersions"]
-    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    # One without public addresses: a machine that has one shares the host's network.
+    own = {"Name": "tag:toolkit:cluster", "Values": [config.cluster]}
+    subnet = ec2.describe_subnets(Filters=[own])["Subnets"][0]["SubnetId"]
     (started,) = ec2.run_instances(
         ImageId=version["LaunchTemplateData"]["ImageId"], InstanceType="m7i.large",
         MinCount=1, MaxCount=1, SubnetId=subnet,
@@ -161,6 +164,10 @@ def instance(cluster):
     machine = Instance(driver, started["InstanceId"])
     until("the machine", lambda: driver.state(machine.id) is MachineState.RUNNING)
     until("its boot", machine.is_booted)
+    network = machine.run("readlink", "/proc/1/ns/net")
+    assert network != str(Path("/proc/self/ns/net").readlink()), (
+        "these tests change rules and links"
+    )
     yield machine
     ec2.terminate_instances(InstanceIds=[machine.id])
 
@@ -172,6 +179,9 @@ def test_users_are_refused_from_the_first_boot_on(instance):
 
 def test_the_rules_stay_when_systemd_networkd_starts_and_restarts(instance):
     instance.run("ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1")
+    instance.run("ip", "link", "set", "probe1", "up")
+    # The local tree masks what a container does not need.
+    instance.run("systemctl", "unmask", "systemd-networkd.service", "systemd-networkd.socket")
     instance.run("mkdir", "-p", "/run/systemd/network")
     instance.run("tee", "/run/systemd/network/50-probe.network", stdin=PROBE_NETWORK)
     for verb in ("start", "restart"):
