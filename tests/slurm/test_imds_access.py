@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,14 +53,18 @@ NODE_JSON = {
 }  # fmt: skip
 PROBE_NETWORK = "[Match]\nName=probe0\n[Network]\nAddress=192.0.2.1/24\n"
 KEEP_ARTIFACT = """
-import sys, urllib.request
-url = "http://127.0.0.1:5000/api/2.0/mlflow-artifacts/artifacts"
-for method, path, body in (
-    ("PUT", "/" + sys.argv[1], b"kept"), ("GET", "/" + sys.argv[1], None),
-    ("GET", "?path=" + sys.argv[1].split("/")[0], None), ("DELETE", "/" + sys.argv[1], None),
-):
-    request = urllib.request.Request(url + path, body, method=method)
-    print(method, urllib.request.urlopen(request, timeout=60).read().decode())
+import json, urllib.request
+api = "http://127.0.0.1:5000/api/2.0/"
+def call(method, path, body=None):
+    request = urllib.request.Request(api + path, body, {"Content-Type": "application/json"}, method=method)
+    return urllib.request.urlopen(request, timeout=60).read().decode()
+run = json.loads(call("POST", "mlflow/runs/create", b'{"experiment_id": "0"}'))["run"]["info"]
+folder = run["artifact_uri"].removeprefix("mlflow-artifacts:/")
+place = "mlflow-artifacts/artifacts"
+call("PUT", f"{place}/{folder}/note.txt", b"kept")
+print("read", call("GET", f"{place}/{folder}/note.txt"))
+print("listed", call("GET", f"{place}?path={folder}"))
+call("DELETE", f"{place}/{folder}/note.txt")
 """
 
 
@@ -100,10 +103,9 @@ def test_a_job_is_refused_the_role_of_its_node_and_root_there_has_it(cluster):
 
 
 def test_mlflow_keeps_artifacts_with_a_role_of_its_own(cluster):
-    name = f"{uuid.uuid4().hex}/note.txt"
-    said = cluster.as_user("python3", "-c", KEEP_ARTIFACT, name)
-    assert "GET kept" in said
-    assert "note.txt" in said.split("GET")[2]
+    output = cluster.as_user("python3", "-c", KEEP_ARTIFACT)
+    assert "read kept" in output
+    assert "note.txt" in output.partition("listed")[2]
     calls = json.loads(toolkit("local", "rights", "--json").stdout)["calls"]
     own = [call for call in calls if "MlflowRole" in call["role"]]
     assert all(call["allowed"] for call in own)

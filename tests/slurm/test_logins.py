@@ -27,13 +27,18 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 REFUSED = "Permission denied (publickey)"
 KEYS = "/etc/ssh/slurm_toolkit_keys"
 HOLD = ("--hold", "--partition=spot", "--output=/dev/null", "--wrap=true")
-# Accepts one connection, and prints the uid of the process at its other end.
+# Accepts one connection, and prints the uid of the process at its other end. The kernel's table may lack a
+# line while it changes.
 OWNER_OF_CALLER = """
-import socket
+import socket, time
 server = socket.create_server(("127.0.0.1", 7777))
-port = server.accept()[1][1]
-rows = [line.split() for line in open("/proc/net/tcp")]
-print(*(row[7] for row in rows if row[1].endswith(f":{port:04X}") and row[2].endswith(":1E61")))
+caller, (_, port) = server.accept()
+owners = []
+while not owners:
+    rows = [line.split() for line in open("/proc/net/tcp")]
+    owners = [row[7] for row in rows if row[1].endswith(f":{port:04X}") and row[2].endswith(":1E61")]
+    time.sleep(0.05)
+print(*owners)
 """
 
 
