@@ -56,7 +56,8 @@ KEEP_ARTIFACT = """
 import json, urllib.request
 api = "http://127.0.0.1:5000/api/2.0/"
 def call(method, path, body=None):
-    request = urllib.request.Request(api + path, body, {"Content-Type": "application/json"}, method=method)
+    json_type = {"Content-Type": "application/json"}
+    request = urllib.request.Request(api + path, body, json_type, method=method)
     return urllib.request.urlopen(request, timeout=60).read().decode()
 run = json.loads(call("POST", "mlflow/runs/create", b'{"experiment_id": "0"}'))["run"]["info"]
 folder = run["artifact_uri"].removeprefix("mlflow-artifacts:/")

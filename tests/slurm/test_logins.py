@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 REFUSED = "Permission denied (publickey)"
 KEYS = "/etc/ssh/slurm_toolkit_keys"
 HOLD = ("--hold", "--partition=spot", "--output=/dev/null", "--wrap=true")
-# Accepts one connection, and prints the uid of the process at its other end. The kernel's table may lack a
-# line while it changes.
+# Accepts one connection, and prints the uid of the process at its other end. The kernel's table may
+# lack a line while it changes.
 OWNER_OF_CALLER = """
 import socket, time
 server = socket.create_server(("127.0.0.1", 7777))
@@ -36,7 +36,8 @@ caller, (_, port) = server.accept()
 owners = []
 while not owners:
     rows = [line.split() for line in open("/proc/net/tcp")]
-    owners = [row[7] for row in rows if row[1].endswith(f":{port:04X}") and row[2].endswith(":1E61")]
+    ends = (f":{port:04X}", ":1E61")
+    owners = [row[7] for row in rows if (row[1][-5:], row[2][-5:]) == ends]
     time.sleep(0.05)
 print(*owners)
 """
