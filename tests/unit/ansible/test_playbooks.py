@@ -140,6 +140,8 @@ def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
     }
     assert programs <= set(wrappers) | hooks
     for text in wrappers.values():
+        if text.startswith("#!/bin/sh\n"):
+            continue  # slurm-user-scratch: a start of Python would delay each job
         assert text.startswith("#!/usr/bin/python3 -I\n")
         (module,) = re.findall(r"from slurmplugins\.(\w+) import main", text)
         tree = ast.parse((ROOT / f"slurmplugins/{module}.py").read_text())
