@@ -76,7 +76,7 @@ class HeadDriver(NoneDriver):
         self.ran.append(text)
         self.reached.add(instance_id)
         if "is-active" in text:
-            units = text.partition("is-active")[2].split()
+            units = said(stdin.decode()).partition("is-active")[2].split()
             return CommandResult(0, b"active\n" * len(units), b"")
         if text.startswith("sacctmgr"):
             words = shlex.split(said(stdin.decode()))

@@ -57,6 +57,18 @@ def cluster_template(local):
     )
 
 
+def end_head(local, ec2):
+    """Terminate the head first, as destroy does.
+
+    EC2 detaches no volume that is mounted.
+    """
+    ids = [item.id for item in local.cloud.tables.instances.values()]
+    ec2.terminate_instances(InstanceIds=ids)
+    local.until(
+        lambda: all(item.state == "terminated" for item in local.cloud.tables.instances.values())
+    )
+
+
 def test_the_clusters_template_becomes_a_stack_and_is_deleted(local, cfn, ec2, cluster_template):
     stack = create(local, cfn, cluster_template)
     events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
@@ -92,6 +104,7 @@ def test_the_clusters_template_becomes_a_stack_and_is_deleted(local, cfn, ec2, c
     directory = local.cloud.options.state / "fsx" / file_system_id
     assert directory.is_dir()
 
+    end_head(local, ec2)
     cfn.delete_stack(StackName="demo")
     deleted_stack = wait_for_stack(local, cfn, stack["StackId"])
     events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
@@ -150,6 +163,7 @@ def test_a_stack_is_deleted_although_its_launch_template_is_absent(
 ):
     stack = create(local, cfn, cluster_template)
     ec2.delete_launch_template(LaunchTemplateName="demo.gpu")
+    end_head(local, ec2)
     cfn.delete_stack(StackName=stack["StackId"])
     assert wait_for_stack(local, cfn, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
 
