@@ -353,7 +353,7 @@ def test_mlflow_keeps_its_artifacts_with_its_own_role_and_reaches_nothing_else(s
     s3.list_objects_v2(Bucket=stack.bucket, Prefix="mlflow/1/run/artifacts/", Delimiter="/")
     s3.delete_object(**place)
     assert stack.denied() == []
-    for key in (names.BUNDLE_CURRENT, "ledger/instances/i-1.json", "checkpoints/ada/run/x"):
+    for key in (stack.bundle(), "ledger/instances/i-1.json", "checkpoints/ada/run/x"):
         with pytest.raises(ClientError, match="AccessDenied"):
             s3.get_object(Bucket=stack.bucket, Key=key)
     with pytest.raises(ClientError, match="AccessDenied"):

@@ -81,6 +81,7 @@ def test_a_cluster_has_the_boundary_path_and_names_that_its_account_asks_for(con
     roles = {role.name: role for role in backend.roles.values()}
     assert set(roles) == {
         "hpc-demo-us-east-1-head",
+        "hpc-demo-us-east-1-mlflow",
         "hpc-demo-us-east-1-compute",
         "hpc-toolkit-images-us-east-1-builder",
     }
