@@ -28,6 +28,8 @@ NAT_TRAFFIC: Final = Decimal(20)  # GB: packages of two images
 EBS_GB_MONTH: Final = Decimal("0.08")
 DISK_GB: Final = Decimal(50)
 BUILDERS: Final = 2
+HEAD_DISKS: Final = 2
+"""The root disk and the data volume."""
 CENT: Final = Decimal("0.01")
 
 
@@ -52,7 +54,7 @@ def estimate(size: Size, region: str, catalogue: Catalogue) -> tuple[Part, ...]:
         usd = None if price is None else count * price.usd_per_hour * hours
         return Part(f"{name}: {count} x {instance_type}, {hours:.1f} h", usd)
 
-    disks = (1 + size.nodes + BUILDERS) * DISK_GB
+    disks = (HEAD_DISKS + size.nodes + BUILDERS) * DISK_GB
     traffic = NAT_HOUR * hours + NAT_GB * NAT_TRAFFIC
     return (
         instances("head node", 1, HEAD_TYPE),

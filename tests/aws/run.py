@@ -18,7 +18,7 @@ from tests.aws.place import cluster_yaml
 from tests.aws.record import Record
 from tests.aws.sizes import CLEANUP_MINUTES
 from toolkit.config import load
-from toolkit.deploy import images, names
+from toolkit.deploy import head_volume, images, names
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import connected
 from toolkit.deploy.tagged_resources import find_resources
@@ -157,6 +157,7 @@ def clean_up(workspace: Workspace) -> bool:
         deadline = Deadline(time.monotonic() + 60 * CLEANUP_MINUTES)
         try:
             toolkit(workspace.config, deadline, *words)
+            delete_snapshots(workspace.config)
             left = remains(workspace.config)
         except (CommandFailed, ToolkitError) as error:
             left = (str(error),)
@@ -169,11 +170,24 @@ def clean_up(workspace: Workspace) -> bool:
     return False
 
 
+def delete_snapshots(config_path: Path) -> None:
+    """Delete the snapshots of the head's data volume, which destroy keeps."""
+    config = load(config_path)
+    with connected(config) as clients:
+        ec2 = clients.client("ec2")
+        for snapshot in head_volume.snapshots(ec2, config):
+            ec2.delete_snapshot(SnapshotId=snapshot.id)
+
+
 def remains(config_path: Path) -> tuple[str, ...]:
     """Return what the services still list of the cluster."""
     config = load(config_path)
     with connected(config) as clients:
-        return tuple(map(str, find_resources(clients, config)))
+        snapshots = head_volume.snapshots(clients.client("ec2"), config)
+        return (
+            *map(str, find_resources(clients, config)),
+            *(f"snapshot {snapshot.id}" for snapshot in snapshots),
+        )
 
 
 def own_images() -> list[str]:

@@ -154,6 +154,7 @@ class Destroyer:
 
         May be repeated. Raises DestroyIncomplete with the resources that still exist.
         """
+        self._unprotect_stack()  # first: without the right to it, nothing is lost
         with self._report.phase("Terminating instances") as phase:
             self._terminate_instances(phase)
         abandoned_builders.terminate(
@@ -214,6 +215,16 @@ class Destroyer:
             self._sleep(POLL_SECONDS)
         phase.result(f"{total} terminated")
 
+    def _unprotect_stack(self) -> None:
+        cloudformation, stack = self._clients.client("cloudformation"), names.stack(self._config)
+        if not stack_status(cloudformation, stack):
+            return
+        (described,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+        if described.get("EnableTerminationProtection"):
+            cloudformation.update_termination_protection(
+                StackName=described["StackId"], EnableTerminationProtection=False
+            )
+
     def _delete_stack(self, stack: str, phase: Phase) -> None:
         cloudformation = self._clients.client("cloudformation")
         if not stack_status(cloudformation, stack):
@@ -224,10 +235,6 @@ class Destroyer:
         stack_id = described["StackId"]
         total = len(cloudformation.describe_stack_resources(StackName=stack_id)["StackResources"])
         no_events = frozenset[str]()
-        if described.get("EnableTerminationProtection"):
-            cloudformation.update_termination_protection(
-                StackName=stack_id, EnableTerminationProtection=False
-            )
         cloudformation.delete_stack(StackName=stack_id)
         status = wait_for_stack(
             cloudformation,

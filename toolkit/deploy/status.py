@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.slurm_nodes import NodeInfo
 
 RECONCILE = "slurm-reconcile.timer"
-SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE, "slurm-imds-access", "optuna")
+SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE, "slurm-imds-access")
 # A timer starts reconcile every 15 seconds, and one pass may take five minutes.
 STALE_SECONDS = 360
 HEALTHY_STACK = {
@@ -220,7 +220,7 @@ def _units(config: ClusterConfig) -> list[str]:
     """Return the units that run on this cluster's head node."""
     units = [*SERVICES]
     if config.mlflow.enabled:
-        units += ["mlflow", "slurm-runs.timer"]
+        units += ["optuna", "mlflow", "slurm-runs.timer"]
     if any(user.ssh_keys for user in config.users):
         units.append("slurm-sshd")
     return units

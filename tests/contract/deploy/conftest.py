@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import shlex
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
 from slurmplugins.head import read_commands
@@ -117,7 +119,8 @@ class Actor:
         state = "failed" if self.failing_task else "ok"
         self.write_status(bucket, names.image_status(image), state, "")
         if state == "ok":
-            self.clients.client("ec2").stop_instances(InstanceIds=[instance])
+            with contextlib.suppress(ClientError):  # a clean-up may have terminated it
+                self.clients.client("ec2").stop_instances(InstanceIds=[instance])
 
     def finish_boot(self, launched_at, label):
         s3 = self.clients.client("s3")

@@ -12,6 +12,7 @@ import pytest
 from tests.aws.__main__ import main
 from tests.aws.place import Place, cluster_yaml
 from tests.aws.sizes import SIZES
+from tests.contract.deploy.conftest import said
 from tests.patience import PROGRAM_SECONDS
 from toolkit.accounting import sacct
 from toolkit.config import parse
@@ -51,7 +52,8 @@ class Run:
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
         """Answer for slurmctld and the user's home."""
-        text = stdin.decode() + " ".join(argv)
+        script = said(stdin.decode())
+        text = script + " ".join(argv)
         if "sbatch --parsable" in text:
             return CommandResult(0, b"1\n", b"")
         if "scontrol show job" in text:
@@ -63,8 +65,8 @@ class Run:
         if "--helpformat" in text:
             return CommandResult(0, " ".join((*sacct._REQUIRED, *sacct._FREE_TEXT)).encode(), b"")
         # The fake slurmdbd knows one cluster, the example's.
-        stdin = stdin.replace(self.cluster.cluster.encode(), b"demo")
-        return self._answer(instance_id, argv, timeout=timeout, stdin=stdin)
+        script = script.replace(self.cluster.cluster, "demo")
+        return self._answer(instance_id, argv, timeout=timeout, stdin=script.encode())
 
     @property
     def record(self):

@@ -67,18 +67,11 @@ def test_the_services_are_those_that_this_cluster_has():
     keyed = (keyless[0].model_copy(update={"ssh_keys": ("ssh-ed25519 AAAA",)}), *keyless[1:])
     no_mlflow = config.mlflow.model_copy(update={"enabled": False})
     bare = config.model_copy(update={"users": keyless, "mlflow": no_mlflow})
-    least = {
-        "slurmctld",
-        "slurmdbd",
-        "mariadb",
-        "slurm-reconcile.timer",
-        "slurm-imds-access",
-        "optuna",
-    }
+    least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"}
     assert set(_units(bare)) == least
     assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
     with_mlflow = bare.model_copy(update={"mlflow": config.mlflow})
-    assert set(_units(with_mlflow)) == {*least, "mlflow", "slurm-runs.timer"}
+    assert set(_units(with_mlflow)) == {*least, "optuna", "mlflow", "slurm-runs.timer"}
 
 
 def test_problems_of_the_engine_are_reported():

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 WITHOUT_RESOURCE: Final = frozenset(
     f"Describe{what}"
     for what in (
-        "AvailabilityZones", "CapacityReservations", "Images", "Instances", "InstanceStatus",
-        "InstanceTypeOfferings", "InstanceTypes", "LaunchTemplates", "LaunchTemplateVersions",
+        "Addresses", "AvailabilityZones", "CapacityReservations", "Images", "Instances",
+        "InstanceStatus", "InstanceTypeOfferings", "InstanceTypes", "InternetGateways",
+        "LaunchTemplates", "LaunchTemplateVersions",
         "NatGateways", "NetworkInterfaces", "PlacementGroups", "Regions", "RouteTables",
         "SecurityGroups", "Snapshots", "SpotInstanceRequests", "SpotPriceHistory", "Subnets",
         "Tags", "Volumes", "VpcEndpoints", "Vpcs",
     )
-)  # fmt: skip
+) | {"GetEbsDefaultKmsKeyId"}  # fmt: skip
 """Reads for which EC2 has no permissions of a resource."""
 ON_INSTANCES: Final = frozenset(
     {"TerminateInstances", "StopInstances", "StartInstances", "RebootInstances",

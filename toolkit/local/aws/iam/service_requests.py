@@ -33,6 +33,7 @@ _ANYWHERE: Final = frozenset(
         "iam:ListRoles",
         "iam:ListInstanceProfiles",
         "secretsmanager:ListSecrets",
+        "servicequotas:GetServiceQuota",
     }
 )
 """Actions without permissions of a resource."""
@@ -150,6 +151,7 @@ _RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
     "cloudformation:CreateChangeSet": _stack,
     "cloudformation:DeleteChangeSet": _change_set,
     "cloudformation:DeleteStack": _stack,
+    "cloudformation:UpdateTerminationProtection": _stack,
     "cloudformation:DescribeChangeSet": _change_set,
     "cloudformation:DescribeStackResource": _stack,
     "cloudformation:DescribeStackResources": _stack,
