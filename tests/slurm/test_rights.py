@@ -40,7 +40,7 @@ REASONS = {
         "EC2 asks for a snapshot where a device mapping names one; kept for images that do"
     ),
     ("*HeadRole*", "cluster", "LaunchFromOurNetwork", "ec2:*", "*:subnet/*"): ZONES,
-    ("*HeadRole*", "cluster", "ReadConsolesOfOurMachines", "ec2:GetConsoleOutput", "*"): (
+    ("*HeadRole*", "cluster", "ReadConsolesOfOurInstances", "ec2:GetConsoleOutput", "*"): (
         "read only of instances that never registered"
     ),
     ("*HeadRole*", "cluster", "SeeTheBucket", "s3:ListBucket", "*"): (
