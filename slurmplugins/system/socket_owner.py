@@ -23,7 +23,7 @@ TRIES: Final = 3
 _ESTABLISHED: Final = "01"
 _NO_INODE: Final = "0"
 _MAPPED: Final = f"{0:016X}{int.from_bytes(bytes((0, 0, 255, 255)), sys.byteorder):08X}"
-"""What tcp6 writes before the address of an IPv4 connection. gRPC makes its sockets that way."""
+"""The beginning of an IPv4 address in tcp6. gRPC makes its sockets that way."""
 
 Address = tuple[str, int]
 """An IPv4 address and a port."""

@@ -46,7 +46,7 @@ ANSWERS = {
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
     "/shared/.toolkit/users.json": b"[]",
 }
-"""What the head node answers, by a part of the command."""
+"""The answers of the head node, by a part of the command."""
 
 
 @pytest.fixture(autouse=True)

@@ -148,7 +148,7 @@ def test_next_steps_follow_from_the_secret_alone():
     assert found == [Step.ADD, Step.SWITCH, Step.DROP, Step.ADD]
 
 
-def test_a_damaged_secret_is_told_without_its_text():
+def test_a_damaged_secret_is_reported_without_its_text():
     world = World()
     world.secret = "{not a key"
     with pytest.raises(SecretUnusable, match="neither a key nor") as caught:

@@ -40,7 +40,7 @@ class Cluster:
                 self.slurmdbd.run(["sacctmgr", "-i", "add", "user", *words])
         self.slurmdbd.changes.clear()
 
-    def settle(self, *left, **answers):
+    def limit(self, *left, **answers):
         rows = [{"name": name} for name in self.names] + [{"name": n, "left": True} for n in left]
         runner = Runner(**{"cat": json.dumps(rows), "sacctmgr": self.slurmdbd.run} | answers)
         return left_users.limit_left_users(self.config, runner), runner
@@ -64,36 +64,36 @@ def cluster():
 
 
 def test_who_left_may_submit_nothing_in_any_account(cluster):
-    cluster.settle("zoe", "unknown")
+    cluster.limit("zoe", "unknown")
     assert cluster.limits("zoe") == {"speech": "0", "vision": "0"}
     assert set(cluster.limits("ada").values()) == {""}
     cluster.slurmdbd.changes.clear()
-    cluster.settle("zoe")
+    cluster.limit("zoe")
     assert not cluster.slurmdbd.changes
 
 
 def test_an_account_that_an_admin_adds_later_is_limited_too(cluster):
     del cluster.slurmdbd.members["speech", "zoe"]
-    cluster.settle("zoe")
+    cluster.limit("zoe")
     cluster.slurmdbd.members["speech", "zoe"] = {}
-    cluster.settle("zoe")
+    cluster.limit("zoe")
     assert cluster.limits("zoe") == {"speech": "0", "vision": "0"}
 
 
 def test_who_came_back_has_the_limits_of_before(cluster):
     cluster.slurmdbd.members["speech", "zoe"] = {"maxsubmitjobs": "50"}
-    cluster.settle("zoe")
+    cluster.limit("zoe")
     cluster.come_back("zoe")
-    cluster.settle()
+    cluster.limit()
     assert cluster.limits("zoe") == {"speech": "50", "vision": ""}
     cluster.slurmdbd.changes.clear()
-    cluster.settle()
+    cluster.limit()
     assert not cluster.slurmdbd.changes
 
 
 def test_who_came_back_is_freed_by_the_next_run_if_this_one_fails(cluster):
     """The playbook has cleared `left` by then: only slurmdbd still knows."""
-    cluster.settle("zoe")
+    cluster.limit("zoe")
     cluster.come_back("zoe")
 
     def refuses(argv):
@@ -102,25 +102,25 @@ def test_who_came_back_is_freed_by_the_next_run_if_this_one_fails(cluster):
         return cluster.slurmdbd.run(argv)
 
     with pytest.raises(HeadCommandFailed):
-        cluster.settle(sacctmgr=refuses)
-    cluster.settle()
+        cluster.limit(sacctmgr=refuses)
+    cluster.limit()
     assert cluster.limits("zoe") == {"speech": "", "vision": ""}
 
 
 def test_a_limit_that_an_admin_set_stays(cluster):
     cluster.slurmdbd.members["vision", "ada"] = {"maxsubmitjobs": "0", "comment": "paused"}
-    cluster.settle()
+    cluster.limit()
     assert cluster.limits("ada")["vision"] == "0"
     cluster.slurmdbd.members["vision", "zoe"] = {"maxsubmitjobs": "0"}
-    cluster.settle("zoe")
+    cluster.limit("zoe")
     cluster.come_back("zoe")
-    cluster.settle()
+    cluster.limit()
     assert cluster.limits("zoe") == {"speech": "", "vision": "0"}
 
 
 def test_who_left_stays_limited_if_the_list_is_lost(cluster):
-    cluster.settle("zoe")
-    cluster.settle()
+    cluster.limit("zoe")
+    cluster.limit()
     assert cluster.limits("zoe") == {"speech": "0", "vision": "0"}
 
 
@@ -161,10 +161,10 @@ def test_a_list_that_can_not_be_read_frees_nobody():
 
 
 def test_jobs_are_counted_by_user_and_cancelled_by_user(cluster):
-    jobs, _ = cluster.settle("zoe", "bob", squeue="zoe\nzoe\n")
+    jobs, _ = cluster.limit("zoe", "bob", squeue="zoe\nzoe\n")
     (of_zoe,) = jobs
     assert "2 jobs of zoe go on" in str(of_zoe)
-    assert not cluster.settle()[0]
+    assert not cluster.limit()[0]
     runner = Runner(cat='[{"name": "zoe", "left": true}]', sacctmgr="")
     assert not left_users.limit_left_users(cluster.config, runner, cancel=True)
     assert runner.calls[-1] == ["scancel", "--user=zoe"]
