@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ruamel.yaml import YAML
@@ -61,8 +62,14 @@ class StackPlan:
 
 def resources(template: str) -> dict[str, Any]:
     """Return a template's resources; short forms such as !Ref stay plain values."""
-    document = YAML(typ="rt").load(template)
+    document = _document(template)
     return dict(document.get("Resources", {})) if hasattr(document, "get") else {}
+
+
+# A command asks for the same one or two templates several times, and a template takes 0.3 s.
+@lru_cache(maxsize=4)
+def _document(template: str) -> Any:
+    return YAML(typ="rt").load(template)
 
 
 def resource_changes(
