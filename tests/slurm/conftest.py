@@ -51,6 +51,7 @@ FARM_LANE = frozenset(
         "interrupted_sweep",
         "isolation",
         "job_credentials",
+        "other_jobscripts",
         "owners",
         "real_machines",
         "warm_up",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.training_job import HOME, PYTHON, TrainingJob, submit
+from tests.slurm.training_job import HOME, ON_FARM, PYTHON, TrainingJob, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -49,7 +49,7 @@ class InterruptedJob:
 
 
 # Options of sbatch's command line alone; the job script has others.
-COMMAND_LINE_OPTIONS = ("--exclusive", "--nice=5", "--mem-per-cpu", "2G")
+COMMAND_LINE_OPTIONS = ("--nice=5", "--mem-per-cpu", "1G")
 
 
 def script(name: str) -> tuple[str, str]:
@@ -72,10 +72,10 @@ def notebook_answer(cluster, job: TrainingJob, starts: int) -> str | None:
 def interrupted_jobs(cluster):
     """Jobs that run at the same time, each with one interrupted node."""
     jobs = {
-        name: submit(cluster, *COMMAND_LINE_OPTIONS, *script(name), *words)
+        name: submit(cluster, *ON_FARM, *COMMAND_LINE_OPTIONS, *script(name), *words)
         for name, words in ARGUMENTS.items()
     }
-    notebook = submit(cluster, f"{JOBSCRIPTS}/interactive.sbatch")
+    notebook = submit(cluster, *ON_FARM, f"{JOBSCRIPTS}/interactive.sbatch")
     interrupted: dict[str, InterruptedJob] = {}
 
     def all_interrupted() -> bool:

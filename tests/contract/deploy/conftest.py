@@ -178,6 +178,7 @@ class serving:  # noqa: N801  # reads as a word in a with statement
         self.bound, self.config = bound, config
 
     def __enter__(self) -> Actor:
+        gc.freeze()  # __exit__ looks through this cloud's objects alone
         self.driver, self.listeners = HeadDriver(), Listeners()
         self.workers = ThreadPoolExecutor(2)
         self.cloud = Cloud(self.options, self.driver, MemoryImageRegistry(), workers=self.workers)
