@@ -49,7 +49,7 @@ class InterruptedJob:
 
 
 # Options of sbatch's command line alone; the job script has others.
-COMMAND_LINE_OPTIONS = ("--nice=5", "--mem-per-cpu", "1G")
+COMMAND_LINE_OPTIONS = ("--nice=5", "--time=60", "--mem-per-cpu", "1G")
 
 
 def script(name: str) -> tuple[str, str]:
