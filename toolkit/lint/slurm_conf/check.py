@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf import rules_isolation, rules_jobs, rules_power, rules_version
+from toolkit.lint.slurm_conf import (
+    rules_gpus,
+    rules_isolation,
+    rules_jobs,
+    rules_power,
+    rules_version,
+)
 from toolkit.lint.slurm_conf.rule import SettingFinding
 
 if TYPE_CHECKING:
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
 
 ALWAYS: Final[tuple[ConfRule, ...]] = (
     *rules_jobs.RULES,
+    *rules_gpus.RULES,
     *rules_isolation.RULES,
     *rules_version.RULES,
 )

@@ -108,6 +108,7 @@ CASES = {
     "contain-missing": ([], ["PrologFlags=Alloc"], "23.11"),
     "private-queue": ([], ["PrivateData=jobs,usage"], "24.11"),
     "unpatched-slurm": ([], [], "23.11"),
+    "cores-unknown": ([], ["NodeName=big-[1-2] CPUs=192 Gres=gpu:h100:8"], "24.11"),
 }  # fmt: skip
 COMPANIONS = {
     "tree-width-corrupts": ["tree-width-hack"],
