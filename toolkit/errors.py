@@ -20,12 +20,15 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
     - AccountNotReady                   account-not-ready         1
     - BaseImageMissing                  base-image-missing        1
     - ImageBuildFailed                  image-build-failed        1
+    - SlurmPackagesMissing              slurm-packages-missing    1
+    - SlurmPackagesUnfit                slurm-packages-unfit      1
     - StackFailed                       stack-failed              1
     - StackMissing                      stack-missing             1
     - HeadNotReady                      head-not-ready            1
     - HeadCommandFailed                 head-command-failed       1
     - DestroyIncomplete                 destroy-incomplete        1
     - SlurmTooOld                       slurm-too-old             1
+    - SlurmVersionsDiffer               slurm-versions-differ     1
     - SecretUnusable                    secret-unusable           1
     - KeyNotTaken                       key-not-taken             1
   * LocalError                          local-failed              1
@@ -190,6 +193,18 @@ class ImageBuildFailed(DeployError):
     reason = "image-build-failed"
 
 
+class SlurmPackagesMissing(DeployError):
+    """The lock file or its store lacks Slurm packages that cluster.yaml wants."""
+
+    reason = "slurm-packages-missing"
+
+
+class SlurmPackagesUnfit(DeployError):
+    """Packages are not what the lock file or an image needs; none was installed."""
+
+    reason = "slurm-packages-unfit"
+
+
 class StackFailed(DeployError):
     """CloudFormation ended in a failed or rolled back state."""
 
@@ -232,6 +247,12 @@ class SlurmTooOld(DeployError):
     """The cluster's Slurm can't do what was requested."""
 
     reason = "slurm-too-old"
+
+
+class SlurmVersionsDiffer(DeployError):
+    """Head node and compute nodes would have versions of Slurm that don't work together."""
+
+    reason = "slurm-versions-differ"
 
 
 class SecretUnusable(DeployError):

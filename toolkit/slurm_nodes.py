@@ -35,6 +35,7 @@ class NodeInfo:
     instance_type: str
     address: str
     reason: str
+    version: str = ""  # of its slurmd, once it has registered
 
     @property
     def base_state(self) -> str:
@@ -43,19 +44,45 @@ class NodeInfo:
         return next((state for state in base_states if state in self.states), "UNKNOWN").lower()
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmNodes:
+    """The nodes of slurm.conf, and the head's own Slurm."""
+
+    nodes: tuple[NodeInfo, ...]
+    release: str = ""  # such as 25.11.8; "" where the answer has none
+
+
 def read_nodes(runner: Runner) -> tuple[NodeInfo, ...]:
     """Read every node of slurm.conf.
 
     Raises SlurmAnswerError for an answer without them.
     """
+    return read_slurm(runner).nodes
+
+
+def read_slurm(runner: Runner) -> SlurmNodes:
+    """Read every node of slurm.conf, and scontrol's own version.
+
+    Raises SlurmAnswerError for an answer without nodes.
+    """
     text = runner.run(["scontrol", "show", "nodes", "--json"])
     try:
-        items = json.loads(text)["nodes"]
+        answer = json.loads(text)
+        items = answer["nodes"]
     except (ValueError, KeyError, TypeError) as error:
         raise SlurmAnswerError("scontrol show nodes --json: no list of nodes") from error
     if not isinstance(items, list):
         raise SlurmAnswerError("scontrol show nodes --json: nodes is not a list")
-    return tuple(parse_node(item) for item in items)
+    return SlurmNodes(tuple(parse_node(item) for item in items), _release(answer.get("meta")))
+
+
+def _release(meta: object) -> str:
+    slurm = _mapping(_mapping(meta).get("slurm") or _mapping(meta).get("Slurm"))
+    return str(slurm.get("release") or "")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def number(value: object) -> int | None:
@@ -98,4 +125,5 @@ def parse_node(item: Mapping[str, Any]) -> NodeInfo:
         instance_type=str(item.get("instance_type") or ""),
         address=str(item.get("address") or ""),
         reason=str(item.get("reason") or ""),
+        version=str(item.get("version") or ""),
     )

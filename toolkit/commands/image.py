@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands import image_packages
 from toolkit.commands.exit_codes import DIFFERS, SAME, ComparingCommand
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import (
@@ -25,6 +26,9 @@ def command() -> None:
     """Build, list and pin machine images."""
 
 
+command.add_command(image_packages.command)
+
+
 @command.command("build")
 @config_option
 @dry_run_option
@@ -38,20 +42,20 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
     config, lock = load(path), image_lock.ImageLock.beside(path)
     with connected(config) as clients:
         ec2 = clients.client("ec2")
-        base = image_lock.find_base(ec2, config, lock)
+        source = image_lock.find_input(ec2, config, lock)
         if dry_run:
             images_by_name = images.find(
-                ec2, [spec.name for spec in images.required_images(config, base)]
+                ec2, [spec.name for spec in images.required_images(config, source)]
             )
-            for spec in images.required_images(config, base):
+            for spec in images.required_images(config, source):
                 click.echo(
                     f"{spec.name}: {'exists' if spec.name in images_by_name else 'would be built'}"
                 )
             return
         if lock.pin_for(config) is None:
-            lock.write(config, base)
+            lock.write(config, source.base)
         for kind, image in image_build_stack.ensure_images(
-            config, clients, base, reporter()
+            config, clients, source, reporter()
         ).items():
             click.echo(f"{kind}: {image}")
 
@@ -129,8 +133,8 @@ def list_(*, config_path: Path | None, as_json: bool) -> None:
     with connected(config) as clients:
         ec2 = clients.client("ec2")
         images_by_name = images.find(ec2, [f"toolkit-{kind}-*" for kind in names.IMAGE_KINDS])
-        base = image_lock.find_base(ec2, config, lock)
-        used_names = {spec.name for spec in images.required_images(config, base)}
+        source = image_lock.find_input(ec2, config, lock)
+        used_names = {spec.name for spec in images.required_images(config, source)}
     images_by_age = sorted(images_by_name.values(), key=lambda image: image.created)
     if as_json:
         print_json(

@@ -72,6 +72,7 @@ def _print_json(preview: DeployPreview, account: Preflight | None) -> None:
             "deploy": deploy_sentence(preview),
             "new_head": preview.new_head,
             "head_restarts": preview.head_restarts,
+            "slurm": preview.slurm,
             "note": preview.plan.note,
             "preflight": None if account is None else account.to_json(),
         }

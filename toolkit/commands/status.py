@@ -48,6 +48,7 @@ def _print(status: Status) -> None:
         ("head", f"{status.head_instance or 'none'} {status.head_state}".strip()),
         ("set-up", status.setup or "-"),
         ("services", _counts(status.services) or "-"),
+        ("slurm", _slurm(status)),
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
         *([("accounts", f"{missing} missing")] if missing else []),
@@ -57,6 +58,17 @@ def _print(status: Status) -> None:
         click.echo(f"unhealthy: {reason}")
     if status.healthy:
         click.echo("healthy")
+
+
+def _slurm(status: Status) -> str:
+    """Return the head node's Slurm, and how many nodes have another."""
+    from collections import Counter
+
+    others = Counter(status.other_slurm.values())
+    texts = [
+        f"{count} node{'s' * (count > 1)} {release}" for release, count in sorted(others.items())
+    ]
+    return ", ".join([status.slurm or "-", *texts])
 
 
 def _counts(values: Mapping[str, int] | Mapping[str, str]) -> str:

@@ -1,13 +1,14 @@
-"""The default base image of each profile: the system, and the Slurm that comes with it.
+"""The base image of each profile: its system, and the Slurm that comes with it.
 
 On AWS the default is Canonical's Ubuntu 24.04: there is no Lustre client for Debian,
 and no Slurm with auth/slurm in older Ubuntus. With `profile: local` it is Debian's own
-Debian 13.
+Debian 13. With `slurm.packages: locked` its Slurm does not count.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.config.model import BaseImage, Slurm
 from toolkit.config.raw import mapping
@@ -23,6 +24,8 @@ LOCAL_DEFAULTS = {
     "slurm": {"version": "24.11"},
     "images": {"base": {"owner": DEBIAN, "name": "debian-13-amd64-*"}},
 }
+# Debian's and Canonical's names of their images: debian-13-amd64-…, …/ubuntu-noble-24.04-amd64-….
+_SYSTEM_IN_NAME: Final = re.compile(r"(?:^|/)(debian|ubuntu)-(?:[a-z]+-)?(\d+(?:\.\d+)?)-")
 
 
 def with_local_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +44,15 @@ def _with_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
     return result
 
 
+def base_system(name: str, system: str | None) -> str:
+    """Return a base image's system, such as debian-13.
+
+    The given one counts, then its name's. Without either it is "".
+    """
+    match = _SYSTEM_IN_NAME.search(name)
+    return system or (f"{match[1]}-{match[2]}" if match is not None else "")
+
+
 def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield an unusable base image and a Slurm version it lacks."""
     ubuntu = BaseImage()
@@ -52,9 +64,20 @@ def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
             ("images", "base"),
             f"expected a system with a Lustre client from AWS, not Debian; default: {default}",
         )
-    version = mapping(raw, "slurm").get("version", Slurm().version)
+    slurm = mapping(raw, "slurm")
+    if slurm.get("packages") == "locked":
+        if not base_system(str(name), base.get("system")):
+            yield (
+                ("images", "base"),
+                "expected system, such as ubuntu-24.04: locked packages are for one system",
+            )
+        return
+    version = slurm.get("version", Slurm().version)
     if (owner, name) == (ubuntu.owner, ubuntu.name) and version != Slurm().version:
         yield (
             ("slurm", "version"),
-            f'expected "{Slurm().version}", which the base image has, found {version!r}',
+            (
+                f'expected "{Slurm().version}", which the base image has, found {version!r};'
+                " other versions need slurm.packages: locked"
+            ),
         )

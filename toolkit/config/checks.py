@@ -146,6 +146,19 @@ def _shape(path: KeyPath, shape: Mapping[str, Any]) -> Iterator[Finding]:
         yield path, "expected gpu: the kind of its GPUs, such as a10g"
     if gpu is not None and gpus == 0:
         yield (*path, "gpu"), "expected gpus: the number of GPUs of a node"
+    yield from _processors(path, shape)
+
+
+def _processors(path: KeyPath, shape: Mapping[str, Any]) -> Iterator[Finding]:
+    cpus, sockets = shape.get("cpus"), shape.get("sockets")
+    threads = shape.get("threads_per_core", 2)
+    if "threads_per_core" in shape and sockets is None:
+        yield (*path, "threads_per_core"), "expected sockets: without it, Slurm knows no cores"
+    if all(isinstance(value, int) and value > 0 for value in (cpus, sockets, threads)) and (
+        cpus % (sockets * threads)
+    ):
+        text = f"expected cpus to be a multiple of sockets x threads_per_core, {sockets * threads}"
+        yield (*path, "sockets"), text
 
 
 def _partitions(raw: Mapping[str, Any]) -> Iterator[Finding]:

@@ -86,6 +86,8 @@ class Slurm(Section):
 
     version: Literal["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] = "23.11"
     """With `profile: local`, 24.11 by default."""
+    packages: Literal["system", "locked"] = "system"
+    """`locked`: the packages that the lock file names (`toolkit image packages add`)."""
     suspend_time: Annotated[int, Field(ge=10, le=86_400)] = 300
     resume_timeout: Annotated[int, Field(ge=60, le=7_200)] = 900
     suspend_timeout: Annotated[int, Field(ge=30, le=3_600)] = 60
@@ -103,6 +105,8 @@ class BaseImage(Section):
     name: Annotated[str, Field(min_length=3, max_length=128)] = (
         "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-*"
     )
+    system: Annotated[str, Field(pattern=types.SYSTEM)] | None = None
+    """Its system, where the name does not say it: ID and VERSION_ID of /etc/os-release."""
 
 
 class Images(Section):
@@ -112,6 +116,10 @@ class Images(Section):
     builder_type: Label = "m7i.large"
     subnet: Annotated[str, Field(pattern=types.SUBNET_ID)] | None = None
     """The builder's subnet; without it, one of the default VPC's."""
+    package_store: Annotated[str, Field(pattern=types.PACKAGE_STORE)] | None = None
+    """The place of Slurm's packages: `s3://bucket/prefix`, or an https:// folder that somebody else
+    fills. Without it, the bucket of image builds.
+    """
 
 
 class HeadNode(Section):
@@ -149,6 +157,10 @@ class Shape(Section):
     gpus: Annotated[int, Field(ge=0, le=64)] = 0
     gpu: Annotated[str, Field(pattern=types.GPU_KIND)] | None = None
     """The kind of its GPUs, such as a10g."""
+    sockets: Annotated[int, Field(ge=1, le=16)] | None = None
+    """Its processors. With them Slurm gives a job whole cores, beside its GPUs."""
+    threads_per_core: Literal[1, 2] = 2
+    """vCPUs of a core; it counts only with `sockets`."""
 
 
 class Offering(Section):

@@ -34,6 +34,10 @@ MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
 _IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
 STORE = rf"^(shared|{_IN_S3})$"
 CHECKPOINTS = rf"^({_IN_S3})$"
+SYSTEM = r"^[a-z][a-z0-9]*-[0-9.]{1,8}$"
+PACKAGE_STORE = (
+    r"^(s3|https)://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](:\d{1,5})?(/[A-Za-z0-9._-]{1,64}){0,8}$"
+)
 RESERVATION = r"^cr-[0-9a-f]{4,17}$"
 POLICY = (
     r"^(as-listed|spot-only|spot-first|on-demand-only|cheapest-first"
@@ -61,6 +65,8 @@ WORDS = {
     SNAPSHOT_ID: "the id of an EBS snapshot such as snap-0123456789abcdef0",
     CHECKPOINTS: "bucket or s3://another-bucket/prefix",
     STORE: "shared, bucket or s3://another-bucket/prefix",
+    SYSTEM: "a system such as debian-13 or ubuntu-24.04",
+    PACKAGE_STORE: "s3://bucket/prefix or https://host/folder",
     RESERVATION: "the id of a capacity reservation or block such as cr-0abc",
     POLICY: (
         "as-listed, spot-only, spot-first, on-demand-only, cheapest-first or on-demand-after 10m"

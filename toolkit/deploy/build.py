@@ -210,6 +210,7 @@ class Builder:
         tag_list: Sequence[TagTypeDef] = [
             {"Key": tags.NAME, "Value": spec.name},
             {"Key": tags.ROLE, "Value": names.ROLE_BUILDER},
+            {"Key": images.SLURM_TAG, "Value": spec.slurm},
         ]
         phase.update("copying the disk")
         image = self._ec2.create_image(

@@ -14,13 +14,15 @@ from toolkit.deploy.head import find_head
 from toolkit.deploy.head_change import HEAD, PARTS, NewHead, new_head, restarts
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.pricing import head_price, price_table
+from toolkit.deploy.slurm_change import SlurmChange
 from toolkit.deploy.stack import TemplateFacts, stack_template
 from toolkit.deploy.stack_outputs import stack_facts, stack_resources
 from toolkit.deploy.stack_plan import ResourceChange, StackPlan, resources
 from toolkit.deploy.stopped_head import stopped_head
 from toolkit.deploy.storage import Bucket
-from toolkit.errors import NotConfirmed, StackMissing
+from toolkit.errors import NotConfirmed, SlurmVersionsDiffer, StackMissing
 from toolkit.render import bundle_files
+from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -41,6 +43,7 @@ class DeployPreview:
     new_bundle: bool
     new_head: NewHead | None = None
     head_restarts: bool = False
+    slurm: SlurmChange | None = None  # None: no head node runs, or its Slurm is not known
 
     @property
     def is_empty(self) -> bool:
@@ -55,6 +58,7 @@ class DeployPreview:
         lines += [str(change) for change in self.changes]
         lines += [str(self.new_head)] if self.new_head else []
         lines += ["~ head node: the instance stops and starts"] if self.head_restarts else []
+        lines += [str(self.slurm)] if self.slurm is not None and str(self.slurm) else []
         if self.plan.change_set and not self.plan.changes:
             lines.append("~ tags or outputs of the stack")
         if self.new_bundle:
@@ -112,8 +116,8 @@ class Cluster:
 
     def preview(self, *, replace_head: bool = False) -> DeployPreview:
         """Return the changes that deploy would make; changes nothing."""
-        base = image_lock.find_base(self._clients.client("ec2"), self._config, self._lock)
-        specs = images.required_images(self._config, base)
+        source = image_lock.find_input(self._clients.client("ec2"), self._config, self._lock)
+        base, specs = source.base, images.required_images(self._config, source)
         images_by_name = images.find(self._clients.client("ec2"), [spec.name for spec in specs])
         ids = {
             spec.kind: images_by_name[spec.name].id if spec.name in images_by_name else NOT_BUILT
@@ -123,7 +127,8 @@ class Cluster:
         plan = self._changes.preview(template)
         missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
         preview = DeployPreview(plan, missing_images, self._has_new_bundle(plan))
-        return self._with_head_change(preview, template, replace_head=replace_head)
+        preview = self._with_head_change(preview, template, replace_head=replace_head)
+        return self._with_slurm_change(preview, source)
 
     def _has_new_bundle(self, plan: StackPlan) -> bool:
         """Return whether the head node would be set up from another bundle."""
@@ -139,10 +144,11 @@ class Cluster:
 
         May be repeated. Raises NotConfirmed before anything is lost, unless `yes`.
         """
-        base = image_lock.find_base(self._clients.client("ec2"), self._config, self._lock)
+        source = image_lock.find_input(self._clients.client("ec2"), self._config, self._lock)
+        base = source.base
         if self._lock is not None and self._lock.pin_for(self._config) is None:
             self._lock.write(self._config, base)
-        ids = image_build_stack.ensure_images(self._config, self._clients, base, self._report)
+        ids = image_build_stack.ensure_images(self._config, self._clients, source, self._report)
         with self._report.phase("Comparing the stack") as phase:
             template = self._template(base, ids)
             plan = self._changes.plan(template)
@@ -150,6 +156,8 @@ class Cluster:
         preview = self._with_head_change(
             DeployPreview(plan, (), False), template, replace_head=replace_head
         )
+        preview = self._with_slurm_change(preview, source)
+        self._check_slurm(preview.slurm, plan)
         if not plan.creates_stack and not preview.is_empty:
             self._report.line(preview.text())
         if preview.losses and not yes:
@@ -201,11 +209,36 @@ class Cluster:
         head_restarts = replacement is None and restarts(before, after)
         return replace(preview, new_head=replacement, head_restarts=head_restarts)
 
+    def _with_slurm_change(
+        self, preview: DeployPreview, source: images.ImageInput
+    ) -> DeployPreview:
+        """Return the preview with what happens to the versions of Slurm."""
+        head_slurm = self._head_slurm()
+        if not head_slurm:
+            return preview
+        change = SlurmChange(
+            head_slurm, source.slurm(self._config), replaces_head=preview.new_head is not None
+        )
+        return replace(preview, slurm=change)
+
+    def _head_slurm(self) -> str:
+        """Return the Slurm of the head node's image, "" if not known."""
+        instance = find_head(self._clients, self._config)
+        if instance is None:
+            return ""
+        return images.slurm_of(self._clients.client("ec2"), instance["ImageId"])
+
+    def _check_slurm(self, change: SlurmChange | None, plan: StackPlan) -> None:
+        if change is not None and change.problem:
+            self._changes.discard(plan)
+            raise SlurmVersionsDiffer(change.problem, next_step=change.next_step)
+
     def apply(self, *, force: bool = False) -> bool:
         """Apply the current settings to the head node; return whether it changed."""
         bundle = self._bundle()
         if self._head_setup.is_set_up_from(bundle.sha) and not force:
             return False
+        self._check_series()
         self._bucket.upload(bundle)
         with self._report.phase("Setting up the head node") as phase:
             if force:
@@ -213,6 +246,13 @@ class Cluster:
             else:
                 self._head_setup.set_up_from(bundle.sha, phase)
         return True
+
+    def _check_series(self) -> None:
+        """Refuse a slurm.conf of another series than the head node's daemons read."""
+        head_slurm, wanted = self._head_slurm(), self._config.slurm.version
+        if head_slurm and SlurmVersion.parse(head_slurm) != SlurmVersion.parse(wanted):
+            change = SlurmChange(head_slurm, wanted, replaces_head=False)
+            raise SlurmVersionsDiffer(change.problem, next_step=change.next_step)
 
     def unapplied_files(self) -> tuple[str, ...]:
         """Return the bundle's files that the head node lacks or has outdated.

@@ -12,6 +12,7 @@ from toolkit.deploy import abandoned_builders, images, names
 from toolkit.deploy.boot_progress import SharedPhase
 from toolkit.deploy.build import Builder, BuildResources, wait_until_available
 from toolkit.deploy.changes import StackChanges
+from toolkit.deploy.package_store import PackageStore
 from toolkit.deploy.stack import images_template
 from toolkit.deploy.stack_outputs import stack_resources
 from toolkit.deploy.storage import Bucket
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from toolkit.config import ClusterConfig
-    from toolkit.deploy.images import BaseImage, ImageSpec
+    from toolkit.deploy.images import ImageInput, ImageSpec
     from toolkit.deploy.session import Clients
     from toolkit.output import Reporter
 
@@ -47,11 +48,11 @@ def prepare_stack(config: ClusterConfig, clients: Clients, report: Reporter) -> 
 
 
 def ensure_images(
-    config: ClusterConfig, clients: Clients, base: BaseImage, report: Reporter
+    config: ClusterConfig, clients: Clients, source: ImageInput, report: Reporter
 ) -> dict[str, str]:
     """Build the images that the cluster lacks; return image ids by kind."""
     ec2 = clients.client("ec2")
-    specs = images.required_images(config, base)
+    specs = images.required_images(config, source)
     images_by_name = images.find(ec2, [spec.name for spec in specs])
     for image in images_by_name.values():
         if image.state == "pending":
@@ -60,25 +61,31 @@ def ensure_images(
         ec2, abandoned_builders.find_abandoned(ec2, abandoned_builders.now())
     )
     missing_specs = [spec for spec in specs if spec.name not in images_by_name]
-    built_ids = _build_images(config, clients, base, missing_specs, report) if missing_specs else {}
+    built_ids = (
+        _build_images(config, clients, source, missing_specs, report) if missing_specs else {}
+    )
     return {spec.kind: built_ids.get(spec.name) or images_by_name[spec.name].id for spec in specs}
 
 
 def _build_images(
     config: ClusterConfig,
     clients: Clients,
-    base: BaseImage,
+    source: ImageInput,
     missing_specs: Sequence[ImageSpec],
     report: Reporter,
 ) -> dict[str, str]:
     resources = prepare_stack(config, clients, report)
+    if source.packages is not None:
+        with report.phase(f"Caching {source.packages}") as phase:
+            copied = PackageStore(clients, resources.bucket).cache(source.packages, phase)
+            phase.result(f"{copied} of {len(source.packages.packages)} packages copied")
     kinds = " and ".join(spec.kind for spec in missing_specs)
     with (
         report.phase(f"Building the {kinds} image") as phase,
         ThreadPoolExecutor(len(missing_specs)) as threads,
     ):
         shared_phase, stop = SharedPhase(phase), Event()
-        builder = Builder(clients, config, resources, base, sleep=_interruptible_sleep(stop))
+        builder = Builder(clients, config, resources, source.base, sleep=_interruptible_sleep(stop))
         futures = {
             spec.name: threads.submit(builder.build, spec, shared_phase.operation(spec.kind))
             for spec in missing_specs

@@ -1,7 +1,9 @@
-"""The lock file beside cluster.yaml: the base image that each region's images are built on.
+"""The lock file beside cluster.yaml: what images are built of.
 
-With it a plan is the same today and tomorrow, whatever the owner publishes in between.
-`toolkit image check` says what is newer, and `toolkit image update` takes it.
+It has the base image of each region, and Slurm's packages for each system. With it a plan
+is the same today and tomorrow, whatever others publish in between. `toolkit image check`
+says what is newer, `toolkit image update` takes a newer base image, and `toolkit image
+packages add` other packages.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ from __future__ import annotations
 import io
 import os
 import re
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from toolkit.deploy import images
+from toolkit.deploy import images, package_lock
 from toolkit.errors import BaseImageMissing, ConfigError
 
 if TYPE_CHECKING:
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
     from toolkit.config import ClusterConfig
-    from toolkit.deploy.images import BaseImage
+    from toolkit.deploy.images import BaseImage, ImageInput
+    from toolkit.render.slurm_packages import SlurmPackages
 
 HEADER: Final = """\
-# The base images of this cluster, as `toolkit deploy` found them first. Commit this file.
-# `toolkit image check` says what is newer; `toolkit image update` takes it.
+# What this cluster's images are built of: base images, as `toolkit deploy` found them first, and
+# Slurm's packages, if `toolkit image packages add` was used. Commit this file.
+# `toolkit image check` says what is newer; `toolkit image update` takes a newer base image.
 """
 _IMAGE_ID: Final = re.compile(r"ami-[0-9a-f]{8,17}")
+_SECTIONS: Final = frozenset({"base_images", "slurm_packages"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,14 @@ class Pin:
         return (self.region, self.owner, self.pattern) == place
 
 
+@dataclass(frozen=True, slots=True)
+class LockedInput:
+    """The content of a lock file."""
+
+    pins: tuple[Pin, ...] = ()
+    packages: tuple[SlurmPackages, ...] = field(default=())
+
+
 class ImageLock:
     """The lock file of one cluster.yaml."""
 
@@ -69,64 +82,104 @@ class ImageLock:
         """
         if config.profile == "local":
             return None
-        return next((pin for pin in self._pins() if pin.is_for(config)), None)
+        return next((pin for pin in self.read().pins if pin.is_for(config)), None)
+
+    def packages_for(self, config: ClusterConfig) -> SlurmPackages | None:
+        """Return Slurm's packages of this configuration, None for the system's own.
+
+        Raises SlurmPackagesMissing where cluster.yaml wants packages that are not here.
+        """
+        return package_lock.row_for(config, self.read().packages, self.path.name)
 
     def write(self, config: ClusterConfig, base: BaseImage) -> None:
-        """Pin the base image; pins of other regions and bases stay."""
+        """Pin the base image; everything else stays."""
         if config.profile == "local":
             return
-        wanted = config.images.base
+        wanted, content = config.images.base, self.read()
         pin = Pin(config.aws.region, wanted.owner, wanted.name, base.id, base.name, base.created)
-        pins = [*(other for other in self._pins() if not other.is_for(config)), pin]
+        others = (other for other in content.pins if not other.is_for(config))
+        self._write(replace(content, pins=(*others, pin)))
+
+    def write_packages(self, packages: SlurmPackages) -> None:
+        """Name the packages of a system and architecture; everything else stays."""
+        content = self.read()
+        others = (
+            row
+            for row in content.packages
+            if (row.system, row.architecture) != (packages.system, packages.architecture)
+        )
+        self._write(replace(content, packages=(*others, packages)))
+
+    def read(self) -> LockedInput:
+        """Return the content; without a file, nothing is locked."""
+        try:
+            return parse(self.path.read_text(), str(self.path))
+        except FileNotFoundError:
+            return LockedInput()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.path} can't be read: {error}") from error
+
+    def _write(self, content: LockedInput) -> None:
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            draft.write_text(render(pins))
+            draft.write_text(render(content))
             draft.replace(self.path)
         except OSError as error:
             draft.unlink(missing_ok=True)
             raise ConfigError(
                 f"{self.path} can't be written: {error.strerror}",
-                next_step="make its folder writable, so that the base image can be pinned",
+                next_step="make its folder writable, so that images can be locked",
             ) from error
 
-    def _pins(self) -> tuple[Pin, ...]:
-        try:
-            return parse(self.path.read_text(), str(self.path))
-        except FileNotFoundError:
-            return ()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.path} can't be read: {error}") from error
 
-
-def parse(text: str, source: str) -> tuple[Pin, ...]:
+def parse(text: str, source: str) -> LockedInput:
     """Parse a lock file.
 
-    A damaged one pins nothing, so it is an error."""
-    names = [field.name for field in fields(Pin)]
+    A damaged one locks nothing, so it is an error."""
+    names = [attribute.name for attribute in fields(Pin)]
     try:
-        document = YAML(typ="safe").load(text)
+        document = _document(text)
         pins = tuple(
-            Pin(**{name: item[name] for name in names}) for item in document["base_images"]
+            Pin(**{name: item[name] for name in names}) for item in document.get("base_images", ())
         )
-    except (YAMLError, KeyError, TypeError) as error:
-        raise _damaged(source, "it is not what `toolkit deploy` writes") from error
+        packages = package_lock.parse(document.get("slurm_packages", []))
+    except ValueError as error:
+        raise _damaged(source, str(error)) from error
+    except (YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(source, "it is not what `toolkit` writes") from error
     for pin in pins:
         if not all(isinstance(getattr(pin, name), str) for name in names):
             raise _damaged(source, "a value is not text in quotes")
         if not _IMAGE_ID.fullmatch(pin.id):
             raise _damaged(source, f"{pin.id!r} is no image id")
-    return pins
+    return LockedInput(pins, packages)
 
 
-def render(pins: list[Pin]) -> str:
-    """Return the file's text, which is the same for the same pins."""
+def _document(text: str) -> dict[str, Any]:
+    document = YAML(typ="safe").load(text)
+    if not document or document.keys() - _SECTIONS:
+        raise TypeError("unknown sections")
+    return dict(document)
+
+
+def render(content: LockedInput) -> str:
+    """Return the file's text, which is the same for the same content."""
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 4096
     stream = io.StringIO()
-    ordered = sorted(pins, key=lambda pin: (pin.region, pin.owner, pin.pattern))
-    yaml.dump({"base_images": [asdict(pin) for pin in ordered]}, stream)
+    pins = sorted(content.pins, key=lambda pin: (pin.region, pin.owner, pin.pattern))
+    rows = sorted(content.packages, key=lambda row: (row.system, row.architecture))
+    sections = {
+        "base_images": [asdict(pin) for pin in pins],
+        "slurm_packages": [asdict(row) | {"packages": _entries(row)} for row in rows],
+    }
+    yaml.dump({name: items for name, items in sections.items() if items}, stream)
     return HEADER + stream.getvalue()
+
+
+def _entries(row: SlurmPackages) -> list[dict[str, str]]:
+    return [asdict(item) for item in sorted(row.packages, key=lambda item: item.name)]
 
 
 def find_base(ec2: EC2Client, config: ClusterConfig, lock: ImageLock | None) -> BaseImage:
@@ -144,6 +197,19 @@ def find_base(ec2: EC2Client, config: ClusterConfig, lock: ImageLock | None) -> 
             next_step="`toolkit image update` pins the newest one",
         )
     return base
+
+
+def find_input(ec2: EC2Client, config: ClusterConfig, lock: ImageLock | None) -> ImageInput:
+    """Return what the images are built of.
+
+    Raises BaseImageMissing, or SlurmPackagesMissing.
+    """
+    packages = (
+        lock.packages_for(config)
+        if lock is not None
+        else package_lock.row_for(config, (), "no lock file")
+    )
+    return images.ImageInput(find_base(ec2, config, lock), packages)
 
 
 def _damaged(source: str, problem: str) -> ConfigError:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from toolkit.deploy import names
 from toolkit.deploy.bundle import image_bundle
+from toolkit.deploy.instances import tag_values
 from toolkit.deploy.stack import builder_script
 from toolkit.errors import BaseImageMissing
 from toolkit.render import image_vars
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.bundle import Bundle
+    from toolkit.render.slurm_packages import SlurmPackages
+
+SLURM_TAG: Final = "toolkit:slurm"
+"""Of an image: the version of its Slurm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,25 @@ class BaseImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageInput:
+    """The input of images besides cluster.yaml."""
+
+    base: BaseImage
+    packages: SlurmPackages | None = None  # None: the system's own Slurm
+
+    def slurm(self, config: ClusterConfig) -> str:
+        """Return Slurm's version, or its series where the system chooses the rest."""
+        return config.slurm.version if self.packages is None else self.packages.release
+
+
+@dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """An image that a cluster needs: its kind, its name, and the builder's bundle."""
+    """An image that a cluster needs, and the builder's bundle."""
 
     kind: str
     name: str
     bundle: Bundle
+    slurm: str  # 25.11.8 of locked packages, the series alone otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,7 @@ class Image:
     state: str
     created: str
     snapshots: tuple[str, ...]
+    slurm: str = ""  # "": built before images had this tag
 
 
 def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
@@ -101,19 +120,19 @@ def _base(image: ImageTypeDef) -> BaseImage:
     )
 
 
-def required_images(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
+def required_images(config: ClusterConfig, source: ImageInput) -> tuple[ImageSpec, ...]:
     """Return the images that this configuration needs. Pure.
 
-    The same files and base give the same names.
+    The same files, base and packages give the same names.
     """
     specs = []
     for kind in names.IMAGE_KINDS:
-        bundle = image_bundle({"vars.json": image_vars(config, kind)})
+        bundle = image_bundle({"vars.json": image_vars(config, kind, source.packages)})
         # The script is part of the image's input; the place of its bundle is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)
-        digest = hashlib.sha256(f"{kind}\0{base.id}\0{bundle.sha}\0{script}".encode())
+        digest = hashlib.sha256(f"{kind}\0{source.base.id}\0{bundle.sha}\0{script}".encode())
         name = names.image(kind, digest.hexdigest())
-        specs.append(ImageSpec(kind, name, bundle))
+        specs.append(ImageSpec(kind, name, bundle, source.slurm(config)))
     return tuple(specs)
 
 
@@ -126,21 +145,28 @@ def find(ec2: EC2Client, image_names: Iterable[str]) -> dict[str, Image]:
             {"Name": "state", "Values": ["available", "pending"]},
         ],
     )
-    return {
-        item["Name"]: Image(
-            id=item["ImageId"],
-            name=item["Name"],
-            state=str(item["State"]),
-            created=item["CreationDate"],
-            snapshots=tuple(
-                mapping["Ebs"]["SnapshotId"]
-                for mapping in item.get("BlockDeviceMappings", ())
-                if mapping.get("Ebs", {}).get("SnapshotId")
-            ),
-        )
-        for page in pages
-        for item in page["Images"]
-    }
+    return {item["Name"]: _image(item) for page in pages for item in page["Images"]}
+
+
+def slurm_of(ec2: EC2Client, image_id: str) -> str:
+    """Return an own image's Slurm, "" if it is not known."""
+    found = ec2.describe_images(
+        Owners=["self"], Filters=[{"Name": "image-id", "Values": [image_id]}]
+    )["Images"]
+    return _image(found[0]).slurm if found else ""
+
+
+def _image(item: ImageTypeDef) -> Image:
+    mappings = item.get("BlockDeviceMappings", ())
+    snapshots = (mapping.get("Ebs", {}).get("SnapshotId") for mapping in mappings)
+    return Image(
+        id=item["ImageId"],
+        name=item["Name"],
+        state=str(item["State"]),
+        created=str(item["CreationDate"]),
+        snapshots=tuple(snapshot for snapshot in snapshots if snapshot),
+        slurm=tag_values(item).get(SLURM_TAG, ""),
+    )
 
 
 def delete(ec2: EC2Client, image: Image) -> None:

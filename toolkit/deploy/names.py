@@ -73,6 +73,11 @@ def bundle(sha: str) -> str:
     return f"bundle/{sha}.zip"
 
 
+def package(sha256: str, file: str) -> str:
+    """Return the key of a package, with its hash in it."""
+    return f"packages/{sha256}/{file}"
+
+
 def image_status(build: str) -> str:
     """Return the key of a builder's status in the images bucket."""
     return f"status/{build}.json"

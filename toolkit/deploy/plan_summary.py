@@ -25,6 +25,8 @@ def deploy_sentence(preview: DeployPreview) -> str:
         steps.append("stop and start the head node's instance")
     if preview.new_bundle or preview.new_head is not None or plan.creates_stack:
         steps.append("set up the head node")
+    if preview.slurm is not None and preview.slurm.problem:
+        return f"`toolkit deploy` would stop: {preview.slurm.problem}; {preview.slurm.next_step}"
     if not steps:
         return NOTHING
     sentence = f"`toolkit deploy` would {_joined(steps)}"

@@ -15,10 +15,11 @@ from toolkit.deploy.stack_events import stack_status
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
-from toolkit.slurm_nodes import read_nodes
+from toolkit.render.versions import SlurmVersion, is_release
+from toolkit.slurm_nodes import SlurmNodes, read_slurm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from slurmplugins.head.report import HeadReport
     from toolkit.config import ClusterConfig
@@ -64,6 +65,8 @@ class Status:
     services: Mapping[str, str] = field(default_factory=dict)
     slurmctld_answers: bool = False
     nodes: Mapping[str, int] = field(default_factory=dict)  # count by state
+    slurm: str = ""  # the head's release, such as 25.11.8
+    other_slurm: Mapping[str, str] = field(default_factory=dict)  # by node, where it differs
     down: tuple[Down, ...] = ()
     instances: Mapping[str, int] = field(default_factory=dict)  # count by pool
     trouble: tuple[str, ...] = ()
@@ -101,6 +104,7 @@ def _reasons(status: Status) -> Iterator[str]:
     if status.services and not status.slurmctld_answers:
         yield "slurmctld doesn't answer"
     yield from (f"node {node.name} is down: {node.reason}" for node in status.down)
+    yield from _newer_nodes(status)
     if missing_names := status.missing_accounts:
         rest_text = (
             f" and {len(missing_names) - MAX_LISTED} more"
@@ -111,6 +115,16 @@ def _reasons(status: Status) -> Iterator[str]:
             f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}:"
             " `toolkit accounts apply` adds them"
         )
+
+
+def _newer_nodes(status: Status) -> Iterator[str]:
+    """Yield the nodes whose series is later than the head's."""
+    for name, release in status.other_slurm.items():
+        if SlurmVersion.parse(release) > SlurmVersion.parse(status.slurm):
+            yield (
+                f"node {name} runs Slurm {release}, later than the head node's {status.slurm}:"
+                " `toolkit deploy --replace-head` upgrades the head node first"
+            )
 
 
 def gather(config: ClusterConfig, clients: Clients) -> Status:
@@ -140,18 +154,18 @@ def _with_head(config: ClusterConfig, head: Head, status: Status) -> Status:
     trouble: list[str] = []
     services: dict[str, str] = {}
     answers = False
-    nodes: Sequence[NodeInfo] = ()
+    slurm = SlurmNodes(())
     missing_names: tuple[str, ...] = ()
     try:
         services = _services(config, head)
-        answers, nodes = _slurm(head)
+        answers, slurm = _slurm(head)
         if services.get(RECONCILE) == "active":
             trouble += engine_problems(head_facts.fetch_report(head, "pass"))
         if services.get("slurmdbd") == "active":
             missing_names = missing_accounts(config, head)
     except ToolkitError as error:
         trouble.append(error.message)
-    counts = Counter(_state_text(node) for node in nodes)
+    counts = Counter(_state_text(node) for node in slurm.nodes)
     return Status(
         cluster=status.cluster,
         stack=status.stack,
@@ -161,7 +175,9 @@ def _with_head(config: ClusterConfig, head: Head, status: Status) -> Status:
         services=services,
         slurmctld_answers=answers,
         nodes=dict(sorted(counts.items())),
-        down=tuple(Down(node.name, node.reason) for node in nodes if _needs_admin(node)),
+        slurm=slurm.release,
+        other_slurm=other_slurm(slurm),
+        down=tuple(Down(node.name, node.reason) for node in slurm.nodes if _needs_admin(node)),
         instances=status.instances,
         trouble=tuple(trouble),
         missing_accounts=missing_names,
@@ -226,12 +242,28 @@ def _units(config: ClusterConfig) -> list[str]:
     return units
 
 
-def _slurm(head: Head) -> tuple[bool, Sequence[NodeInfo]]:
+def _slurm(head: Head) -> tuple[bool, SlurmNodes]:
     try:
         head.run(["scontrol", "ping"])
-        return True, read_nodes(head)
+        return True, read_slurm(head)
     except HeadCommandFailed:
-        return False, ()
+        return False, SlurmNodes(())
+
+
+def other_slurm(slurm: SlurmNodes) -> dict[str, str]:
+    """Return the running nodes' releases that differ from the head's.
+
+    A node that is powered down has the version of its last instance, which says nothing.
+    """
+    if not is_release(slurm.release):
+        return {}
+    return {
+        node.name: node.version
+        for node in slurm.nodes
+        if is_release(node.version)
+        and node.version != slurm.release
+        and not {"POWERED_DOWN", "POWERING_UP"} & node.states
+    }
 
 
 def _state_text(node: NodeInfo) -> str:

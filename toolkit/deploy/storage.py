@@ -53,6 +53,16 @@ class Bucket:
         """Delete an object; may be repeated."""
         self._s3.delete_object(Bucket=self.name, Key=key)
 
+    def has(self, key: str) -> bool:
+        """Return whether an object of this key exists."""
+        try:
+            self._s3.head_object(Bucket=self.name, Key=key)
+        except ClientError as error:
+            if error_code(error) in ABSENT:
+                return False
+            raise
+        return True
+
     def exists(self) -> bool:
         """Return whether the bucket exists."""
         try:

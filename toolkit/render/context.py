@@ -34,6 +34,8 @@ class NodeLine:
     weight: int  # ranks pools by price: Slurm takes the lowest that fits
     features: tuple[str, ...]
     price: Decimal  # US dollars an hour; 0: not known
+    sockets: int = 0  # 0: Slurm knows no cores, and each CPU counts as one
+    threads_per_core: int = 1
 
     @property
     def gres(self) -> str:
@@ -41,6 +43,11 @@ class NodeLine:
         if not self.gpus:
             return ""
         return ":".join(part for part in ("gpu", self.gpu, str(self.gpus)) if part)
+
+    @property
+    def cores_per_socket(self) -> int:
+        """Return the cores of a processor; 0 where they are not known."""
+        return self.cpus // (self.sockets * self.threads_per_core) if self.sockets else 0
 
     @property
     def memory_per_cpu(self) -> int:
@@ -191,6 +198,8 @@ def _node(config: ClusterConfig, name: str, pool: Pool, price: Decimal, weight: 
         weight=weight,
         features=tuple(dict.fromkeys(word for word in (name, gpu) if word)),
         price=price,
+        sockets=shape.sockets or 0,
+        threads_per_core=shape.threads_per_core,
     )
 
 

@@ -6,9 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolkit.render.context import head_hostname
+from toolkit.render.slurm import CONTAINERS_SINCE
+from toolkit.render.slurm_packages import package_vars
+from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, User
+    from toolkit.render.slurm_packages import SlurmPackages
     from toolkit.render.stack import StackFacts
 
 HOMES = "/shared/home"
@@ -34,6 +38,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_shared_source": facts.shared_source,
             "toolkit_head_volume": facts.head_volume,
             "toolkit_partitions": list(config.partitions),
+            "toolkit_containers": SlurmVersion.parse(config.slurm.version) >= CONTAINERS_SINCE,
             "toolkit_private_data": list(config.slurm.private_data),
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],
@@ -42,7 +47,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
     )
 
 
-def image_vars(config: ClusterConfig, kind: str) -> str:
+def image_vars(config: ClusterConfig, kind: str, packages: SlurmPackages | None = None) -> str:
     """Return the variables for image.yml.
 
     They hold nothing of one cluster alone: clusters with the same needs share an image.
@@ -51,6 +56,8 @@ def image_vars(config: ClusterConfig, kind: str) -> str:
     image.
     """
     values: dict[str, Any] = {"image_kind": kind, "toolkit_slurm_version": config.slurm.version}
+    if packages is not None:
+        values |= package_vars(packages)
     if config.profile == "aws":
         values |= {"toolkit_ec2": True} | (_driver_vars(config) if kind == "compute" else {})
     return _dump(values | (_head_vars(config) if kind == "head" else {}))

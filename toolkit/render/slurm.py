@@ -9,6 +9,7 @@ from slurmplugins.config.paths import JOB_MOUNTS, SCRATCH
 from toolkit.errors import RenderError
 from toolkit.render.settings import BIN, sections
 from toolkit.render.templates import environment, render
+from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,11 @@ PSEUDO_GPUS: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "
 """A GRES needs a device node that exists; these exist in every container, and do no harm."""
 PRIVATE_FOLDERS: Final = ("/tmp", "/var/tmp", str(SCRATCH), "/dev/shm")  # noqa: S108 - each job's own
 """Folders that slurmd mounts anew for each job. None may lie above the place of the mounts."""
+AUTODETECT_SINCE: Final = SlurmVersion(24, 11)
+"""AutoDetect=nvidia reads the GPUs' cores from sysfs, and needs no library (gres.conf(5))."""
+CONTAINERS_SINCE: Final = SlurmVersion(24, 11)
+"""The first patched series: slurmstepd, as root, could remove files outside its spool as it
+cleaned up a container (CVE-2026-65109)."""
 _WEIGHT_QUANTUM: Final = Decimal("0.01")
 
 
@@ -30,7 +36,7 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
     """
     jinja = environment(templates / "slurm")
     shared = {"cluster": context.cluster, "version": str(context.version), "local": context.local}
-    return {
+    files = {
         "slurm.conf": render(
             jinja,
             "slurm.conf.j2",
@@ -49,8 +55,10 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
             init_script=f"{BIN}/slurm-user-scratch",
             **shared,
         ),
-        "oci.conf": render(jinja, "oci.conf.j2", **shared),
     }
+    if context.version >= CONTAINERS_SINCE:
+        files["oci.conf"] = render(jinja, "oci.conf.j2", **shared)
+    return files
 
 
 def node_line(node: NodeLine) -> str:
@@ -58,6 +66,9 @@ def node_line(node: NodeLine) -> str:
     fields = {
         "NodeName": node.nodes,
         "CPUs": node.cpus,
+        "Sockets": node.sockets or "",
+        "CoresPerSocket": node.cores_per_socket or "",
+        "ThreadsPerCore": node.threads_per_core if node.sockets else "",
         "RealMemory": node.memory_mib,
         "Gres": node.gres,
         "Features": ",".join(node.features),
@@ -87,14 +98,19 @@ def partition_line(partition: PartitionLine) -> str:
 
 
 def gres_rows(context: SlurmContext) -> list[str]:
-    """Return one line per device if pretended, one per pool otherwise."""
+    """Return one line per device if pretended, one per pool otherwise.
+
+    Where the cores are known, slurmd finds out which of them are beside which GPU.
+    """
     rows = []
     for node in (node for node in context.nodes if node.gpus):
         kind = f" Type={node.gpu}" if node.gpu else ""
         start = f"NodeName={node.nodes} Name=gpu{kind}"
         if not context.local:
             last = "0" if node.gpus == 1 else f"[0-{node.gpus - 1}]"
-            rows.append(f"{start} File=/dev/nvidia{last}")
+            detected = node.sockets and context.version >= AUTODETECT_SINCE
+            found = " AutoDetect=nvidia" if detected else ""
+            rows.append(f"{start} File=/dev/nvidia{last}{found}")
             continue
         if node.gpus > len(PSEUDO_GPUS):
             raise RenderError(

@@ -28,6 +28,15 @@ class SlurmVersion:
         return f"{self.year:02}.{self.month:02}"
 
 
-OLDEST: Final = SlurmVersion(23, 11)
+def is_release(text: str) -> bool:
+    """Return whether the text is a version of Slurm."""
+    return _VERSION.fullmatch(text) is not None
+
+
+SERIES: Final = tuple(
+    SlurmVersion.parse(text) for text in ("23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
+)
+"""The supported series, in order."""
+OLDEST: Final = SERIES[0]
 """The first series with auth/slurm, without which a cluster would need munge."""
-NEWEST: Final = SlurmVersion(26, 5)
+NEWEST: Final = SERIES[-1]

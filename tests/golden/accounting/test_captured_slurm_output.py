@@ -8,7 +8,7 @@ from toolkit.accounting import sacct
 from toolkit.accounts import Association
 from toolkit.accounts.current import parse
 from toolkit.head_runner import SlurmAnswerError
-from toolkit.slurm_nodes import read_nodes
+from toolkit.slurm_nodes import read_nodes, read_slurm
 
 CAPTURED = Path(__file__).parent / "slurm-24.11"
 TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
@@ -69,6 +69,12 @@ def test_the_nodes_of_scontrol_are_parsed():
         ("gpu-002", 4, 15000),
     ]
     assert node_infos[0].base_state == "idle"
+
+
+def test_the_release_of_the_head_and_of_each_slurmd_are_parsed():
+    slurm = read_slurm(Head())
+    assert slurm.release == "24.11.5"
+    assert {node.version for node in slurm.nodes} == {"24.11.5"}
 
 
 def test_the_accounts_of_sacctmgr_are_parsed():

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.config.test_load import GOOD, problems
 from toolkit.config import parse
+from toolkit.config.base_image import base_system
 
 DEBIAN = "images: {base: {owner: '136693071363', name: 'debian-13-amd64-*'}}\n"
 LOCAL = "profile: local\n"
@@ -53,3 +54,38 @@ def test_an_own_base_image_may_have_any_supported_slurm_version(owner):
 def test_a_malformed_section_is_a_problem(mistake):
     for profile in ("", LOCAL):
         assert problems(profile + GOOD + mistake)
+
+
+LOCKED = "slurm: {version: '25.11', packages: locked}\n"
+
+
+def test_locked_packages_may_be_of_any_supported_version():
+    config = parse(GOOD + LOCKED)
+    assert (config.slurm.version, config.slurm.packages) == ("25.11", "locked")
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "expected"),
+    [
+        ("debian-13-amd64-*", None, "debian-13"),
+        ("ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-*", None, "ubuntu-24.04"),
+        ("ours-*", None, ""),
+        ("ours-*", "ubuntu-24.04", "ubuntu-24.04"),
+    ],
+)
+def test_the_system_is_in_the_name_of_the_base_image_or_given(name, system, expected):
+    assert base_system(name, system) == expected
+
+
+def test_locked_packages_need_the_system_of_a_base_image_of_ones_own():
+    own = "images: {base: {owner: self, name: ours-*}}\n"
+    _, message = problems(GOOD + own + LOCKED)["images.base"]
+    assert "expected system" in message
+    own = "images: {base: {owner: self, name: ours-*, system: ubuntu-24.04}}\n"
+    assert parse(GOOD + own + LOCKED).images.base.system == "ubuntu-24.04"
+
+
+@pytest.mark.parametrize("store", ["http://host/folder", "s3://x", "file:///x", "bucket"])
+def test_a_package_store_is_a_bucket_or_behind_https(store):
+    _, message = problems(GOOD + f"images: {{package_store: '{store}'}}\n")["images.package_store"]
+    assert "expected s3://bucket/prefix or https://host/folder" in message

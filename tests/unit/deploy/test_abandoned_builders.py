@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.deploy.samples import FakeClients, Report, example
 from toolkit.deploy import abandoned_builders, image_build_stack
-from toolkit.deploy.images import BaseImage, required_images
+from toolkit.deploy.images import BaseImage, ImageInput, required_images
 from toolkit.deploy.stack import builder_script
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-BASE = BaseImage("ami-base", "debian", "/dev/xvda")
+SOURCE = ImageInput(BaseImage("ami-base", "debian", "/dev/xvda"))
 
 
 class Ec2:
@@ -95,10 +95,10 @@ def test_a_builder_older_than_the_longest_build_is_abandoned(ec2):
 def test_the_next_deploy_terminates_the_builder_of_a_killed_one(ec2, monkeypatch):
     """Terminate an abandoned builder even if no image has to be built."""
     monkeypatch.setattr(abandoned_builders, "now", lambda: NOW)
-    specs = required_images(example(), BASE)
+    specs = required_images(example(), SOURCE)
     ec2.images = {spec.name: "available" for spec in specs}
     ec2.builder("i-left", specs[0].name, state="stopped")
-    image_ids = image_build_stack.ensure_images(example(), FakeClients(ec2=ec2), BASE, Report())
+    image_ids = image_build_stack.ensure_images(example(), FakeClients(ec2=ec2), SOURCE, Report())
     assert image_ids == {spec.kind: f"ami-{spec.name}" for spec in specs}
     assert ec2.instances["i-left"]["State"] == {"Name": "terminated"}
 

@@ -12,7 +12,7 @@ from toolkit.deploy.images import BaseImage, ImageSpec
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import ImageBuildFailed
 
-SPEC = ImageSpec("compute", "toolkit-compute-0123456789ab", Bundle("sha", b"zip"))
+SPEC = ImageSpec("compute", "toolkit-compute-0123456789ab", Bundle("sha", b"zip"), "25.11.8")
 STATUS = ("images", f"status/{SPEC.name}.json")
 
 

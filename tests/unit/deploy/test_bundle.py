@@ -8,9 +8,9 @@ import zipfile
 from tests.unit.deploy.samples import example
 from toolkit.deploy import bundle as bundle_module, names
 from toolkit.deploy.bundle import cluster_bundle, image_bundle, pack
-from toolkit.deploy.images import BaseImage, required_images
+from toolkit.deploy.images import BaseImage, ImageInput, required_images
 
-BASE = BaseImage("ami-0b", "debian", "/dev/xvda")
+SOURCE = ImageInput(BaseImage("ami-0b", "debian", "/dev/xvda"))
 FILES = {"b": (0o644, b"2"), "a": (0o755, b"1")}
 
 
@@ -103,13 +103,13 @@ def test_the_name_of_an_image_changes_with_its_content():
     """Change the name with base image, requirements and Slurm version."""
     config = example()
     training = config.training.model_copy(update={"requirements": ("numpy",)})
-    image_names = [spec.name for spec in required_images(config, BASE)]
-    assert image_names == [spec.name for spec in required_images(config, BASE)]
+    image_names = [spec.name for spec in required_images(config, SOURCE)]
+    assert image_names == [spec.name for spec in required_images(config, SOURCE)]
     assert image_names[0].startswith("toolkit-head-")
     assert image_names[1].startswith("toolkit-compute-")
     changed_configs = (
-        required_images(config, BaseImage("ami-0c", "debian", "/dev/xvda")),
-        required_images(config.model_copy(update={"training": training}), BASE),
+        required_images(config, ImageInput(BaseImage("ami-0c", "debian", "/dev/xvda"))),
+        required_images(config.model_copy(update={"training": training}), SOURCE),
     )
     for changed_config in changed_configs:
         assert image_names[0] != changed_config[0].name
@@ -119,8 +119,8 @@ def test_clusters_with_equal_requirements_share_their_images():
     """Leave the cluster's name and sizes out of an image's name."""
     config = example()
     other_config = config.model_copy(update={"cluster": "other"})
-    assert [s.name for s in required_images(config, BASE)] == [
-        s.name for s in required_images(other_config, BASE)
+    assert [s.name for s in required_images(config, SOURCE)] == [
+        s.name for s in required_images(other_config, SOURCE)
     ]
 
 

@@ -137,6 +137,10 @@ H100 = "pools.h100.offerings.0.type"
             "no-such-reservation pools.h100.offerings.0.reservation",
         ),
         (replace(FITTING, base_image_problem="none"), "base-image-missing images.base"),
+        (
+            replace(FITTING, slurm_packages_problem="none"),
+            "slurm-packages-missing slurm.packages",
+        ),
         (replace(FITTING, builder_subnet_problem="none"), "no-builder-subnet images.subnet"),
     ],
 )

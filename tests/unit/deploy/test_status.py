@@ -8,7 +8,15 @@ from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
 from toolkit.deploy.slurm_accounts import apply_accounts
-from toolkit.deploy.status import Down, Status, _units, engine_problems, missing_accounts
+from toolkit.deploy.status import (
+    Down,
+    Status,
+    _units,
+    engine_problems,
+    missing_accounts,
+    other_slurm,
+)
+from toolkit.slurm_nodes import SlurmNodes, parse_node
 
 GOOD = Status(
     cluster="demo",
@@ -52,6 +60,13 @@ def test_a_cluster_without_problems_is_healthy():
             "slurmdbd lacks a, b, c, d, e and 2 more: `toolkit accounts apply` adds them",
         ),
         ({"down": (Down("gpu-001", "Not responding"),)}, "node gpu-001 is down: Not responding"),
+        (
+            {"slurm": "24.11.5", "other_slurm": {"gpu-001": "25.11.8"}},
+            (
+                "node gpu-001 runs Slurm 25.11.8, later than the head node's 24.11.5:"
+                " `toolkit deploy --replace-head` upgrades the head node first"
+            ),
+        ),
     ],
 )
 def test_each_problem_is_a_reason(change, reason):
@@ -126,3 +141,26 @@ def test_missing_accounts_and_users_are_reported_until_applied():
 def test_a_cluster_without_declared_accounts_does_not_read_slurmdbd():
     config = example("local").model_copy(update={"accounts": (), "users": ()})
     assert missing_accounts(config, None) == ()
+
+
+def test_nodes_with_an_earlier_slurm_than_the_head_are_healthy():
+    """Let running nodes keep their slurmd while the head is upgraded first."""
+    assert replace(GOOD, slurm="25.11.8", other_slurm={"gpu-001": "24.11.5"}).healthy
+    assert replace(GOOD, slurm="25.11.2", other_slurm={"gpu-001": "25.11.8"}).healthy
+
+
+def test_running_nodes_with_another_slurm_than_the_head_are_listed():
+    """Leave out nodes without an instance, whose version is an old one."""
+
+    def node(name, version, *states):
+        return parse_node({"name": name, "version": version, "state": ["IDLE", "CLOUD", *states]})
+
+    nodes = (
+        node("gpu-001", "24.11.5"),
+        node("gpu-002", "25.11.8"),
+        node("gpu-003", "24.11.5", "POWERED_DOWN"),
+        node("gpu-004", "24.11.5", "POWERING_UP"),
+        node("gpu-005", ""),
+    )
+    assert other_slurm(SlurmNodes(nodes, "25.11.8")) == {"gpu-001": "24.11.5"}
+    assert other_slurm(SlurmNodes(nodes, "")) == {}

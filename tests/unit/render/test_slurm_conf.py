@@ -11,6 +11,7 @@ from toolkit.config import load
 from toolkit.errors import RenderError
 from toolkit.render.burst import burst_json
 from toolkit.render.context import slurm_context
+from toolkit.render.playbook_vars import site_vars
 from toolkit.render.prices import PriceTable
 from toolkit.render.slurm import slurm_files
 
@@ -262,3 +263,13 @@ def test_a_cluster_without_gpus_has_no_gres():
 
 def only_gpu():
     return {"spot": {"pools": ["gpu"], "default": True}}
+
+
+@pytest.mark.parametrize(
+    ("version", "offered"), [("23.11", False), ("24.05", False), ("24.11", True)]
+)
+def test_containers_are_offered_from_the_first_patched_series_on(version, offered):
+    """Leave oci.conf out where slurmstepd could delete files as root (CVE-2026-65109)."""
+    config = a_config(slurm={"version": version})
+    assert ("oci.conf" in slurm_files(slurm_context(config, PRICES), TEMPLATES)) is offered
+    assert json.loads(site_vars(config, FACTS))["toolkit_containers"] is offered

@@ -19,7 +19,7 @@ from toolkit.deploy.preflight.facts import (
 from toolkit.deploy.preflight.quotas import SERVICE, VcpuQuota, quotas_of
 from toolkit.deploy.preflight.uses import uses
 from toolkit.deploy.session import BAD_CREDENTIALS, DENIED, error_code
-from toolkit.errors import BaseImageMissing, ImageBuildFailed
+from toolkit.errors import BaseImageMissing, ImageBuildFailed, SlurmPackagesMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -45,6 +45,7 @@ class ImageBuild:
 
     launch: Launch | None = None
     base_problem: str = ""
+    packages_problem: str = ""
     subnet_problem: str = ""
 
 
@@ -84,6 +85,7 @@ class Questions:
             reservations=self._reservations(),
             default_key=self._default_key(),
             base_image_problem=build.base_problem,
+            slurm_packages_problem=build.packages_problem,
             builder_subnet_problem=build.subnet_problem,
             refused_launches=refused_launches or (),
             unanswered=tuple(self._unanswered),
@@ -176,17 +178,19 @@ class Questions:
     def _build(self) -> ImageBuild:
         """Return what a build would need; an image that exists needs none."""
         try:
-            base = image_lock.find_base(self._ec2, self._config, self._lock)
+            source = image_lock.find_input(self._ec2, self._config, self._lock)
         except BaseImageMissing as error:
             return ImageBuild(base_problem=_text(error))
-        names = [spec.name for spec in images.required_images(self._config, base)]
+        except SlurmPackagesMissing as error:
+            return ImageBuild(packages_problem=_text(error))
+        names = [spec.name for spec in images.required_images(self._config, source)]
         if images.find(self._ec2, names).keys() >= set(names):
             return ImageBuild()
         try:
             subnet = image_build_stack.builder_subnet(self._config, self._clients)
         except ImageBuildFailed as error:
             return ImageBuild(subnet_problem=_text(error))
-        return ImageBuild(launches.builder_launch(self._config, base, subnet))
+        return ImageBuild(launches.builder_launch(self._config, source.base, subnet))
 
     def _refused_launches(self, build: ImageBuild) -> tuple[RefusedLaunch, ...]:
         builder = [build.launch] if build.launch is not None else []

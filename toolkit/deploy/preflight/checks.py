@@ -40,12 +40,13 @@ def region_not_enabled(config: ClusterConfig) -> Finding:
 
 def _image_build(facts: AccountFacts) -> Iterator[Finding]:
     problems = (
-        ("base-image-missing", "base", facts.base_image_problem),
-        ("no-builder-subnet", "subnet", facts.builder_subnet_problem),
+        ("base-image-missing", ("images", "base"), facts.base_image_problem),
+        ("slurm-packages-missing", ("slurm", "packages"), facts.slurm_packages_problem),
+        ("no-builder-subnet", ("images", "subnet"), facts.builder_subnet_problem),
     )
-    for slug, key, problem in problems:
+    for slug, path, problem in problems:
         if problem:
-            yield Finding(slug, Severity.ERROR, ("images", key), problem)
+            yield Finding(slug, Severity.ERROR, path, problem)
 
 
 def _default_key(config: ClusterConfig, facts: AccountFacts) -> Iterator[Finding]:

@@ -87,6 +87,7 @@ class AccountFacts:
     reservations: Mapping[str, Reservation] | None = None
     default_key: DefaultKey | None = None
     base_image_problem: str = ""
+    slurm_packages_problem: str = ""
     builder_subnet_problem: str = ""
     refused_launches: tuple[RefusedLaunch, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()

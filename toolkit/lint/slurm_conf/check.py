@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf import rules_isolation, rules_jobs, rules_power
+from toolkit.lint.slurm_conf import (
+    rules_gpus,
+    rules_isolation,
+    rules_jobs,
+    rules_power,
+    rules_version,
+)
 from toolkit.lint.slurm_conf.rule import SettingFinding
 
 if TYPE_CHECKING:
@@ -13,7 +19,12 @@ if TYPE_CHECKING:
     from toolkit.lint.slurm_conf.rule import ConfRule
     from toolkit.render.versions import SlurmVersion
 
-ALWAYS: Final[tuple[ConfRule, ...]] = (*rules_jobs.RULES, *rules_isolation.RULES)
+ALWAYS: Final[tuple[ConfRule, ...]] = (
+    *rules_jobs.RULES,
+    *rules_gpus.RULES,
+    *rules_isolation.RULES,
+    *rules_version.RULES,
+)
 WITH_CLOUD_NODES: Final[tuple[ConfRule, ...]] = rules_power.RULES
 """These do not apply to a cluster whose nodes are always up."""
 

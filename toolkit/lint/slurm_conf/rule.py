@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -10,11 +11,12 @@ from toolkit.lint.finding import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from toolkit.lint.slurm_conf.parser import SlurmConf
+    from toolkit.lint.slurm_conf.parser import Line, SlurmConf
     from toolkit.render.versions import SlurmVersion
 
 MAN: Final = "https://slurm.schedmd.com/slurm.conf.html"
 POWER: Final = "https://slurm.schedmd.com/power_save.html"
+_GPUS: Final = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)\b")
 NEWS: Final = "https://github.com/SchedMD/slurm/tree/master/CHANGELOG"
 
 
@@ -56,3 +58,8 @@ def missing_word(conf: SlurmConf, name: str, word: str, message: str) -> Iterabl
     """Yield a hit unless the list has the word."""
     if conf.parameter(name, word) is None:
         yield at_setting(conf, name, message, f"add {word} to {name}")
+
+
+def gpus_of(node: Line) -> int:
+    """Return the number of GPUs on a node's line."""
+    return sum(map(int, _GPUS.findall(node.get("Gres"))))

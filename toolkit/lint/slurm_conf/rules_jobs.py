@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
-from toolkit.lint.slurm_conf.rule import MAN, ConfRule, Hit, at_setting, missing_word
+from toolkit.lint.slurm_conf.rule import MAN, ConfRule, Hit, at_setting, gpus_of, missing_word
 from toolkit.render import options
 from toolkit.render.settings import REQUEUE_EXIT
 from toolkit.render.versions import SlurmVersion
@@ -26,7 +25,6 @@ LONGEST_REQUEUE_DELAY: Final = 60
 SHORTEST_BATCH_START: Final = 60
 LEAST_SHARE: Final = 0.75
 """Of a node's CPUs, for a job with all of its GPUs: sites reserve some."""
-_GPUS: Final = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)\b")
 
 # Words that a cloud cluster depends on; slurmctld accepts a misspelled one silently.
 _WORDS: Final = {
@@ -239,7 +237,7 @@ def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         if part.get("OverSubscribe").upper() == "EXCLUSIVE" or not cpus_per_gpu.isdecimal():
             continue
         for node in conf.nodes:
-            cpus, gpus = node.get("CPUs"), sum(map(int, _GPUS.findall(node.get("Gres"))))
+            cpus, gpus = node.get("CPUs"), gpus_of(node)
             if not (gpus and cpus.isdecimal() and members & set(conf.expand_hostlist(node.name))):
                 continue
             if int(cpus_per_gpu) * gpus < LEAST_SHARE * int(cpus):

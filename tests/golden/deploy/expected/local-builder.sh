@@ -11,6 +11,8 @@ if ! /usr/bin/python3 -I -c 'import boto3' || ! command -v ansible-playbook; the
   apt-get -q update
   apt-get -q install -y --no-install-recommends ansible-core python3-boto3
 fi
+# Where Slurm's packages lie, if the image is built of some (the role slurm_packages).
+export TOOLKIT_IMAGES_BUCKET="images-bucket"
 /usr/bin/python3 -I - <<'PYTHON'
 import hashlib, io, json, os, shutil, subprocess, sys, time, urllib.request, zipfile
 

@@ -1,0 +1,114 @@
+"""A compute image of packages that the lock file names, on a booted builder.
+
+The packages are Debian 13's own. So the image is like the cluster's, and what is tried is the way
+from a folder to apt.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.slurm.conftest import toolkit
+from toolkit.config import load
+from toolkit.deploy import build, image_build_stack, image_lock, images, names
+from toolkit.deploy.image_lock import ImageLock
+from toolkit.deploy.session import Clients
+from toolkit.errors import ImageBuildFailed
+from toolkit.local.machines import host_settings
+from toolkit.local.machines.host_commands import RealHost
+from toolkit.output import PlainReporter
+from toolkit.render.slurm_packages import DISTRIBUTION, NEEDED
+
+pytestmark = pytest.mark.machines
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+APT_SECONDS = 300
+
+
+def debian_packages(folder: Path) -> Path:
+    """Download Debian 13's packages with the host's apt, in own folders."""
+    for name in ("state/lists/partial", "cache/archives/partial", "debs"):
+        (folder / name).mkdir(parents=True)
+    (folder / "status").touch()
+    host = host_settings.read_this_host(RealHost())
+    (folder / "sources.list").write_text(
+        f"deb [signed-by={KEYRING}] {host.mirror} trixie main\n"
+        f"deb [signed-by={KEYRING}] {host.security_mirror} trixie-security main\n"
+    )
+    settings = {
+        "Dir::Etc::sourcelist": folder / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State": folder / "state",
+        "Dir::State::status": folder / "status",
+        "Dir::Cache": folder / "cache",
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+    }
+    options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+    for words in (["update"], ["download", *NEEDED[DISTRIBUTION]]):
+        subprocess.run(
+            ["apt-get", "-q", *options, *words],
+            cwd=folder / "debs", check=True, capture_output=True, timeout=APT_SECONDS,
+        )  # fmt: skip
+    return folder / "debs"
+
+
+class Locked:
+    """A cluster.yaml beside the cluster's, with a lock file of its own."""
+
+    def __init__(self, cluster, folder: Path) -> None:
+        self.path = folder / "locked.yaml"
+        settings = YAML(typ="rt").load(cluster.config.read_text())
+        settings["slurm"]["packages"] = "locked"
+        with self.path.open("w") as file:
+            YAML(typ="rt").dump(settings, file)
+        self.debs = debian_packages(folder)
+        toolkit("image", "packages", "add", "--config", str(self.path), str(self.debs))
+        self.config = load(self.path)
+        self.clients = Clients(self.config)
+        self.report = PlainReporter()
+        self.resources = image_build_stack.prepare_stack(self.config, self.clients, self.report)
+
+    def build(self) -> str:
+        """Build the compute image and return its id."""
+        ec2, lock = self.clients.client("ec2"), ImageLock.beside(self.path)
+        source = image_lock.find_input(ec2, self.config, lock)
+        (spec,) = (
+            spec for spec in images.required_images(self.config, source) if spec.kind == "compute"
+        )
+        builder = build.Builder(self.clients, self.config, self.resources, source.base)
+        with self.report.phase("Building the compute image") as phase:
+            return builder.build(spec, phase)
+
+
+@pytest.fixture(scope="module")
+def locked(cluster, tmp_path_factory):
+    return Locked(cluster, tmp_path_factory.mktemp("locked"))
+
+
+def test_a_builder_makes_no_image_of_a_package_with_another_hash(locked):
+    """Replace one package in the bucket, and read why the build ended."""
+    item = ImageLock.beside(locked.path).read().packages[0].packages[-1]
+    key = names.package(item.sha256, item.file)
+    locked.resources.bucket.write(key, b"another package")
+    with pytest.raises(ImageBuildFailed, match="is refused, and nothing was installed"):
+        locked.build()
+    locked.resources.bucket.delete(key)
+    toolkit("image", "packages", "add", "--config", str(locked.path), str(locked.debs))
+
+
+def test_an_image_is_built_of_packages_with_the_locked_hashes(locked, state):
+    """Find the locked version installed, and no file of the build."""
+    image = locked.build()
+    row = ImageLock.beside(locked.path).read().packages[0]
+    assert images.slurm_of(locked.clients.client("ec2"), image) == row.release
+    root = Path(state) / "images" / image / "layer"
+    paragraphs = (root / "var/lib/dpkg/status").read_text().split("\n\n")
+    for name in ("slurmd", "slurm-client", "slurm-wlm-basic-plugins"):
+        (paragraph,) = (item for item in paragraphs if item.startswith(f"Package: {name}\n"))
+        assert f"\nVersion: {row.version}\n" in paragraph
+    assert not (root / "var/lib/slurm-packages").exists()
+    assert not (root / "etc/apt/sources.list.d/slurm-packages.list").exists()
