@@ -83,7 +83,7 @@ def _cluster(context: SlurmContext) -> dict[str, Value]:
         "CredType": "cred/slurm",
         # cred_expire is also how long a requeued job waits before 25.11.
         "AuthInfo": (f"cred_expire={REQUEUE_DELAY}",),
-        "CommunicationParameters": ("block_null_hash",),
+        "CommunicationParameters": ("block_null_hash", *_closed_doors(context)),
         "StateSaveLocation": "/srv/head/slurmctld",
         "SlurmdSpoolDir": "/var/lib/slurm/slurmd",
         "SlurmctldPidFile": "/run/slurmctld/slurmctld.pid",
@@ -92,6 +92,16 @@ def _cluster(context: SlurmContext) -> dict[str, Value]:
         # The controller's default MailProg isn't installed, which it logs as an error.
         "MailProg": "/usr/bin/true",
     }
+
+
+def _closed_doors(context: SlurmContext) -> tuple[str, ...]:
+    """Return the word that keeps the daemons from answering HTTP.
+
+    From 25.11 on they answer it on their own ports, to callers without the cluster's key. Slurm's
+    metrics are read by it.
+    """
+    has_metrics = any(name.lower() == "metricstype" for name, _ in context.overrides)
+    return () if has_metrics else ("disable_http",)
 
 
 def _power_saving(context: SlurmContext) -> dict[str, Value]:

@@ -76,6 +76,21 @@ def test_requeue_options_are_rendered_only_for_versions_that_have_them(version):
     assert ("requeue_delay=10" in parameters) is (version >= "25.11")
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_daemon_answers_http(version):
+    """Close the ports to callers without the cluster's key.
+
+    Slurm 25.11 and later answer HTTP on them by default.
+    """
+    parameters = words(on(version), "CommunicationParameters")
+    assert ("disable_http" in parameters) is (version >= "25.11")
+
+
+def test_slurms_own_metrics_are_served_where_a_site_asks_for_them():
+    conf = on("25.11", settings={"MetricsType": "metrics/openmetrics"})
+    assert "disable_http" not in words(conf, "CommunicationParameters")
+
+
 def test_node_reg_mem_percent_is_the_last_parameter():
     """Put node_reg_mem_percent last.
 

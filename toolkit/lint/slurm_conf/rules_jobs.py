@@ -30,6 +30,7 @@ LEAST_SHARE: Final = 0.75
 _WORDS: Final = {
     "SlurmctldParameters": (
         "enable_configless",
+        "enable_expedited_requeue",
         "idle_on_node_suspend",
         "max_powered_nodes",
         "node_reg_mem_percent",
@@ -38,7 +39,6 @@ _WORDS: Final = {
         "reboot_from_controller",
     ),
     "SchedulerParameters": (
-        "enable_expedited_requeue",
         "nohold_on_prolog_fail",
         "requeue_delay",
         "requeue_on_resume_failure",
@@ -146,7 +146,7 @@ def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _expedited(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    name = "SchedulerParameters"
+    name = "SlurmctldParameters"
     epilog = conf.get("Epilog")
     checks = epilog is not None and not epilog.value.endswith(OWN_EPILOG)
     if conf.parameter(name, "enable_expedited_requeue") is not None and not checks:

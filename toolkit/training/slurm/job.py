@@ -101,7 +101,8 @@ class SlurmJob:
         except FAILURES:
             return JobFacts()
         return JobFacts(
-            log=str(job.get("standard_output") or ""),
+            # From 25.05 on, standard_output is the pattern that the job was submitted with.
+            log=str(job.get("stdout_expanded") or job.get("standard_output") or ""),
             comment=str(job.get("comment") or ""),
             state=_state_text(job.get("job_state")),
             nodes=self._node_lines(str(job.get("nodes") or "")),

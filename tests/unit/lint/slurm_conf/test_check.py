@@ -82,9 +82,8 @@ CASES = {
     "kill-wait": ([], ["KillWait=180"], "24.11"),
     "over-time-limit": ([], ["OverTimeLimit=UNLIMITED"], "24.11"),
     "requeue-delay": (["AuthInfo"], [], "24.11"),
-    "expedited-requeue": ([], [("SchedulerParameters=enable_expedited_requeue,sbatch_wait_nodes,"
-                               "salloc_wait_nodes,requeue_delay=10,nohold_on_prolog_fail")],
-                          "25.11"),
+    "expedited-requeue": ([], [("SlurmctldParameters=enable_configless,idle_on_node_suspend,"
+                               "enable_expedited_requeue")], "25.11"),
     "prolog-hold": ([], ["Prolog=/x", "SchedulerParameters=sbatch_wait_nodes,salloc_wait_nodes"],
                     "24.11"),
     "prolog-flags": (["JobContainerType"], ["Prolog=/x", "PrologFlags=Serial"], "24.11"),
