@@ -36,6 +36,8 @@ MAX_BODY = 51_200
 CHANGE_SET_SECONDS = 300.0
 # A stack in one of these states was never complete: it can only be deleted.
 NEVER_MADE = {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}
+# A stack in one of these states has no resource yet, or none any more.
+NOT_MADE = {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
 # What a failed operation has left, for people.
 OUTCOMES = {
     "ROLLBACK_COMPLETE": ": nothing of it is left, and the next deploy begins anew",
@@ -88,7 +90,7 @@ class StackChanges:
             self._cloudformation.delete_stack(StackName=self._stack)
             status = self._wait_until_idle()
         self._check_state(status)
-        creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+        creates = status in NOT_MADE
         before = {} if creates else self._deployed_resources()
         name = f"toolkit-{int(time.time())}"
         request: dict[str, Any] = {
@@ -112,15 +114,15 @@ class StackChanges:
 
         CloudFormation compares the templates by a change set, which is deleted again. It
         can't where the stack must be deleted first, or the template be stored: these are
-        compared here.
+        compared here. So is a stack that does not exist, which a change set would make.
         """
         status = self._wait_until_idle()
         if status in NEVER_MADE:
             note = f"stack {self._stack} is {status}: deploy deletes it first"
             return StackPlan(self._stack, True, compared_templates({}, template), note=note)
         self._check_state(status)
-        if len(template.encode()) > MAX_BODY:
-            creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+        creates = status in NOT_MADE
+        if creates or len(template.encode()) > MAX_BODY:
             before = {} if creates else self._deployed_resources()
             return StackPlan(
                 self._stack, creates, compared_templates(before, template), before=before
@@ -156,12 +158,9 @@ class StackChanges:
         )
 
     def discard(self, plan: StackPlan) -> None:
-        """Delete a plan, and the empty stack that a first plan leaves."""
-        if not plan.change_set:
-            return
-        self._cloudformation.delete_change_set(ChangeSetName=plan.change_set)
-        if plan.creates_stack and self.status() == "REVIEW_IN_PROGRESS":
-            self._cloudformation.delete_stack(StackName=self._stack)
+        """Delete the change set of a plan for a stack that exists."""
+        if plan.change_set:
+            self._cloudformation.delete_change_set(ChangeSetName=plan.change_set)
 
     def execute(self, plan: StackPlan, phase: Phase) -> None:
         """Execute the plan and wait.

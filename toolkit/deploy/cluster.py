@@ -13,7 +13,7 @@ from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.head import find_head
 from toolkit.deploy.head_change import HEAD, PARTS, NewHead, new_head, restarts
 from toolkit.deploy.head_setup import HeadSetup
-from toolkit.deploy.pricing import head_price, price_table
+from toolkit.deploy.pricing import head_price, price_table, renew_snapshot
 from toolkit.deploy.slurm_change import SlurmChange
 from toolkit.deploy.stack import TemplateFacts, stack_template
 from toolkit.deploy.stack_outputs import stack_facts, stack_resources
@@ -235,7 +235,7 @@ class Cluster:
 
     def apply(self, *, force: bool = False) -> bool:
         """Apply the current settings to the head node; return whether it changed."""
-        bundle = self._bundle()
+        bundle = self._bundle(renews_prices=True)
         if self._head_setup.is_set_up_from(bundle.sha) and not force:
             return False
         self._check_series()
@@ -263,11 +263,14 @@ class Cluster:
         head_bundle = self._bucket.read(names.bundle(status.bundle)) if status is not None else None
         return differing_paths(head_bundle or pack({}).data, bundle.data)
 
-    def _bundle(self) -> Bundle:
+    def _bundle(self, *, renews_prices: bool = False) -> Bundle:
+        facts = stack_facts(self._config, self._clients)  # without a stack there is no bucket
+        if renews_prices:
+            renew_snapshot(self._config, self._clients, self._bucket)
         return cluster_bundle(
             bundle_files(
                 self._config,
-                stack_facts(self._config, self._clients),
+                facts,
                 price_table(self._config, self._clients, self._bucket),
                 templates=assets.directory("templates"),
             )

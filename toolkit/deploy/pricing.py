@@ -1,7 +1,7 @@
 """The prices in a bundle: the catalogue's, and a snapshot of the spot market.
 
-The snapshot is kept beside the bundle. Without it each deploy would see other spot
-prices, and the market would change a cluster that nobody has changed.
+The snapshot is kept beside the bundle, and only deploy and apply write it. Without it each
+deploy would see other spot prices, and the market would change a cluster that nobody has changed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,29 @@ SpotPrices = dict[tuple[str, str], Decimal]
 
 
 def price_table(config: ClusterConfig, clients: Clients, bucket: Bucket) -> PriceTable:
-    """Return on-demand prices and snapshot spot prices, renewed when old."""
+    """Return on-demand prices and the snapshot's spot prices; write nothing.
+
+    Spot prices are the current ones if the snapshot is old or lacks an offering.
+    """
     catalogue = Catalogue.bundled()
     offerings = _spot_offerings(config)
     now = time.time()
     spot_prices = _snapshot(bucket, now)
     if not offerings <= spot_prices.keys():
         spot_prices = _current_spot_prices(clients, offerings, int(now))
-        bucket.write(SNAPSHOT_KEY, _dump(spot_prices, now))
     spot = {key: usd for key, usd in spot_prices.items() if key in offerings and usd}
     return PriceTable.from_catalogue(catalogue, config.aws.region, spot)
+
+
+def renew_snapshot(config: ClusterConfig, clients: Clients, bucket: Bucket) -> None:
+    """Write current spot prices to the bucket if its snapshot is old.
+
+    Does so too if the snapshot lacks an offering. May be repeated.
+    """
+    offerings = _spot_offerings(config)
+    now = time.time()
+    if not offerings <= _snapshot(bucket, now).keys():
+        bucket.write(SNAPSHOT_KEY, _dump(_current_spot_prices(clients, offerings, int(now)), now))
 
 
 def head_price(config: ClusterConfig) -> str:

@@ -115,7 +115,7 @@ def test_a_plan_before_the_first_deploy_says_what_deploy_would_do(config, capsys
 
 
 def test_a_dry_run_of_a_first_deploy_leaves_no_stack(config, capsys):
-    """Deploy with --dry-run, which makes a change set and deletes it."""
+    """Deploy with --dry-run, and find no stack that CloudFormation reviews."""
     assert toolkit(config, "deploy", "--dry-run") == 0
     output = capsys.readouterr().out
     assert "image toolkit-head-" in output

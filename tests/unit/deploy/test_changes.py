@@ -155,12 +155,21 @@ def test_a_conditional_replacement_of_an_instance_is_destructive(cloud):
     assert str(plan.changes[0]) == "~ Head  AWS::EC2::Instance  (may be replaced)"
 
 
-def test_a_discarded_first_plan_leaves_no_stack(cloud):
-    """Delete the empty stack that a first change set makes."""
-    stack = changes(cloud)
-    stack.discard(stack.plan(ONE))
-    assert cloud.status == ""
-    assert len(cloud.discarded) == 1
+def test_a_preview_of_a_first_stack_makes_neither_a_change_set_nor_a_stack(cloud):
+    """Compare the templates here: a first change set makes a stack."""
+    plan = changes(cloud).preview(TWO)
+    assert [str(change) for change in plan.changes] == ["+ A  T", "+ C  U"]
+    assert plan.creates_stack
+    assert (cloud.status, cloud.change_sets, cloud.discarded) == ("", {}, [])
+
+
+def test_a_preview_of_a_change_leaves_no_change_set(cloud):
+    """Let CloudFormation compare: it alone knows what it replaces."""
+    cloud.status, cloud.template = "CREATE_COMPLETE", ONE
+    cloud.changes = [{"Action": "Modify", "LogicalResourceId": "A", "Replacement": "True"}]
+    plan = changes(cloud).preview(TWO)
+    assert [change.action for change in plan.changes] == ["Replace"]
+    assert (cloud.change_sets, len(cloud.discarded)) == ({}, 1)
 
 
 def test_a_stack_whose_creation_failed_is_created_again(cloud):
