@@ -97,7 +97,7 @@ class QueuePlace:
     """Its last token did not exist yet when the call joined the queue."""
 
 
-class Bucket:
+class TokenQueue:
     """A queue for tokens, first come first served. Safe between threads.
 
     With `adaptive`, the account may have more than this rate, and EC2's answers tell how much.
@@ -205,13 +205,13 @@ class RateLimitedCloud:
         self._cloud = cloud
         self._clock = clock
         self._patience = patience
-        self._run = Bucket(RUN_INSTANCES, clock)
-        self._fleet = Bucket(CREATE_FLEET, clock)
-        self._instances = Bucket(instances or INSTANCES, clock, adaptive=instances is None)
-        self._describe = Bucket(DESCRIBE_INSTANCES, clock)
-        self._terminate = Bucket(TERMINATE_INSTANCES, clock)
-        self._tags = Bucket(CREATE_TAGS, clock)
-        self._status = Bucket(OTHER_READS, clock)
+        self._run = TokenQueue(RUN_INSTANCES, clock)
+        self._fleet = TokenQueue(CREATE_FLEET, clock)
+        self._instances = TokenQueue(instances or INSTANCES, clock, adaptive=instances is None)
+        self._describe = TokenQueue(DESCRIBE_INSTANCES, clock)
+        self._terminate = TokenQueue(TERMINATE_INSTANCES, clock)
+        self._tags = TokenQueue(CREATE_TAGS, clock)
+        self._status = TokenQueue(OTHER_READS, clock)
 
     def launch(self, request: LaunchRequest, before_call: Callable[[], None]) -> LaunchResult:
         if request.others:
@@ -248,7 +248,7 @@ class RateLimitedCloud:
         self._wait_for_tokens((self._status, 1))
         return self._cloud.console(instance_id)
 
-    def _wait_for_tokens(self, *needs: tuple[Bucket, float]) -> list[QueuePlace]:
+    def _wait_for_tokens(self, *needs: tuple[TokenQueue, float]) -> list[QueuePlace]:
         """Wait until the tokens exist, or until our patience ends.
 
         After that the call is made anyway, and EC2 decides. Returns the places in the queues.

@@ -88,7 +88,7 @@ class Gate:
         self.aws: SimulatedAws | None = None
         self.canned: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
-        self._dns = request_rates.Bucket(*ROUTE53, ROUTE53[0], time.monotonic())
+        self._dns = request_rates.TokenBucket(*ROUTE53, ROUTE53[0], time.monotonic())
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         began = time.monotonic()

@@ -163,7 +163,7 @@ class Shape(Section):
     """vCPUs of a core; it counts only with `sockets`."""
 
 
-class Offering(Section):
+class OfferingSection(Section):
     """A way to buy the shape: an instance type as spot, on demand or a capacity block."""
 
     type: Label
@@ -174,14 +174,14 @@ class Offering(Section):
     """A capacity reservation or block in `zone`, for the instances to use."""
 
 
-class Pool(Section):
+class PoolSection(Section):
     """The nodes `<pool>-001` to `<pool>-<count>`."""
 
     count: Annotated[int, Field(ge=1, le=MAX_NODES_PER_POOL)]
     static: Annotated[int, Field(ge=0, le=MAX_NODES_PER_POOL)] = 0
     """The first `static` nodes always have an instance."""
     shape: Shape
-    offerings: Annotated[tuple[Offering, ...], Field(min_length=1)]
+    offerings: Annotated[tuple[OfferingSection, ...], Field(min_length=1)]
     """Tried in this order."""
     zones: tuple[ZoneName, ...] = ()
     type_choice: Literal["ec2", "in-order"] = "ec2"
@@ -298,7 +298,7 @@ class ClusterConfig(Section):
     training: Training = Training()
     data: Data = Data()
     mlflow: Mlflow = Mlflow()
-    pools: Annotated[dict[PoolName, Pool], Field(min_length=1)]
+    pools: Annotated[dict[PoolName, PoolSection], Field(min_length=1)]
     partitions: Annotated[dict[PartitionName, Partition], Field(min_length=1)]
     accounts: tuple[Account, ...] = ()
     users: tuple[User, ...] = ()
@@ -308,7 +308,7 @@ class ClusterConfig(Section):
         """Return the pool's zones in order, by default all of them."""
         return self.pools[pool].zones or tuple(self.network.zones)
 
-    def offering_zones(self, pool: str, offering: Offering) -> tuple[str, ...]:
+    def offering_zones(self, pool: str, offering: OfferingSection) -> tuple[str, ...]:
         """Return the zones in which an offering of a pool is tried."""
         return (offering.zone,) if offering.zone else self.pool_zones(pool)
 

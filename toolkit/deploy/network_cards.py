@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolkit.config.instance_types import FIRST_CARD_WITHOUT_EFA
 
 if TYPE_CHECKING:
-    from toolkit.config.model import Pool
+    from toolkit.config.model import PoolSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class NetworkInterface:
     kind: str = ""  # EC2's interface type; "": a plain one
 
 
-def network_interfaces(pool: Pool) -> tuple[NetworkInterface, ...]:
+def network_interfaces(pool: PoolSection) -> tuple[NetworkInterface, ...]:
     """Return the interfaces; only the first has an address.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html

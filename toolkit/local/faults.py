@@ -18,8 +18,8 @@ _PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """A source of instances."""
+class CapacityPool:
+    """Instances of one type that EC2 has in a zone, on one market."""
 
     instance_type: str
     zone: str
@@ -50,7 +50,7 @@ class Pattern:
             raise ValueError(f"{parts[2]!r} is not a market: spot or on-demand")
         return cls(*parts)
 
-    def covers(self, pool: Pool) -> bool:
+    def covers(self, pool: CapacityPool) -> bool:
         """Say whether the pool is one of these."""
         pairs = (
             (pool.instance_type, self.instance_type),
@@ -112,7 +112,7 @@ class Faults:
         else:
             self.rules.pop(pattern, None)
 
-    def take_capacity(self, pool: Pool, *, at_least: int, at_most: int) -> int:
+    def take_capacity(self, pool: CapacityPool, *, at_least: int, at_most: int) -> int:
         """Take instances from the pool; return how many.
 
         The number is between the two bounds; 0 when the pool has too few.
@@ -125,12 +125,12 @@ class Faults:
             rule.free -= count
         return count
 
-    def return_capacity(self, pool: Pool, count: int) -> None:
+    def return_capacity(self, pool: CapacityPool, count: int) -> None:
         """Return a refused launch's instances to the pool."""
         for rule in self._rules(pool):
             rule.free += count
 
-    def available(self, pools: Iterable[Pool], at_most: int) -> list[int]:
+    def available(self, pools: Iterable[CapacityPool], at_most: int) -> list[int]:
         """Return how many instances each pool would give, in order."""
         free_by_pattern = {pattern: rule.free for pattern, rule in self.rules.items()}
         counts = []
@@ -142,7 +142,7 @@ class Faults:
             counts.append(count)
         return counts
 
-    def record_termination(self, pool: Pool) -> None:
+    def record_termination(self, pool: CapacityPool) -> None:
         """Note that an instance of the pool ended."""
         for rule in self._rules(pool):
             if rule.returns:
@@ -177,7 +177,7 @@ class Faults:
         """Answer every call normally again."""
         self.injections.clear()
 
-    def _rules(self, pool: Pool) -> list[Rule]:
+    def _rules(self, pool: CapacityPool) -> list[Rule]:
         now = self.clock()
         for pattern in _expired(self.rules.values(), now):
             del self.rules[pattern]

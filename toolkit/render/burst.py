@@ -11,7 +11,7 @@ from toolkit.config.types import seconds
 from toolkit.errors import RenderError
 
 if TYPE_CHECKING:
-    from toolkit.config.model import ClusterConfig, Offering
+    from toolkit.config.model import ClusterConfig, OfferingSection
     from toolkit.render.prices import Prices
     from toolkit.render.stack import StackFacts
 
@@ -85,7 +85,7 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
     return document
 
 
-def _offering(offering: Offering, zone: str, prices: Prices) -> dict[str, Any]:
+def _offering(offering: OfferingSection, zone: str, prices: Prices) -> dict[str, Any]:
     is_block = offering.capacity == "capacity-block"
     capacity = "on-demand" if is_block else offering.capacity
     document: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
-    from toolkit.config.model import ClusterConfig, Pool
+    from toolkit.config.model import ClusterConfig, PoolSection
     from toolkit.render.prices import Prices
 
 MEMORY_PERCENT: Final = 95
@@ -185,7 +185,9 @@ def _nodes(config: ClusterConfig, prices: Prices) -> tuple[NodeLine, ...]:
     )
 
 
-def _node(config: ClusterConfig, name: str, pool: Pool, price: Decimal, weight: int) -> NodeLine:
+def _node(
+    config: ClusterConfig, name: str, pool: PoolSection, price: Decimal, weight: int
+) -> NodeLine:
     shape = pool.shape
     gpu = shape.gpu if shape.gpus and shape.gpu else ""
     return NodeLine(

@@ -31,7 +31,7 @@ from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.local.options import ACCOUNT
 from toolkit.render.burst import launch_template
-from toolkit.training.io.s3_bucket import Bucket, MultipartUpload
+from toolkit.training.io.s3_bucket import MultipartUpload, S3Bucket
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
 pytestmark = [
@@ -268,7 +268,7 @@ def test_a_compute_node_reads_its_key_and_is_denied_the_rest(stack):
 def test_a_jobs_credentials_keep_its_users_checkpoints_and_nobody_elses(stack):
     role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
     s3 = stack.job_client(role, user="ada", job=7)
-    bucket = Bucket(stack.bucket, s3)
+    bucket = S3Bucket(stack.bucket, s3)
     for _ in range(2):  # the second time it finds the parts of the first
         upload = MultipartUpload(bucket, "checkpoints/ada/run/step-1/model")
         upload.send(0, b"weights")
@@ -300,7 +300,7 @@ def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path)
     again = Catalog(DatasetStore(stack.bucket, "data", client=stack.job_client(role, "grace", 8)))
     assert add(again, tmp_path / "set", name="digits").version == added.version
     assert catalog.resolve("digits@1") == added.version
-    bucket = Bucket(stack.bucket, ada)
+    bucket = S3Bucket(stack.bucket, ada)
     kinds = ("objects", "manifests", "names", "derivations")
     kept = [item["Key"] for kind in kinds for item in bucket.objects(f"data/{kind}/")]
     assert len(kept) == 4  # two contents, the manifest, the name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.local.faults import Faults, Injection, Pattern, Pool
+from toolkit.local.faults import CapacityPool, Faults, Injection, Pattern
 
-SPOT = Pool("g5.xlarge", "us-east-1a", "spot")
-DEMAND = Pool("g5.xlarge", "us-east-1a", "on-demand")
+SPOT = CapacityPool("g5.xlarge", "us-east-1a", "spot")
+DEMAND = CapacityPool("g5.xlarge", "us-east-1a", "on-demand")
 
 
 class Clock:
@@ -72,7 +72,7 @@ def test_every_limit_that_covers_a_pool_applies(faults):
 
 def test_pools_under_one_limit_share_it(faults):
     faults.limit(Pattern.parse("spot"), 3)
-    other = Pool("g5.2xlarge", "us-east-1a", "spot")
+    other = CapacityPool("g5.2xlarge", "us-east-1a", "spot")
     assert faults.available([SPOT, other, DEMAND], 2) == [2, 1, 2]
     assert faults.rules[Pattern.parse("spot")].free == 3, "asking takes nothing"
 

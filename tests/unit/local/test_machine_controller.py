@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.local.aws.instance_tables import SPOT_TERMINATION, LocalInstance, Notice, Reason
-from toolkit.local.faults import Pool
+from toolkit.local.faults import CapacityPool
 from toolkit.local.machine_controller import MachineController
 from toolkit.local.machines.driver import MachineState
 from toolkit.local.machines.none_driver import NoneDriver
@@ -109,7 +109,7 @@ def fakes():
 
 def add_instance(fakes, name="i-1", state="pending", market="spot", behaviour="stop"):
     row = SimpleNamespace(id=name, state=state, instance_initiated_shutdown_behavior=behaviour)
-    instance = LocalInstance(row, "r", Pool("t", "z", market), launched_at=fakes.rows.now)
+    instance = LocalInstance(row, "r", CapacityPool("t", "z", market), launched_at=fakes.rows.now)
     fakes.rows.instances[name] = instance
     return instance
 

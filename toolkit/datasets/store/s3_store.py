@@ -13,7 +13,7 @@ from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, 
 from toolkit.datasets.store.manifest import File
 from toolkit.datasets.store.port import WANTED, Store, StoreItem, Upload, object_key
 from toolkit.training.io.parallel import BUFFER
-from toolkit.training.io.s3_bucket import CONFLICT_CODE, CONFLICT_PAUSES, Bucket, MultipartUpload
+from toolkit.training.io.s3_bucket import CONFLICT_CODE, CONFLICT_PAUSES, MultipartUpload, S3Bucket
 from toolkit.training.io.s3_client import s3_client
 
 MOST_PARTS = 10_000  # S3's own limit
@@ -34,7 +34,7 @@ class S3Store(Store):
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         errors = partial(_store_errors, f"s3://{bucket}")
-        self._bucket = Bucket(bucket, client or _client(self.workers), errors=errors)
+        self._bucket = S3Bucket(bucket, client or _client(self.workers), errors=errors)
 
     def read(self, key: str) -> bytes | None:
         answer = self._bucket.call("get_object", if_absent=None, Key=self._prefix + key)
@@ -92,7 +92,7 @@ class S3Store(Store):
 
 
 class _StoredContent(Readable):
-    def __init__(self, bucket: Bucket, key: str, file: File) -> None:
+    def __init__(self, bucket: S3Bucket, key: str, file: File) -> None:
         self._bucket, self._key, self._file = bucket, key, file
 
     def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
@@ -108,7 +108,7 @@ class _StoredContent(Readable):
             yield from answer["Body"].iter_chunks(BUFFER)
 
 
-def _is_stored(bucket: Bucket, key: str, file: File) -> bool:
+def _is_stored(bucket: S3Bucket, key: str, file: File) -> bool:
     """Return whether the bucket has the file's content.
 
     Any job may add objects, and none may replace one. So a wrong object stays until a person
@@ -131,7 +131,7 @@ def _is_stored(bucket: Bucket, key: str, file: File) -> bool:
     return True
 
 
-def _reads_as_expected(bucket: Bucket, key: str, file: File) -> bool:
+def _reads_as_expected(bucket: S3Bucket, key: str, file: File) -> bool:
     """Read an object, and return whether it is the file's content."""
     content, buffer = _StoredContent(bucket, key, file), memoryview(bytearray(BUFFER))
     return all(
@@ -140,7 +140,7 @@ def _reads_as_expected(bucket: Bucket, key: str, file: File) -> bool:
     )
 
 
-def _other_content(bucket: Bucket, key: str) -> ContentCorrupt:
+def _other_content(bucket: S3Bucket, key: str) -> ContentCorrupt:
     url = f"s3://{bucket.name}/{key}"
     return ContentCorrupt(
         f"{url} has other content than its name says, and a job may not replace it",
@@ -151,7 +151,7 @@ def _other_content(bucket: Bucket, key: str) -> ContentCorrupt:
 class _SmallUpload(Upload):
     """A file of one chunk: one request, which S3 checks against the hash."""
 
-    def __init__(self, bucket: Bucket, key: str, file: File) -> None:
+    def __init__(self, bucket: S3Bucket, key: str, file: File) -> None:
         self._bucket, self._key, self._file = bucket, key, file
 
     def missing(self) -> Sequence[Span]:
@@ -171,7 +171,7 @@ class _SmallUpload(Upload):
 class _LargeUpload(Upload):
     """A file of several chunks: an upload in parts, continued after a kill."""
 
-    def __init__(self, bucket: Bucket, key: str, file: File) -> None:
+    def __init__(self, bucket: S3Bucket, key: str, file: File) -> None:
         self._bucket, self._key, self._file = bucket, key, file
         self._upload = MultipartUpload(bucket, key)
         self._sources: dict[Span, Readable] = {}

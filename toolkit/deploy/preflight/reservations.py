@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from toolkit.config import ClusterConfig
-    from toolkit.config.model import Offering, Pool
+    from toolkit.config.model import OfferingSection, PoolSection
     from toolkit.config.raw import KeyPath
     from toolkit.deploy.preflight.facts import AccountFacts, Reservation
 
@@ -45,7 +45,9 @@ def reservation_checks(
         yield from _placement(key_path, pool, reservation)
 
 
-def _match(key_path: KeyPath, offering: Offering, reservation: Reservation) -> Iterator[Finding]:
+def _match(
+    key_path: KeyPath, offering: OfferingSection, reservation: Reservation
+) -> Iterator[Finding]:
     pairs = (
         ("instance type", reservation.instance_type, offering.type),
         ("zone", reservation.zone, offering.zone),
@@ -76,7 +78,7 @@ def _time(key_path: KeyPath, reservation: Reservation, now: datetime) -> Iterato
         yield Finding("reservation-over", Severity.ERROR, key_path, message)
 
 
-def _size(key_path: KeyPath, pool: Pool, reservation: Reservation) -> Iterator[Finding]:
+def _size(key_path: KeyPath, pool: PoolSection, reservation: Reservation) -> Iterator[Finding]:
     if reservation.total < pool.count:
         others = len(pool.offerings) > 1
         rest = "other offerings give the rest" if others else "the other nodes never start"
@@ -87,7 +89,7 @@ def _size(key_path: KeyPath, pool: Pool, reservation: Reservation) -> Iterator[F
         yield Finding("reservation-small", Severity.WARNING, key_path, message)
 
 
-def _placement(key_path: KeyPath, pool: Pool, reservation: Reservation) -> Iterator[Finding]:
+def _placement(key_path: KeyPath, pool: PoolSection, reservation: Reservation) -> Iterator[Finding]:
     """Yield contradictions between placement groups.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-cpg.html: a reservation in a

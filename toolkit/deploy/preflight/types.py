@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolkit.config import ClusterConfig
-    from toolkit.config.model import Pool
+    from toolkit.config.model import PoolSection
     from toolkit.config.raw import KeyPath
     from toolkit.deploy.preflight.facts import AccountFacts, InstanceType
 
@@ -80,7 +80,7 @@ def _machine(use: Use, instance_type: InstanceType) -> Iterator[Finding]:
         yield Finding("type-lifecycle", Severity.ERROR, use.key_path, message)
 
 
-def _shape(key_path: KeyPath, pool: Pool, instance_type: InstanceType) -> Iterator[Finding]:
+def _shape(key_path: KeyPath, pool: PoolSection, instance_type: InstanceType) -> Iterator[Finding]:
     """Yield what the instance lacks of the node's shape.
 
     slurmctld drains a node that registers with less than slurm.conf says.
@@ -118,7 +118,9 @@ def _same_kind(label: str, gpu: str) -> bool:
     return gpu[:1].lower() in label and numbers <= set(re.findall(r"\d+", label))
 
 
-def _network(key_path: KeyPath, pool: Pool, instance_type: InstanceType) -> Iterator[Finding]:
+def _network(
+    key_path: KeyPath, pool: PoolSection, instance_type: InstanceType
+) -> Iterator[Finding]:
     name = instance_type.name
     if pool.placement_group and "cluster" not in instance_type.placement_strategies:
         message = f"{name} can't be in a cluster placement group, which the pool asks for"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolkit.config import ClusterConfig
-    from toolkit.config.model import Offering, Pool
+    from toolkit.config.model import OfferingSection, PoolSection
     from toolkit.config.raw import KeyPath
 
 Lifecycle = Literal["spot", "on-demand", "capacity-block"]
@@ -51,7 +51,7 @@ def _pool_uses(config: ClusterConfig) -> Iterator[Use]:
             )
 
 
-def offering_of(config: ClusterConfig, use: Use) -> tuple[Pool, Offering]:
+def offering_of(config: ClusterConfig, use: Use) -> tuple[PoolSection, OfferingSection]:
     """Return the pool and the offering of a pool's use."""
     pool = config.pools[use.pool]
     return pool, pool.offerings[int(use.key_path[3])]

@@ -18,7 +18,7 @@ from moto.ec2.utils import random_fleet_id
 
 from toolkit.local.aws import create_instances, launch_conflicts, request_limits
 from toolkit.local.aws.aws_errors import code_of, ec2_error
-from toolkit.local.aws.fleet_offering import FleetResult, Offering
+from toolkit.local.aws.fleet_offering import FleetOffering, FleetResult
 from toolkit.local.aws.launch_request import ON_DEMAND, SPOT, Launch, launch_of, merge, tags_by_type
 from toolkit.local.aws.run_instances import Compute, plain
 from toolkit.local.aws.spot_prices import on_demand_price, spot_price
@@ -93,7 +93,7 @@ class Fleets:
         market: str,
         fleet_id: str,
         result: FleetResult,
-    ) -> list[Offering]:
+    ) -> list[FleetOffering]:
         """Return the request's usable offerings in the order of EC2's attempts."""
         offerings = []
         for config in params.get("LaunchTemplateConfigs") or ():
@@ -136,7 +136,7 @@ class Fleets:
         version: Any,
         specification: Mapping[str, Any],
         override: Mapping[str, Any],
-    ) -> Offering:
+    ) -> FleetOffering:
         call = {
             key: override[key]
             for key in ("InstanceType", "ImageId", "Placement")
@@ -152,7 +152,7 @@ class Fleets:
         placed_launch = create_instances.place(
             self._tables.ec2(region), launch.with_place(subnet_id=subnet_id, zone=zone)
         )
-        return Offering(
+        return FleetOffering(
             launch=placed_launch,
             specification=specification,
             override=override,
@@ -170,7 +170,7 @@ class Fleets:
     def _fill(
         self,
         region: str,
-        offerings: Sequence[Offering],
+        offerings: Sequence[FleetOffering],
         capacity: int,
         options: Mapping[str, Any],
         result: FleetResult,
@@ -188,7 +188,7 @@ class Fleets:
                 f"There is not enough capacity for the minimum target capacity of {minimum:g}.",
             )
 
-    def _capacity(self, offerings: Sequence[Offering], capacity: int) -> float:
+    def _capacity(self, offerings: Sequence[FleetOffering], capacity: int) -> float:
         """Return the weight that these offerings could give, up to `capacity`."""
         weights = {offering.pool: offering.weight for offering in offerings}
         counts = self._faults.available(weights, capacity)
@@ -197,7 +197,7 @@ class Fleets:
     def _launch(
         self,
         region: str,
-        offerings: Sequence[Offering],
+        offerings: Sequence[FleetOffering],
         capacity: int,
         options: Mapping[str, Any],
         result: FleetResult,
@@ -256,7 +256,7 @@ def _options(params: Mapping[str, Any], market: str) -> Mapping[str, Any]:
     return params.get("SpotOptions" if market == SPOT else "OnDemandOptions") or {}
 
 
-def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[Sequence[Offering]]:
+def _groups(offerings: Sequence[FleetOffering], options: Mapping[str, Any]) -> list[Sequence[FleetOffering]]:
     """Return sets of offerings that may launch together, the best first."""
     single_type, single_zone = (
         request_limits.single_type(options),
@@ -264,7 +264,7 @@ def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[S
     )
     if not single_type and not single_zone:
         return [offerings]
-    groups: dict[tuple[str, str], list[Offering]] = {}
+    groups: dict[tuple[str, str], list[FleetOffering]] = {}
     for offering in offerings:
         kind = offering.launch.instance_type if single_type else ""
         zone = str(offering.launch.zone) if single_zone else ""
@@ -272,7 +272,7 @@ def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[S
     return list(groups.values())
 
 
-def _with_fleet_tags(offering: Offering, params: Mapping[str, Any], fleet_id: str) -> Offering:
+def _with_fleet_tags(offering: FleetOffering, params: Mapping[str, Any], fleet_id: str) -> FleetOffering:
     """Return the offering with the call's and the fleet's own tags."""
     tags = {kind: dict(values) for kind, values in offering.launch.tags.items()}
     call_tags = tags_by_type(params.get("TagSpecifications") or ())

@@ -19,7 +19,7 @@ from toolkit.local.aws import network_interfaces
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.instance_tables import LocalInstance, Tables
 from toolkit.local.aws.launch_request import SPOT, Launch, parse_bool
-from toolkit.local.faults import Pool
+from toolkit.local.faults import CapacityPool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,7 +171,7 @@ def _instance(backend: Any, region: str, launch: Launch, groups: list[Any], inde
 
 
 def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
-    pool = Pool(launch.instance_type, str(launch.zone), launch.market)
+    pool = CapacityPool(launch.instance_type, str(launch.zone), launch.market)
     instance = LocalInstance(
         row,
         region,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from toolkit.local.faults import Pool
+from toolkit.local.faults import CapacityPool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Offering:
+class FleetOffering:
     """An override of one template: a place where a part of the fleet may come from."""
 
     launch: Launch
@@ -26,9 +26,9 @@ class Offering:
     price: Decimal
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> CapacityPool:
         """Return the pool this offering draws on."""
-        return Pool(self.launch.instance_type, str(self.launch.zone), self.launch.market)
+        return CapacityPool(self.launch.instance_type, str(self.launch.zone), self.launch.market)
 
     def launch_template_and_overrides(self) -> dict[str, Any]:
         """Return what the answer calls LaunchTemplateAndOverrides."""
@@ -40,10 +40,10 @@ class Offering:
 class FleetResult:
     """The instances of a fleet, and its errors."""
 
-    launches: list[tuple[Offering, Any]] = field(default_factory=list)
+    launches: list[tuple[FleetOffering, Any]] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)
 
-    def add_error(self, offering: Offering, code: str, message: str) -> None:
+    def add_error(self, offering: FleetOffering, code: str, message: str) -> None:
         """Note a refusal of an offering."""
         self.errors.append(
             {

@@ -17,7 +17,7 @@ from toolkit.local.options import ACCOUNT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from toolkit.local.faults import Pool
+    from toolkit.local.faults import CapacityPool
 
 STATE_CODES = {
     "pending": 0,
@@ -68,7 +68,7 @@ class LocalInstance:
 
     row: Any
     region: str
-    pool: Pool
+    pool: CapacityPool
     launched_at: float
     user_data: str | None = None
     volumes: dict[str, int] = field(default_factory=dict)  # attached since its launch: id → GiB

@@ -35,7 +35,7 @@ _READS = ("Describe", "Get", "List", "Search")
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """Tokens that come back at a steady rate."""
 
     size: float
@@ -63,7 +63,7 @@ class Throttle:
         """Begin with every bucket full."""
         self._clock = clock
         self.enabled = enabled
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     def allows(self, region: str, action: str, *, filtered: bool, resources: int) -> bool:
         """Count one request; `resources` is how many instances it is about."""
@@ -78,10 +78,10 @@ class Throttle:
         bucket = self._bucket(f"{region}/{action}/resources", rate)
         return bucket.spend(resources, self._clock())
 
-    def _bucket(self, name: str, rate: tuple[float, float]) -> Bucket:
+    def _bucket(self, name: str, rate: tuple[float, float]) -> TokenBucket:
         bucket = self._buckets.get(name)
         if bucket is None:
-            bucket = Bucket(rate[CAPACITY], rate[REFILL], rate[CAPACITY], self._clock())
+            bucket = TokenBucket(rate[CAPACITY], rate[REFILL], rate[CAPACITY], self._clock())
             self._buckets[name] = bucket
         return bucket
 

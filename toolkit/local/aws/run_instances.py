@@ -17,7 +17,7 @@ from toolkit.local.aws import create_instances, describe_instances_xml, launch_c
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.launch_request import SPOT, Launch, launch_of, merge, parse_bool
 from toolkit.local.aws.spot_prices import spot_price
-from toolkit.local.faults import Faults, Pool
+from toolkit.local.faults import CapacityPool, Faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -129,7 +129,9 @@ class Compute:
         backend = self._tables.ec2(region)
         placed_launch = create_instances.place(backend, launch)
         create_instances.check(backend, placed_launch)
-        pool = Pool(placed_launch.instance_type, str(placed_launch.zone), placed_launch.market)
+        pool = CapacityPool(
+            placed_launch.instance_type, str(placed_launch.zone), placed_launch.market
+        )
         self._check_price(placed_launch, pool)
         count = self._faults.take_capacity(pool, at_least=at_least, at_most=at_most)
         if count == 0:
@@ -140,7 +142,7 @@ class Compute:
             self._faults.return_capacity(pool, count)
             raise
 
-    def _check_price(self, launch: Launch, pool: Pool) -> None:
+    def _check_price(self, launch: Launch, pool: CapacityPool) -> None:
         if launch.market != SPOT or launch.max_price is None:
             return
         price = spot_price(pool.instance_type, pool.zone, self._tables.wall())
@@ -203,7 +205,7 @@ def _all_terminated(reservation: Any) -> bool:
     return all(instance.state == "terminated" for instance in reservation.instances)
 
 
-def _no_capacity(pool: Pool) -> str:
+def _no_capacity(pool: CapacityPool) -> str:
     if pool.market == SPOT:
         return "There is no Spot capacity available that matches your request."
     return (

@@ -26,7 +26,7 @@ from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
 from toolkit.training.errors import Corrupt
 from toolkit.training.io import parallel
 from toolkit.training.io.cluster_info import site_facts
-from toolkit.training.io.s3_bucket import Bucket, MultipartUpload, checksum
+from toolkit.training.io.s3_bucket import MultipartUpload, S3Bucket, checksum
 from toolkit.training.io.s3_client import s3_client
 from toolkit.training.run_folder.checkpoint_names import COMMITTED, NAME
 
@@ -148,8 +148,8 @@ class S3Tier:
         return f"{self._prefix}/{name}/{file}"
 
     @cached_property
-    def _bucket(self) -> Bucket:
-        return Bucket(self._bucket_name, self._client or s3_client(_CONNECTIONS))
+    def _bucket(self) -> S3Bucket:
+        return S3Bucket(self._bucket_name, self._client or s3_client(_CONNECTIONS))
 
 
 def _folder(key: str) -> str:

@@ -19,7 +19,7 @@ CONFLICT_CODE = "ConditionalRequestConflict"
 CONFLICT_PAUSES = (0.2, 0.4, 0.8, 1.6)  # seconds
 
 
-class Bucket:
+class S3Bucket:
     """A bucket. `errors` makes a context that raises S3's errors as the caller's."""
 
     def __init__(
@@ -125,7 +125,7 @@ class MultipartUpload:
     of a new upload.
     """
 
-    def __init__(self, bucket: Bucket, key: str, *, anew: bool = False, **options: Any) -> None:
+    def __init__(self, bucket: S3Bucket, key: str, *, anew: bool = False, **options: Any) -> None:
         self._bucket = bucket
         all_uploads = () if anew else bucket.uploads(key)
         uploads = [upload for upload in all_uploads if upload["Key"] == key]
@@ -155,7 +155,7 @@ class MultipartUpload:
     def complete(self, **conditions: Any) -> Any:
         """Make the object appear once all parts were sent; return S3's answer.
 
-        `conditions` are those of `Bucket.call` and of S3. After a conflict this upload can't be
+        `conditions` are those of `S3Bucket.call` and of S3. After a conflict this upload can't be
         completed: S3 wants a new one (S3 API reference, CompleteMultipartUpload, If-None-Match).
         """
         parts = [part for _, part in sorted(self._sent_parts.items())]

@@ -16,10 +16,10 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.cloud.rate_limit import (
     INSTANCES,
     RUN_INSTANCES,
-    Bucket,
     Rate,
     RateEstimate,
     RateLimitedCloud,
+    TokenQueue,
 )
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
@@ -66,13 +66,13 @@ class Race:
     asked: int = 0
 
     def __post_init__(self) -> None:
-        self._ours = Bucket(
+        self._ours = TokenQueue(
             self.account if self.told else INSTANCES, self.clock, adaptive=not self.told
         )
-        self._turns = Bucket(RUN_INSTANCES, self.clock)
+        self._turns = TokenQueue(RUN_INSTANCES, self.clock)
         burst = self.account.burst
-        self._ec2 = local_rates.Bucket(burst, self.account.per_second, burst, 0.0)
-        self._calls = local_rates.Bucket(5, 2, 5, 0.0)
+        self._ec2 = local_rates.TokenBucket(burst, self.account.per_second, burst, 0.0)
+        self._calls = local_rates.TokenBucket(5, 2, 5, 0.0)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._left: list[int] = []
 
@@ -181,7 +181,7 @@ def test_the_guess_rises_by_equal_steps_while_ec2_refuses_nothing():
 
 
 def test_what_was_in_the_bucket_says_nothing_about_the_rate():
-    bucket = Bucket(INSTANCES, FakeClock(), adaptive=True)
+    bucket = TokenQueue(INSTANCES, FakeClock(), adaptive=True)
     for _ in range(4):
         bucket.record_success(bucket.join_queue(250))
     assert bucket.per_second == 250
@@ -190,7 +190,7 @@ def test_what_was_in_the_bucket_says_nothing_about_the_rate():
 
 
 def test_several_refusals_at_once_lower_the_rate_once():
-    bucket = Bucket(INSTANCES, FakeClock(), adaptive=True)
+    bucket = TokenQueue(INSTANCES, FakeClock(), adaptive=True)
     places = [bucket.join_queue(250) for _ in range(4)]
     for place in places:
         bucket.record_refusal(place)
@@ -202,7 +202,7 @@ def test_several_refusals_at_once_lower_the_rate_once():
 
 def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
     clock = FakeClock()
-    bucket = Bucket(Rate(10, 0.01), clock)
+    bucket = TokenQueue(Rate(10, 0.01), clock)
     first, second = bucket.join_queue(10), bucket.join_queue(10)
     assert bucket.wait(second) > 900
     bucket.record_refusal(first)
@@ -216,14 +216,14 @@ def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
 
     EC2 takes a call of any size once its bucket is full.
     """
-    bucket = Bucket(Rate(1000, 2), FakeClock())
+    bucket = TokenQueue(Rate(1000, 2), FakeClock())
     assert bucket.wait(bucket.join_queue(4000)) == 0
     assert bucket.wait(bucket.join_queue(4000)) <= 501
 
 
 def test_a_bucket_holds_no_more_than_its_burst_however_often_it_gets_tokens_back():
     clock = FakeClock()
-    bucket = Bucket(Rate(10, 1), clock)
+    bucket = TokenQueue(Rate(10, 1), clock)
     for _ in range(5):
         bucket.record_refusal(bucket.join_queue(10))
         clock.advance(60)
@@ -233,7 +233,7 @@ def test_a_bucket_holds_no_more_than_its_burst_however_often_it_gets_tokens_back
 
 def test_the_line_waits_longer_each_time_that_ec2_refuses_the_known_rate_in_a_row():
     clock = FakeClock()
-    bucket = Bucket(Rate(10, 100), clock)
+    bucket = TokenQueue(Rate(10, 100), clock)
     pauses = []
     for _ in range(4):
         place = bucket.join_queue(1)
@@ -245,7 +245,7 @@ def test_the_line_waits_longer_each_time_that_ec2_refuses_the_known_rate_in_a_ro
 
 def test_a_grant_ends_the_growing_of_pauses():
     clock = FakeClock(0.0)
-    bucket = Bucket(Rate(10, 100), clock)
+    bucket = TokenQueue(Rate(10, 100), clock)
     bucket.record_refusal(bucket.join_queue(1))
     clock.advance(1)
     bucket.record_success(bucket.join_queue(1))
@@ -255,7 +255,7 @@ def test_a_grant_ends_the_growing_of_pauses():
 
 def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
     clock = FakeClock(0.0)
-    bucket = Bucket(Rate(10, 10), clock)
+    bucket = TokenQueue(Rate(10, 10), clock)
     first, second = bucket.join_queue(10), bucket.join_queue(10)
     assert bucket.wait(first) == 0
     assert bucket.wait(second) == pytest.approx(1.2)

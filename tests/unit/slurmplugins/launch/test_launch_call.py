@@ -13,7 +13,7 @@ import pytest
 
 from slurmplugins.cloud import ec2_messages
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.cloud.rate_limit import Bucket, Rate
+from slurmplugins.cloud.rate_limit import Rate, TokenQueue
 from slurmplugins.errors import CloudError, InvalidRequest
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import InstanceHealth, Lifecycle, Offering, ScheduledEvent
@@ -217,6 +217,6 @@ def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
 
     EC2 takes a call of any size once its bucket is full.
     """
-    bucket = Bucket(Rate(1000, 2), FakeClock())
+    bucket = TokenQueue(Rate(1000, 2), FakeClock())
     assert bucket.wait(bucket.join_queue(4000)) == 0
     assert bucket.wait(bucket.join_queue(4000)) >= 1000 / 2 - 1

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from toolkit.training.io.s3_bucket import Bucket
+from toolkit.training.io.s3_bucket import S3Bucket
 
 KEY = "checkpoints/ada/run/x"
 LIST = {"Bucket": "b", "Prefix": KEY, "MaxKeys": 1}
@@ -28,7 +28,7 @@ def test_a_refused_object_that_the_list_does_not_have_is_absent(client):
     with Stubber(client) as stubber:
         refused(stubber)
         stubber.add_response("list_objects_v2", {"Contents": [{"Key": f"{KEY}y"}]}, LIST)
-        assert Bucket("b", client).call("head_object", if_absent="none", Key=KEY) == "none"
+        assert S3Bucket("b", client).call("head_object", if_absent="none", Key=KEY) == "none"
 
 
 @pytest.mark.parametrize("operation", ["head_object", "get_object"])
@@ -37,7 +37,7 @@ def test_a_refused_object_that_the_list_has_stays_refused(client, operation):
         refused(stubber, operation, "AccessDenied")
         stubber.add_response("list_objects_v2", {"Contents": [{"Key": KEY}]}, LIST)
         with pytest.raises(ClientError, match="AccessDenied"):
-            Bucket("b", client).call(operation, if_absent=None, Key=KEY)
+            S3Bucket("b", client).call(operation, if_absent=None, Key=KEY)
 
 
 def test_an_object_whose_prefix_can_not_be_listed_stays_refused_in_the_first_words(client):
@@ -45,11 +45,11 @@ def test_an_object_whose_prefix_can_not_be_listed_stays_refused_in_the_first_wor
         refused(stubber)
         refused(stubber, "list_objects_v2", "AccessDenied")
         with pytest.raises(ClientError, match=r"403.*HeadObject"):
-            Bucket("b", client).call("head_object", if_absent=None, Key=KEY)
+            S3Bucket("b", client).call("head_object", if_absent=None, Key=KEY)
 
 
 def test_no_other_refused_call_counts_as_absence(client):
     with Stubber(client) as stubber:
         refused(stubber, "abort_multipart_upload", "AccessDenied")
         with pytest.raises(ClientError, match="AccessDenied"):
-            Bucket("b", client).abort({"Key": KEY, "UploadId": "1"})
+            S3Bucket("b", client).abort({"Key": KEY, "UploadId": "1"})
