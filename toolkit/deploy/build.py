@@ -20,6 +20,7 @@ from toolkit.deploy.instances import NOT_TERMINATING
 from toolkit.deploy.session import error_code
 from toolkit.deploy.stack import builder_script
 from toolkit.errors import ImageBuildFailed
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from toolkit.output import Phase
 
 IMAGE_TAG = "toolkit:image"
-POLL_SECONDS = 2.0
 # Compiling GPU drivers takes half an hour on a small instance; nothing takes longer.
 BUILD_SECONDS = 3600.0
 COPY_SECONDS = 1800.0
@@ -122,7 +122,7 @@ class Builder:
 
     def _launch(self, spec: ImageSpec) -> str:
         request = self._request(spec)
-        deadline = self._clock() + PROFILE_SECONDS
+        wait = Wait(PROFILE_SECONDS, self._sleep, self._clock)
         while True:
             try:
                 return self._ec2.run_instances(**request)["Instances"][0]["InstanceId"]
@@ -130,9 +130,9 @@ class Builder:
                 unknown_profile = "profile" in str(error).lower()
                 if error_code(error) != "InvalidParameterValue" or not unknown_profile:
                     raise
-                if self._clock() > deadline:
+                if wait.is_over:
                     raise
-            self._sleep(POLL_SECONDS)
+            wait.pause()
 
     def _request(self, spec: ImageSpec) -> dict[str, Any]:
         tag_list = [
@@ -177,7 +177,7 @@ class Builder:
         It stops itself if, and only if, its playbook succeeded. Raises
         ImageBuildFailed.
         """
-        deadline = self._clock() + BUILD_SECONDS
+        wait = Wait(BUILD_SECONDS, self._sleep, self._clock)
         while True:
             state = self._state(instance)
             status = self._status(spec)
@@ -193,9 +193,9 @@ class Builder:
                 )
             if state in {"shutting-down", "terminated"}:
                 raise self._failure(spec, self._console(instance, f"is {state}"))
-            if self._clock() > deadline:
+            if wait.is_over:
                 raise self._failure(spec, self._console(instance, f"is {state} after an hour"))
-            self._sleep(POLL_SECONDS)
+            wait.pause()
 
     def _state(self, instance: str) -> str:
         try:
@@ -252,13 +252,13 @@ def wait_until_available(
 
     Raises ImageBuildFailed.
     """
-    deadline = clock() + COPY_SECONDS
+    wait = Wait(COPY_SECONDS, sleep, clock)
     while True:
         response = ec2.describe_images(ImageIds=[image])["Images"]
         state = response[0]["State"] if response else "pending"
         if state == "available":
             return
-        if state in {"failed", "error", "invalid", "deregistered"} or clock() > deadline:
+        if state in {"failed", "error", "invalid", "deregistered"} or wait.is_over:
             reason = response[0].get("StateReason", {}).get("Message", "") if response else ""
             raise ImageBuildFailed(f"image {image} is {state}: {reason}")
-        sleep(POLL_SECONDS)
+        wait.pause()

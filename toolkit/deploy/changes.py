@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from toolkit.deploy.stack_events import (
-    POLL_SECONDS,
     STACK_SECONDS,
     events,
     failed_resources,
@@ -22,6 +21,7 @@ from toolkit.deploy.stack_plan import (
     resources,
 )
 from toolkit.errors import StackFailed
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -210,21 +210,21 @@ class StackChanges:
 
         A person or a killed deploy may have begun it.
         """
-        deadline = self._clock() + STACK_SECONDS
+        wait = Wait(STACK_SECONDS, self._sleep, self._clock)
         while True:
             status = self.status()
             if not status.endswith("IN_PROGRESS") or status == "REVIEW_IN_PROGRESS":
                 return status
-            if self._clock() > deadline:
+            if wait.is_over:
                 raise StackFailed(f"stack {self._stack} has been {status} for an hour")
-            self._sleep(POLL_SECONDS)
+            wait.pause()
 
     def _wait_for_change_set(self, change_set: str) -> DescribeChangeSetOutputTypeDef | None:
         """Return the finished change set with all its changes.
 
         None when it would change nothing.
         """
-        deadline = self._clock() + CHANGE_SET_SECONDS
+        wait = Wait(CHANGE_SET_SECONDS, self._sleep, self._clock)
         while True:
             description = self._cloudformation.describe_change_set(ChangeSetName=change_set)
             reason = description.get("StatusReason") or ""
@@ -234,9 +234,9 @@ class StackChanges:
                 if any(text in reason for text in NO_CHANGES):
                     return None
                 raise StackFailed(f"change set of {self._stack} failed: {reason}")
-            if self._clock() > deadline:
+            if wait.is_over:
                 raise StackFailed(f"change set of {self._stack} is still {description['Status']}")
-            self._sleep(POLL_SECONDS)
+            wait.pause()
         token = description.get("NextToken")
         while token:
             page = self._cloudformation.describe_change_set(

@@ -24,6 +24,7 @@ from toolkit.deploy.tagged_resources import (
     find_resources,
 )
 from toolkit.errors import DestroyIncomplete
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from toolkit.deploy.session import Clients
     from toolkit.output import Phase, Reporter
 
-POLL_SECONDS = 2.0
 INSTANCES_SECONDS = 900.0
 # EC2 lists volumes and interfaces of terminated instances for a while.
 VERIFY_SECONDS = 120.0
@@ -196,7 +196,7 @@ class Destroyer:
 
     def _terminate_instances(self, phase: Phase) -> None:
         ec2 = self._clients.client("ec2")
-        deadline = self._clock() + INSTANCES_SECONDS
+        wait = Wait(INSTANCES_SECONDS, self._sleep, self._clock)
         terminated_ids: set[str] = set()
         total = 0
         # Listed again each time: a launch may have been in progress when the head node ended.
@@ -207,12 +207,12 @@ class Destroyer:
             terminated_ids.update(new_ids)
             total = len(terminated_ids)
             phase.update("terminating", done=total - len(live_ids), total=total)
-            if self._clock() > deadline:
+            if wait.is_over:
                 raise DestroyIncomplete(
                     f"EC2 has not terminated {', '.join(live_ids)}",
                     next_step="look at these instances in EC2, then run destroy again",
                 )
-            self._sleep(POLL_SECONDS)
+            wait.pause()
         phase.result(f"{total} terminated")
 
     def _unprotect_stack(self) -> None:
@@ -269,18 +269,18 @@ class Destroyer:
         phase.result(f"{len(free_images)} images{kept_text}")
 
     def _verify(self, phase: Phase) -> None:
-        deadline = self._clock() + VERIFY_SECONDS
+        wait = Wait(VERIFY_SECONDS, self._sleep, self._clock)
         while resources := find_resources(self._clients, self._config):
             phase.update(f"{len(resources)} left")
             for item in resources:
                 delete_detached(self._clients, item)
-            if self._clock() > deadline:
+            if wait.is_over:
                 resource_lines = "\n".join(f"  {item}" for item in resources)
                 raise DestroyIncomplete(
                     f"these resources still exist:\n{resource_lines}",
                     next_step="run destroy again, or delete them by hand",
                 )
-            self._sleep(POLL_SECONDS)
+            wait.pause()
         phase.result("nothing")
 
 

@@ -10,6 +10,7 @@ from toolkit.deploy import names
 from toolkit.deploy.boot_progress import BootStatus
 from toolkit.deploy.head import Head, find_head
 from toolkit.errors import HeadNotReady, ToolkitError
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,8 @@ class HeadSetup:
         self._head.start([BOOT_PROGRAM, sha], timeout=SETUP_SECONDS)
 
     def _wait(self, sha: str, phase: Phase) -> None:
-        started_at = self._clock()
+        wait = Wait(SETUP_SECONDS, self._sleep, self._clock, pause=POLL_SECONDS)
+        silence = Wait(SILENT_SECONDS, self._sleep, self._clock)
         restart_sent = False
         while True:
             status = self.status()
@@ -120,12 +122,12 @@ class HeadSetup:
                     return
             else:
                 phase.update(self._instance_state())
-                if not restart_sent and self._clock() - started_at > SILENT_SECONDS:
+                if not restart_sent and silence.is_over:
                     restart_sent = True
                     self._restart_setup(sha)
-            if self._clock() - started_at > SETUP_SECONDS:
+            if wait.is_over:
                 raise self._failure(f"not set up after {SETUP_SECONDS / 60:.0f} minutes")
-            self._sleep(POLL_SECONDS)
+            wait.pause()
 
     def _restart_setup(self, sha: str) -> None:
         try:

@@ -22,6 +22,7 @@ from slurmplugins.model import slurm_keys
 from toolkit.deploy import names
 from toolkit.errors import KeyNotTaken, SecretUnusable, SlurmTooOld
 from toolkit.head_runner import SlurmAnswerError
+from toolkit.polling import Wait
 from toolkit.render.options import unsupported_reason
 from toolkit.render.versions import SlurmVersion
 
@@ -39,7 +40,6 @@ PROGRAM: Final = "/opt/slurm-toolkit/bin/slurm-key"
 KEY_BYTES: Final = 48
 ID_BYTES: Final = 8
 TAKE_SECONDS: Final = 300.0
-POLL_SECONDS: Final = 2.0
 OVERLAP_SECONDS: Final = 120.0
 """Twice the life of a credential (DEFAULT_TTL, 60 s, in auth/slurm)."""
 MOST_NAMED: Final = 10
@@ -141,13 +141,13 @@ class Rotation:
         Returns the generation that all of them had before.
         """
         with self.reporter.phase(title) as phase:
-            end = self.clock() + self.wait_seconds
+            wait = Wait(self.wait_seconds, self.sleep, self.clock)
             first = answer = self._take()
             while answer.generation != keys.generation or answer.lacking:
-                if self.clock() > end:
+                if wait.is_over:
                     raise _not_taken(keys, answer)
                 self._show(phase, answer)
-                self.sleep(POLL_SECONDS)
+                wait.pause()
                 answer = self._take()
             phase.result("head and all nodes have the keys")
             return first.confirmed

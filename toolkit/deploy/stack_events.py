@@ -8,13 +8,13 @@ from botocore.exceptions import ClientError
 
 from toolkit.deploy.session import error_code
 from toolkit.errors import StackFailed
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolkit.output import Phase
 
-POLL_SECONDS = 2.0
 STACK_SECONDS = 3600.0
 
 
@@ -88,7 +88,7 @@ def wait_for_stack(
 
     Reports each finished resource. Raises StackFailed after an hour.
     """
-    deadline = clock() + STACK_SECONDS
+    wait = Wait(STACK_SECONDS, sleep, clock)
     while True:
         status = stack_status(cloudformation, stack)
         finished_resources = {
@@ -101,6 +101,6 @@ def wait_for_stack(
         phase.update(status.lower().replace("_", " "), done=len(finished_resources), total=total)
         if not status.endswith("IN_PROGRESS"):
             return status
-        if clock() > deadline:
+        if wait.is_over:
             raise StackFailed(f"stack {stack} is still {status} after an hour")
-        sleep(POLL_SECONDS)
+        wait.pause()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.deploy.head import find_head
 from toolkit.deploy.instances import RUNNING
 from toolkit.errors import HeadNotReady
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from toolkit.deploy.session import Clients
     from toolkit.output import Reporter
 
-POLL_SECONDS = 2.0
 STOP_SECONDS = 900.0
 
 
@@ -62,14 +62,14 @@ def stopped_head(
 def _wait_until_stopped(
     ec2: Any, instance: str, sleep: Callable[[float], None], clock: Callable[[], float]
 ) -> None:
-    deadline = clock() + STOP_SECONDS
+    wait = Wait(STOP_SECONDS, sleep, clock)
     while (state := _state(ec2, instance)) != "stopped":
-        if clock() > deadline:
+        if wait.is_over:
             raise HeadNotReady(
                 f"head node {instance} is {state} for {STOP_SECONDS / 60:.0f} minutes",
                 next_step="stop it in EC2 with --force, then run deploy again",
             )
-        sleep(POLL_SECONDS)
+        wait.pause()
 
 
 def _state(ec2: Any, instance: str) -> str:

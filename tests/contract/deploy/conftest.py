@@ -17,17 +17,10 @@ from botocore.exceptions import ClientError
 from slurmplugins.cloud import tags
 from slurmplugins.head import read_commands
 from tests.fakes.sacctmgr import FakeSacctmgr
+from toolkit import polling
 from toolkit.accounting import sacct
 from toolkit.config import parse
-from toolkit.deploy import (
-    build,
-    changes,
-    destroy,
-    head_setup,
-    names,
-    stack_events,
-    stopped_head,
-)
+from toolkit.deploy import head_setup, names
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
@@ -52,7 +45,7 @@ ANSWERS = {
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Short waits between polls; the actor answers within milliseconds."""
-    for module in (head_setup, build, changes, destroy, stack_events, stopped_head):
+    for module in (polling, head_setup):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 

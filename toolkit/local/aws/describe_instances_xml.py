@@ -6,13 +6,14 @@ launch of a thousand nodes would then be measuring. This one knows the shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from moto.ec2.responses import EC2Response
 
 from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.paging import page
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,27 +43,10 @@ def _describe_instances(response: Any) -> Answer:
         reservations = response.ec2_backend.get_reservations_by_instance_ids(ids, filters=filters)
     else:
         reservations = response.ec2_backend.describe_instances(filters=filters)
-    page, next_token = _page(
-        reservations, params.get("NextToken"), int(params.get("MaxResults") or PAGE)
-    )
-    body = {"reservationSet": [reservation(row) for row in page], "nextToken": next_token}
+    # A page has whole reservations, and counts their instances.
+    rows, next_token = page(reservations, params, size=PAGE, weight=lambda row: len(row.instances))
+    body = {"reservationSet": [reservation(row) for row in rows], "nextToken": next_token}
     return answer("DescribeInstancesResponse", body)
-
-
-def _page(
-    reservations: Sequence[Any], token: str | None, size: int
-) -> tuple[Sequence[Any], str | None]:
-    """Return whole reservations of about `size` instances from the token on."""
-    if token is not None and not token.isdigit():
-        raise ec2_error("InvalidNextToken", f"The token '{token}' is invalid")
-    first = last = int(token or 0)
-    count = 0
-    while last < len(reservations) and (
-        count == 0 or count + len(reservations[last].instances) <= size
-    ):
-        count += len(reservations[last].instances)
-        last += 1
-    return reservations[first:last], str(last) if last < len(reservations) else None
 
 
 def answer(name: str, body: Mapping[str, Any]) -> Answer:

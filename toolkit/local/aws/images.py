@@ -14,6 +14,7 @@ from moto.ec2.utils import random_ami_id
 
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.launch_request import tags_by_type
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -159,11 +160,11 @@ class Images:
     ) -> None:
         with self._tables.lock:
             self._states.request_state(instance.id, requested_state, allowed, None)
-        deadline = self._tables.clock() + _PATIENCE
+        wait = Wait(_PATIENCE, self._sleep, self._tables.clock, pause=_POLL)
         while instance.state != expected_state:
-            if instance.terminated_at is not None or self._tables.clock() > deadline:
+            if instance.terminated_at is not None or wait.is_over:
                 raise RuntimeError(f"{instance.id} is {instance.state} and not {expected_state}")
-            self._sleep(_POLL)
+            wait.pause()
 
     def deregister(self, region: str, image_id: str) -> None:
         """Forget an image; instances that run from it go on."""

@@ -10,6 +10,7 @@ from moto.ec2.responses import EC2Response
 
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.launch_request import SPOT
+from toolkit.local.aws.paging import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,16 +34,16 @@ def install(patches: Patches, tables: Tables) -> None:
             if (not ids or instance.id in ids) and (include_all or instance.state == "running")
         ]
         matching_instances = _filtered(response, instances, _status_values)
-        page, next_token = _page(response, [_status(instance) for instance in matching_instances])
-        return ActionResult({"InstanceStatuses": page, **next_token})
+        rows = [_status(instance) for instance in matching_instances]
+        return _answer(response, "InstanceStatuses", rows)
 
     def describe_spot_instance_requests(response: Any) -> Any:
         instances = [
             instance for instance in tables.instances.values() if instance.pool.market == SPOT
         ]
         matching_instances = _filtered(response, instances, _request_values)
-        page, next_token = _page(response, [_request(instance) for instance in matching_instances])
-        return ActionResult({"SpotInstanceRequests": page, **next_token})
+        rows = [_request(instance) for instance in matching_instances]
+        return _answer(response, "SpotInstanceRequests", rows)
 
     patches.replace(EC2Response, "describe_instance_status", describe_instance_status)
     patches.replace(EC2Response, "describe_spot_instance_requests", describe_spot_instance_requests)
@@ -146,10 +147,10 @@ def _check(instance: LocalInstance) -> str:
     return "ok" if instance.impaired_since is None else "impaired"
 
 
-def _page(response: Any, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    first = int(response._get_param("NextToken") or 0)  # noqa: SLF001
-    last = first + int(response._get_param("MaxResults") or PAGE)  # noqa: SLF001
-    return rows[first:last], ({"NextToken": str(last)} if last < len(rows) else {})
+def _answer(response: Any, field: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    page_rows, next_token = page(rows, response.params, size=PAGE)
+    token = {"NextToken": next_token} if next_token else {}
+    return ActionResult({field: page_rows, **token})
 
 
 def _moment(wall: float) -> datetime:

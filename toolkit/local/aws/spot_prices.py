@@ -19,7 +19,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 from moto.ec2.responses import EC2Response
 
-from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.paging import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -130,14 +130,7 @@ def install(patches: Patches, wall: Any) -> None:
         params = response.params
         filters = response._filters_from_querystring()
         rows = list(history(response.region, params, filters, wall()))
-        page = min(int(params.get("MaxResults") or _PAGE), _PAGE)
-        token = params.get("NextToken") or "0"
-        if not str(token).isdigit():
-            raise ec2_error("InvalidNextToken", f"The token '{token}' is invalid")
-        first = int(token)
-        next_token = str(first + page) if len(rows) > first + page else ""
-        return ActionResult(
-            {"SpotPriceHistory": rows[first : first + page], "NextToken": next_token}
-        )
+        page_rows, next_token = page(rows, params, size=_PAGE)
+        return ActionResult({"SpotPriceHistory": page_rows, "NextToken": next_token or ""})
 
     patches.replace(EC2Response, "describe_spot_price_history", describe_spot_price_history)

@@ -27,6 +27,7 @@ from moto.s3.models import FakeBucket, s3_backends
 
 from toolkit.local.aws import stack_volumes
 from toolkit.local.options import ACCOUNT
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -188,21 +189,21 @@ class StackResources:
                 stack_volumes.snapshot(resource)
 
     def _wait_for_detachment(self, attachment: Any) -> None:
-        deadline = self._tables.clock() + _DETACH_PATIENCE
+        wait = Wait(_DETACH_PATIENCE, self._sleep, self._tables.clock, pause=_POLL)
         while stack_volumes.is_attached(attachment):
-            if self._tables.clock() > deadline:
+            if wait.is_over:
                 raise StackFailed(f"Volume {attachment.volume.id} is busy: it is mounted")
-            self._sleep(_POLL)
+            wait.pause()
 
     def _wait_for_state(self, instance: Any, state: str, *, failures: tuple[str, ...]) -> None:
-        deadline = self._tables.clock() + _PATIENCE
+        wait = Wait(_PATIENCE, self._sleep, self._tables.clock, pause=_POLL)
         while instance.state != state:
             if instance.state in failures:
                 reason = self._tables.instances[instance.id].reason_text
                 raise StackFailed(f"Instance {instance.id} is {instance.state}: {reason}")
-            if self._tables.clock() > deadline:
+            if wait.is_over:
                 raise StackFailed(f"Instance {instance.id} did not become {state} in time")
-            self._sleep(_POLL)
+            wait.pause()
 
     def event(
         self, name: str, kind: str, status: str, reason: str | None = None, *, old: Any = None
