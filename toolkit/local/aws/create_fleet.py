@@ -16,10 +16,15 @@ from moto.ec2.models.fleets import Fleet
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_fleet_id
 
-from toolkit.local.aws import create_instances, launch_conflicts, request_limits
+from toolkit.local.aws import (
+    create_instances,
+    fleet_launches,
+    launch_conflicts,
+    request_limits,
+)
 from toolkit.local.aws.aws_errors import code_of, ec2_error
 from toolkit.local.aws.fleet_offering import FleetOffering, FleetResult
-from toolkit.local.aws.launch_request import ON_DEMAND, SPOT, Launch, launch_of, merge, tags_by_type
+from toolkit.local.aws.launch_request import SPOT, Launch
 from toolkit.local.aws.run_instances import Compute, plain
 from toolkit.local.aws.spot_prices import on_demand_price, spot_price
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolkit.local.aws.client_tokens import ClientTokens
+    from toolkit.local.aws.fleet_launches import FleetLaunch
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.moto_patches import Patches
     from toolkit.local.faults import Faults
@@ -63,20 +69,8 @@ class Fleets:
 
     def create(self, region: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Fill the fleet as far as pools allow; returns the answer."""
-        target = params.get("TargetCapacitySpecification") or {}
-        total = int(target.get("TotalTargetCapacity") or 0)
-        if total < 1:
-            raise ec2_error("InvalidParameterValue", "TotalTargetCapacity must be at least 1")
+        capacities = fleet_launches.capacities(params)
         launch_conflicts.check_fleet(params)
-        default_market = target.get("DefaultTargetCapacityType") or ON_DEMAND
-        spot = int(target.get("SpotTargetCapacity") or 0)
-        on_demand = int(target.get("OnDemandTargetCapacity") or 0)
-        remaining = max(0, total - spot - on_demand)
-        capacities = {
-            SPOT: spot + (remaining if default_market == SPOT else 0),
-            ON_DEMAND: on_demand + (remaining if default_market == ON_DEMAND else 0),
-        }
-        capacities = {market: capacity for market, capacity in capacities.items() if capacity > 0}
         fleet_id = random_fleet_id()
         result = FleetResult()
         for market, capacity in capacities.items():
@@ -96,24 +90,16 @@ class Fleets:
     ) -> list[FleetOffering]:
         """Return the request's usable offerings in the order of EC2's attempts."""
         offerings = []
-        for config in params.get("LaunchTemplateConfigs") or ():
-            template_reference = config.get("LaunchTemplateSpecification") or {}
-            version = self._compute.template(region, template_reference)
-            specification = {
-                "LaunchTemplateId": version.template.id,
-                "LaunchTemplateName": version.template.name,
-                "Version": str(version.number),
-            }
-            for override in config.get("Overrides") or [{}]:
-                offering = self._offering(region, market, version, specification, override)
-                offering = _with_fleet_tags(offering, params, fleet_id)
-                try:
-                    create_instances.check(self._tables.ec2(region), offering.launch)
-                    self._raise_injected_error()
-                except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
-                    result.add_error(offering, *code_of(error))
-                else:
-                    offerings.append(offering)
+        backend = self._tables.ec2(region)
+        for launch in fleet_launches.fleet_launches(self._compute, backend, params, market):
+            offering = self._offering(launch, fleet_id)
+            try:
+                create_instances.check(backend, offering.launch)
+                self._raise_injected_error()
+            except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
+                result.add_error(offering, *code_of(error))
+            else:
+                offerings.append(offering)
         options = _options(params, market)
         if request_limits.by_priority(options):
             return sorted(offerings, key=lambda candidate: candidate.priority)
@@ -129,36 +115,21 @@ class Fleets:
         if injection is not None:
             raise ec2_error(injection.code, injection.message)
 
-    def _offering(
-        self,
-        region: str,
-        market: str,
-        version: Any,
-        specification: Mapping[str, Any],
-        override: Mapping[str, Any],
-    ) -> FleetOffering:
-        call = {
-            key: override[key]
-            for key in ("InstanceType", "ImageId", "Placement")
-            if key in override
-        }
-        if market == SPOT:
-            options = {"MaxPrice": override["MaxPrice"]} if override.get("MaxPrice") else {}
-            call["InstanceMarketOptions"] = {"MarketType": SPOT, "SpotOptions": options}
-        data = {key: value for key, value in version.data.items() if key != "InstanceMarketOptions"}
-        launch = launch_of(merge(call, data), template=(version.template.id, version.number))
-        subnet_id = override.get("SubnetId") or launch.subnet_id
-        zone = override.get("AvailabilityZone") or launch.zone
-        placed_launch = create_instances.place(
-            self._tables.ec2(region), launch.with_place(subnet_id=subnet_id, zone=zone)
-        )
+    def _offering(self, made: FleetLaunch, fleet_id: str) -> FleetOffering:
+        template, override = made.version.template, made.override
+        tags = {kind: dict(values) for kind, values in made.launch.tags.items()}
+        tags.setdefault("instance", {})["aws:ec2:fleet-id"] = fleet_id
         return FleetOffering(
-            launch=placed_launch,
-            specification=specification,
+            launch=replace(made.launch, tags=tags),
+            specification={
+                "LaunchTemplateId": template.id,
+                "LaunchTemplateName": template.name,
+                "Version": str(made.version.number),
+            },
             override=override,
             weight=float(override.get("WeightedCapacity") or 1),
             priority=float(override.get("Priority") or 0),
-            price=self._price(placed_launch),
+            price=self._price(made.launch),
         )
 
     def _price(self, launch: Launch) -> Decimal:
@@ -256,7 +227,9 @@ def _options(params: Mapping[str, Any], market: str) -> Mapping[str, Any]:
     return params.get("SpotOptions" if market == SPOT else "OnDemandOptions") or {}
 
 
-def _groups(offerings: Sequence[FleetOffering], options: Mapping[str, Any]) -> list[Sequence[FleetOffering]]:
+def _groups(
+    offerings: Sequence[FleetOffering], options: Mapping[str, Any]
+) -> list[Sequence[FleetOffering]]:
     """Return sets of offerings that may launch together, the best first."""
     single_type, single_zone = (
         request_limits.single_type(options),
@@ -270,13 +243,3 @@ def _groups(offerings: Sequence[FleetOffering], options: Mapping[str, Any]) -> l
         zone = str(offering.launch.zone) if single_zone else ""
         groups.setdefault((kind, zone), []).append(offering)
     return list(groups.values())
-
-
-def _with_fleet_tags(offering: FleetOffering, params: Mapping[str, Any], fleet_id: str) -> FleetOffering:
-    """Return the offering with the call's and the fleet's own tags."""
-    tags = {kind: dict(values) for kind, values in offering.launch.tags.items()}
-    call_tags = tags_by_type(params.get("TagSpecifications") or ())
-    for kind in ("instance", "volume"):
-        tags.setdefault(kind, {}).update(call_tags.get(kind, {}))
-    tags["instance"]["aws:ec2:fleet-id"] = fleet_id
-    return replace(offering, launch=replace(offering.launch, tags=tags))

@@ -15,11 +15,11 @@ from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.utils import get_service_model
 from moto.iam.models import iam_backends
 
-from toolkit.local.aws import create_instances
+from toolkit.local.aws import create_instances, fleet_launches
 from toolkit.local.aws.iam.policy import Request
 from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.local.aws.iam.role_policies import role_named
-from toolkit.local.aws.launch_request import SPOT, Launch, launch_of, merge, tags_by_type
+from toolkit.local.aws.launch_request import SPOT, Launch, merge, tags_by_type
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 ACTIONS: Final = ("RunInstances", "CreateFleet")
 SPOT_ROLE: Final = "spot.amazonaws.com"
-_CREATED: Final = ("instance", "volume", "network-interface")
 _METADATA: Final = {
     "HttpTokens": ("ec2:MetadataHttpTokens", "optional"),
     "HttpEndpoint": ("ec2:MetadataHttpEndpoint", "enabled"),
@@ -69,8 +68,9 @@ def requests(
         yield from _run(place, _merged(place, compute, params))
         return
     yield from _fleet_itself(place, compute, params)
-    for launch in _of_fleet(place, compute, params):
-        yield from _run(place, launch)
+    for market in fleet_launches.capacities(params):
+        for made in fleet_launches.fleet_launches(compute, place.backend, params, market):
+            yield from _run(place, _Launch(made.launch, made.params))
 
 
 def _merged(place: Place, compute: Compute, params: Mapping[str, Any]) -> _Launch:
@@ -80,29 +80,6 @@ def _merged(place: Place, compute: Compute, params: Mapping[str, Any]) -> _Launc
         merged = merge(params, compute.template(place.region, specification).data)
     launch = compute.launch_of_call(place.region, params)
     return _Launch(create_instances.place(place.backend, launch), merged)
-
-
-def _of_fleet(place: Place, compute: Compute, params: Mapping[str, Any]) -> Iterator[_Launch]:
-    """Yield the launch of each override, with the fleet's tags."""
-    target = params.get("TargetCapacitySpecification") or {}
-    spot = target.get("DefaultTargetCapacityType") == SPOT or target.get("SpotTargetCapacity")
-    tags = [
-        item
-        for item in params.get("TagSpecifications") or ()
-        if item.get("ResourceType") in _CREATED
-    ]
-    for config in params.get("LaunchTemplateConfigs") or ():
-        version = compute.template(place.region, config.get("LaunchTemplateSpecification") or {})
-        for override in config.get("Overrides") or [{}]:
-            call = {key: override[key] for key in ("InstanceType", "ImageId") if key in override}
-            merged = merge({**call, "TagSpecifications": tags}, version.data)
-            if spot:
-                merged["InstanceMarketOptions"] = {"MarketType": SPOT}
-            launch = launch_of(merged, template=(version.template.id, version.number))
-            subnet = override.get("SubnetId") or launch.subnet_id
-            zone = override.get("AvailabilityZone") or launch.zone
-            placed = launch.with_place(subnet_id=subnet, zone=zone)
-            yield _Launch(create_instances.place(place.backend, placed), merged)
 
 
 def _fleet_itself(place: Place, compute: Compute, params: Mapping[str, Any]) -> Iterator[Request]:
@@ -180,7 +157,7 @@ def _created(
 ) -> Iterator[tuple[str, dict[str, str | tuple[str, ...]]]]:
     """Yield each kind of resource that the launch creates, with its keys."""
     zone = {"ec2:AvailabilityZone": str(launch.zone)}
-    for kind in _CREATED:
+    for kind in fleet_launches.TAGGED:
         facts: dict[str, str | tuple[str, ...]] = {**zone, **tag_keys(launch.tags.get(kind, {}))}
         if kind == "instance":
             facts |= _instance_facts(launch)
