@@ -23,6 +23,7 @@ from toolkit.local.aws import (
     instance_status,
     request_limits,
     spot_prices,
+    ssm_sessions,
     stack_buckets,
     stack_volumes,
 )
@@ -158,6 +159,7 @@ class Cloud:
         volumes.install(self._patches)
         stack_volumes.install(self._patches, volumes)
         Stacks(self.tables, defer).install(self._patches)
+        ssm_sessions.install(self._patches)
         stack_buckets.install(self._patches)
         self.account.install(self._patches)
         self.capacity_reservations.install(self._patches)

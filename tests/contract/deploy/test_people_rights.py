@@ -6,10 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from toolkit import cli
+from toolkit.config import load
+from toolkit.config.model import Access
 from toolkit.deploy import names
 from toolkit.deploy.head import find_head
+from toolkit.deploy.pricing import SNAPSHOT_KEY
+from toolkit.deploy.session import Clients
+from toolkit.deploy.storage import Bucket
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
 pytestmark = [
@@ -43,6 +49,9 @@ class Person:
         self.path = config.path.with_name(f"{name}.yaml")
         own = str(config.config.aws.credentials_file)
         self.path.write_text(config.path.read_text().replace(own, str(self.file)))
+
+    def client(self, service):
+        return Clients(load(self.path)).client(service)
 
     def toolkit(self, *words):
         at = 2 if words[0] == "accounts" else 1  # a group and its command
@@ -97,7 +106,12 @@ def test_a_reader_changes_nothing_and_runs_nothing_else(deployed, capsys):
 
 
 def test_an_operator_applies_settings_and_deploys_and_destroys_nothing(deployed, capsys):
+    """Apply also without a price snapshot, which is then written again."""
     operator = Person(deployed, "operator")
+    clients = deployed.actor.clients
+    Bucket(clients.client("s3"), names.bucket(deployed.config, clients.account)).delete(
+        SNAPSHOT_KEY
+    )
     for words in (*READS, ("run", "--", "id"), ("apply", "--force")):
         assert operator.toolkit(*words) in (0, 1), (words, capsys.readouterr().err)
     assert operator.denied() == set()
@@ -105,6 +119,42 @@ def test_an_operator_applies_settings_and_deploys_and_destroys_nothing(deployed,
     for words in (("deploy", "--yes"), ("destroy", "--yes")):
         assert operator.toolkit(*words) == DENIED, words
         assert "not authorized" in capsys.readouterr().err
+
+
+SESSIONS = (
+    Access().login,
+    Access().login_as,
+    Access().ssh_proxy,
+    (*Access().login, "--document-name", "AWS-StartPortForwardingSession"),  # to MLflow's page
+)
+
+
+def documents(cluster):
+    """Return the document of each session, for a session with one."""
+    for words in SESSIONS:
+        at = words.index("--document-name") + 1 if "--document-name" in words else 0
+        yield {"DocumentName": words[at].format(cluster=cluster)} if at else {}
+
+
+@pytest.mark.parametrize("name", ["operator", "admin"])
+def test_who_runs_the_cluster_starts_every_session_of_toolkit_login(deployed, name):
+    """Get past the judge.
+
+    The local cloud then says that it opens no session.
+    """
+    ssm = Person(deployed, name).client("ssm")
+    head = find_head(deployed.actor.clients, deployed.config)["InstanceId"]
+    for document in documents(deployed.config.cluster):
+        with pytest.raises(ClientError, match="TargetNotConnected"):
+            ssm.start_session(Target=head, **document)
+
+
+def test_a_reader_starts_no_session(deployed):
+    ssm = Person(deployed, "reader").client("ssm")
+    head = find_head(deployed.actor.clients, deployed.config)["InstanceId"]
+    for document in documents(deployed.config.cluster):
+        with pytest.raises(ClientError, match="not authorized"):
+            ssm.start_session(Target=head, **document)
 
 
 def test_an_admin_deploys_and_destroys_and_is_denied_nothing(config, capsys):

@@ -37,6 +37,8 @@ _ANYWHERE: Final = frozenset(
     }
 )
 """Actions without permissions of a resource."""
+DEFAULT_SESSION: Final = "SSM-SessionManagerRunShell"
+"""The document of a session that names none (SSM User Guide, "Start a default shell session")."""
 FREE: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
 """Actions for which nobody needs a right (STS API reference)."""
 
@@ -106,6 +108,16 @@ def _command(region: str, params: Params) -> list[str]:
     return found + [f"arn:aws:ec2:{region}:{ACCOUNT}:instance/{name}" for name in ids]
 
 
+def _session(region: str, params: Params) -> list[str]:
+    """Return the document and the instance of a StartSession.
+
+    AWS asks for the default document only where a policy checks documents. Here it always does.
+    """
+    document = params.get("DocumentName") or DEFAULT_SESSION
+    target = params.get("Target")
+    return _command(region, {"DocumentName": document, "InstanceIds": [target]})
+
+
 def _instance(region: str, params: Params) -> list[str]:
     return [f"arn:aws:ec2:{region}:{ACCOUNT}:instance/{params.get('InstanceId') or '*'}"]
 
@@ -145,6 +157,7 @@ _RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
     "ssm:GetParametersByPath": _parameters,
     "ssm:PutParameter": _parameters,
     "ssm:SendCommand": _command,
+    "ssm:StartSession": _session,
     "ssm:UpdateInstanceInformation": _instance,
     "cloudformation:DescribeStacks": _stack,
     "cloudformation:DescribeStackEvents": _stack,
