@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config.paths import JOB_MOUNTS, SCRATCH
 from toolkit.errors import RenderError
-from toolkit.render.settings import BIN, sections
+from toolkit.render.settings import HOOKS, sections
 from toolkit.render.templates import environment, render
 from toolkit.render.versions import SlurmVersion
 
@@ -52,7 +52,7 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
             "job_container.conf.j2",
             place=JOB_MOUNTS,
             folders=",".join(PRIVATE_FOLDERS),
-            init_script=f"{BIN}/slurm-user-scratch",
+            init_script=f"{HOOKS}/slurm-user-scratch",
             **shared,
         ),
     }

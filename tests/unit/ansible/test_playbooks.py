@@ -93,7 +93,9 @@ def test_slurmd_runs_only_what_every_node_has_before_slurm_conf_names_it():
     assert hooks < copies.index("/etc/slurm/{{ item }}")
     for golden in (ROOT / "tests/golden/render/expected").glob("*/slurm.conf"):
         named = re.findall(r"(?m)^(?:Task)?(?:Prolog|Epilog)=(.+)$", golden.read_text())
-        assert len(named) == 3
+        containers = golden.with_name("job_container.conf").read_text()
+        named += re.findall(r"InitScript=(\S+)", containers)
+        assert len(named) == 4
         for path in named:
             folder, _, name = path.rpartition("/")
             assert folder == "/shared/.toolkit/hooks"
@@ -140,8 +142,6 @@ def test_every_program_of_slurm_conf_and_the_units_has_a_wrapper_with_a_main():
     }
     assert programs <= set(wrappers) | hooks
     for text in wrappers.values():
-        if text.startswith("#!/bin/sh\n"):
-            continue  # slurm-user-scratch: a start of Python would delay each job
         assert text.startswith("#!/usr/bin/python3 -I\n")
         (module,) = re.findall(r"from slurmplugins\.(\w+) import main", text)
         tree = ast.parse((ROOT / f"slurmplugins/{module}.py").read_text())
