@@ -103,6 +103,20 @@ def test_slurmd_runs_only_what_every_node_has_before_slurm_conf_names_it():
             assert (ANSIBLE / "roles/slurmctld/files/hooks" / name).stat().st_mode & 0o111
 
 
+def test_the_head_boots_without_waiting_for_its_data_volume():
+    """Order nothing of the early boot after the mount.
+
+    EC2 may attach the volume later. Without `nofail` a local mount comes before local-fs.target,
+    and so before the network and the SSM agent (systemd.mount(5)). What needs the volume says so.
+    """
+    role = ANSIBLE / "roles/head_data"
+    unit = (role / "templates/srv-head.mount.j2").read_text()
+    (options,) = re.findall(r"(?m)^Options=(.+)$", unit)
+    assert "nofail" in options.split(",")
+    assert re.findall(r"(?m)^WantedBy=(.+)$", unit) == ["multi-user.target"]
+    assert "RequiresMountsFor=/srv/head" in (role / "files/needs-volume.conf").read_text()
+
+
 def test_no_head_runs_the_distributions_sshd():
     """Mask it at each apply: a base image may have enabled it."""
     tasks_of_role = ANSIBLE / "roles/users/tasks"
