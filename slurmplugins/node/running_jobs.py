@@ -59,14 +59,14 @@ def _local_attempts(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAt
     have dropped it from its own. So the highest count of a job's processes is used.
 
     A count of 0 overrides all others. A batch script sets 0 when it finds that its count is
-    inherited from the job that submitted it (jobscripts/lib/attempt.sh).
+    inherited from the job that submitted it (jobscripts/lib/attempt.sh). Raises SlurmError.
     """
     result = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
     if result.returncode and "No job steps" not in result.stdout + result.stderr:
         raise SlurmError(f"slurmd did not list this node's jobs: {result.stderr.strip()[-200:]}")
     counts_by_job: dict[int, set[int]] = {}
     for pid, job in _processes(result.stdout):
-        counts_by_job.setdefault(job, set()).update(_restart_count(proc / str(pid) / "environ"))
+        counts_by_job.setdefault(job, set()).update(_restart_counts(proc / str(pid) / "environ"))
     return frozenset(
         (job, 0 if 0 in counts else max(counts, default=0)) for job, counts in counts_by_job.items()
     )
@@ -83,7 +83,8 @@ def _processes(listing: str) -> Iterable[tuple[int, int]]:
             yield int(columns[0]), int(columns[1])
 
 
-def _restart_count(environ: Path) -> Iterable[int]:
+def _restart_counts(environ: Path) -> Iterable[int]:
+    """Return the restart count of a process; nothing without one."""
     try:
         match = _RESTARTS.search(environ.read_bytes())
     except OSError:

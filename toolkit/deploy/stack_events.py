@@ -23,7 +23,7 @@ def stack_status(cloudformation: Any, stack: str) -> str:
     try:
         stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
     except ClientError as error:
-        if error_code(error) == "ValidationError" and "does not exist" in str(error):
+        if _is_absence(error):
             return ""
         raise
     return str(stacks[0]["StackStatus"]) if stacks else ""
@@ -36,14 +36,19 @@ def stack_resource(cloudformation: Any, stack: str, logical_id: str) -> str:
             StackName=stack, LogicalResourceId=logical_id
         )
     except ClientError as error:
-        if error_code(error) == "ValidationError" and "does not exist" in str(error):
+        if _is_absence(error):
             return ""
         raise
     return str(response["StackResourceDetail"].get("PhysicalResourceId") or "")
 
 
+def _is_absence(error: ClientError) -> bool:
+    """Return whether CloudFormation knows no such stack or resource."""
+    return error_code(error) == "ValidationError" and "does not exist" in str(error)
+
+
 def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
-    """Return the stack's events, oldest first."""
+    """Return the stack's events, oldest first; none for an unknown stack."""
     try:
         pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack)
         return [event for page in pages for event in page["StackEvents"]][::-1]
@@ -54,7 +59,10 @@ def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
 
 
 def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> str:
-    """Return the failed resources in order; the first line is the cause."""
+    """Return a line for each failed resource, in order.
+
+    Events of `past_events` do not count. The first line is the cause.
+    """
     return "\n".join(
         f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
         for event in events(cloudformation, stack)
@@ -64,7 +72,7 @@ def failures(cloudformation: Any, stack: str, past_events: frozenset[str]) -> st
 
 
 def failed_resources(cloudformation: Any, stack: str) -> tuple[str, ...]:
-    """Return the resources whose last event is a failure."""
+    """Return the resources whose last event is a failed update."""
     last_states = {
         event["LogicalResourceId"]: event.get("ResourceStatus", "")
         for event in events(cloudformation, stack)

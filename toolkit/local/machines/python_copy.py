@@ -14,10 +14,10 @@ from pathlib import Path
 from toolkit.local.machines.errors import MachineError
 
 TARGET = Path("opt/python")
-# What every interpreter here must be able to do once it is in the machine.
+# Each interpreter must be able to do this in the machine.
 CHECK = "import ssl, ctypes, sqlite3, bz2, lzma, zlib, hashlib, uuid, venv, multiprocessing"
-_LEFT_OUT = ("test", "tests", "idlelib", "idle_test", "turtledemo", "tkinter", "lib2to3")
-_LEFT_OUT_PATTERNS = (
+_UNUSED_PACKAGES = ("test", "tests", "idlelib", "idle_test", "turtledemo", "tkinter", "lib2to3")
+_UNUSED_PATTERNS = (
     "site-packages",
     "dist-packages",
     "config-*",
@@ -32,12 +32,12 @@ _LEFT_OUT_PATTERNS = (
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python installation: what it was installed under, and where pip may be found.
+    """A Python installation, and the folders in which pip may be.
 
     Debian's own looks for modules elsewhere than all others, and has libpython inside.
     """
 
-    prefix: Path
+    prefix: Path  # the folder below which it was installed
     version: str  # "3.11"
     pip_places: tuple[Path, ...]
     debian: bool = False
@@ -56,12 +56,15 @@ class Interpreter:
 
     @property
     def identity(self) -> str:
-        """Return what the copy depends on: version and origin."""
-        stamp = int((self._library / "os.py").stat().st_mtime)
-        return f"{self.version} {self.prefix} {stamp}"
+        """Return the facts on which the copy depends: version and origin."""
+        modified_at = int((self._library / "os.py").stat().st_mtime)
+        return f"{self.version} {self.prefix} {modified_at}"
 
     def copy(self, root: Path) -> None:
-        """Copy the interpreter, its standard library and pip to `root`/opt/python."""
+        """Copy the interpreter, its standard library and pip to `root`/opt/python.
+
+        Replaces an older copy. Raises MachineError without pip.
+        """
         target = root / TARGET
         shutil.rmtree(target, ignore_errors=True)
         (target / "bin").mkdir(parents=True)
@@ -70,12 +73,16 @@ class Interpreter:
         for link in ("python3", "python"):
             (target / "bin" / link).symlink_to(name)
         library = target / "lib" / name
-        ignore = shutil.ignore_patterns(*_LEFT_OUT, *_LEFT_OUT_PATTERNS)
+        unused_names = shutil.ignore_patterns(*_UNUSED_PACKAGES, *_UNUSED_PATTERNS)
         shutil.copytree(
-            self._library, library, symlinks=True, ignore=ignore, ignore_dangling_symlinks=True
+            self._library,
+            library,
+            symlinks=True,
+            ignore=unused_names,
+            ignore_dangling_symlinks=True,
         )
-        debians = target / "lib" / "python3" / "dist-packages"
-        self._copy_pip(debians if self.debian else library / "site-packages")
+        debian_packages = target / "lib" / "python3" / "dist-packages"
+        self._copy_pip(debian_packages if self.debian else library / "site-packages")
         self._copy_shared_library(root)
 
     @property
@@ -83,6 +90,10 @@ class Interpreter:
         return self.prefix / "lib" / f"python{self.version}"
 
     def _copy_pip(self, target: Path) -> None:
+        """Copy pip from the first folder that has it.
+
+        Raises MachineError without any.
+        """
         target.mkdir(parents=True, exist_ok=True)
         for place in self.pip_places:
             if (place / "pip" / "__main__.py").is_file():
