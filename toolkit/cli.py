@@ -41,6 +41,7 @@ COMMANDS = {
     "apply": "Push settings to the running head node.",
     "status": "Say whether the cluster is healthy.",
     "why": "Say why a job waits or failed, or what state a node is in.",
+    "logs": "Print the logs of the head node, a node or an instance.",
     "nodes": "List nodes and the instances behind them.",
     "jobs": "List jobs and their instances.",
     "reconcile": "Show what reconcile would do next.",

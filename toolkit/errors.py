@@ -36,6 +36,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
   * SlurmAnswerError                    toolkit.head_runner
   * AccountingError                     toolkit.accounting.errors
   * RunsError                           toolkit.runs.errors
+  * LogsError                           toolkit.logs.errors
   * SubmitRefused, SlurmRefused         toolkit.submit.errors
   * DataError                           toolkit.datasets.errors
   * TrainingError                       toolkit.training.errors

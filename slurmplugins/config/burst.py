@@ -60,6 +60,10 @@ class BurstConfig:
     """Instances that this account may launch at once, and per second; None if not configured."""
     static_nodes: frozenset[NodeName] = frozenset()
     """Nodes that always have an instance: the first nodes of each pool, as many as it states."""
+    log_group: str | None = None
+    """The cluster's log group. None: its logs stay on the machines."""
+    heartbeat_namespace: str | None = None
+    """The namespace of the head's heartbeat in CloudWatch. None: no alarm waits for it."""
 
     def policy_of(self, partition: str) -> Policy:
         """Return the partition's policy; offerings as listed where it states none."""
@@ -126,6 +130,8 @@ def parse(data: object) -> BurstConfig:
         },
         instance_rate=reader.rate(document.get("instance_rate")),
         static_nodes=frozenset(reader.static_nodes),
+        log_group=reader.optional_text(document, "log_group"),
+        heartbeat_namespace=reader.optional_text(document, "heartbeat_namespace"),
     )
     if reader.problems:
         raise ConfigError(tuple(reader.problems))
@@ -156,6 +162,13 @@ class _Reader:
             return value
         self.add_problem(f"{location}{key}: expected text, found {value!r}")
         return default
+
+    def optional_text(self, table: dict[str, Any], key: str) -> str | None:
+        value = table.get(key)
+        if value is None or (isinstance(value, str) and value):
+            return value
+        self.add_problem(f"{key}: expected text or null, found {value!r}")
+        return None
 
     def seconds(self, table: dict[str, Any], key: str, default: float) -> float:
         value = table.get(key, default)

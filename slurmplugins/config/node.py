@@ -37,6 +37,8 @@ class NodeConfig:
     bucket: str
     job_role: str | None = None
     """ARN of the role of jobs. None: the cluster keeps nothing of its jobs in S3."""
+    log_group: str | None = None
+    """The cluster's log group. None: its logs stay on the machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,4 +100,5 @@ def load(path: Path = paths.NODE) -> NodeConfig:
         ),
         bucket=fields["bucket"],
         job_role=str(fields.get("job_role") or "") or None,
+        log_group=str(fields.get("log_group") or "") or None,
     )

@@ -12,6 +12,9 @@ NODE: Final = ETC / "node.json"
 STATE: Final = Path("/var/lib/slurm-toolkit")
 DECISIONS: Final = STATE / "decisions.jsonl"
 LOGS: Final = Path("/var/log/slurm-toolkit")
+SLURM_LOGS: Final = Path("/var/log/slurm")
+LOG_POSITIONS: Final = Path("/var/lib/slurm-log-shipper/positions.json")
+"""The places up to which the log shipper has sent each log."""
 
 RUN: Final = Path("/run/slurm-toolkit")
 INSTANCE: Final = RUN / "instance.json"

@@ -60,3 +60,47 @@ class SystemRunner:
         except (OSError, ValueError) as error:  # also an argument with a null byte
             return CommandResult(NOT_RUN, "", str(error))
         return CommandResult(process.returncode, process.stdout, process.stderr)
+
+
+class OutputStream:
+    """A program that runs on, and whose output is read as it comes."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Start the program. One that can't be started has ended, without output."""
+        import subprocess
+
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_BASE_ENVIRONMENT,
+            )
+        except OSError:
+            return
+        if self._process.stdout is not None:
+            os.set_blocking(self._process.stdout.fileno(), False)
+
+    def read(self, most_bytes: int) -> bytes:
+        """Return what the program has written, without waiting for more."""
+        if self._process is None or self._process.stdout is None:
+            return b""
+        try:
+            return os.read(self._process.stdout.fileno(), most_bytes)
+        except BlockingIOError:
+            return b""
+
+    def has_ended(self) -> bool:
+        """Return whether the program is no longer there."""
+        return self._process is None or self._process.poll() is not None
+
+    def close(self) -> None:
+        """End the program."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

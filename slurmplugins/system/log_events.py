@@ -105,6 +105,16 @@ class LogEvent(StrEnum):
     KEYS_TAKEN = "keys_taken"
     KEYS_NOT_TAKEN = "keys_not_taken"
 
+    # Log shipper, and the head's heartbeat
+    LOGS_NOT_SHIPPED = "logs_not_shipped"
+    """CloudWatch refused a call, or did not answer. The lines wait."""
+    LOGS_SHIPPED_AGAIN = "logs_shipped_again"
+    LOG_LINES_REFUSED = "log_lines_refused"
+    """Lines that CloudWatch never takes. They are left out."""
+    LOG_POSITIONS_NOT_SAVED = "log_positions_not_saved"
+    HEARTBEAT_WITHHELD = "heartbeat_withheld"
+    """No pass of reconcile did its work lately: the alarm is to fire."""
+
     # Jobs' credentials
     CREDENTIALS_ISSUED = "credentials_issued"
     CREDENTIALS_NOT_ISSUED = "credentials_not_issued"

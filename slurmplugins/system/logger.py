@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slurmplugins.system.log_events import LogEvent
 
 
-_SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
+SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Size at which a new log file begins; the previous one is kept too."""
 
@@ -112,7 +112,7 @@ def to_stderr(line: str) -> None:
 
 
 def _secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET_WORDS)
+    return any(word in key.lower() for word in SECRET_WORDS)
 
 
 def lines_of(record: Record) -> Iterator[str]:

@@ -21,6 +21,7 @@ SHARED_NODE = (
 )
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/scratch")
 ON_COMMAND_LINE, IN_ENVIRONMENT = "ada-argument-4711", "ada-variable-4711"
+FORGED = "line-of-ada-4711"
 OWNER = """
 import sys, time
 from pathlib import Path
@@ -69,7 +70,7 @@ def neighbours(cluster):
     number = cluster.as_user(
         "env", f"OF_ADA={IN_ENVIRONMENT}", "sbatch", "--parsable", *SHARED_NODE, "--nodes=2",
         f"--chdir={HOME}", f"--output={HOME}/isolation.out",
-        f"--wrap=exec python3 {script} {ON_COMMAND_LINE} {' '.join(FOLDERS)}",
+        f"--wrap=logger {FORGED}; exec python3 {script} {ON_COMMAND_LINE} {' '.join(FOLDERS)}",
     ).strip()  # fmt: skip
     until("ada's files", lambda: cluster.run("find", HOME, "-name", "isolation.ready"))
     names = cluster.run("scontrol", "show", "hostnames", cluster.job(number)["nodes"]).split()
@@ -125,6 +126,33 @@ def test_nothing_updates_packages_under_jobs(neighbours):
     )  # fmt: skip
     assert states.split()[:3] == ["masked"] * 3
     assert "$nrconf{restart} = 'l';" in states
+
+
+def logs_of(cluster, target: str) -> list[dict]:
+    """Return the lines that CloudWatch has of a node or an instance."""
+    printed = cluster.toolkit("logs", target, "--json").stdout.splitlines()
+    return [json.loads(line) for line in printed]
+
+
+def test_a_job_writes_no_line_into_the_logs_of_its_node(neighbours):
+    """Forge a line from a job, which runs inside slurmd's unit.
+
+    The shipper reads the journal in order. A later line of a service shows how far it is.
+    """
+    assert FORGED in neighbours.on_node("journalctl", "--output=cat", f"MESSAGE={FORGED}")
+    neighbours.on_node("systemctl", "restart", "slurm-node-ident.service")
+
+    def later_lines() -> list[dict]:
+        """Return all lines, once the restarted service's is among them."""
+        lines = logs_of(neighbours.cluster, neighbours.names[0])
+        starts = [
+            line for line in lines
+            if line["unit"] == "slurm-node-ident" and "program_started" in line["text"]
+        ]  # fmt: skip
+        return lines if len(starts) > 1 else []
+
+    lines = until("the line of the restarted service", later_lines)
+    assert not [line for line in lines if FORGED in line["text"]]
 
 
 def test_the_users_next_job_on_the_node_finds_her_scratch_alone(neighbours):

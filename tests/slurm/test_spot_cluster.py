@@ -79,13 +79,39 @@ def demo(cluster):
     return cluster.demo()
 
 
-def test_training_survives_a_spot_interruption_and_the_pool_scales_to_zero(cluster, demo):
+@pytest.fixture(scope="module")
+def interrupted_instances():
+    """The instances that EC2 takes from the demo's job."""
+    return []
+
+
+def test_training_survives_a_spot_interruption_and_the_pool_scales_to_zero(
+    cluster, demo, interrupted_instances
+):
     demo.submit()
     interrupted_instance = demo.train_until_interrupted()
+    interrupted_instances.append(interrupted_instance)
     demo.check_requeue(interrupted_instance)
     demo.finish()
     demo.audit()
     until("no instance of the pool", lambda: not instances_of_pool(cluster, "gpu", *LIVE))
+
+
+def test_the_last_lines_of_the_interrupted_node_are_in_cloudwatch(cluster, interrupted_instances):
+    """Read them of an instance that is gone, by its id."""
+
+    def lines_after_notice() -> list[dict]:
+        printed = cluster.toolkit("logs", instance_id, "--json").stdout.splitlines()
+        lines = [json.loads(line) for line in printed]
+        notices = [line["at"] for line in lines if "interruption_announced" in line["text"]]
+        units = {line["unit"] for line in lines if notices and line["at"] > notices[0]}
+        return lines if "slurmd" in units else []
+
+    (instance_id,) = interrupted_instances
+    lines = until("slurmd's lines of the interrupted instance", lines_after_notice)
+    log.warning("the last of %d lines: %s", len(lines), lines[-1])
+    assert len({line["node"] for line in lines}) == 1
+    assert {"slurm-node-boot", "slurm-node-agent", "user-data"} <= {line["unit"] for line in lines}
 
 
 def test_both_attempts_are_one_mlflow_run(cluster, demo):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands.moments import moment
 from toolkit.commands.options import config_option, json_option, load
 
 if TYPE_CHECKING:
@@ -20,31 +19,6 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
-
-_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
-_AGO = re.compile(r"(\d{1,5})([mhdw])")
-_EARLIEST = datetime(2006, 1, 1, tzinfo=UTC)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def _moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
-    """Parse a time in UTC, or a time before now.
-
-    Examples: `2026-11-01`, `2026-11-01T12:30`, `90m`, `36h`, `7d`.
-    """
-    if text is None:
-        return None
-    if relative_time := _AGO.fullmatch(text):
-        # Nothing here is older than EC2, whose first year was 2006.
-        with suppress(OverflowError):
-            since = datetime.now(UTC) - timedelta(
-                **{_UNITS[relative_time[2]]: int(relative_time[1])}
-            )
-            return max(since, _EARLIEST)
-    for time_format in _FORMATS:
-        with suppress(ValueError):
-            return datetime.strptime(text, time_format).replace(tzinfo=UTC)
-    raise click.BadParameter(f"{text!r} is not a time; write 2026-11-01, 2026-11-01T12:30 or 7d")
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key, ...]:
@@ -61,13 +35,13 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
 @config_option
 @click.option(
     "--since",
-    callback=_moment,
+    callback=moment,
     default="30d",
     show_default=True,
     metavar="TIME",
     help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or a time before now: 90m, 36h, 7d.",
 )
-@click.option("--until", callback=_moment, metavar="TIME", help="End  [default: now].")
+@click.option("--until", callback=moment, metavar="TIME", help="End  [default: now].")
 @click.option(
     "--by",
     "keys",

@@ -51,6 +51,7 @@ def _print(status: Status) -> None:
         ("slurm", _slurm(status)),
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
+        *([("alarms", _counts(status.alarms))] if status.alarms else []),
         *([("accounts", f"{missing} missing")] if missing else []),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.iam import iam_checks
+from toolkit.config.monitoring import monitoring_checks
 from toolkit.config.raw import items as _items, mapping as _mapping
 from toolkit.config.regions import region_checks
 from toolkit.config.s3_places import s3_place_checks
@@ -57,6 +58,7 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield every contradiction in the file, as (path, message)."""
     yield from region_checks(raw)
     yield from iam_checks(raw)
+    yield from monitoring_checks(raw)
     yield from _network(raw)
     yield from base_checks(raw)
     yield from _settings(raw)

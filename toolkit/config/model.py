@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from toolkit.config import types
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
+from toolkit.config.monitoring import Alarms, Logs
 from toolkit.config.section import Section
 from toolkit.config.ssh_keys import SshKey
 from toolkit.config.training import Data, Training
@@ -298,6 +299,8 @@ class ClusterConfig(Section):
     training: Training = Training()
     data: Data = Data()
     mlflow: Mlflow = Mlflow()
+    logs: Logs = Logs()
+    alarms: Alarms = Alarms()
     pools: Annotated[dict[PoolName, PoolSection], Field(min_length=1)]
     partitions: Annotated[dict[PartitionName, Partition], Field(min_length=1)]
     accounts: tuple[Account, ...] = ()

@@ -30,6 +30,8 @@ BOUNDARY = r"^arn:aws:iam::(\d{12}|aws):policy/[A-Za-z0-9_+=,.@/-]{1,512}$"
 IAM_PATH = r"^/([A-Za-z0-9_+=,.@-]{1,64}/){0,7}$"
 ROLE_PREFIX = r"^[A-Za-z0-9_+=,.@-]{1,24}$"
 SNAPSHOT_ID = r"^snap-[0-9a-f]{8,17}$"
+EMAIL = r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63}){1,5}$"
+TOPIC = r"^arn:aws:sns:[a-z0-9-]{1,32}:\d{12}:[A-Za-z0-9_-]{1,256}$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
 _IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
 STORE = rf"^(shared|{_IN_S3})$"
@@ -71,6 +73,8 @@ WORDS = {
     POLICY: (
         "as-listed, spot-only, spot-first, on-demand-only, cheapest-first or on-demand-after 10m"
     ),
+    EMAIL: "an email address such as hpc@example.org",
+    TOPIC: "the ARN of an SNS topic such as arn:aws:sns:us-east-1:123456789012:hpc",
     MAX_TIME: "a Slurm time such as 1-00:00:00, 12:00:00, minutes, or infinite",
 }
 

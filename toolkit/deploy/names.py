@@ -18,6 +18,7 @@ IMAGE_KINDS = ("head", "compute")
 
 HEAD_STATUS = "status/head.json"
 COMMAND_OUTPUT = "ssm"
+ALARMS = ("head-silent", "head-impaired")
 
 
 def stack(config: ClusterConfig) -> str:
@@ -66,6 +67,21 @@ def login_document(config: ClusterConfig) -> str:
 def read_document(config: ClusterConfig) -> str:
     """Return the SSM document of commands that change nothing."""
     return f"{stack(config)}-read"
+
+
+def log_group(config: ClusterConfig) -> str:
+    """Return the group of all logs of the cluster in CloudWatch."""
+    return f"/toolkit/{config.cluster}"
+
+
+def heartbeat_namespace(config: ClusterConfig) -> str:
+    """Return the namespace in CloudWatch that the head alone writes to."""
+    return f"toolkit/{config.cluster}"
+
+
+def alarm(config: ClusterConfig, subject: str) -> str:
+    """Return the name of an alarm; `subject` is one of ALARMS."""
+    return f"{stack(config)}.{subject}"
 
 
 def bundle(sha: str) -> str:

@@ -82,7 +82,7 @@ class Clients:
     def client(self, service: Literal["ssm"]) -> SSMClient: ...
     @overload
     def client(
-        self, service: Literal["kms", "service-quotas", "sts"]
+        self, service: Literal["cloudwatch", "kms", "logs", "service-quotas", "sts"]
     ) -> Any: ...  # their stubs are not installed
 
     def client(self, service: str) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
+from slurmplugins.cloud.metrics import HEARTBEAT
 from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import head_volume, names
 from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
@@ -102,6 +103,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "tls_only": tls_only(config),
             **_places_in_s3(config, bucket),
             "mlflow": config.mlflow.enabled,
+            **_monitoring(config),
             "shared": config.shared,
             "head": config.head,
             "head_volume": head_volume.logical_id(config),
@@ -122,6 +124,17 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "scripts": scripts,
         },
     )
+
+
+def _monitoring(config: ClusterConfig) -> dict[str, Any]:
+    silent, impaired = (names.alarm(config, subject) for subject in names.ALARMS)
+    return {
+        "logs": config.logs,
+        "log_group": names.log_group(config),
+        "alarms": config.alarms,
+        "alarm_names": {"silent": silent, "impaired": impaired},
+        "heartbeat": {"namespace": names.heartbeat_namespace(config), "metric": HEARTBEAT},
+    }
 
 
 def _check_sizes(scripts: dict[str, str]) -> None:
@@ -208,6 +221,7 @@ def compute_script(config: ClusterConfig, bucket: str) -> str:
         },
         "bucket": bucket,
         "job_role": "${JobRole.Arn}" if jobs_use_s3(config) else None,
+        "log_group": names.log_group(config) if config.logs.enabled else None,
     }
     return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
 
@@ -365,8 +379,12 @@ def _endpoint_services(config: ClusterConfig) -> tuple[str, ...]:
 
     STS is one of them where nodes get credentials for jobs, or the head for MLflow.
     """
-    needs_sts = jobs_use_s3(config) or config.mlflow.enabled
-    return (*ENDPOINT_SERVICES, *(["sts"] if needs_sts else []))
+    needs = {
+        "sts": jobs_use_s3(config) or config.mlflow.enabled,
+        "logs": config.logs.enabled,
+        "monitoring": config.alarms.enabled,
+    }
+    return (*ENDPOINT_SERVICES, *(service for service, is_needed in needs.items() if is_needed))
 
 
 def _head_tags(facts: TemplateFacts) -> dict[str, str]:

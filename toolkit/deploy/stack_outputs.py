@@ -54,4 +54,6 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         shared_mount=shared[0]["LustreConfiguration"]["MountName"],
         mlflow_role=clients.role_arn(mlflow_role) if mlflow_role else "",
         head_volume=head_volume_id,
+        log_group=names.log_group(config) if config.logs.enabled else "",
+        heartbeat_namespace=names.heartbeat_namespace(config) if config.alarms.enabled else "",
     )

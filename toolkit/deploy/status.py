@@ -71,6 +71,7 @@ class Status:
     instances: Mapping[str, int] = field(default_factory=dict)  # count by pool
     trouble: tuple[str, ...] = ()
     missing_accounts: tuple[str, ...] = ()  # declared accounts and users that slurmdbd lacks
+    alarms: Mapping[str, str] = field(default_factory=dict)  # CloudWatch's state by subject
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -142,6 +143,7 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
         head_state=str(head["State"]["Name"]) if head is not None else "",
         setup=boot.state if boot is not None else "",
         instances=_instances(config, clients),
+        alarms=_alarms(config, clients),
     )
     return (
         _with_head(config, Head(clients, config), status)
@@ -239,6 +241,10 @@ def _units(config: ClusterConfig) -> list[str]:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
     if any(user.ssh_keys for user in config.users):
         units.append("slurm-sshd")
+    if config.logs.enabled:
+        units.append("slurm-log-shipper")
+    if config.alarms.enabled:
+        units.append("slurm-heartbeat.timer")
     return units
 
 
@@ -273,6 +279,17 @@ def _state_text(node: NodeInfo) -> str:
 
 def _needs_admin(node: NodeInfo) -> bool:
     return "DOWN" in node.states and not node.reason.startswith(OWN_REASON_PREFIX)
+
+
+def _alarms(config: ClusterConfig, clients: Clients) -> dict[str, str]:
+    """Return the state of each alarm, as CloudWatch judged it last."""
+    if not config.alarms.enabled:
+        return {}
+    subjects = {names.alarm(config, subject): subject for subject in names.ALARMS}
+    response = clients.client("cloudwatch").describe_alarms(AlarmNames=list(subjects))
+    return {
+        subjects[item["AlarmName"]]: str(item["StateValue"]) for item in response["MetricAlarms"]
+    }
 
 
 def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:

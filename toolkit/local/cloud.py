@@ -20,6 +20,8 @@ from moto.core.model_instances import reset_model_data
 from moto.s3.models import s3_backends
 
 from toolkit.local.aws import (
+    alarms,
+    cloudwatch_logs,
     instance_status,
     request_limits,
     spot_prices,
@@ -168,6 +170,8 @@ class Cloud:
         request_limits.install(self._patches)
         spot_prices.install(self._patches, self.tables.wall)
         instance_status.install(self._patches, self.tables)
+        cloudwatch_logs.install(self._patches)
+        alarms.install(self._patches, self.tables.wall)
         forget_everything()
         return self
 

@@ -63,6 +63,8 @@ class Call:
     @property
     def is_json(self) -> bool:
         """Say whether the service speaks JSON."""
+        if self.service == "monitoring":
+            return not self.params  # older SDKs send it a form, newer ones JSON
         return self.service not in ("ec2", "iam", "sts", "cloudformation", "s3", "sns")
 
 

@@ -33,6 +33,8 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_bucket": facts.bucket,
             "toolkit_secret_id": facts.secret_id,
             "toolkit_mlflow_role": facts.mlflow_role,
+            "toolkit_logs": config.logs.enabled,
+            "toolkit_alarms": config.alarms.enabled,
             "toolkit_head_hostname": head_hostname(config),
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,

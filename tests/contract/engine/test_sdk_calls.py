@@ -20,10 +20,13 @@ from slurmplugins.cloud import describe_instances
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.job_role import JobRole
+from slurmplugins.cloud.log_stream import LogStreams
+from slurmplugins.cloud.metrics import put_heartbeat
 from slurmplugins.cloud.stores import S3Store, SecretStore
 from slurmplugins.model.hostlist import expand
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.log_line import LogLine
 from slurmplugins.reconciler.instance_ledger import object_key
 from slurmplugins.system.clock import SystemClock
 from tests.contract.engine import simulated_cluster
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from tests.contract.local.localcloud import Local
 
 ROOM = Path(slurmplugins.__file__).parent
-SERVICES = ("ec2", "s3", "secretsmanager", "sts")
+SERVICES = ("cloudwatch", "ec2", "logs", "s3", "secretsmanager", "sts")
 NODES = expand("gpu-[001-002]")
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4")
 ON_DEMAND = replace(SPOT, lifecycle=Lifecycle.ON_DEMAND)
@@ -141,6 +144,18 @@ def use_job_role(aws: Aws) -> None:
     assert given.expires > SystemClock().now()
 
 
+def use_cloudwatch(aws: Aws) -> None:
+    """Make every call to CloudWatch and its logs."""
+    clock = SystemClock()
+    aws.local.client("logs").create_log_group(logGroupName="/toolkit/demo")
+    streams = LogStreams("/toolkit/demo", lambda: aws.connect("logs"), clock)
+    for text in ("one", "two"):
+        streams.put("gpu-001/i-1", [LogLine(clock.now(), "slurmd", text)])
+    put_heartbeat("toolkit/demo", lambda: aws.connect("cloudwatch"), clock)
+    events = aws.local.client("logs").filter_log_events(logGroupName="/toolkit/demo")["events"]
+    assert [event["message"] for event in events] == ["slurmd: one", "slurmd: two"]
+
+
 def named_operations(aws: Aws) -> set[str]:
     """Return the operations of these services whose method's name is in slurmplugins."""
     models = [aws.local.client(service).meta.service_model for service in SERVICES]
@@ -159,6 +174,7 @@ def test_the_sdk_sends_every_call_that_slurmplugins_makes(aws: Aws):
     use_ec2(aws)
     use_stores(aws)
     use_job_role(aws)
+    use_cloudwatch(aws)
     assert {operation for operation, _ in aws.sent} == named_operations(aws)
 
 

@@ -24,7 +24,9 @@ from toolkit.deploy.stack import (
 from toolkit.errors import DeployError
 
 BUCKET = "demo-123456789012-us-east-1"
-WITHOUT_RESOURCES = re.compile("ec2:Describe|ssmmessages:|ssm:UpdateInstanceInformation")
+WITHOUT_RESOURCES = re.compile(
+    "ec2:Describe|ssmmessages:|ssm:UpdateInstanceInformation|cloudwatch:PutMetricData"
+)
 
 
 class Loader(yaml.CSafeLoader):
@@ -274,7 +276,9 @@ def test_mlflow_has_a_role_only_where_mlflow_runs():
 def test_a_compute_node_may_read_one_secret_and_nothing_in_ec2(stack):
     """Protect AWS from a user who becomes root on a node."""
     actions = [a for item in statements(stack, "ComputeRole") for a in as_list(item["Action"])]
-    assert actions == ["secretsmanager:GetSecretValue"]
+    assert actions == [
+        "secretsmanager:GetSecretValue", "logs:CreateLogStream", "logs:PutLogEvents",
+    ]  # fmt: skip
 
 
 def test_user_data_has_no_secret_and_fits_into_16_kib():
@@ -371,7 +375,7 @@ def test_instances_without_a_nat_gateway_have_endpoints():
     closed, opened = resources(example("local")), resources(example("aws"))
     services = {item["ServiceName"] for item in of_type(closed, "AWS::EC2::VPCEndpoint").values()}
     assert {name.rsplit(".", 1)[1] for name in services} == {
-        "s3", "ec2", "secretsmanager", "ssm", "ssmmessages", "sts",
+        "s3", "ec2", "secretsmanager", "ssm", "ssmmessages", "sts", "logs", "monitoring",
     }  # fmt: skip
     assert "Nat" not in closed
     assert "Nat" in opened
@@ -489,10 +493,11 @@ def test_the_head_nodes_data_volume_outlives_its_instance(stack):
 
 
 def test_between_two_head_instances_the_volume_stays_in_the_stack():
-    """Leave out the instance and its attachment, and nothing else."""
+    """Leave out the instance with its attachment and alarm, and nothing else."""
     config = example()
     between = parsed(stack_template(config, replace(FACTS, with_head=False)))
-    assert set(resources(config)) - set(between) == {"Head", "HeadDataAttachment"}
+    of_the_instance = {"Head", "HeadDataAttachment", "HeadImpairedAlarm"}
+    assert set(resources(config)) - set(between) == of_the_instance
 
 
 def test_another_zone_or_snapshot_is_another_volume():

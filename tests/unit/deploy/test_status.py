@@ -7,6 +7,7 @@ import pytest
 from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
+from toolkit.config.monitoring import Alarms, Logs
 from toolkit.deploy.slurm_accounts import apply_accounts
 from toolkit.deploy.status import (
     Down,
@@ -81,12 +82,17 @@ def test_the_services_are_those_that_this_cluster_has():
     keyless = tuple(user.model_copy(update={"ssh_keys": ()}) for user in config.users)
     keyed = (keyless[0].model_copy(update={"ssh_keys": ("ssh-ed25519 AAAA",)}), *keyless[1:])
     no_mlflow = config.mlflow.model_copy(update={"enabled": False})
-    bare = config.model_copy(update={"users": keyless, "mlflow": no_mlflow})
+    quiet = {"logs": Logs(enabled=False), "alarms": Alarms(enabled=False)}
+    bare = config.model_copy(update={"users": keyless, "mlflow": no_mlflow, **quiet})
     least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"}
     assert set(_units(bare)) == least
     assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
     with_mlflow = bare.model_copy(update={"mlflow": config.mlflow})
     assert set(_units(with_mlflow)) == {*least, "optuna", "mlflow", "slurm-runs.timer"}
+    with_logs = bare.model_copy(update={"logs": Logs()})
+    assert set(_units(with_logs)) == {*least, "slurm-log-shipper"}
+    with_alarms = bare.model_copy(update={"alarms": Alarms()})
+    assert set(_units(with_alarms)) == {*least, "slurm-heartbeat.timer"}
 
 
 def test_problems_of_the_engine_are_reported():

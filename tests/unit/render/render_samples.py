@@ -14,6 +14,8 @@ FACTS = StackFacts(
     shared_dns="fs-01.fsx.us-east-1.amazonaws.com",
     shared_mount="shared",
     mlflow_role="arn:aws:iam::111122223333:role/toolkit-demo-MlflowRole-1A2B3C",
+    log_group="/toolkit/demo",
+    heartbeat_namespace="toolkit/demo",
     head_volume="vol-0123456789abcdef0",
 )
 PRICES = PriceTable(

@@ -20,6 +20,7 @@ from moto.cloudformation.responses import CloudFormationResponse, StackResourceD
 from moto.core.responses import ActionResult, EmptyResult
 
 from toolkit.local.aws import stack_capabilities, stack_deletions
+from toolkit.local.aws.alarms import StackAlarm, StackSubscription
 from toolkit.local.aws.fsx import StackFileSystem
 from toolkit.local.aws.secrets_manager import StackSecret
 from toolkit.local.aws.stack_buckets import StackBucketPolicy
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
     from toolkit.local.aws.moto_patches import Patches
 
 TYPES = (
+    StackAlarm,
     StackBucketPolicy,
     StackFileSystem,
     StackSecret,
+    StackSubscription,
 )  # what CloudFormation can make besides moto's types
 # The states that an update may begin from.
 _SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")

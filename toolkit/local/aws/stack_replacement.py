@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CREATE_ONLY: dict[str, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
+        "AWS::CloudWatch::Alarm": "AlarmName",
         "AWS::EC2::EIP": "NetworkBorderGroup TransferAddress IpamPoolId Address",
         "AWS::EC2::Instance": "AvailabilityZone CpuOptions ElasticGpuSpecifications"
         " ElasticInferenceAccelerators EnclaveOptions HibernationOptions HostResourceGroupArn"
@@ -47,8 +48,11 @@ CREATE_ONLY: dict[str, frozenset[str]] = {
         "AWS::FSx::FileSystem": "KmsKeyId SecurityGroupIds FileSystemType SubnetIds BackupId",
         "AWS::IAM::InstanceProfile": "InstanceProfileName Path",
         "AWS::IAM::Role": "Path RoleName",
+        "AWS::Logs::LogGroup": "LogGroupName",
         "AWS::S3::Bucket": "BucketName BucketNamePrefix BucketNamespace",
         "AWS::S3::BucketPolicy": "Bucket",
+        "AWS::SNS::Subscription": "Endpoint Protocol TopicArn",
+        "AWS::SNS::Topic": "TopicName FifoTopic",
         "AWS::SSM::Document": "DocumentType Name",
         "AWS::SecretsManager::Secret": "Name",
     }.items()

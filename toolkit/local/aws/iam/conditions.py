@@ -20,7 +20,7 @@ KEYS: Final = frozenset(
     key.lower()
     for key in (
         "aws:PrincipalAccount", "aws:PrincipalArn", "aws:RequestedRegion", "aws:SecureTransport",
-        "aws:TagKeys",
+        "aws:TagKeys", "cloudwatch:namespace",
         "ec2:AvailabilityZone", "ec2:CreateAction", "ec2:Encrypted", "ec2:ImageID",
         "ec2:InstanceID", "ec2:InstanceMarketType", "ec2:InstanceMetadataTags",
         "ec2:InstanceProfile", "ec2:InstanceType", "ec2:IsLaunchTemplateResource",

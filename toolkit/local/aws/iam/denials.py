@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BUCKET_POLICY: Final = "bucket policy"
 """The name of a bucket's policy in refusals and in the record."""
 EC2, S3, QUERY, JSON = "ec2", "s3", "query", "json"
-_QUERY_SERVICES: Final = ("iam", "sts", "cloudformation", "sns")
+_QUERY_SERVICES: Final = ("iam", "sts", "cloudformation", "sns", "monitoring")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,22 +34,25 @@ _ANYWHERE: Final = frozenset(
         "iam:ListInstanceProfiles",
         "secretsmanager:ListSecrets",
         "servicequotas:GetServiceQuota",
+        "cloudwatch:PutMetricData",
     }
 )
 """Actions without permissions of a resource."""
 DEFAULT_SESSION: Final = "SSM-SessionManagerRunShell"
 """The document of a session that names none (SSM User Guide, "Start a default shell session")."""
+_PREFIXES: Final = {"monitoring": "cloudwatch"}
+"""The names of services in policies, where their signatures have others."""
 FREE: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
 """Actions for which nobody needs a right (STS API reference)."""
 
 
 def requests(service: str, region: str, action: str, params: Params) -> Iterator[Request] | None:
     """Return what a call needs, None for an unknown call."""
-    name = f"{service}:{action}"
+    name = f"{_PREFIXES.get(service, service)}:{action}"
     if name in FREE:
         return iter(())
     if name in _ANYWHERE:
-        return iter([Request(name, "*")])
+        return iter([Request(name, "*", _namespace(name, params))])
     find = _RESOURCES.get(name)
     if find is None:
         return None
@@ -68,6 +71,12 @@ def parameters(body: bytes, form: Mapping[str, str]) -> Params:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _namespace(name: str, params: Params) -> dict[str, str]:
+    """Return the condition key of a metric."""
+    is_metric = name == "cloudwatch:PutMetricData"
+    return {"cloudwatch:namespace": str(params.get("Namespace", ""))} if is_metric else {}
 
 
 def _instance_tags(region: str, resource: str) -> dict[str, str]:
@@ -148,6 +157,23 @@ def _file_systems(region: str, params: Params) -> list[str]:
     return [f"arn:aws:fsx:{region}:{ACCOUNT}:file-system/{name}" for name in ids]
 
 
+def _log_stream(region: str, params: Params) -> list[str]:
+    """Return a stream's ARN; a group's own has no name in it.
+
+    CloudWatch Logs User Guide, "ARNs": a policy for a group needs `:*` at its end.
+    """
+    group, stream = params.get("logGroupName") or "*", params.get("logStreamName") or ""
+    return [f"arn:aws:logs:{region}:{ACCOUNT}:log-group:{group}:log-stream:{stream}"]
+
+
+def _log_group(region: str, params: Params) -> list[str]:
+    return _log_stream(region, {"logGroupName": params.get("logGroupName")})
+
+
+def _alarms(region: str, _params: Params) -> list[str]:
+    return [f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:*"]
+
+
 _RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
     "secretsmanager:GetSecretValue": _secret,
     "secretsmanager:DescribeSecret": _secret,
@@ -174,4 +200,13 @@ _RESOURCES: Final[Mapping[str, Callable[[str, Params], list[str]]]] = {
     "iam:GetRole": _role,
     "iam:GetInstanceProfile": _profile,
     "fsx:DescribeFileSystems": _file_systems,
+    "logs:CreateLogGroup": _log_group,
+    "logs:CreateLogStream": _log_group,
+    "logs:DeleteLogGroup": _log_group,
+    "logs:DescribeLogGroups": _log_group,
+    "logs:DescribeLogStreams": _log_group,
+    "logs:FilterLogEvents": _log_group,
+    "logs:PutLogEvents": _log_stream,
+    "logs:PutRetentionPolicy": _log_group,
+    "cloudwatch:DescribeAlarms": _alarms,
 }
