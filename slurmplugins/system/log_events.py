@@ -105,6 +105,10 @@ class LogEvent(StrEnum):
     KEYS_TAKEN = "keys_taken"
     KEYS_NOT_TAKEN = "keys_not_taken"
 
+    # Login nodes
+    LOGIN_NODE_STARTED = "login_node_started"
+    LOGIN_REPORT_FAILED = "login_report_failed"
+
     # Jobs' credentials
     CREDENTIALS_ISSUED = "credentials_issued"
     CREDENTIALS_NOT_ISSUED = "credentials_not_issued"

@@ -50,6 +50,7 @@ def _print(status: Status) -> None:
         ("services", _counts(status.services) or "-"),
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
+        *([("login nodes", _counts(status.login_nodes))] if status.login_nodes else []),
         *([("accounts", f"{missing} missing")] if missing else []),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))

@@ -7,6 +7,8 @@ import pytest
 from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
+from toolkit.config.model import LoginNodes
+from toolkit.deploy.login_nodes import UP
 from toolkit.deploy.slurm_accounts import apply_accounts
 from toolkit.deploy.status import Down, Status, _units, engine_problems, missing_accounts
 
@@ -52,6 +54,7 @@ def test_a_cluster_without_problems_is_healthy():
             "slurmdbd lacks a, b, c, d, e and 2 more: `toolkit accounts apply` adds them",
         ),
         ({"down": (Down("gpu-001", "Not responding"),)}, "node gpu-001 is down: Not responding"),
+        ({"login_nodes": {"login-1": "is silent for 99 s"}}, "login-1 is silent for 99 s"),
     ],
 )
 def test_each_problem_is_a_reason(change, reason):
@@ -70,6 +73,9 @@ def test_the_services_are_those_that_this_cluster_has():
     least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"}
     assert set(_units(bare)) == least
     assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
+    login_nodes = LoginNodes(count=1)
+    elsewhere = bare.model_copy(update={"users": keyed, "login_nodes": login_nodes})
+    assert set(_units(elsewhere)) == least
     with_mlflow = bare.model_copy(update={"mlflow": config.mlflow})
     assert set(_units(with_mlflow)) == {*least, "optuna", "mlflow", "slurm-runs.timer"}
 
@@ -126,3 +132,7 @@ def test_missing_accounts_and_users_are_reported_until_applied():
 def test_a_cluster_without_declared_accounts_does_not_read_slurmdbd():
     config = example("local").model_copy(update={"accounts": (), "users": ()})
     assert missing_accounts(config, None) == ()
+
+
+def test_a_login_node_that_is_up_is_no_reason():
+    assert replace(GOOD, login_nodes={"login-1": UP}).healthy
