@@ -121,7 +121,7 @@ def test_ada_is_not_root_and_reads_no_key(ssh, ada, command):
 
 def test_sackd_alone_has_the_key(config):
     script = "stat -c '%a %U' /etc/slurm/slurm.key /etc/slurm/slurm.jwks 2>/dev/null; true"
-    assert login(config, "sh", "-c", script).stdout == "600 slurm\n"
+    assert login(config, "--", "sh", "-c", script).stdout == "600 slurm\n"
 
 
 def test_a_user_reaches_neither_the_role_nor_the_database(ssh, ada):
@@ -140,7 +140,7 @@ def test_a_users_processes_are_in_a_slice_with_her_share(config, ssh, ada):
     assert "/user-2001.slice" in ssh.run("cat", "/proc/self/cgroup", key=ada).stdout
     names = ("MemoryHigh", "CPUQuotaPerSecUSec")
     show = [word for name in names for word in ("-p", name)]
-    text = login(config, "systemctl", "show", *show, "user-2001.slice").stdout
+    text = login(config, "--", "systemctl", "show", *show, "user-2001.slice").stdout
     assert "infinity" not in text, text
 
 
