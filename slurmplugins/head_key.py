@@ -13,15 +13,20 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.stores import SecretStore
 from slurmplugins.config import paths
 from slurmplugins.errors import BadName, EngineError
 from slurmplugins.head.slurm_key import HeadKey
+from slurmplugins.slurm import login_reports
 from slurmplugins.slurm.scontrol import ScontrolSlurm
+from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
+
+if TYPE_CHECKING:
+    from slurmplugins.model.login_node import LoginNodeReport
 
 COMMANDS: Final = ("fetch", "take")
 
@@ -49,6 +54,7 @@ def main() -> None:
             paths.LOADED_KEYS_OF_HEAD,
             paths.key_requests(paths.SHARED),
             SystemRunner(),
+            _login_nodes,
         )
         if arguments.command == "fetch":
             sys.stdout.write("changed\n" if key.fetch() else "unchanged\n")
@@ -57,6 +63,12 @@ def main() -> None:
             sys.stdout.write(json.dumps(asdict(taken)) + "\n")
     except (EngineError, OSError) as error:
         raise SystemExit(f"slurm-key: {error}") from error
+
+
+def _login_nodes() -> tuple[LoginNodeReport, ...]:
+    now = SystemClock().now()
+    reports = login_reports.read(paths.login_reports(paths.SHARED))
+    return tuple(report for report in reports if not report.is_silent(now))
 
 
 def parse(arguments: list[str]) -> Arguments:

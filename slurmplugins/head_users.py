@@ -1,7 +1,7 @@
 """Bring the head's accounts and SSH keys to cluster.yaml; the playbook's role `users` runs this.
 
-Standard input is JSON: `users`, and `ssh_keys` by the user's name. The answer is `changed` or
-`unchanged`.
+Standard input is JSON: `users`, `ssh_keys` by the user's name, and `login_nodes`. The answer is
+`changed` or `unchanged`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ MLFLOW_CREDENTIALS: Final = RUN / "mlflow/credentials.json"
 """On the head: readable by MLflow's user alone."""
 SLURMD_ENVIRONMENT: Final = RUN / "slurmd.env"
 SLURMD_DROP_IN: Final = Path("/run/systemd/system/slurmd.service.d/10-toolkit.conf")
+SACKD_ENVIRONMENT: Final = RUN / "sackd.env"
+SACKD_DROP_IN: Final = Path("/run/systemd/system/sackd.service.d/10-toolkit.conf")
+USER_SLICE_DROP_IN: Final = Path("/run/systemd/system/user-.slice.d/50-toolkit.conf")
 
 SLURM_ETC: Final = Path("/etc/slurm")
 SLURM_CONF: Final = SLURM_ETC / "slurm.conf"
@@ -38,9 +41,11 @@ HOSTNAME: Final = Path("/etc/hostname")
 SSH_KEYS: Final = Path("/etc/ssh/slurm_toolkit_keys")
 """The users' public keys, a file each. Root's, so that no user adds a key of her own."""
 LOGINS: Final = ETC / "logins"
-"""The head's list of users who may open a session, one name a line."""
+"""The users who may open a session on this instance, one name a line."""
 SYSUSERS: Final = ETC / "users.conf"
 """The head's list for systemd-sysusers."""
+LOGIN_HOST_KEY: Final = Path("/etc/ssh/slurm_toolkit_host_ed25519_key")
+"""The key of a login node's sshd; its public part has the suffix .pub."""
 
 BIN: Final = Path("/opt/slurm-toolkit/bin")
 """The directory of the toolkit's programs."""
@@ -68,6 +73,22 @@ def key_requests(shared: Path) -> Path:
     It holds no key.
     """
     return shared / ".toolkit" / "slurm-key"
+
+
+def login_limits(shared: Path) -> Path:
+    """Return the file with the share of one user on login nodes.
+
+    Root owns it.
+    """
+    return shared / ".toolkit" / "login.json"
+
+
+def login_reports(shared: Path) -> Path:
+    """Return the directory in which login nodes report their state.
+
+    Root owns it.
+    """
+    return shared / ".toolkit" / "login-nodes"
 
 
 def stop_requests(shared: Path) -> Path:

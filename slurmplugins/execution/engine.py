@@ -38,6 +38,8 @@ class Engine:
     """The directory of the head's state files."""
     stop_requests: Path
     """The directory on the shared filesystem that node agents and jobs watch."""
+    login_reports: Path
+    """The directory on the shared filesystem in which login nodes report."""
     workers: WorkerPool = field(default_factory=WorkerPool)
     """Threads for calls that may be made at once; one thread unless `assemble` gives more."""
 

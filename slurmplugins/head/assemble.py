@@ -56,6 +56,7 @@ def assemble(logger: Log) -> Engine:
         log=logger,
         state=paths.STATE,
         stop_requests=paths.stop_requests(paths.SHARED),
+        login_reports=paths.login_reports(paths.SHARED),
         workers=WorkerPool(WORKERS),
     )
 

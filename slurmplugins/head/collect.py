@@ -20,6 +20,7 @@ from slurmplugins.model.node import JobId
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler import console_logs
 from slurmplugins.reconciler.pass_state import LastPass
+from slurmplugins.slurm import login_reports
 from slurmplugins.state import launch_budget
 from slurmplugins.system import decision_log
 
@@ -90,6 +91,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
         unended=launch_budget.block_reason(
             engine.launch_budget.load(), engine.persistent_clock.now()
         ),
+        login_nodes=login_reports.read(engine.login_reports),
     )
 
 

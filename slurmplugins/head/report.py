@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from slurmplugins.model.login_node import LoginNodeReport
 from slurmplugins.model.node import JobId
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class HeadReport:
     """Facts that could not be read, with the reasons."""
     unended: str = ""
     """Why nothing is launched, while EC2 terminates no instance."""
+    login_nodes: tuple[LoginNodeReport, ...] = ()
 
 
 def to_json(report: HeadReport) -> dict[str, Any]:
@@ -166,6 +168,7 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         "attempts": AttemptReport,
         "setbacks": UnavailabilityReport,
         "standings": BreakerReport,
+        "login_nodes": LoginNodeReport,
     }
     try:
         report = dict(value)

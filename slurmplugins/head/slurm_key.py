@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from slurmplugins.model.login_node import LoginNodeReport
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.command import Runner
 
@@ -47,6 +48,8 @@ class HeadKey:
     """The file that names the generation which the daemons have."""
     requests: Path
     runner: Runner
+    read_login_nodes: Callable[[], tuple[LoginNodeReport, ...]]
+    """Returns the login nodes that are not silent."""
 
     def fetch(self) -> bool:
         """Write the secret to Slurm's key files; return whether they changed.
@@ -83,11 +86,18 @@ class HeadKey:
             return slurm_keys.FIRST
 
     def _lacking(self, slurm: Slurm, generation: str) -> tuple[str, ...]:
-        """Return the nodes with an instance that lack these keys."""
-        return tuple(
-            node.name
+        """Return the nodes and login nodes that lack these keys.
+
+        Nodes without an instance need none. A silent login node takes them when it reports again.
+        """
+        instances = [
+            (node.name, node.instance_id)
             for node in slurm.nodes()
-            if node.instance_id
-            and not node.powering_off
-            and key_requests.read_report(self.requests, node.name) != (generation, node.instance_id)
+            if node.instance_id and not node.powering_off
+        ]
+        instances += [(report.name, report.instance_id) for report in self.read_login_nodes()]
+        return tuple(
+            name
+            for name, instance_id in instances
+            if key_requests.read_report(self.requests, name) != (generation, instance_id)
         )

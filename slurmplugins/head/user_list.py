@@ -38,7 +38,7 @@ def merge(previous: Iterable[User], declared: Iterable[User]) -> tuple[User, ...
                 f"in cluster.yaml, give {same_uid.name} another uid"
             )
         if same_name is None:
-            left.append(replace(known, left=True, groups=()))
+            left.append(replace(known, left=True, groups=(), ssh_keys=()))
     return (*users, *left)
 
 
@@ -53,6 +53,7 @@ def to_json(users: Iterable[User]) -> list[dict[str, Any]]:
             "shell": user.shell,
             "groups": list(user.groups),
             **({"left": True} if user.left else {}),
+            **({"ssh_keys": list(user.ssh_keys)} if user.ssh_keys else {}),
         }
         for user in users
     ]

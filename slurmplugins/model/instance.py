@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ROLE_HEAD: Final = "head"
 ROLE_COMPUTE: Final = "compute"
 ROLE_BUILDER: Final = "builder"
+ROLE_LOGIN: Final = "login"
 
 IMPAIRED_SECONDS: Final = 180.0
 """Status checks run every minute; a failure of three minutes is not transient."""

@@ -1,6 +1,6 @@
-"""First boot and agent of a compute node.
+"""First boot and agent of a compute node or a login node.
 
 Here: what runs on the instance itself.
-`users.py` also serves the head's playbook.
+`users.py` and `sessions.py` also serve the head's playbook.
 Not here: anything that the head decides.
 """

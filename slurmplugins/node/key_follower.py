@@ -1,7 +1,8 @@
-"""Keeps a node's slurmd at the keys that the head wants, and reports them.
+"""Keeps slurmd, or sackd on a login node, at the keys that the head wants, and reports them.
 
 slurmd reads its key at its start. On a reload it starts itself anew, and its jobs go on. Their
-steps ask slurmd for credentials, and have no key of their own (sack.c in auth/slurm).
+steps ask slurmd for credentials, and have no key of their own (sack.c in auth/slurm). sackd starts
+itself anew as well (sackd.c, _try_to_reconfig).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 SLURMD: Final = "slurmd.service"
 RELOAD_SECONDS: Final = 60.0
-"""A slurmd that is not new after this time is asked again. It first waits for its RPCs."""
+"""A daemon that is not new after this time is asked again. It first waits for its RPCs."""
 TIMEOUT: Final = 30.0
 
 
@@ -41,12 +42,14 @@ class KeyFollower:
     read_secret: Callable[[], str]
     root: Path
     loaded: Path
-    """The file that names the generation which slurmd has. It ends with a boot."""
+    """The file that names the generation which the daemon has. It ends with a boot."""
     runner: Runner
     clock: Clock
     log: Log
+    unit: str = SLURMD
+    """The daemon that has the keys."""
     _reloading: tuple[str, int, float] | None = None
-    """The generation that slurmd reads now, its process before that, and the time."""
+    """The generation that the daemon reads now, its process before that, and the time."""
     _reported: str = ""
 
     def follow(self) -> None:
@@ -71,9 +74,9 @@ class KeyFollower:
             raise BootError("Secrets Manager has not the keys that the head wants, or newer ones")
         process = self._process()
         key_files.write(self.root, keys)
-        result = self.runner.run(["/usr/bin/systemctl", "reload", SLURMD], timeout=TIMEOUT)
+        result = self.runner.run(["/usr/bin/systemctl", "reload", self.unit], timeout=TIMEOUT)
         if result.returncode:
-            raise BootError(f"slurmd was not reloaded: {result.stderr.strip()[-200:]}")
+            raise BootError(f"{self.unit} was not reloaded: {result.stderr.strip()[-200:]}")
         self._reloading = (wanted, process, self.clock.now())
 
     def _look_at_reload(self, generation: str, before: int, at: float) -> None:
@@ -86,8 +89,8 @@ class KeyFollower:
             self._reloading = None
 
     def _process(self) -> int:
-        """Return the process id of slurmd, 0 without one."""
-        argv = ["/usr/bin/systemctl", "show", "--property=MainPID", "--value", SLURMD]
+        """Return the process id of the daemon, 0 without one."""
+        argv = ["/usr/bin/systemctl", "show", "--property=MainPID", "--value", self.unit]
         text = self.runner.run(argv, timeout=TIMEOUT).stdout.strip()
         return int(text) if text.isdecimal() else 0
 

@@ -76,19 +76,17 @@ class NodeFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def write_host_name(self, facts: InstanceFacts, settings: NodeConfig) -> None:
-        """Write the host name, and the hosts entries of node and head.
+    def write_host_name(self, name: str, address: str, settings: NodeConfig) -> None:
+        """Write the host name, and two hosts entries.
 
-        The entries make both reachable without DNS.
+        The entries make this instance and the head reachable without DNS.
         """
-        write_atomically(
-            self._path_below_root(paths.HOSTNAME), f"{facts.node}\n".encode(), mode=0o644
-        )
+        write_atomically(self._path_below_root(paths.HOSTNAME), f"{name}\n".encode(), mode=0o644)
         path = self._path_below_root(paths.HOSTS)
         old_text = path.read_text(encoding="utf-8") if path.exists() else "127.0.0.1 localhost\n"
         lines = [line for line in old_text.splitlines() if OWN_LINE_MARK not in line]
         lines += [
-            f"{facts.address} {facts.node} {OWN_LINE_MARK}",
+            f"{address} {name} {OWN_LINE_MARK}",
             f"{settings.head_address} {settings.head_name} {OWN_LINE_MARK}",
         ]
         write_atomically(path, ("\n".join(lines) + "\n").encode(), mode=0o644)

@@ -14,6 +14,7 @@ from slurmplugins.model import json_input
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from pathlib import Path
 
     from slurmplugins.system.command import Runner
@@ -22,6 +23,7 @@ FIRST_UID: Final = 1000
 """Lower ids are the system's own accounts, which the list must not name."""
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
+_SSH_KEY: Final = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{1,8192}={0,2}", re.ASCII)
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._-]{1,64}){1,16}", re.ASCII)
 _ALREADY_EXISTS: Final = 9
 """Exit code of useradd and groupadd when the name is there already."""
@@ -52,6 +54,8 @@ class User:
     groups: tuple[str, ...]
     left: bool = False
     """The user is in cluster.yaml no more. Name and uid stay hers."""
+    ssh_keys: tuple[str, ...] = ()
+    """The public keys that open a session as this user, each a type and base64."""
 
 
 def parse(text: str) -> tuple[User, ...]:
@@ -146,9 +150,19 @@ def _rows(runner: Runner, database: str) -> list[list[str]]:
 class UserListFollower:
     """The applied state of the user list, which changes with the file."""
 
-    def __init__(self, path: Path, runner: Runner) -> None:
+    def __init__(
+        self,
+        path: Path,
+        runner: Runner,
+        then: Callable[[tuple[User, ...]], object] = lambda _: None,
+    ) -> None:
+        """Keep the parts.
+
+        A new list goes to `then` as well, after its accounts are there.
+        """
         self._path = path
         self._runner = runner
+        self._then = then
         self._applied_signature: tuple[int, int] | None = None
 
     def follow(self) -> None:
@@ -168,6 +182,7 @@ class UserListFollower:
         check_ids(users, self._runner)
         create_missing(users, self._runner)
         set_locks(users, self._runner)
+        self._then(users)
         self._applied_signature = signature
 
 
@@ -195,10 +210,24 @@ def _user(item: Any) -> User:
         shell=_match(_PATH, item.get("shell", "/bin/bash")),
         groups=tuple(_match(_NAME, group) for group in groups),
         left=item.get("left") is True,
+        ssh_keys=ssh_keys(item.get("ssh_keys", [])),
     )
     if ".." in user.home or ".." in user.shell:
         raise BootError(f"the list of users has an unsafe path: {user.home!r}")
     return user
+
+
+def ssh_keys(lines: Any) -> tuple[str, ...]:
+    """Check the SSH keys of one user.
+
+    Raises BootError for more than a type and base64: sshd would read options.
+    """
+    if not isinstance(lines, list):
+        raise BootError("the SSH keys of a user are not a list")
+    for line in lines:
+        if not isinstance(line, str) or not _SSH_KEY.fullmatch(line):
+            raise BootError(f"an SSH key is not a type and base64: {str(line)[:60]!r}")
+    return tuple(lines)
 
 
 def _match(pattern: re.Pattern[str], value: object) -> str:

@@ -10,6 +10,7 @@ from slurmplugins.model.instance import (
     ROLE_BUILDER,
     ROLE_COMPUTE,
     ROLE_HEAD,
+    ROLE_LOGIN,
     EndCause,
     InstanceState,
 )
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.instance import Instance
     from slurmplugins.reconciler.snapshot import Snapshot
 
-_ROLES: Final = frozenset({ROLE_COMPUTE, ROLE_HEAD, ROLE_BUILDER})
+_ROLES: Final = frozenset({ROLE_COMPUTE, ROLE_HEAD, ROLE_LOGIN, ROLE_BUILDER})
 
 
 def terminations(snapshot: Snapshot) -> Iterator[Terminate]:

@@ -114,6 +114,9 @@ class LogEvent(StrEnum):
     LOG_POSITIONS_NOT_SAVED = "log_positions_not_saved"
     HEARTBEAT_WITHHELD = "heartbeat_withheld"
     """No pass of reconcile did its work lately: the alarm is to fire."""
+    # Login nodes
+    LOGIN_NODE_STARTED = "login_node_started"
+    LOGIN_REPORT_FAILED = "login_report_failed"
 
     # Jobs' credentials
     CREDENTIALS_ISSUED = "credentials_issued"

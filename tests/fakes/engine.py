@@ -98,6 +98,7 @@ class Bench:
             log=Log(self.lines.append, self.clock),
             state=state,
             stop_requests=state / "stop",
+            login_reports=state / "login-nodes",
         )
 
     def events(self, name: str) -> list[dict[str, object]]:

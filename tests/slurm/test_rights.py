@@ -24,6 +24,7 @@ ZONES = "which zone gets an instance is the free choice of EC2, and of the tests
 REASONS = {
     ("*BuilderRole*", "build", "*", "s3:*", "*"): "an image that exists already needs no builder",
     ("*HeadRole*", "ssm-agent", "*", "*", "*"): AGENT,
+    ("*LoginRole*", "ssm-agent", "*", "*", "*"): AGENT,
     ("*HeadRole*", "cluster", "LaunchWithOurTags", "ec2:RunInstances", "*:fleet/*"): FLEETS,
     ("*HeadRole*", "cluster", "Launch*", "ec2:CreateFleet", "*:image/*"): TEMPLATES,
     ("*HeadRole*", "cluster", "Launch*", "ec2:CreateFleet", "*:network-interface/*"): TEMPLATES,
@@ -82,6 +83,7 @@ def test_the_roles_of_head_compute_nodes_and_jobs_made_calls(record):
         ("HeadRole", "cloudwatch:PutMetricData"),
         ("ComputeRole", "logs:CreateLogStream"),
         ("ComputeRole", "secretsmanager:GetSecretValue"),
+        ("LoginRole", "secretsmanager:GetSecretValue"),
         ("ComputeRole", "sts:AssumeRole"),
         ("ComputeRole", "sts:TagSession"),
         ("HeadRole", "sts:AssumeRole"),

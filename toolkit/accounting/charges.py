@@ -43,7 +43,7 @@ _ABOUT = {
     Component.FAILED_LAUNCH: "Instances that ended without having run a job.",
     Component.MINIMUM: "The rest of the first minute of instances that lived for less.",
     Component.HEAD: "The head node.",
-    Component.OTHER: "Instances with the cluster's tag that are no nodes, such as image builders.",
+    Component.OTHER: "Instances that are no nodes: login nodes and image builders.",
     Component.REFUND: "Spot instances that EC2 interrupted within their first hour cost nothing.",
 }
 

@@ -67,7 +67,7 @@ def command(
 
 
 def _deploy(check: AccountCheck, *, yes: bool, replace_head: bool) -> int:
-    from toolkit.deploy import left_users
+    from toolkit.deploy import left_users, login_nodes
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
     from toolkit.deploy.slurm_accounts import apply_accounts
@@ -79,6 +79,7 @@ def _deploy(check: AccountCheck, *, yes: bool, replace_head: bool) -> int:
     head = Head(clients, config)
     jobs = left_users.limit_left_users(config, head)
     account_changes = apply_accounts(config, head, report)
+    login_nodes.wait_until_up(clients, config, report)
     status = gather(config, clients)
     if outcome.is_empty and not account_changes:
         click.echo("no changes")

@@ -1,4 +1,4 @@
-"""`toolkit login`: a shell on the head node."""
+"""`toolkit login`: a shell on a login node, or on the head node."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.options import config_option, load
-from toolkit.errors import DeployError
+from toolkit.errors import DeployError, HeadNotReady
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
 
 HOST_KEY = "/srv/head/ssh/host_ed25519_key.pub"
 
@@ -25,26 +26,34 @@ HOST_KEY = "/srv/head/ssh/host_ed25519_key.pub"
 @click.command("login", context_settings={"ignore_unknown_options": True})
 @config_option
 @click.option("--as", "user", metavar="USER", help="Be this user of cluster.yaml, and not root.")
+@click.option("--head", "on_head", is_flag=True, help="The head node, also where login nodes are.")
 @click.option("--ssh-config", is_flag=True, help="Print the lines for ~/.ssh/config, and stop.")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(
-    *, config_path: Path | None, user: str | None, ssh_config: bool, argv: tuple[str, ...]
+    *,
+    config_path: Path | None,
+    user: str | None,
+    on_head: bool,
+    ssh_config: bool,
+    argv: tuple[str, ...],
 ) -> None:
-    """Open a root or user shell on the head node.
+    """Open a root or user shell on a login node.
+
+    Without login nodes, it is on the head node.
 
     access.login in cluster.yaml is the command for it, and access.login_as with --as. ARGV is
     appended to that command.
     """
-    from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
 
     config = load(config_path)
     if user is not None:
         _check_user(config, user)
+    if on_head:
+        _check_head_is_open(config, user, ssh_config=ssh_config)
     with connected(config) as clients:
-        head = Head(clients, config)
-        instance = head.instance_id
-        host_key = head.run(["cat", HOST_KEY]) if ssh_config else ""
+        name, instance = _target(clients, config, user or "", on_head=on_head)
+        host_key = _host_key(clients, config, name) if ssh_config else ""
     if ssh_config:
         click.echo(ssh_config_text(config, instance, host_key, user), nl=False)
         return
@@ -65,14 +74,15 @@ def ssh_config_text(
 ) -> str:
     """Return the lines for ~/.ssh/config and ~/.ssh/known_hosts.
 
-    The head's key comes by the admin's own connection, so the first ssh asks nothing.
+    The host key comes by the admin's own connection, so the first ssh asks nothing.
     """
     words = _filled(config.access.ssh_proxy, config, instance, "")
     proxy = shlex.join([_name_or_path(words[0]), *words[1:]])
     alias = f"{config.cluster}-{instance}"
     kind, key = host_key.split()[:2]
+    place = "login node" if config.login_nodes.count else "head node"
     return (
-        f"# ~/.ssh/config; print it again when the head node was replaced\n"
+        f"# ~/.ssh/config; print it again when the {place} was replaced\n"
         f"Host {config.cluster}\n"
         f"    User {user or 'USER'}\n"
         f"    HostKeyAlias {alias}\n"
@@ -80,6 +90,40 @@ def ssh_config_text(
         f"# The next line belongs, without '# ', to ~/.ssh/known_hosts:\n"
         f"# {alias} {kind} {key}\n"
     )
+
+
+def _target(
+    clients: Clients, config: ClusterConfig, user: str, *, on_head: bool
+) -> tuple[str, str]:
+    """Return the name and the instance; the head's name is empty."""
+    from toolkit.deploy import login_nodes
+    from toolkit.deploy.head import Head
+
+    if on_head or not config.login_nodes.count:
+        return "", Head(clients, config).instance_id
+    chosen = login_nodes.choose(login_nodes.find(clients, config), user)
+    return chosen.name, chosen.instance_id
+
+
+def _host_key(clients: Clients, config: ClusterConfig, name: str) -> str:
+    """Return the public key of the instance's sshd.
+
+    It comes from files that root alone can write.
+    """
+    from toolkit.deploy.head import Head
+    from toolkit.explain import head_facts
+
+    head = Head(clients, config)
+    if not name:
+        return head.run(["cat", HOST_KEY])
+    reports = head_facts.fetch_report(head, "pass").login_nodes
+    keys = [report.host_key for report in reports if report.name == name and report.host_key]
+    if not keys:
+        raise HeadNotReady(
+            f"{name} has not reported its host key yet",
+            next_step="`toolkit status` shows when it is up",
+        )
+    return keys[0]
 
 
 def _filled(words: Sequence[str], config: ClusterConfig, instance: str, user: str) -> list[str]:
@@ -98,6 +142,14 @@ def _check_user(config: ClusterConfig, user: str) -> None:
         raise DeployError(
             f"cluster {config.cluster} has no user {user!r}",
             next_step=f"name one of cluster.yaml's users: {', '.join(names) or 'it has none'}",
+        )
+
+
+def _check_head_is_open(config: ClusterConfig, user: str | None, *, ssh_config: bool) -> None:
+    if config.login_nodes.count and (user is not None or ssh_config):
+        raise DeployError(
+            "users have no login on the head node of a cluster with login nodes",
+            next_step="leave out --head; `toolkit login --head` opens a root shell there",
         )
 
 

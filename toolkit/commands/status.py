@@ -52,6 +52,7 @@ def _print(status: Status) -> None:
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
         *([("alarms", _counts(status.alarms))] if status.alarms else []),
+        *([("login nodes", _counts(status.login_nodes))] if status.login_nodes else []),
         *([("accounts", f"{missing} missing")] if missing else []),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))

@@ -29,16 +29,25 @@ def hardware_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
             yield path, f"{name} has ARM processors, and images are built for x86_64"
     for pool_name, pool in mapping(raw, "pools").items():
         yield from _efa(("pools", pool_name, "offerings"), pool)
-    root_gib = mapping(raw, "head").get("root_gib")
+    for section in ("head", "login_nodes"):
+        yield from _root_disk(section, mapping(raw, section).get("root_gib"))
+
+
+def _root_disk(section: str, root_gib: Any) -> Iterator[Finding]:
+    """Yield a root disk that is smaller than the image."""
     if isinstance(root_gib, int) and root_gib < IMAGE_GIB:
         # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_EbsBlockDevice.html:
         # the volume must be as large as the snapshot.
         message = f"expected at least {IMAGE_GIB}, the size of the image, found {root_gib}"
-        yield ("head", "root_gib"), message
+        yield (section, "root_gib"), message
 
 
 def _types(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    for section, key in (("head", "instance_type"), ("images", "builder_type")):
+    for section, key in (
+        ("head", "instance_type"),
+        ("login_nodes", "instance_type"),
+        ("images", "builder_type"),
+    ):
         name = mapping(raw, section).get(key)
         if isinstance(name, str):
             yield (section, key), name

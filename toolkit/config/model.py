@@ -36,6 +36,7 @@ from toolkit.config.types import (
 HEAD_HOST_NUMBER = 10
 MAX_NODES_PER_POOL = 10_000
 NODE_DIGITS = 3
+LOGIN_NODE = "login"
 
 
 class InstanceRate(Section):
@@ -132,6 +133,21 @@ class HeadNode(Section):
     """The volume of Slurm's state and the databases, which outlives the instance."""
     data_snapshot: Annotated[str, Field(pattern=types.SNAPSHOT_ID)] | None = None
     """The snapshot that this volume was made of; without it, an empty volume."""
+
+
+class LoginNodes(Section):
+    """The instances where users log in. Without any, they log in on the head node."""
+
+    count: Annotated[int, Field(ge=0, le=9)] = 0
+    instance_type: Label = "m7i.large"
+    root_gib: Annotated[int, Field(ge=IMAGE_GIB, le=16_384)] = 50
+    max_user_share: Annotated[float, Field(ge=0.05, le=1)] = 0.5
+    """The largest share of an instance's CPUs and memory that one user may take."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the login nodes, `login-1` and so on."""
+        return tuple(f"{LOGIN_NODE}-{number}" for number in range(1, self.count + 1))
 
 
 class Shared(Section):
@@ -238,7 +254,7 @@ class User(Section):
     uid: Annotated[int, Field(ge=1000, le=60_000)]
     account: AccountName
     ssh_keys: tuple[SshKey, ...] = ()
-    """The public keys that open an SSH session as this user on the head node."""
+    """The public keys that open an SSH session as this user, on the head or a login node."""
 
 
 class Access(Section):
@@ -281,7 +297,7 @@ class Access(Section):
         "--parameters",
         "portNumber=%p",
     )
-    """The argv that joins ssh with the head's sshd, for ProxyCommand; ssh fills in %p."""
+    """The argv that joins ssh with the instance's sshd, for ProxyCommand; ssh fills in %p."""
 
 
 class ClusterConfig(Section):
@@ -295,6 +311,7 @@ class ClusterConfig(Section):
     slurm: Slurm = Slurm()
     images: Images = Images()
     head: HeadNode = HeadNode()
+    login_nodes: LoginNodes = LoginNodes()
     shared: Shared = Shared()
     training: Training = Training()
     data: Data = Data()

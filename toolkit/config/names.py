@@ -81,8 +81,10 @@ def _taken(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if isinstance(cluster, str) and cluster.startswith(BUCKET_PREFIXES):
         prefixes = ", ".join(BUCKET_PREFIXES)
         yield ("cluster",), f"S3 keeps names of buckets with {prefixes} to itself: choose another"
-    if "head" in mapping(raw, "pools"):
-        yield ("pools", "head"), "reports call the head node's pool head: choose another name"
+    for pool, owner in (("head", "the head node"), ("login", "login nodes")):
+        if pool in mapping(raw, "pools"):
+            message = f"reports call the pool of {owner} {pool}: choose another name"
+            yield ("pools", pool), message
     if "default" in mapping(raw, "partitions"):
         # Compared without case: src/common/read_config.c, _parse_partitionname.
         message = "Slurm reads PartitionName=default as defaults of partitions: choose another name"

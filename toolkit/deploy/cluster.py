@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit import assets
-from toolkit.deploy import image_build_stack, image_lock, images, names
+from toolkit.deploy import image_build_stack, image_lock, images, login_nodes, names
 from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.head import find_head
 from toolkit.deploy.head_change import HEAD, PARTS, NewHead, new_head, restarts
 from toolkit.deploy.head_setup import HeadSetup
-from toolkit.deploy.pricing import head_price, price_table, renew_snapshot
+from toolkit.deploy.pricing import price_table, renew_snapshot, tag_price
 from toolkit.deploy.slurm_change import SlurmChange
 from toolkit.deploy.stack import TemplateFacts, stack_template
 from toolkit.deploy.stack_outputs import stack_facts, stack_resources
@@ -25,8 +25,11 @@ from toolkit.render import bundle_files
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolkit.config import ClusterConfig
     from toolkit.deploy.image_lock import ImageLock
+    from toolkit.deploy.login_nodes import LoginInstance
     from toolkit.deploy.session import Clients
     from toolkit.output import Reporter
 
@@ -44,12 +47,13 @@ class DeployPreview:
     new_head: NewHead | None = None
     head_restarts: bool = False
     slurm: SlurmChange | None = None  # None: no head node runs, or its Slurm is not known
+    lost_login_nodes: tuple[LoginInstance, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Return whether deploy would change nothing."""
         changes = self.plan.change_set or self.plan.changes or self.new_head
-        return not (changes or self.missing_images or self.new_bundle)
+        return not (changes or self.lost_login_nodes or self.missing_images or self.new_bundle)
 
     def text(self) -> str:
         """Return the changes as text for people."""
@@ -59,6 +63,11 @@ class DeployPreview:
         lines += [str(self.new_head)] if self.new_head else []
         lines += ["~ head node: the instance stops and starts"] if self.head_restarts else []
         lines += [str(self.slurm)] if self.slurm is not None and str(self.slurm) else []
+        lines += [
+            f"± {names.login_node(item.name)}  AWS::EC2::Instance  (a new instance:"
+            f" {item.instance_id} was terminated)"
+            for item in self.lost_login_nodes
+        ]
         if self.plan.change_set and not self.plan.changes:
             lines.append("~ tags or outputs of the stack")
         if self.new_bundle:
@@ -67,15 +76,16 @@ class DeployPreview:
 
     @property
     def changes(self) -> tuple[ResourceChange, ...]:
-        """Return the stack's changes, without a head that is replaced."""
-        if self.new_head is not None:
-            return tuple(item for item in self.plan.changes if item.logical_id not in PARTS)
+        """Return the stack's changes, without instances that are made again."""
+        again = {names.login_node(item.name) for item in self.lost_login_nodes}
+        again |= PARTS if self.new_head is not None else set()
+        changes = tuple(item for item in self.plan.changes if item.logical_id not in again)
         if not self.head_restarts:
-            return self.plan.changes
+            return changes
         # CloudFormation can't tell; such a change is in place for an instance on EBS.
         return tuple(
             replace(item, may_replace=False) if item.logical_id == HEAD else item
-            for item in self.plan.changes
+            for item in changes
         )
 
     @property
@@ -127,7 +137,7 @@ class Cluster:
         plan = self._changes.preview(template)
         missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
         preview = DeployPreview(plan, missing_images, self._has_new_bundle(plan))
-        preview = self._with_head_change(preview, template, replace_head=replace_head)
+        preview = self._with_instances(preview, template, replace_head=replace_head)
         return self._with_slurm_change(preview, source)
 
     def _has_new_bundle(self, plan: StackPlan) -> bool:
@@ -153,7 +163,7 @@ class Cluster:
             template = self._template(base, ids)
             plan = self._changes.plan(template)
             phase.result(f"{len(plan.changes)} changes" if plan.change_set else "no changes")
-        preview = self._with_head_change(
+        preview = self._with_instances(
             DeployPreview(plan, (), False), template, replace_head=replace_head
         )
         preview = self._with_slurm_change(preview, source)
@@ -166,12 +176,21 @@ class Cluster:
                 f"deploy would, or may, remove or replace {', '.join(preview.losses)}",
                 next_step="add --yes",
             )
-        if preview.new_head is not None:
-            self._changes.discard(plan)
-            self._replace_head(base, ids)
-        else:
-            self._execute(plan)
+        self._update(preview, base, ids)
         return replace(preview, new_bundle=self.apply())
+
+    def _update(self, preview: DeployPreview, base: images.BaseImage, ids: dict[str, str]) -> None:
+        """Update the stack, twice if an instance is made again."""
+        lost = preview.lost_login_nodes
+        if preview.new_head is None and not lost:
+            self._execute(preview.plan)
+            return
+        self._changes.discard(preview.plan)
+        if preview.new_head is not None:
+            self._replace_head(base, ids, lost)
+            return
+        self._execute(self._changes.plan(self._template(base, ids, without=lost)))
+        self._execute(self._changes.plan(self._template(base, ids)))
 
     def _execute(self, plan: StackPlan) -> None:
         if plan.change_set:
@@ -179,7 +198,9 @@ class Cluster:
             with self._report.phase(f"{verb} stack {plan.stack}") as phase:
                 self._changes.execute(plan, phase)
 
-    def _replace_head(self, base: images.BaseImage, ids: dict[str, str]) -> None:
+    def _replace_head(
+        self, base: images.BaseImage, ids: dict[str, str], lost: Sequence[LoginInstance]
+    ) -> None:
         """Update the stack twice, first without the head instance.
 
         The first update makes all other changes too. If one of them fails, it is undone
@@ -187,13 +208,14 @@ class Cluster:
         between leaves a stack without the instance, and the next deploy adds it.
         """
         with stopped_head(self._clients, self._config, self._report):
-            self._execute(self._changes.plan(self._template(base, ids, with_head=False)))
+            between = self._template(base, ids, with_head=False, without=lost)
+            self._execute(self._changes.plan(between))
         self._execute(self._changes.plan(self._template(base, ids)))
 
-    def _with_head_change(
+    def _with_instances(
         self, preview: DeployPreview, template: str, *, replace_head: bool
     ) -> DeployPreview:
-        """Return the preview with what happens to the head instance."""
+        """Return the preview with what happens to head and login instances."""
         before, after = preview.plan.before, resources(template)
         if HEAD not in before:
             return preview
@@ -206,8 +228,14 @@ class Cluster:
             lives=find_head(self._clients, self._config) is not None,
             requested=replace_head,
         )
-        head_restarts = replacement is None and restarts(before, after)
-        return replace(preview, new_head=replacement, head_restarts=head_restarts)
+        return replace(
+            preview,
+            new_head=replacement,
+            head_restarts=replacement is None and restarts(before, after),
+            lost_login_nodes=login_nodes.lost(
+                before, login_nodes.find(self._clients, self._config)
+            ),
+        )
 
     def _with_slurm_change(
         self, preview: DeployPreview, source: images.ImageInput
@@ -277,7 +305,12 @@ class Cluster:
         )
 
     def _template(
-        self, base: images.BaseImage, ids: dict[str, str], *, with_head: bool = True
+        self,
+        base: images.BaseImage,
+        ids: dict[str, str],
+        *,
+        with_head: bool = True,
+        without: Sequence[LoginInstance] = (),
     ) -> str:
         # A running head node keeps its image: the playbook brings it up to date in place.
         # Replacing it would end slurmctld and the accounting database.
@@ -287,8 +320,12 @@ class Cluster:
             head_image=head_instance["ImageId"] if head_instance is not None else ids["head"],
             compute_image=ids["compute"],
             root_device=base.root_device,
-            head_price=head_price(self._config),
+            head_price=tag_price(self._config, self._config.head.instance_type),
             with_head=with_head,
+            # A newer image replaces a login node: it keeps nothing.
+            login_image=ids["head"],
+            login_price=tag_price(self._config, self._config.login_nodes.instance_type),
+            without_login_nodes=frozenset(item.name for item in without),
         )
         return stack_template(self._config, facts)
 

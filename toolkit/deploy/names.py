@@ -84,6 +84,11 @@ def alarm(config: ClusterConfig, subject: str) -> str:
     return f"{stack(config)}.{subject}"
 
 
+def login_node(name: str) -> str:
+    """Return the logical id of a login node: `Login1` of `login-1`."""
+    return logical_id(name)
+
+
 def bundle(sha: str) -> str:
     """Return a bundle's key in either bucket."""
     return f"bundle/{sha}.zip"

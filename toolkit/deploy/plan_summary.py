@@ -23,6 +23,8 @@ def deploy_sentence(preview: DeployPreview) -> str:
         steps.append("replace the head node's instance")
     elif preview.head_restarts:
         steps.append("stop and start the head node's instance")
+    if preview.lost_login_nodes:
+        steps.append(f"replace {_count(len(preview.lost_login_nodes), 'login node')}")
     if preview.new_bundle or preview.new_head is not None or plan.creates_stack:
         steps.append("set up the head node")
     if preview.slurm is not None and preview.slurm.problem:

@@ -53,12 +53,12 @@ def renew_snapshot(config: ClusterConfig, clients: Clients, bucket: Bucket) -> N
         bucket.write(SNAPSHOT_KEY, _dump(_current_spot_prices(clients, offerings, int(now)), now))
 
 
-def head_price(config: ClusterConfig) -> str:
-    """Return the head node's hourly price for its tag.
+def tag_price(config: ClusterConfig, instance_type: str) -> str:
+    """Return an instance's hourly price on demand, for its tag.
 
     Empty when the catalogue doesn't have it.
     """
-    price = Catalogue.bundled().price(config.head.instance_type, config.aws.region)
+    price = Catalogue.bundled().price(instance_type, config.aws.region)
     return f"{price.usd_per_hour:f}" if price is not None else ""
 
 

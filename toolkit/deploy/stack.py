@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from slurmplugins.cloud.metrics import HEARTBEAT
-from slurmplugins.model.instance import ROLE_HEAD
+from slurmplugins.model.instance import ROLE_HEAD, ROLE_LOGIN
 from toolkit.deploy import head_volume, names
+from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules
 from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
@@ -17,17 +18,10 @@ from toolkit.render.burst import launch_template
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
+    from toolkit.deploy.ingress import IngressRule
 
 # EC2's limit for user data, before base64.
 MAX_USER_DATA = 16 * 1024
-
-SLURMCTLD_PORT = 6817
-SLURMDBD_PORT = 6819
-MLFLOW_PORT = 5000
-SWEEPS_PORT = 5100
-SRUN_PORTS = (60001, 63000)
-STORAGE_GROUP = "StorageGroup"
-LUSTRE_PORTS = ((988, 988), (1018, 1023))
 
 # The AWS services that instances without internet access need, beside S3.
 ENDPOINT_SERVICES = ("ec2", "secretsmanager", "ssm", "ssmmessages")
@@ -43,18 +37,9 @@ class TemplateFacts:
     root_device: str
     head_price: str = ""  # US dollars an hour; empty: not known
     with_head: bool = True  # False: the stack between two head instances
-
-
-@dataclass(frozen=True, slots=True)
-class IngressRule:
-    """A permission for connections from one security group to another."""
-
-    id: str
-    to: str
-    source: str
-    protocol: str
-    ports: tuple[int, int] | None  # None: all
-    why: str
+    login_image: str = ""
+    login_price: str = ""
+    without_login_nodes: frozenset[str] = frozenset()  # between two instances of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +62,8 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     """
     bucket = names.bucket(config, facts.account)
     scripts = {"head": head_script(config, bucket), "compute": compute_script(config, bucket)}
+    logins = [name for name in config.login_nodes.names if name not in facts.without_login_nodes]
+    scripts |= {name: login_script(config, bucket, name) for name in logins}
     _check_sizes(scripts)
     zones = _zones(config)
     return render(
@@ -91,11 +78,12 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
                 {"id": names.logical_id(service), "name": service}
                 for service in _endpoint_services(config)
             ],
-            "ingress": ingress_rules(),
+            "ingress": _ingress(config),
             "secret_id": names.secret(config),
             "iam": config.iam,
             "role_names": {
-                kind: names.role(config, kind) for kind in ("head", "mlflow", "compute", "jobs")
+                kind: names.role(config, kind)
+                for kind in ("head", "mlflow", "compute", "jobs", ROLE_LOGIN)
             },
             "login_document": names.login_document(config),
             "read_document": names.read_document(config),
@@ -114,7 +102,11 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "head_image": facts.head_image,
             "head_needs": _head_dependencies(config, zones[0]["subnet"]),
             "head_tags": _head_tags(facts),
-            "storage_needs": _storage_dependencies(),
+            "login": config.login_nodes,
+            "login_nodes": {names.login_node(name): name for name in logins},
+            "login_image": facts.login_image,
+            "login_tags": _login_tags(facts),
+            "storage_needs": _storage_dependencies(config),
             "compute_image": facts.compute_image,
             "instance_types": _instance_types(config),
             "root_device": facts.root_device,
@@ -208,7 +200,25 @@ def compute_script(config: ClusterConfig, bucket: str) -> str:
 
     CloudFormation fills in the values that it alone knows.
     """
-    node = {
+    own_settings = {
+        "job_role": "${JobRole.Arn}" if jobs_use_s3(config) else None,
+        "log_group": names.log_group(config) if config.logs.enabled else None,
+    }
+    node = {**_node_settings(config, bucket), **own_settings}
+    return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
+
+
+def login_script(config: ClusterConfig, bucket: str, name: str) -> str:
+    """Return a login node's user data.
+
+    Nothing in it changes with a setting: EC2 runs it at the first boot alone.
+    """
+    node = {**_node_settings(config, bucket), "login_node": name}
+    return render("user_data_login.sh.j2", {"cluster": config.cluster, "node": node})
+
+
+def _node_settings(config: ClusterConfig, bucket: str) -> dict[str, Any]:
+    return {
         "cluster": config.cluster,
         "region": config.aws.region,
         "endpoint_url": config.aws.endpoint_url,
@@ -220,10 +230,7 @@ def compute_script(config: ClusterConfig, bucket: str) -> str:
             "path": "/shared",
         },
         "bucket": bucket,
-        "job_role": "${JobRole.Arn}" if jobs_use_s3(config) else None,
-        "log_group": names.log_group(config) if config.logs.enabled else None,
     }
-    return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
 
 
 def builder_script(config: ClusterConfig, *, bucket: str, image: str, sha: str) -> str:
@@ -277,33 +284,6 @@ def tls_only(config: ClusterConfig) -> bool:
     return not (config.aws.endpoint_url or "").startswith("http://")
 
 
-def ingress_rules() -> tuple[IngressRule, ...]:
-    """Return the allowed connections, each with its reason."""
-    head, compute, storage = "HeadGroup", "ComputeGroup", STORAGE_GROUP
-    rules = [
-        IngressRule("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
-        IngressRule(
-            "HeadFromSacct", head, compute, "tcp", (SLURMDBD_PORT,) * 2, "slurmdbd, for sacct"
-        ),
-        IngressRule("HeadFromSrun", head, compute, "tcp", SRUN_PORTS, "srun (SrunPortRange)"),
-        IngressRule("HeadFromRuns", head, compute, "tcp", (MLFLOW_PORT,) * 2, "MLflow"),
-        IngressRule("HeadFromSweeps", head, compute, "tcp", (SWEEPS_PORT,) * 2, "Optuna's storage"),
-        IngressRule("ComputeFromHead", compute, head, "tcp", (0, 65535), "slurmd and srun"),
-        IngressRule("ComputeFromCompute", compute, compute, "-1", None, "MPI, NCCL and EFA"),
-    ]
-    for name, source in (("Head", head), ("Compute", compute), ("Itself", storage)):
-        rules.extend(
-            IngressRule(f"StorageFrom{name}{at}", storage, source, "tcp", ports, "Lustre")
-            for at, ports in enumerate(LUSTRE_PORTS)
-        )
-    rules.extend(
-        IngressRule(f"{name}FromStorage{at}", group, storage, "tcp", ports, "Lustre")
-        for name, group in (("Head", head), ("Compute", compute))
-        for at, ports in enumerate(LUSTRE_PORTS)
-    )
-    return tuple(rules)
-
-
 def subnet_logical_id(zone: str) -> str:
     """Return the logical id of a zone's subnet."""
     return f"Subnet{names.logical_id(zone)}"
@@ -352,14 +332,18 @@ def _zones(config: ClusterConfig) -> list[dict[str, str]]:
     ]
 
 
-def _storage_dependencies() -> list[str]:
+def _ingress(config: ClusterConfig) -> tuple[IngressRule, ...]:
+    return ingress_rules(login_nodes=config.login_nodes.count > 0)
+
+
+def _storage_dependencies(config: ClusterConfig) -> list[str]:
     """Return the resources that must exist before the shared filesystem.
 
     Its interfaces take any free address of the subnet, so the head node's comes first.
     FSx refuses a security group that doesn't let its own members use Lustre's ports
     (https://docs.aws.amazon.com/fsx/latest/LustreGuide/cannot-create-fs.html).
     """
-    rules = [rule.id for rule in ingress_rules() if STORAGE_GROUP in (rule.to, rule.source)]
+    rules = [rule.id for rule in _ingress(config) if STORAGE_GROUP in (rule.to, rule.source)]
     return ["HeadInterface", *rules]
 
 
@@ -390,3 +374,8 @@ def _endpoint_services(config: ClusterConfig) -> tuple[str, ...]:
 def _head_tags(facts: TemplateFacts) -> dict[str, str]:
     head_tags = {tags.ROLE: ROLE_HEAD, tags.POOL: ROLE_HEAD}
     return {**head_tags, tags.PRICE: facts.head_price} if facts.head_price else head_tags
+
+
+def _login_tags(facts: TemplateFacts) -> dict[str, str]:
+    login_tags = {tags.ROLE: ROLE_LOGIN, tags.POOL: ROLE_LOGIN}
+    return {**login_tags, tags.PRICE: facts.login_price} if facts.login_price else login_tags

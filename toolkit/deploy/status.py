@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from toolkit import accounts
-from toolkit.deploy import instances, names
+from toolkit.deploy import instances, login_nodes, names
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.stack_events import stack_status
@@ -72,6 +72,7 @@ class Status:
     trouble: tuple[str, ...] = ()
     missing_accounts: tuple[str, ...] = ()  # declared accounts and users that slurmdbd lacks
     alarms: Mapping[str, str] = field(default_factory=dict)  # CloudWatch's state by subject
+    login_nodes: Mapping[str, str] = field(default_factory=dict)  # state by name
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -99,6 +100,9 @@ def _reasons(status: Status) -> Iterator[str]:
     if status.setup != "ok":
         yield f"head node's set-up is {status.setup or 'not reported yet'}"
     yield from status.trouble
+    yield from (
+        f"{name} {state}" for name, state in status.login_nodes.items() if state != login_nodes.UP
+    )
     yield from (
         f"{name} is {state}" for name, state in status.services.items() if state != "active"
     )
@@ -145,44 +149,40 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
         instances=_instances(config, clients),
         alarms=_alarms(config, clients),
     )
-    return (
-        _with_head(config, Head(clients, config), status)
-        if status.head_state == "running"
-        else status
-    )
+    return _with_head(config, clients, status) if status.head_state == "running" else status
 
 
-def _with_head(config: ClusterConfig, head: Head, status: Status) -> Status:
+def _with_head(config: ClusterConfig, clients: Clients, status: Status) -> Status:
+    head = Head(clients, config)
     trouble: list[str] = []
     services: dict[str, str] = {}
     answers = False
     slurm = SlurmNodes(())
+    logins: dict[str, str] = {}
     missing_names: tuple[str, ...] = ()
     try:
         services = _services(config, head)
         answers, slurm = _slurm(head)
         if services.get(RECONCILE) == "active":
-            trouble += engine_problems(head_facts.fetch_report(head, "pass"))
+            report = head_facts.fetch_report(head, "pass")
+            trouble += engine_problems(report)
+            logins = login_nodes.states(login_nodes.find(clients, config), report)
         if services.get("slurmdbd") == "active":
             missing_names = missing_accounts(config, head)
     except ToolkitError as error:
         trouble.append(error.message)
     counts = Counter(_state_text(node) for node in slurm.nodes)
-    return Status(
-        cluster=status.cluster,
-        stack=status.stack,
-        head_instance=status.head_instance,
-        head_state=status.head_state,
-        setup=status.setup,
+    return replace(
+        status,
         services=services,
         slurmctld_answers=answers,
         nodes=dict(sorted(counts.items())),
         slurm=slurm.release,
         other_slurm=other_slurm(slurm),
         down=tuple(Down(node.name, node.reason) for node in slurm.nodes if _needs_admin(node)),
-        instances=status.instances,
         trouble=tuple(trouble),
         missing_accounts=missing_names,
+        login_nodes=logins,
     )
 
 
@@ -239,7 +239,7 @@ def _units(config: ClusterConfig) -> list[str]:
     units = [*SERVICES]
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
-    if any(user.ssh_keys for user in config.users):
+    if not config.login_nodes.count and any(user.ssh_keys for user in config.users):
         units.append("slurm-sshd")
     if config.logs.enabled:
         units.append("slurm-log-shipper")

@@ -45,6 +45,8 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],
             "toolkit_ssh_keys": {user.name: list(user.ssh_keys) for user in config.users},
+            "toolkit_login_nodes": config.login_nodes.count > 0,
+            "toolkit_max_user_share": config.login_nodes.max_user_share,
         }
     )
 

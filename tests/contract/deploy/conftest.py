@@ -20,7 +20,7 @@ from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit import polling
 from toolkit.accounting import sacct
 from toolkit.config import parse
-from toolkit.deploy import head_setup, names
+from toolkit.deploy import head_setup, login_nodes, names
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
@@ -34,7 +34,6 @@ SACCT_FIELDS = (*sacct._REQUIRED, *sacct._OPTIONAL, *sacct._FREE_TEXT)
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
 ANSWERS = {
     "show nodes": json.dumps({"nodes": [NODE]}).encode(),
-    "slurmplugins.head_report": b'{"at": 1}',
     "slurm-reconcile --plan": b"{}",
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
     "/shared/.toolkit/users.json": b"[]",
@@ -45,7 +44,7 @@ ANSWERS = {
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Short waits between polls; the actor answers within milliseconds."""
-    for module in (polling, head_setup):
+    for module in (polling, head_setup, login_nodes):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
@@ -64,6 +63,7 @@ class HeadDriver(NoneDriver):
         super().__init__()
         self.ran: list[str] = []
         self.reached: set[str] = set()
+        self.login_nodes: dict[str, dict[str, object]] = {}  # reports by instance
         self.slurmdbd = FakeSacctmgr()
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
@@ -76,6 +76,9 @@ class HeadDriver(NoneDriver):
         if text.startswith("sacctmgr"):
             words = shlex.split(said(stdin.decode()))
             return CommandResult(0, self.slurmdbd.run(words).encode(), b"")
+        if "slurmplugins.head_report" in text:
+            report = {"at": 1, "login_nodes": list(self.login_nodes.values())}
+            return CommandResult(0, json.dumps(report).encode(), b"")
         answer = next((answer for part, answer in ANSWERS.items() if part in text), b"")
         return CommandResult(0, answer, b"")
 
@@ -84,12 +87,14 @@ class Actor:
     """A thread that does the work of the cloud's instances.
 
     A builder finishes its image and stops. The head node applies the bundle that its tag names.
+    Login nodes report that they are up.
     """
 
     def __init__(self, cloud: Cloud, clients: Clients, driver: HeadDriver) -> None:
         self.cloud, self.clients, self.driver = cloud, clients, driver
         self.stopping = threading.Event()
         self.failing_task = ""
+        self.login_nodes_report = True
         self.thread = threading.Thread(target=self.play, daemon=True)
 
     def play(self):
@@ -101,6 +106,10 @@ class Actor:
                     self.finish_build(instance["InstanceId"], label["toolkit:image"])
                 elif label.get("toolkit:role") == "head":
                     self.finish_boot(instance["LaunchTime"].timestamp(), label)
+                elif label.get("toolkit:role") == "login" and self.login_nodes_report:
+                    name = label["Name"].removeprefix(f"{label[tags.CLUSTER]}-")
+                    report = {"name": name, "instance_id": instance["InstanceId"], "at": 1}
+                    self.driver.login_nodes[instance["InstanceId"]] = report
 
     def running(self):
         filters = [{"Name": "instance-state-name", "Values": ["running"]}]

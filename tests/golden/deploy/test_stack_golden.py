@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.config import load
+from toolkit.config.model import LoginNodes
 from toolkit.deploy.stack import TemplateFacts, builder_script, images_template, stack_template
 
 ROOT = Path(__file__).parents[3]
@@ -20,6 +21,8 @@ FACTS = TemplateFacts(
     compute_image="ami-0cccccccccccccccc",
     root_device="/dev/xvda",
     head_price="0.1008",
+    login_image="ami-0aaaaaaaaaaaaaaaa",
+    login_price="0.1008",
 )
 
 
@@ -47,10 +50,21 @@ def with_s3() -> dict[str, str]:
     return {"s3-stack.yaml": stack_template(changed, FACTS)}
 
 
-@pytest.mark.parametrize("example", ["local", "aws", "s3"])
+def with_login_nodes() -> dict[str, str]:
+    """Return a stack with two login nodes."""
+    config = load(ROOT / "examples" / "local.yaml")
+    changed = config.model_copy(update={"login_nodes": LoginNodes(count=2)})
+    return {"login-stack.yaml": stack_template(changed, FACTS)}
+
+
+VARIANTS = {"s3": with_s3, "login": with_login_nodes}
+
+
+@pytest.mark.parametrize("example", ["local", "aws", *VARIANTS])
 def test_templates_are_as_reviewed(example):
     """Compare the templates with their files, so that review shows changes."""
-    for name, text in (with_s3() if example == "s3" else rendered(example)).items():
+    files = VARIANTS[example]() if example in VARIANTS else rendered(example)
+    for name, text in files.items():
         path = GOLDEN / name
         if os.environ.get("TOOLKIT_GOLDEN") == "write":
             path.parent.mkdir(exist_ok=True)

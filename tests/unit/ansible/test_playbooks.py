@@ -8,7 +8,7 @@ import pytest
 from jinja2 import Environment, StrictUndefined
 from ruamel.yaml import YAML
 
-from toolkit.deploy.stack import SWEEPS_PORT
+from toolkit.deploy.ingress import SWEEPS_PORT
 
 ROOT = Path(__file__).parents[3]
 ANSIBLE = ROOT / "ansible"

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.deploy.samples import example
 from toolkit.commands import login
+from toolkit.config.model import LoginNodes
 from toolkit.errors import DeployError
 
 
@@ -28,3 +29,18 @@ def test_the_lines_for_ssh_name_the_instance_the_proxy_and_the_heads_key():
 def test_a_name_that_is_no_user_is_refused_before_any_call():
     with pytest.raises(DeployError, match="no user 'root'"):
         login._check_user(example(), "root")
+
+
+def test_with_login_nodes_no_user_logs_in_on_the_head():
+    config = example().model_copy(update={"login_nodes": LoginNodes(count=1)})
+    for user, ssh_config in (("ada", False), (None, True)):
+        with pytest.raises(DeployError, match="no login on the head node"):
+            login._check_head_is_open(config, user, ssh_config=ssh_config)
+    login._check_head_is_open(config, None, ssh_config=False)
+    login._check_head_is_open(example(), "ada", ssh_config=True)
+
+
+def test_the_lines_for_ssh_name_the_login_node_that_may_be_replaced():
+    config = example("aws").model_copy(update={"login_nodes": LoginNodes(count=1)})
+    text = login.ssh_config_text(config, "i-1", "ssh-ed25519 AAAA login-1\n", "ada")
+    assert "print it again when the login node was replaced" in text

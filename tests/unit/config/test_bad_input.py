@@ -77,12 +77,13 @@ def test_a_cluster_name_whose_resources_have_an_owner_already_is_refused(cluster
     assert owner in message
 
 
-def test_a_pool_named_head_is_refused():
-    """Keep the head node's costs apart: reports call its pool `head`."""
-    text = edited("  gpu:\n", "  head:\n").replace("[gpu]", "[head]")
-    line, message = problems(text)["pools.head"]
-    assert line == line_of(text, "  head:")
-    assert "head node" in message
+@pytest.mark.parametrize(("name", "owner"), [("head", "the head node"), ("login", "login nodes")])
+def test_a_pool_named_as_in_reports_is_refused(name, owner):
+    """Keep their costs apart: reports call their pools `head` and `login`."""
+    text = edited("  gpu:\n", f"  {name}:\n").replace("[gpu]", f"[{name}]")
+    line, message = problems(text)[f"pools.{name}"]
+    assert line == line_of(text, f"  {name}:")
+    assert owner in message
 
 
 def test_a_partition_named_default_is_refused():
@@ -187,6 +188,10 @@ def test_a_type_of_an_unknown_family_may_have_efa(name):
     [
         (edited("type: g5.xlarge", "type: c8g.4xlarge"), "pools.gpu.offerings[0].type"),
         (GOOD + "head: {instance_type: m7g.large}\n", "head.instance_type"),
+        (
+            GOOD + "login_nodes: {count: 1, instance_type: m7g.large}\n",
+            "login_nodes.instance_type",
+        ),
         (GOOD + "images: {builder_type: m7g.large}\n", "images.builder_type"),
     ],
 )
@@ -195,10 +200,27 @@ def test_a_type_with_arm_processors_is_refused(text, path):
     assert "x86_64" in problems(text)[path][1]
 
 
-def test_a_root_disk_smaller_than_the_image_is_refused():
+@pytest.mark.parametrize("section", ["head", "login_nodes"])
+def test_a_root_disk_smaller_than_the_image_is_refused(section):
     """EC2 refuses a volume that is smaller than its snapshot."""
-    text = GOOD + "head: {root_gib: 29}\n"
-    line, message = problems(text)["head.root_gib"]
+    text = GOOD + f"{section}: {{root_gib: 29}}\n"
+    line, message = problems(text)[f"{section}.root_gib"]
     assert line == line_of(text, "root_gib")
     assert "at least 30" in message
-    assert parse(GOOD + "head: {root_gib: 30}\n").head.root_gib == 30
+    assert getattr(parse(GOOD + f"{section}: {{root_gib: 30}}\n"), section).root_gib == 30
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ("count: -1", "count"),
+        ("count: 10", "count"),
+        ("count: 1, max_user_share: 0", "max_user_share"),
+        ("count: 1, max_user_share: 1.5", "max_user_share"),
+        ("count: 1, typ: m7i.large", "typ"),
+    ],
+)
+def test_login_nodes_that_can_not_be_are_refused_with_their_line(settings, key):
+    text = GOOD + f"login_nodes: {{{settings}}}\n"
+    line, _ = problems(text)[f"login_nodes.{key}"]
+    assert line == line_of(text, "login_nodes")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.deploy.samples import ACCOUNT, example
 from toolkit.config import parse
+from toolkit.config.model import LoginNodes
 from toolkit.deploy.preflight.checks import account_checks
 from toolkit.deploy.preflight.facts import (
     AccountFacts,
@@ -316,3 +317,9 @@ def test_head_node_and_builders_are_uses_of_a_type():
     assert by_place["images.builder_type"].count == 2
     assert by_place["pools.cpu.offerings.0.type"].zones == ("us-east-1a", "us-east-1b")
     assert len(by_place) == 2 + sum(len(pool.offerings) for pool in example("aws").pools.values())
+
+
+def test_login_nodes_are_a_use_of_their_type():
+    config = example("aws").model_copy(update={"login_nodes": LoginNodes(count=3)})
+    (use,) = [use for use in uses(config) if use.key_path == ("login_nodes", "instance_type")]
+    assert (use.count, use.zones, use.lifecycle) == (3, ("us-east-1a",), "on-demand")

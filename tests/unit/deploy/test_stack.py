@@ -12,13 +12,13 @@ from tests.unit.deploy.samples import ACCOUNT, FACTS, ROOT, example
 from toolkit.config import parse
 from toolkit.config.training import Data
 from toolkit.deploy import names
+from toolkit.deploy.ingress import ingress_rules
 from toolkit.deploy.stack import (
     MAX_USER_DATA,
     builder_script,
     compute_script,
     head_script,
     images_template,
-    ingress_rules,
     stack_template,
 )
 from toolkit.errors import DeployError

@@ -7,7 +7,9 @@ import pytest
 from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
+from toolkit.config.model import LoginNodes
 from toolkit.config.monitoring import Alarms, Logs
+from toolkit.deploy.login_nodes import UP
 from toolkit.deploy.slurm_accounts import apply_accounts
 from toolkit.deploy.status import (
     Down,
@@ -68,6 +70,7 @@ def test_a_cluster_without_problems_is_healthy():
                 " `toolkit deploy --replace-head` upgrades the head node first"
             ),
         ),
+        ({"login_nodes": {"login-1": "is silent for 99 s"}}, "login-1 is silent for 99 s"),
     ],
 )
 def test_each_problem_is_a_reason(change, reason):
@@ -87,6 +90,9 @@ def test_the_services_are_those_that_this_cluster_has():
     least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"}
     assert set(_units(bare)) == least
     assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
+    login_nodes = LoginNodes(count=1)
+    elsewhere = bare.model_copy(update={"users": keyed, "login_nodes": login_nodes})
+    assert set(_units(elsewhere)) == least
     with_mlflow = bare.model_copy(update={"mlflow": config.mlflow})
     assert set(_units(with_mlflow)) == {*least, "optuna", "mlflow", "slurm-runs.timer"}
     with_logs = bare.model_copy(update={"logs": Logs()})
@@ -170,3 +176,7 @@ def test_running_nodes_with_another_slurm_than_the_head_are_listed():
     )
     assert other_slurm(SlurmNodes(nodes, "25.11.8")) == {"gpu-001": "24.11.5"}
     assert other_slurm(SlurmNodes(nodes, "")) == {}
+
+
+def test_a_login_node_that_is_up_is_no_reason():
+    assert replace(GOOD, login_nodes={"login-1": UP}).healthy

@@ -1,4 +1,4 @@
-"""Every use of an instance type in cluster.yaml: head node, image builders, offerings. Pure."""
+"""Every use of an instance type in cluster.yaml: head, login nodes, builders, offerings. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Use:
     lifecycle: Lifecycle
     zones: tuple[str, ...]  # empty: any zone of the region
     count: int  # the most at once
-    pool: str = ""  # empty: the head node or an image builder
+    pool: str = ""  # empty: the head node, login nodes or image builders
 
 
 BUILDERS = 2  # an image for the head node and one for compute nodes, built side by side
@@ -35,7 +35,10 @@ def uses(config: ClusterConfig) -> tuple[Use, ...]:
     builder = Use(("images", "builder_type"), config.images.builder_type, "on-demand", (), BUILDERS)
     head_zones = (config.network.head_zone,)
     head = Use(("head", "instance_type"), config.head.instance_type, "on-demand", head_zones, 1)
-    return (head, builder, *_pool_uses(config))
+    login = config.login_nodes
+    login_key = ("login_nodes", "instance_type")
+    login_use = Use(login_key, login.instance_type, "on-demand", head_zones, login.count)
+    return (head, *([login_use] if login.count else []), builder, *_pool_uses(config))
 
 
 def _pool_uses(config: ClusterConfig) -> Iterator[Use]:

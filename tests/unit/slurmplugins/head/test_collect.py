@@ -16,8 +16,10 @@ from slurmplugins.head import collect, report
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import BootFailure, BootResults
+from slurmplugins.model.login_node import LoginNodeReport
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.power_save.resume import resume
+from slurmplugins.slurm import login_reports
 from tests.fakes.engine import SPOT_A, Bench
 from tests.fakes.runner import FakeRunner
 from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED
@@ -216,6 +218,12 @@ def test_a_pools_failures_are_told(bench: Bench, runner: FakeRunner):
     (standing,) = gathered(bench, runner, "pass").standings
     assert standing.protected_since == bench.clock.now()
     assert standing.last[0] == "i-0 (gpu-001): x"
+
+
+def test_the_login_nodes_reports_are_told_without_asking_anyone(bench: Bench, runner: FakeRunner):
+    told = LoginNodeReport("login-1", "i-9", 100.0, "ssh-ed25519 AAAA", "sackd is failed")
+    login_reports.write(bench.engine.login_reports, told)
+    assert gathered(bench, runner, "pass").login_nodes == (told,)
 
 
 @pytest.mark.parametrize(("stdout", "code"), [("", 1), (NO_JOBS, 0), (NO_JOBS, 1)])

@@ -43,9 +43,9 @@ class Head:
         for path in (root / "etc/ssh", root / "etc/slurm-toolkit", root / "shared/.toolkit"):
             path.mkdir(parents=True)
 
-    def apply(self, *rows: dict[str, Any], **keys: list[str]) -> bool:
+    def apply(self, *rows: dict[str, Any], login_nodes: bool = False, **keys: list[str]) -> bool:
         head = HeadUsers(self.root / "shared", self.root, self.runner, self.clock)
-        text = json.dumps({"users": rows, "ssh_keys": keys})
+        text = json.dumps({"users": rows, "ssh_keys": keys, "login_nodes": login_nodes})
         return head.apply(set_users.parse(text))
 
     def keys(self) -> dict[str, str]:
@@ -84,6 +84,24 @@ def test_keys_are_written_for_who_has_any_and_a_second_run_changes_nothing(head:
     assert head.keys() == {"ada": f"{KEY}\n{KEY}2\n"}
     assert head.logins() == ["ada", "grace"]
     assert not head.apply(ADA, GRACE, ada=[KEY, f"{KEY}2"])
+
+
+def test_with_login_nodes_users_lose_their_login_on_the_head_and_get_it_there(head: Head):
+    head.apply(ADA, GRACE, ada=[KEY])
+    assert head.apply(ADA, GRACE, ada=[KEY], login_nodes=True)
+    assert (head.keys(), head.logins()) == ({}, [])
+    listed = users.parse(paths.users_file(head.root / "shared").read_text())
+    assert [(user.name, user.ssh_keys) for user in listed] == [("ada", (KEY,)), ("grace", ())]
+    assert not head.apply(ADA, GRACE, ada=[KEY], login_nodes=True)
+    head.apply(ADA, GRACE, ada=[KEY])
+    assert (head.keys(), head.logins()) == ({"ada": f"{KEY}\n"}, ["ada", "grace"])
+
+
+def test_who_left_has_no_key_in_the_list(head: Head):
+    head.apply(ADA, GRACE, grace=[KEY])
+    head.apply(ADA)
+    listed = users.parse(paths.users_file(head.root / "shared").read_text())
+    assert [(user.name, user.ssh_keys) for user in listed] == [("ada", ()), ("grace", ())]
 
 
 def test_who_leaves_loses_keys_login_account_and_processes(head: Head):

@@ -11,6 +11,7 @@ from slurmplugins import head_key
 from slurmplugins.errors import BadName, BootError
 from slurmplugins.head.slurm_key import STEPS, HeadKey
 from slurmplugins.model import slurm_keys
+from slurmplugins.model.login_node import LoginNodeReport
 from slurmplugins.model.node import Node
 from slurmplugins.slurm import key_requests
 from tests.fakes.runner import FakeRunner
@@ -42,7 +43,11 @@ SLURM = cast("Slurm", FourNodes())
 class Stage:
     def __init__(self, root: Path) -> None:
         self.secret, self.runner, self.requests = OLD.text, FakeRunner(), root / "requests"
-        self.key = HeadKey(lambda: self.secret, root, root / "loaded", self.requests, self.runner)
+        self.login_nodes: tuple[LoginNodeReport, ...] = ()
+        self.key = HeadKey(
+            lambda: self.secret, root, root / "loaded", self.requests, self.runner,
+            lambda: self.login_nodes,
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -101,3 +106,13 @@ def test_unknown_arguments_are_refused(words):
 
 def test_the_playbook_gives_an_empty_endpoint_on_aws():
     assert head_key.parse(["fetch", "demo/slurm-key", "us-east-1", ""]).endpoint_url is None
+
+
+def test_a_login_node_lacks_the_keys_until_it_reports_them(stage: Stage):
+    stage.login_nodes = (LoginNodeReport("login-1", "i-9"),)
+    assert stage.key.take(SLURM).lacking == ("gpu-001", "gpu-002", "login-1")
+    for node, instance in (("gpu-001", "i-1"), ("gpu-002", "i-2")):
+        key_requests.write_report(stage.requests, node, instance, OLD.generation)
+    assert stage.key.take(SLURM).lacking == ("login-1",)
+    key_requests.write_report(stage.requests, "login-1", "i-9", OLD.generation)
+    assert stage.key.take(SLURM).lacking == ()

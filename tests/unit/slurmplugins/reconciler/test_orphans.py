@@ -178,6 +178,7 @@ def test_an_invalid_record_protects_no_instance_without_a_node():
 def test_nothing_is_logged_of_instances_that_are_as_they_should_be():
     assert warnings_of(a_snapshot(instance(), instance("i-2", role="head", node=None))) == []
     assert warnings_of(a_snapshot(instance("i-3", role="builder", node=None))) == []
+    assert warnings_of(a_snapshot(instance("i-4", role="login", node=None))) == []
 
 
 def test_an_instance_in_a_state_that_nobody_knows_is_told():

@@ -1,0 +1,81 @@
+"""Limits on what one user may take of a login node: a slice of systemd for each user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.config import paths
+from slurmplugins.errors import BootError
+from slurmplugins.model import json_input
+from slurmplugins.node.sessions import write_text
+from slurmplugins.node.users import check_owner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurmplugins.system.command import Runner
+
+TIMEOUT: Final = 60.0
+MARGIN: Final = 5
+"""Percent of the memory between slowing a user's processes down and ending one of them."""
+
+
+def user_slice(share: float, cpus: int) -> str:
+    """Return the drop-in that limits each user to a share.
+
+    Above MemoryHigh her processes are slowed down, and above MemoryMax the kernel ends one of them
+    (systemd.resource-control(5)). CPUQuota counts in CPUs: 100% is one.
+    """
+    percent = round(share * 100)
+    return (
+        "# Written by slurm-login-agent.\n"
+        "[Slice]\n"
+        f"CPUQuota={max(round(share * cpus * 100), 1)}%\n"
+        f"MemoryHigh={percent}%\n"
+        f"MemoryMax={min(percent + MARGIN, 100)}%\n"
+    )
+
+
+@dataclass(slots=True)
+class UserLimits:
+    """The applied limits, which change with the head's file."""
+
+    path: Path
+    root: Path
+    """The directory that holds the instance's files: `/`, or another one in tests."""
+    runner: Runner
+    cpus: int
+    _applied_signature: tuple[int, int] | None = None
+
+    def follow(self) -> None:
+        """Apply the limits if the file has changed, also to open sessions.
+
+        An absent file means none. Raises BootError or OSError.
+        """
+        try:
+            file_status = self.path.stat()
+        except FileNotFoundError:
+            return
+        signature = (file_status.st_mtime_ns, file_status.st_size)
+        if signature == self._applied_signature:
+            return
+        check_owner(self.path, file_status)
+        text = user_slice(_share(self.path.read_text(encoding="utf-8")), self.cpus)
+        drop_in = self.root / paths.USER_SLICE_DROP_IN.relative_to("/")
+        drop_in.parent.mkdir(parents=True, exist_ok=True)
+        write_text(drop_in, text)
+        result = self.runner.run(["/usr/bin/systemctl", "daemon-reload"], timeout=TIMEOUT)
+        if result.returncode:
+            raise BootError(f"systemctl daemon-reload failed: {result.stderr.strip()[-200:]}")
+        self._applied_signature = signature
+
+
+def _share(text: str) -> float:
+    try:
+        share = json_input.loads(text)["max_user_share"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BootError(f"the limits of login nodes can't be read: {error}") from error
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise BootError(f"the limits of login nodes have an invalid share: {share!r}")
+    return float(share)

@@ -1,0 +1,195 @@
+"""A login node on a real machine: users work there, with sackd, and have no login on the head.
+
+The login node stays: the files after this one rotate the key, lose the head and destroy the cluster
+with it.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.slurm.conftest import toolkit
+from tests.slurm.test_logins import Ssh
+from tests.slurm.training_job import PYTHON
+from tests.slurm.waiting import until
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
+HOLD = ("--hold", "--partition=spot", "--output=/dev/null", "--wrap=true")
+METADATA = "http://169.254.169.254/latest/api/token"
+# Exit code 7: nobody listens there.
+REACH = ("curl", "--silent", "--show-error", "--max-time", "5", "--output", "/dev/null")
+NEW_RUN = """
+from mlflow.tracking import MlflowClient
+from toolkit.training.io.cluster_info import site_facts
+print(MlflowClient(site_facts()["mlflow_tracking_uri"]).create_run("0").info.user_id)
+"""
+
+
+def edited(cluster, change, path=None):
+    """Write cluster.yaml with a change, by default in place."""
+    settings = YAML(typ="rt").load(cluster.config.read_text())
+    change(settings)
+    path = path or cluster.config
+    with path.open("w") as file:
+        YAML(typ="rt").dump(settings, file)
+    return path
+
+
+def add_login_node(settings):
+    settings["login_nodes"] = {"count": 1, "max_user_share": 0.25}
+
+
+@pytest.fixture(scope="module")
+def config(cluster):
+    """The cluster's configuration, with a login node that is up."""
+    path = edited(cluster, add_login_node)
+    toolkit("deploy", "--config", str(path))
+    until(
+        "the login node's report",
+        lambda: toolkit("status", "--config", str(path), may_fail=True).returncode == 0,
+        seconds=300,
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def ssh(config, tmp_path_factory):
+    """A computer with what `toolkit login --ssh-config` prints."""
+    folder = tmp_path_factory.mktemp("ssh")
+    text = toolkit("login", "--config", str(config), "--ssh-config", "--as", "ada").stdout
+    (folder / "config").write_text(text)
+    (folder / "known_hosts").write_text(f"{text.splitlines()[-1].removeprefix('# ')}\n")
+    return Ssh(folder)
+
+
+@pytest.fixture(scope="module")
+def ada(state):
+    return state / "ada"
+
+
+def login(config, *words, may_fail=False):
+    return toolkit("login", "--config", str(config), *words, may_fail=may_fail)
+
+
+def test_slurms_commands_work_over_ssh_on_the_login_node(cluster, ssh, ada):
+    assert ssh.run("hostname", key=ada).stdout == "login-1\n"
+    assert "spot" in ssh.run("sinfo", "--noheader", "--format=%R", key=ada).stdout.split()
+    job = ssh.run("sbatch", "--parsable", *HOLD, key=ada).stdout.strip()
+    assert job.isdecimal()
+    assert f"{job}:ada" in ssh.run("squeue", "-h", "--format=%i:%u", key=ada).stdout.split()
+    assert ssh.run("scancel", job, key=ada).returncode == 0
+    until(
+        "slurmdbd's record",
+        lambda: "CANCELLED" in ssh.run("sacct", "-nXj", job, "-o", "state", key=ada).stdout,
+    )
+    assert cluster.job(job)["user_name"] == "ada"
+
+
+def test_srun_runs_a_step_on_a_node_and_brings_its_output_back(ssh, ada):
+    answer = ssh.run("srun", "--partition=batch", "--mem=100", "hostname", key=ada)
+    assert answer.stdout.startswith("farm-"), answer
+
+
+def test_login_as_goes_to_the_login_node_and_login_as_root_to_the_head_on_demand(config):
+    assert login(config, "--as", "ada", "id", "-un").stdout == "ada\n"
+    assert login(config, "--as", "ada", "hostname").stdout == "login-1\n"
+    assert login(config, "hostname").stdout == "login-1\n"
+    assert login(config, "--head", "systemctl", "is-active", "slurmctld").stdout == "active\n"
+
+
+def test_users_have_no_login_on_the_head(cluster, config):
+    assert "no login on the head" in login(config, "--head", "--as", "ada", may_fail=True).stderr
+    argv = ("run", "--config", str(config), "--", "/opt/slurm-toolkit/bin/slurm-login", "ada", "id")
+    assert "none of the cluster's users" in toolkit(*argv, may_fail=True).stderr
+    assert cluster.run("ss", "-Hltn", "sport = :22") == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("sudo", "-n", "id"), ("cat", "/etc/slurm/slurm.key"), ("cat", "/etc/slurm/slurm.jwks")],
+    ids=" ".join,
+)
+def test_ada_is_not_root_and_reads_no_key(ssh, ada, command):
+    answer = ssh.run(*command, key=ada)
+    assert answer.returncode == 1
+    words = ("Permission denied", "password is required", "No such file")
+    assert any(word in answer.stderr for word in words)
+
+
+def test_sackd_alone_has_the_key(config):
+    script = "stat -c '%a %U' /etc/slurm/slurm.key /etc/slurm/slurm.jwks 2>/dev/null; true"
+    assert login(config, "--", "sh", "-c", script).stdout == "600 slurm\n"
+
+
+def test_a_user_reaches_neither_the_role_nor_the_database(ssh, ada):
+    refused = ssh.run(*REACH, "-X", "PUT", METADATA, key=ada)
+    assert refused.returncode == 7, refused
+    assert ssh.run(*REACH, "telnet://head:3306", key=ada).returncode == 7
+    assert ssh.run("ls", "/run/mysqld/mysqld.sock", key=ada).returncode == 2
+
+
+def test_users_see_no_processes_of_others(ssh, ada):
+    owners = set(ssh.run("ps", "-A", "-o", "user=", key=ada).stdout.split())
+    assert owners == {"ada"}
+
+
+def test_a_users_processes_are_in_a_slice_with_her_share(config, ssh, ada):
+    assert "/user-2001.slice" in ssh.run("cat", "/proc/self/cgroup", key=ada).stdout
+    names = ("MemoryHigh", "CPUQuotaPerSecUSec")
+    show = [word for name in names for word in ("-p", name)]
+    text = login(config, "--", "systemctl", "show", *show, "user-2001.slice").stdout
+    assert "infinity" not in text, text
+
+
+def test_a_run_of_mlflow_made_on_the_login_node_is_its_users(ssh, ada):
+    script = "/shared/home/ada/new_run.py"
+    assert ssh.run(f"cat > {script} <<'END'\n{NEW_RUN}END", key=ada).returncode == 0
+    answer = ssh.run(*PYTHON, script, key=ada)
+    assert answer.stdout.splitlines()[-1:] == ["ada"], answer
+
+
+def test_a_new_key_of_slurm_reaches_sackd(config, ssh, ada):
+    toolkit("secrets", "rotate", "--config", str(config), "--overlap", "1")
+    assert "spot" in ssh.run("sinfo", "--noheader", "--format=%R", key=ada).stdout
+    assert ssh.run("cat", "/etc/slurm/slurm.jwks", key=ada).returncode == 1
+
+
+def test_who_leaves_loses_access_on_the_login_node(cluster, config, ssh, state, tmp_path):
+    def leave(settings):
+        settings["users"] = [user for user in settings["users"] if user["name"] != "zoe"]
+
+    assert ssh.run("id", "-un", user="zoe", key=state / "zoe").stdout == "zoe\n"
+    toolkit("apply", "--config", str(edited(cluster, leave, tmp_path / "without.yaml")))
+    try:
+        until(
+            "the end of her access",
+            lambda: ssh.run("id", user="zoe", key=state / "zoe").returncode == 255,
+            seconds=60,
+        )
+        passwd = login(config, "getent", "passwd", "zoe").stdout
+        assert passwd.split(":")[2::4] == ["2077", "/usr/sbin/nologin\n"]
+    finally:
+        toolkit("apply", "--config", str(config))
+
+
+def test_status_names_a_login_node_that_does_not_work(config):
+    login(config, "systemctl", "stop", "slurm-login-agent.service", "sackd.service")
+    try:
+        status = json.loads(
+            until(
+                "its silence",
+                lambda: (
+                    (answer := toolkit("status", "--config", str(config), "--json", may_fail=True))
+                    and "silent" in answer.stdout
+                    and answer.stdout
+                ),
+                seconds=300,
+            )
+        )
+        assert status["login_nodes"]["login-1"].startswith("is silent")
+        assert not status["healthy"]
+    finally:
+        login(config, "systemctl", "start", "sackd.service", "slurm-login-agent.service")
