@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
+import ssl
 import subprocess
 import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,9 +19,9 @@ from tests.fakes.debs import make_debs
 from tests.patience import PROGRAM_SECONDS
 from toolkit import cli
 from toolkit.config import load
-from toolkit.deploy import build, image_build_stack, image_lock, images, names, package_store
+from toolkit.deploy import build, deb, image_build_stack, image_lock, images, names, package_store
 from toolkit.deploy.image_lock import ImageLock
-from toolkit.errors import SlurmPackagesUnfit
+from toolkit.errors import SlurmPackagesMissing, SlurmPackagesUnfit
 from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.output import PlainReporter
 from toolkit.render import image_vars
@@ -220,6 +225,54 @@ def test_a_build_takes_packages_from_a_store_of_the_sites_own(config, debs, caps
     ):
         store.cache(row, phase)
     assert not bucket.has(keys[0])
+
+
+@pytest.fixture
+def https_store(debs, tmp_path, monkeypatch):
+    """A folder behind https:// that somebody else fills, and its address."""
+    folder = tmp_path / "store"
+    shutil.copytree(debs, folder)
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    argv += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
+    argv += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(argv, check=True, capture_output=True)
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield folder, f"https://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """A file server that writes no log."""
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_store_behind_https_is_compared_and_never_filled(debs, https_store):
+    folder, address = https_store
+    store = package_store.PackageStore(None, None)
+    item = deb.read_folder(debs)[0]
+    url = f"{address}/{item.file}"
+    assert package_store.fetch_https(url) == (debs / item.file).read_bytes()
+    assert not store.add(item, url)
+    (folder / item.file).write_bytes(b"another package")
+    with pytest.raises(SlurmPackagesUnfit, match="is refused: its SHA-256 is"):
+        store.add(item, url)
+    (folder / item.file).unlink()
+    with pytest.raises(SlurmPackagesMissing, match="can't be fetched"):
+        store.add(item, url)
 
 
 def test_another_series_comes_with_a_new_head_node_or_not_at_all(config, capsys):

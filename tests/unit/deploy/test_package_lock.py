@@ -1,12 +1,13 @@
 """Slurm's packages in the lock file, and the folder of which a row is made."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.debs import SCHEDMD_NAMES, make_deb, make_debs
 from tests.unit.deploy.samples import example
-from toolkit.deploy import deb, package_folder
+from toolkit.deploy import deb, package_folder, package_store
 from toolkit.deploy.image_lock import HEADER, ImageLock, LockedInput, parse, render
 from toolkit.deploy.images import BaseImage
 from toolkit.errors import ConfigError, SlurmPackagesMissing, SlurmPackagesUnfit
@@ -178,3 +179,19 @@ def test_a_row_without_a_package_that_images_need_is_an_error(lock, row):
     lock.path.write_text(render(LockedInput(packages=(replace(row, packages=row.packages[:-1]),))))
     with pytest.raises(ConfigError, match="lacks slurm-smd"):
         lock.read()
+
+
+@pytest.mark.parametrize(
+    ("store", "url"),
+    [
+        (None, "s3://images/packages/0a/x_1_amd64.deb"),
+        ("s3://store/slurm", "s3://store/slurm/packages/0a/x_1_amd64.deb"),
+        ("https://store.example.com/slurm", "https://store.example.com/slurm/x_1_amd64.deb"),
+    ],
+)
+def test_the_address_of_a_package_follows_from_the_store(store, url):
+    base = example("local")
+    images = base.images.model_copy(update={"package_store": store})
+    item = deb.Deb(Path("x_1_amd64.deb"), "x", "1", "amd64", "0a")
+    store_config = base.model_copy(update={"images": images})
+    assert package_store.url_of(store_config, "images", item) == url
