@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.slurm.conftest import toolkit
+from tests.slurm.ports import CLOSED, OPEN, connect_argv, head_address
 from tests.slurm.training_job import HOME, ON_FARM
 from tests.slurm.waiting import until
 from toolkit.config import load
@@ -178,6 +179,13 @@ def instance(cluster):
 def test_users_are_refused_from_the_first_boot_on(instance):
     assert instance.ask() == REFUSED
     assert instance.run(*ASKING) == "given a token; there is no role"
+
+
+def test_an_instance_without_the_clusters_groups_reaches_no_port_of_the_head(cluster, instance):
+    head = head_address(cluster)
+    assert cluster.run(*connect_argv(head, 6817)).strip() == OPEN
+    ports = {port: instance.run(*connect_argv(head, port)) for port in (6817, 6819, 5000)}
+    assert ports == dict.fromkeys(ports, CLOSED)
 
 
 def test_the_rules_stay_when_systemd_networkd_starts_and_restarts(instance):

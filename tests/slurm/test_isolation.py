@@ -1,4 +1,4 @@
-"""Users and jobs apart from each other on one node: files, processes, no way in beside Slurm."""
+"""Users and jobs apart on one node: files, processes, no way in beside Slurm; open ports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import pytest
 
 from tests.slurm.conftest import toolkit
 from tests.slurm.instances import node
+from tests.slurm.ports import CLOSED, OPEN, connect_argv, group_id, head_address
 from tests.slurm.training_job import HOME
 from tests.slurm.waiting import until
+from toolkit.config import load
+from toolkit.deploy.session import Clients
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SHARED_NODE = (
@@ -19,6 +22,7 @@ SHARED_NODE = (
     "--mem=100",
     "--time=20",
 )
+UNOPENED = 9999  # a port that no rule of the stack opens
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/scratch")
 ON_COMMAND_LINE, IN_ENVIRONMENT = "ada-argument-4711", "ada-variable-4711"
 FORGED = "line-of-ada-4711"
@@ -116,6 +120,37 @@ def test_no_sshd_answers_on_a_node(neighbours, sight):
     assert set(sight["ports"].values()) == {"ConnectionRefusedError"}, sight["ports"]
     states = neighbours.on_node("sh", "-c", "systemctl is-enabled ssh.service ssh.socket || true")
     assert states.split() == ["masked", "masked"]
+
+
+@pytest.fixture
+def listener(cluster):
+    """A server on the head, on a port that no rule opens."""
+    server = ("python3", "-m", "http.server", str(UNOPENED))
+    cluster.run("systemd-run", "--quiet", "--collect", "--unit=test-listener", *server)
+    here = connect_argv("127.0.0.1", UNOPENED)
+    until("the listener", lambda: cluster.run(*here).strip() == OPEN)
+    yield UNOPENED
+    cluster.run("systemctl", "stop", "test-listener.service")
+
+
+def test_a_node_reaches_those_ports_of_the_head_that_a_rule_opens(neighbours, listener):
+    """Open a port and close it again."""
+    cluster = neighbours.cluster
+    head = head_address(cluster)
+
+    def port(number):
+        return neighbours.on_node(*connect_argv(head, number)).strip()
+
+    assert [port(number) for number in (6817, 6819, 5000)] == [OPEN] * 3
+    assert port(listener) == CLOSED
+    ec2 = Clients(load(cluster.config)).client("ec2")
+    rule = {"IpProtocol": "tcp", "FromPort": listener, "ToPort": listener}
+    rule["UserIdGroupPairs"] = [{"GroupId": group_id(cluster, "compute")}]
+    change = {"GroupId": group_id(cluster, "head"), "IpPermissions": [rule]}
+    ec2.authorize_security_group_ingress(**change)
+    until("an open port", lambda: port(listener) == OPEN, seconds=60)
+    ec2.revoke_security_group_ingress(**change)
+    until("a closed port", lambda: port(listener) == CLOSED, seconds=60)
 
 
 def test_nothing_updates_packages_under_jobs(neighbours):

@@ -20,13 +20,17 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.conftest import host_traces
+from tests.slurm.ports import CLOSED, OPEN, connect_argv
 from toolkit.local.machines import cleanup, factory, preflight
 from toolkit.local.machines.driver import AttachedVolume, MachineSpec, MachineState
 from toolkit.local.machines.errors import NotRunning
+from toolkit.local.machines.firewall import TCP, Firewall, Rule
 from toolkit.local.machines.layout import Layout
 
 pytestmark = pytest.mark.machines
 SNAPSHOT = "ami-0fffffffffffffff0"
+GROUP = "sg-0123456789abcdef0"
+WITHIN_GROUP = frozenset({Rule(GROUP, None, None, peer_group=GROUP)})
 VOLUME = AttachedVolume("vol-0123456789abcdef0", 1)
 PATIENCE = 180.0
 START = """
@@ -94,6 +98,10 @@ def run_shell(driver, spec, script, code=0):
     return done.stdout.decode().strip()
 
 
+def members(*specs):
+    return {GROUP: frozenset(spec.address.ip for spec in specs)}
+
+
 def test_machines_reach_each_other_and_leave_no_trace_on_the_host(driver, make_spec, layout):
     before = host_traces(layout.state)
     first, second = make_spec(10), make_spec(11)
@@ -102,6 +110,7 @@ def test_machines_reach_each_other_and_leave_no_trace_on_the_host(driver, make_s
         driver.start(spec)
     assert run_shell(driver, first, "hostname") == "ip-10-42-1-10"
     assert run_shell(driver, first, "hostname -I") == "10.42.0.10"
+    driver.set_firewall(first.vpc_id, Firewall(members(first, second), WITHIN_GROUP, WITHIN_GROUP))
     wait_until(
         "a ping",
         lambda: run_shell(driver, first, "ping -c1 -W1 10.42.1.11 >/dev/null; echo $?") == "0",
@@ -117,6 +126,73 @@ def test_machines_reach_each_other_and_leave_no_trace_on_the_host(driver, make_s
     assert b"systemd" in driver.console(first.instance_id)
     cleanup.remove_everything(layout)
     assert host_traces(layout.state) == before
+
+
+def test_security_groups_hold_between_machines(driver, make_spec):
+    """Permit one port, for members alone, then no way out."""
+    client, server, third = (make_spec(number) for number in (22, 23, 24))
+    vpc, address = client.vpc_id, str(server.address.ip)
+    driver.start(client)
+    driver.start(server)
+    listen = "for port in 9998 9999; do python3 -m http.server $port >/dev/null 2>&1 & done"
+    run_shell(driver, server, listen)
+    for port in (9998, 9999):
+        there = connect_argv("127.0.0.1", port)
+        wait_until("a listener", lambda there=there: said(driver, server, there) == OPEN)
+
+    def ports():
+        return [said(driver, client, connect_argv(address, port)) for port in (9998, 9999)]
+
+    assert ports() == [CLOSED, CLOSED], "nothing permits anything yet"
+    one_port = frozenset({Rule(GROUP, TCP, (9999, 9999), peer_group=GROUP)})
+    driver.set_firewall(vpc, Firewall(members(client, server, third), one_port, WITHIN_GROUP))
+    assert ports() == [CLOSED, OPEN]
+    driver.set_firewall(vpc, Firewall(members(server, third), one_port, WITHIN_GROUP))
+    assert ports() == [CLOSED, CLOSED], "the client is in no group"
+    driver.set_firewall(vpc, Firewall(members(client, server), one_port))
+    assert ports() == [CLOSED, CLOSED], "no rule leads out"
+    driver.set_firewall(vpc, Firewall(members(client, server), WITHIN_GROUP, one_port))
+    assert ports() == [CLOSED, OPEN]
+
+
+RECEIVE = """
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("0.0.0.0", 9997))
+while True:
+    _, (address, _) = server.recvfrom(100)
+    with open("/received", "a") as file:
+        file.write(f"{address} ")
+"""
+SEND = """
+import socket, sys
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.bind((sys.argv[1], 0))
+client.sendto(b"x", (sys.argv[2], 9997))
+"""
+
+
+def test_a_machine_can_not_send_from_an_address_that_is_not_its_own(driver, make_spec):
+    client, server, third = (make_spec(number) for number in (25, 26, 27))
+    driver.start(client)
+    driver.start(server)
+    everybody = members(client, server, third)
+    driver.set_firewall(client.vpc_id, Firewall(everybody, WITHIN_GROUP, WITHIN_GROUP))
+    run_shell(driver, client, f"ip addr add {third.address.ip}/32 dev eth0")
+    run_shell(driver, server, f"python3 -c '{RECEIVE}' >/dev/null 2>&1 &")
+
+    def received():
+        for spec in (third, client):
+            argv = ("python3", "-c", SEND, str(spec.address.ip), str(server.address.ip))
+            said(driver, client, argv)
+        return run_shell(driver, server, "cat /received 2>/dev/null || true").split()
+
+    wait_until("a packet", received)
+    assert set(received()) == {str(client.address.ip)}
+
+
+def said(driver, spec, argv):
+    return driver.execute(spec.instance_id, argv, timeout=PATIENCE).stdout.decode().strip()
 
 
 KEEP_NAMESPACES = """

@@ -106,6 +106,8 @@ def up(
     else:
         verb = "runs" if running_cloud.started else "runs already"
         click.echo(f"the local cloud {verb} at {running_cloud.endpoint} (pid {running_cloud.pid})")
+    for limitation in running_cloud.limitations:
+        click.echo(f"warning: not as on AWS: {limitation}", err=True)
 
 
 @local.command()

@@ -24,9 +24,11 @@ from toolkit.local.aws import (
     cloudwatch_logs,
     instance_status,
     request_limits,
+    security_groups,
     spot_prices,
     ssm_sessions,
     stack_buckets,
+    stack_groups,
     stack_volumes,
 )
 from toolkit.local.aws.account_settings import AccountSettings
@@ -51,6 +53,7 @@ from toolkit.local.aws.volumes import Volumes
 from toolkit.local.control import Control
 from toolkit.local.endpoint import Endpoint, Router
 from toolkit.local.faults import Faults
+from toolkit.local.firewall_controller import FirewallController
 from toolkit.local.imds import MetadataService
 from toolkit.local.machine_controller import MachineController, Network
 from toolkit.local.machine_spec import machine_spec
@@ -115,6 +118,7 @@ class Cloud:
         self._registry = registry
         self._workers = workers or ThreadPoolExecutor(WORKERS, "machines")
         self.network: Network = NoNetwork()
+        self.firewall_controller = FirewallController(self.tables, driver)
         self.machine_controller = self._new_machine_controller()
         self.endpoint = Endpoint(self.tables, self.faults, self.throttle, self._gate)
         control = Control(options, self.tables, self.faults, self.throttle, self.record, shutdown)
@@ -128,6 +132,7 @@ class Cloud:
 
             def open(self, instance_id: str, namespace: Path | None) -> None:
                 cloud.network.open(instance_id, namespace)
+                cloud.firewall_controller.tick()  # before anything in the machine runs
 
             def close(self, instance_id: str) -> None:
                 cloud.network.close(instance_id)
@@ -153,6 +158,7 @@ class Cloud:
         self.states.install(self._patches)
         compute.install(self._patches)
         NetworkInterfaces(self.tables).install(self._patches)
+        security_groups.install(self._patches)
         Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
         Images(self.tables, self._registry, defer, self.states).install(self._patches)
         Commands(self.tables, self.driver, defer, self._gate.agent_may_put).install(self._patches)
@@ -163,6 +169,7 @@ class Cloud:
         Stacks(self.tables, defer).install(self._patches)
         ssm_sessions.install(self._patches)
         stack_buckets.install(self._patches)
+        stack_groups.install(self._patches)
         self.account.install(self._patches)
         self.capacity_reservations.install(self._patches)
         stack_roles.install(self._patches)
@@ -183,6 +190,7 @@ class Cloud:
     ) -> None:
         """Take the layer away; machines are not touched."""
         self.machine_controller.stop()
+        self.firewall_controller.stop()
         self._workers.shutdown(wait=True)
         with self.tables.lock:
             self._patches.undo()

@@ -53,7 +53,10 @@ def serve(options: Options, ready: Callable[[], None]) -> None:
     with Cloud(options, driver, registry, shutdown=shutdown_event.set) as cloud:
         cloud.network = MachineSockets(listeners, options.port, cloud.endpoint, cloud.imds)
         listeners.add("host", bind("127.0.0.1", options.port), cloud.router)
-        with _threads(listeners.run, cloud.machine_controller.run):
+        loops = [listeners.run, cloud.machine_controller.run]
+        if options.driver != "none":
+            loops.append(cloud.firewall_controller.run)
+        with _threads(*loops):
             log.info("listening on 127.0.0.1:%d, driver %s", options.port, options.driver)
             ready()
             shutdown_event.wait()

@@ -35,6 +35,7 @@ class RunningCloud:
     endpoint: str
     pid: int
     started: bool
+    limitations: tuple[str, ...] = ()  # what this host lacks to be as strict as AWS
 
 
 def up(options: Options, report: Report) -> RunningCloud:
@@ -50,18 +51,10 @@ def up(options: Options, report: Report) -> RunningCloud:
     if daemon is not None:
         return _use_running(options, daemon)
     layout = Layout(options.state)
+    limitations: tuple[str, ...] = ()
     if options.driver != "none":
         report("check", "this host")
-        problems = preflight.check(layout, port=options.port)
-        if problems:
-            raise PreflightFailed(
-                "this host can't run machines:\n"
-                + "\n".join(
-                    f"  {problem.requirement}: {problem.actual}; {problem.fix}"
-                    for problem in problems
-                ),
-                next_step="fix these and run: toolkit local up",
-            )
+        limitations = _check_host(layout, options.port)
         host_limits.raise_inotify_limit()
         report("clean", "what an earlier run left")
         _clean(layout)
@@ -70,7 +63,18 @@ def up(options: Options, report: Report) -> RunningCloud:
     _write_credentials(options)
     report("start", "the daemon")
     pid = _start_daemon(options, files)
-    return RunningCloud(Client(options.port).endpoint, pid, started=True)
+    return RunningCloud(Client(options.port).endpoint, pid, started=True, limitations=limitations)
+
+
+def _check_host(layout: Layout, port: int) -> tuple[str, ...]:
+    """Return the host's limitations. Raises PreflightFailed if it can't run machines."""
+    problems = preflight.check(layout, port=port)
+    if problems:
+        raise PreflightFailed(
+            "this host can't run machines:\n" + "\n".join(f"  {problem}" for problem in problems),
+            next_step="fix these and run: toolkit local up",
+        )
+    return tuple(str(limitation) for limitation in preflight.limitations(layout))
 
 
 def _use_running(options: Options, daemon: RunningDaemon) -> RunningCloud:

@@ -68,7 +68,9 @@ class Stack:
 
     def resource(self, name):
         described = self.cfn.describe_stack_resources(StackName="demo")["StackResources"]
-        return {item["LogicalResourceId"]: item["PhysicalResourceId"] for item in described}[name]
+        return {item["LogicalResourceId"]: item.get("PhysicalResourceId") for item in described}[
+            name
+        ]
 
     def states(self):
         """Return the states of the stack itself, oldest first."""
@@ -303,3 +305,23 @@ def test_a_volume_grows_in_place_and_stays_in_its_zone(stack, ec2):
     assert (row["Size"], row["VolumeType"], row["Encrypted"]) == (20, "gp3", True)
     moved = data_volume(Size=20, AvailabilityZone="us-east-1b")
     assert stack.apply({"Vpc": VPC, "Data": moved}) == "UPDATE_ROLLBACK_COMPLETE"
+
+
+def test_an_update_of_tags_leaves_the_tags_of_others(local, stack, ec2):
+    """Change the template's tags of an instance with another tag."""
+
+    def tagged(**tags):
+        return instance(local, Tags=[{"Key": key, "Value": tags[key]} for key in tags])
+
+    def tags_now():
+        of_head = [{"Name": "resource-id", "Values": [head]}]
+        rows = ec2.describe_tags(Filters=of_head)["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in rows if not tag["Key"].startswith("aws:")}
+
+    base = {"Vpc": VPC, "Subnet": SUBNET}
+    stack.apply({**base, "Head": tagged(first="1", second="2")}, "CREATE")
+    head = stack.resource("Head")
+    ec2.create_tags(Resources=[head], Tags=[{"Key": "toolkit:bundle", "Value": "sha"}])
+    assert stack.apply({**base, "Head": tagged(first="one")}) == "UPDATE_COMPLETE"
+    assert stack.resource("Head") == head
+    assert tags_now() == {"first": "one", "toolkit:bundle": "sha"}

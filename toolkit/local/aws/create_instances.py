@@ -19,6 +19,7 @@ from toolkit.local.aws import network_interfaces
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.instance_tables import LocalInstance, Tables
 from toolkit.local.aws.launch_request import SPOT, Launch, parse_bool
+from toolkit.local.aws.security_groups import existing
 from toolkit.local.faults import CapacityPool
 
 if TYPE_CHECKING:
@@ -108,13 +109,7 @@ def create(tables: Tables, region: str, launch: Launch, count: int) -> Any:
 
 
 def _groups(backend: Any, launch: Launch) -> list[Any]:
-    groups = []
-    for group_id in launch.group_ids:
-        group = backend.get_security_group_from_id(group_id)
-        if group is None:
-            message = f"The security group '{group_id}' does not exist"
-            raise ec2_error("InvalidGroup.NotFound", message)
-        groups.append(group)
+    groups = existing(backend, launch.group_ids)
     for name in launch.group_names:
         group = backend.get_security_group_by_name_or_id(name)
         if group is None:

@@ -17,10 +17,11 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.ec2.models.subnets import Subnet
 
+from toolkit.local.aws import security_groups
 from toolkit.local.aws.aws_errors import ec2_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from toolkit.local.aws.instance_tables import Tables
     from toolkit.local.aws.moto_patches import Patches
@@ -39,28 +40,18 @@ class NetworkInterfaces:
             # moto's endpoints and NAT gateways ask for an address outside of their subnet.
             patches.replace(module, "random_private_ip", lambda: "")
         original_choice = vars(Subnet)["get_available_subnet_ip"]
-        original_create = vars(NetworkInterfaceBackend)["create_network_interface"]
         original_delete = vars(SecurityGroupBackend)["_delete_security_group"]
 
         def available_address(subnet: Any, owner: Any = None, **named: Any) -> str:
             owner = named.get("instance", owner)
             return self._contested_address(subnet, owner) or str(original_choice(subnet, owner))
 
-        def create(
-            backend: Any, subnet: Any, private_ip_address: Any, *args: Any, **named: Any
-        ) -> Any:
-            subnet = backend.get_subnet(subnet) if isinstance(subnet, str) else subnet
-            address = _reserve(subnet, _first(private_ip_address))
-            interface = original_create(backend, subnet, address, *args, **named)
-            subnet._subnet_ips[address] = interface
-            return interface
-
         def delete_group(backend: Any, vpc_id: str | None, group_id: str) -> None:
             _check_group_unused(backend, group_id)
             original_delete(backend, vpc_id, group_id)
 
         patches.replace(Subnet, "get_available_subnet_ip", available_address)
-        patches.replace(EC2Backend, "create_network_interface", create)
+        patches.replace(EC2Backend, "create_network_interface", _create())
         patches.replace(EC2Backend, "delete_network_interface", _delete)
         patches.replace(EC2Backend, "_delete_security_group", delete_group)
         patches.replace(NetworkInterface, "delete", lambda row: remove(row.ec2_backend, row.id))
@@ -118,6 +109,31 @@ def release(instance: Any) -> None:
     # Both belong to the subnet again; moto would free them a second time in __del__.
     instance._private_ips = set()
     instance._subnet_id = None
+
+
+def _create() -> Callable[..., Any]:
+    """Return moto's method, which now takes an address and refuses unknown groups."""
+    original = vars(NetworkInterfaceBackend)["create_network_interface"]
+
+    def create(
+        backend: Any,
+        subnet: Any,
+        private_ip_address: Any,
+        private_ip_addresses: Any = None,
+        group_ids: Any = None,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        security_groups.existing(backend, group_ids or ())
+        subnet = backend.get_subnet(subnet) if isinstance(subnet, str) else subnet
+        address = _reserve(subnet, _first(private_ip_address))
+        interface = original(
+            backend, subnet, address, private_ip_addresses, group_ids, *args, **named
+        )
+        subnet._subnet_ips[address] = interface
+        return interface
+
+    return create
 
 
 def _first(address: Any) -> str | None:

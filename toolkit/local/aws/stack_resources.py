@@ -95,6 +95,7 @@ class StackResources:
                     "aws:cloudformation:logical-id": name,
                 }
                 resource.ec2_backend.create_tags([resource.physical_resource_id], tags)
+                resource.tags_of_template = frozenset(self._template_tags(self.body(name)))
         if isinstance(resource, Instance):
             self._wait_for_state(resource, "running", failures=_ENDED)
         return resource is not None or kind in NULL_MODELS
@@ -159,14 +160,17 @@ class StackResources:
         self._wait_for_state(instance, "running", failures=_ENDED)
 
     def _retag(self, resource: Any, body: Mapping[str, Any]) -> None:
-        """Write the template's tags; those it no longer has go."""
-        tag_list = clean_json(body.get("Properties", {}).get("Tags", []), self._map)
-        new_tags = {str(tag["Key"]): str(tag["Value"]) for tag in tag_list}
+        """Write the template's tags, and delete those it no longer has."""
+        new_tags = self._template_tags(body)
         tags = resource.ec2_backend.tags.setdefault(resource.physical_resource_id, {})
-        for key in [key for key in tags if not key.startswith("aws:") and key not in new_tags]:
-            if key not in self._stack.tags:
-                del tags[key]
+        for key in resource.tags_of_template - set(new_tags) - set(self._stack.tags):
+            tags.pop(key, None)
         tags.update(new_tags)
+        resource.tags_of_template = frozenset(new_tags)
+
+    def _template_tags(self, body: Mapping[str, Any]) -> dict[str, str]:
+        tag_list = clean_json(body.get("Properties", {}).get("Tags", []), self._map)
+        return {str(tag["Key"]): str(tag["Value"]) for tag in tag_list}
 
     def delete(self, resource: Any, body: Mapping[str, Any]) -> None:
         """Delete a resource; one that is absent is deleted."""

@@ -22,8 +22,8 @@ def main() -> int:
     layout = Layout.from_environment()
     if sys.argv[1:]:
         problems = preflight.check(layout, port=int(sys.argv[1]))
-        for problem in problems:
-            sys.stderr.write(f"{problem.requirement}: {problem.actual}; {problem.fix}\n")
+        for problem in problems or preflight.limitations(layout):
+            sys.stderr.write(f"{problem}\n")
         return 1 if problems else 0
     if preflight.check(layout):
         return 1

@@ -15,6 +15,7 @@ from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.host_commands import RealHost, run_checked
 from toolkit.local.machines.image_store import ImageStore
 from toolkit.local.machines.network import Network
+from toolkit.local.machines.packet_filter import PacketFilter
 from toolkit.local.machines.procfs import Processes
 from toolkit.local.machines.volume_devices import VolumeDevices
 
@@ -54,7 +55,7 @@ def remove_everything(layout: Layout, host: Host | None = None) -> Remains:
             raise MachineError(f"processes of {machine} survive SIGKILL: see ps and dmesg")
         groups.remove(machine)
     strays = _kill_strays(layout)
-    network = Network(layout.name, host)
+    network = Network(layout.name, host, PacketFilter(host))
     namespaces = network.namespaces()
     network.remove_all()
     mounts = _unmount_below(layout.state, host)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Interface, IPv4Network
     from pathlib import Path
 
+    from toolkit.local.machines.firewall import Firewall
+
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 _IMAGE_ID = re.compile(r"ami-[0-9a-f]{8,17}")
 _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
@@ -150,6 +152,12 @@ class Driver(Protocol):
         Raises MachineError if it is not running.
         """
 
+    def set_firewall(self, vpc_id: str, firewall: Firewall) -> None:
+        """Let the security groups of a VPC hold between its machines.
+
+        Machines of a VPC that has no firewall yet do not reach each other.
+        """
+
     def console(self, instance_id: str) -> bytes:
         """Return the machine's console output, also after it was deleted."""
 
@@ -181,3 +189,12 @@ def check_image_id(image_id: str) -> str:
     """
     _must_match("image id", image_id, _IMAGE_ID)
     return image_id
+
+
+def check_vpc_id(vpc_id: str) -> str:
+    """Return the id if it is valid, hence safe in paths.
+
+    Raises MachineError.
+    """
+    _must_match("VPC id", vpc_id, _VPC_ID)
+    return vpc_id

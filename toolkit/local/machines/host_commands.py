@@ -102,12 +102,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def run_checked(host: Host, argv: Sequence[str], *, timeout: float = 30) -> bytes:
+def run_checked(
+    host: Host, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30
+) -> bytes:
     """Run a command and return its output.
 
     Raises CommandFailed if it did not succeed.
     """
-    result = host.run(argv, timeout=timeout)
+    result = host.run(argv, stdin=stdin, timeout=timeout)
     if result.returncode != 0:
         error_text = result.stderr[-_ERROR_LIMIT:].decode(errors="replace").strip()
         raise CommandFailed(f"{shlex.join(argv)} ended with {result.returncode}: {error_text}")

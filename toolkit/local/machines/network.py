@@ -1,4 +1,4 @@
-"""Networks of the local cloud: a namespace with a bridge for each VPC, a namespace a machine.
+"""Networks of the local cloud: a namespace with a router for each VPC, a namespace a machine.
 
 Nothing of it is in the host's own network: `ip link` on the host never changes. All names begin
 with the state directory's name, so several local clouds share a host.
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolkit.local.machines.driver import MachineSpec
+    from toolkit.local.machines.firewall import Firewall
     from toolkit.local.machines.host_commands import Host
+    from toolkit.local.machines.packet_filter import PacketFilter
 
 NETNS_ROOT = Path("/run/netns")
 # Whether the mount that `ip netns` makes is ours to remove; one for all local clouds of a boot.
@@ -28,9 +30,8 @@ MOUNT_MARK = Path("/run/toolkit-local.netns-mounted")
 METADATA_ADDRESS = "169.254.169.254/32"
 # Behind the first place, which is the one that rules of the machine take.
 _LOCAL_PREFERENCE = "1"
-_BRIDGE = "br0"
 _PORT_DIGITS = 14  # an interface name has 15 characters at most
-# Bridges are shared. So is the mount that the first `ip netns add` of a boot makes, not atomically,
+# Routers are shared. So is the mount that the first `ip netns add` of a boot makes, not atomically,
 # and with other local clouds' processes: there a lock on a file, beside the mark, does the same.
 _THREAD_LOCK = threading.RLock()
 
@@ -41,6 +42,7 @@ class Network:
 
     name: str
     host: Host
+    packet_filter: PacketFilter
     mark: Path = MOUNT_MARK
     netns_root: Path = NETNS_ROOT
     mountinfo: Path = field(default=Path("/proc/self/mountinfo"))
@@ -55,11 +57,12 @@ class Network:
             raise MachineError(f"{spec.instance_id} is in the host's network")
         vpc = f"{self.name}-{spec.vpc_id}"
         with _THREAD_LOCK:
-            self._ensure_bridge(vpc)
+            self._ensure_router(vpc)
         path = self.namespace(spec.instance_id)
         if not self._has_eth0(path.name):
             self._add_namespace(path.name)
             self._join(vpc, path.name, spec)
+        self._route(vpc, spec)
         self._set_addresses(path.name, spec)
         return path
 
@@ -70,6 +73,12 @@ class Network:
             # The cable first: a process still inside keeps a namespace alive past its name.
             self.host.run(["ip", "-n", path.name, "link", "del", "eth0"])
             run_checked(self.host, ["ip", "netns", "del", path.name])
+
+    def set_firewall(self, vpc_id: str, firewall: Firewall) -> None:
+        """Put a VPC's firewall in force; a VPC without machines needs none."""
+        namespace = self.netns_root / f"{self.name}-{vpc_id}"
+        if namespace.exists():
+            self.packet_filter.load(namespace, firewall)
 
     def namespaces(self) -> tuple[str, ...]:
         """Return every namespace of this local cloud, VPCs included."""
@@ -99,20 +108,35 @@ class Network:
                 self.netns_root.rmdir()
             self.mark.unlink(missing_ok=True)
 
-    def _ensure_bridge(self, vpc: str) -> None:
+    def _ensure_router(self, vpc: str) -> None:
+        """Make the VPC's namespace, in which nothing passes until groups permit it."""
         if not (self.netns_root / vpc).exists():
             self._add_namespace(vpc)
-        result = self.host.run(["ip", "-n", vpc, "link", "show", _BRIDGE])
-        if result.returncode != 0:
-            self._ip(vpc, "link", "add", _BRIDGE, "type", "bridge")
-            self._ip(vpc, "link", "set", _BRIDGE, "addrgenmode", "none", "up")
+            self.packet_filter.close(self.netns_root / vpc)
 
     def _join(self, vpc: str, name: str, spec: MachineSpec) -> None:
-        port = "v" + spec.instance_id.removeprefix("i-")[-_PORT_DIGITS:]
+        port = _port(spec)
         self.host.run(["ip", "-n", vpc, "link", "del", port])  # of a start that was cut off
         peer = ("peer", "name", "eth0", "address", spec.mac, "netns", name)
         self._ip(vpc, "link", "add", port, "type", "veth", *peer)
-        self._ip(vpc, "link", "set", port, "master", _BRIDGE, "addrgenmode", "none", "up")
+
+    def _route(self, vpc: str, spec: MachineSpec) -> None:
+        """Let the router lead to the machine.
+
+        It answers each machine's ARP for all others, as a VPC does. It drops a packet from an
+        address that is not the sender's own (rp_filter), as EC2's source check does.
+        """
+        port, address = _port(spec), str(spec.address and spec.address.ip)
+        self._sysctl(
+            vpc,
+            "net.ipv4.ip_forward=1",
+            f"net.ipv4.conf.{port}.rp_filter=1",
+            f"net.ipv4.conf.{port}.proxy_arp=1",
+            f"net.ipv4.neigh.{port}.proxy_delay=0",
+        )
+        self._ip(vpc, "link", "set", port, "addrgenmode", "none", "up")
+        self._ip(vpc, "neigh", "replace", address, "lladdr", spec.mac, "dev", port)
+        self._ip(vpc, "route", "replace", f"{address}/32", "dev", port)
 
     def _set_addresses(self, name: str, spec: MachineSpec) -> None:
         self._ip(name, "link", "set", "lo", "up")
@@ -160,3 +184,13 @@ class Network:
 
     def _ip(self, namespace: str, *words: str) -> None:
         run_checked(self.host, ["ip", "-n", namespace, *words])
+
+    def _sysctl(self, namespace: str, *settings: str) -> None:
+        """Set kernel settings of a namespace; /proc/sys/net is the caller's own."""
+        inside = ["nsenter", f"--net={self.netns_root / namespace}", "--"]
+        run_checked(self.host, [*inside, "sysctl", "--quiet", "--write", *settings])
+
+
+def _port(spec: MachineSpec) -> str:
+    """Return the name of the router's end of the cable."""
+    return "v" + spec.instance_id.removeprefix("i-")[-_PORT_DIGITS:]

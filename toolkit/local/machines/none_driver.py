@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from toolkit.local.machines.firewall import Firewall
+
 
 class NoneDriver:
     """Remembers what was asked; starts nothing on the host."""
@@ -69,6 +71,10 @@ class NoneDriver:
         """Refuse: there is no machine to run anything in."""
         del argv, timeout, stdin
         raise NotRunning(f"{instance_id} has no machine: the local cloud runs with driver none")
+
+    def set_firewall(self, vpc_id: str, firewall: Firewall) -> None:
+        """Do nothing: no machine sends anything."""
+        del vpc_id, firewall
 
     def console(self, instance_id: str) -> bytes:
         """Return nothing: nobody wrote."""

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING
 
 from toolkit.local.machines import nspawn_command
 from toolkit.local.machines.cgroups import Groups
-from toolkit.local.machines.driver import CommandResult, MachineState, check_instance_id
+from toolkit.local.machines.driver import (
+    CommandResult,
+    MachineState,
+    check_instance_id,
+    check_vpc_id,
+)
 from toolkit.local.machines.errors import MachineError, NotRunning
 from toolkit.local.machines.image_store import Image, ImageStore
 from toolkit.local.machines.machine_directory import Disk
 from toolkit.local.machines.machine_process import Launcher
 from toolkit.local.machines.network import Network
+from toolkit.local.machines.packet_filter import PacketFilter
 from toolkit.local.machines.procfs import Processes
 from toolkit.local.machines.shared_images import Library
 from toolkit.local.machines.volume_devices import MAJOR, VolumeDevices
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from toolkit.local.machines.driver import AttachedVolume, MachineSpec
+    from toolkit.local.machines.firewall import Firewall
     from toolkit.local.machines.host_commands import Host
     from toolkit.local.machines.host_settings import HostSettings
     from toolkit.local.machines.layout import Layout
@@ -52,7 +59,7 @@ class NspawnDriver:
         self._host = host
         self._inheritance = inheritance
         self._groups = Groups.on_this_host(layout.name)
-        self._network = Network(layout.name, host)
+        self._network = Network(layout.name, host, PacketFilter(host))
         self._processes = Processes()
         self._volumes = VolumeDevices(layout.volumes, host)
         self._locks: dict[str, threading.RLock] = {}
@@ -148,6 +155,11 @@ class NspawnDriver:
         return self._host.run(
             nspawn_command.enter_argv(init, variables, argv), stdin=stdin, timeout=timeout, env={}
         )
+
+    def set_firewall(self, vpc_id: str, firewall: Firewall) -> None:
+        """Put a VPC's firewall in force, if the VPC has machines."""
+        check_vpc_id(vpc_id)
+        self._network.set_firewall(vpc_id, firewall)
 
     def console(self, instance_id: str) -> bytes:
         """Return the end of the console log."""

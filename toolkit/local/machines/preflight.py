@@ -1,7 +1,7 @@
 """The requirements of machines on this host, checked before anything is changed.
 
 Every check tries the real operation if it leaves nothing behind. The overlay is tried
-in its own mount namespace, a bridge and a cable in their own network namespace.
+in its own mount namespace, a cable in a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines import enter_machine, nspawn_command
+from toolkit.local.machines import enter_machine, nspawn_command, packet_filter
 from toolkit.local.machines.cgroups import hierarchies
 from toolkit.local.machines.host_commands import RealHost
 from toolkit.local.machines.python_copy import Interpreter
@@ -40,6 +40,7 @@ _PACKAGES = {  # command -> Debian and Ubuntu package
     "nsenter": "util-linux",
     "mount": "mount",
     "losetup": "mount",
+    "sysctl": "procps",
     "cp": "coreutils",
 }
 _CAPABILITIES = {  # those a machine cannot do without; CAP_SYS_RESOURCE is not among them
@@ -60,6 +61,9 @@ class Problem:
     requirement: str
     actual: str
     fix: str
+
+    def __str__(self) -> str:
+        return f"{self.requirement}: {self.actual}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,19 @@ class Preflight:
                 *self._loop_devices(),
             ]
         return problems
+
+    def limitations(self) -> list[Problem]:
+        """Return what a host without problems still lacks to be as AWS."""
+        reason = packet_filter.obstacle(self.host)
+        if reason is None:
+            return []
+        return [
+            Problem(
+                "security groups that hold between machines",
+                reason,
+                "apt-get install nftables (CONFIG_NF_TABLES, CONFIG_NF_CONNTRACK in the kernel)",
+            )
+        ]
 
     def _rights(self) -> Iterable[Problem]:
         uid = self.uid()
@@ -203,14 +220,17 @@ class Preflight:
             )
 
     def _networks(self) -> Iterable[Problem]:
-        link_command = ["unshare", "--net", "--", "ip", "link", "add", "name", "tk0", "type"]
-        for kind in (["bridge"], ["veth", "peer", "name", "tk1"]):
-            result = self.host.run([*link_command, *kind])
+        trials = {
+            "veth": ["ip", "link", "add", "name", "tk0", "type", "veth", "peer", "name", "tk1"],
+            "router": ["sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1"],
+        }
+        for part, argv in trials.items():
+            result = self.host.run(["unshare", "--net", "--", *argv])
             if result.returncode != 0:
                 yield Problem(
-                    f"network namespaces with a {kind[0]}",
+                    f"network namespaces with a {part}",
                     result.stderr.decode(errors="replace").strip() or f"exit {result.returncode}",
-                    f"modprobe {kind[0]} (CONFIG_{kind[0].upper()}, CONFIG_NET_NS in the kernel)",
+                    "modprobe veth (CONFIG_VETH, CONFIG_NET_NS); a writable /proc/sys",
                 )
 
     def _groups(self) -> Iterable[Problem]:
@@ -247,3 +267,8 @@ class Preflight:
 def check(layout: Layout, *, port: int | None = None) -> list[Problem]:
     """Return this host's obstacles to running machines; see Preflight."""
     return Preflight(layout, port).problems()
+
+
+def limitations(layout: Layout) -> list[Problem]:
+    """Return how machines here fall short of AWS's; see Preflight."""
+    return Preflight(layout).limitations()

@@ -29,10 +29,12 @@ class FakeHost:
     links: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     rules: dict[str, list[str]] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
+    inputs: list[bytes] = field(default_factory=list)
 
     def run(self, argv, *, stdin=b"", timeout=30, env=None):
         words = list(argv)
         self.commands.append(words)
+        self.inputs.append(stdin)
         for start, message in self.broken.items():
             if " ".join(words).startswith(start):
                 return CommandResult(1, b"", message.encode())
@@ -77,8 +79,6 @@ class FakeHost:
                     if (namespace, name) in self.links
                     else CommandResult(1, b"", b"no such device")
                 )
-            case ["link", "add", name, "type", "bridge"]:
-                self.links[namespace, name] = ["bridge"]
             case ["link", "add", name, "type", "veth", "peer", "name", peer, *_, "netns", other]:
                 self.links[namespace, name] = [f"veth to {other}"]
                 self.links[other, peer] = [f"veth to {namespace}"]

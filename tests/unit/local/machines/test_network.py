@@ -1,4 +1,4 @@
-"""Machines of a VPC share a bridge.
+"""Machines of a VPC share a router.
 
 Nothing of a local cloud's network stays on the host after the cloud.
 """
@@ -8,7 +8,9 @@ from ipaddress import IPv4Interface
 import pytest
 
 from toolkit.local.machines.errors import CommandFailed
+from toolkit.local.machines.firewall import Firewall, ruleset
 from toolkit.local.machines.network import Network
+from toolkit.local.machines.packet_filter import PacketFilter
 
 VPC = "tkl-abc123-vpc-0123456789abcdef0"
 
@@ -22,7 +24,10 @@ def mountinfo(tmp_path):
 
 @pytest.fixture
 def network(host, tmp_path, mountinfo):
-    return Network("tkl-abc123", host, tmp_path / "mark", tmp_path / "netns", mountinfo)
+    packet_filter = PacketFilter(host)
+    return Network(
+        "tkl-abc123", host, packet_filter, tmp_path / "mark", tmp_path / "netns", mountinfo
+    )
 
 
 def test_a_machine_has_a_veth_its_address_and_the_metadata_address(network, host, make_spec):
@@ -36,12 +41,43 @@ def test_a_machine_has_a_veth_its_address_and_the_metadata_address(network, host
     assert host.links[path.name, "lo"] == ["169.254.169.254/32"]
 
 
-def test_machines_of_one_vpc_share_a_bridge(network, host, make_spec):
+def test_the_router_of_a_vpc_leads_to_each_machine_by_its_own_cable(network, host, make_spec):
     network.connect(make_spec())
     second = make_spec(instance_id="i-0fedcba9876543210", address=IPv4Interface("10.42.2.10/24"))
     network.connect(second)
-    bridges = [key for key, value in host.links.items() if value == ["bridge"]]
-    assert bridges == [(VPC, "br0")]
+    routes = {name: rows[-1] for (space, name), rows in host.links.items() if space == VPC}
+    assert routes == {
+        "v3456789abcdef0": "route 10.42.1.10/32",
+        "vdcba9876543210": "route 10.42.2.10/32",
+    }
+
+
+def test_a_machine_can_not_send_from_the_address_of_another(network, host, make_spec):
+    network.connect(make_spec())
+    settings = next(words for words in host.commands if "sysctl" in words)
+    assert "net.ipv4.conf.v3456789abcdef0.rp_filter=1" in settings
+    assert settings[1] == f"--net={network.netns_root / VPC}"
+
+
+def firewalls(network, host):
+    """Return the firewalls that were put in force in the VPC."""
+    inside = ["nsenter", f"--net={network.netns_root / VPC}", "--", "nft"]
+    pairs = zip(host.commands, host.inputs, strict=True)
+    return [text.decode() for words, text in pairs if words[:4] == inside]
+
+
+def test_nothing_passes_in_a_new_vpc_until_a_firewall_permits_it(network, host, make_spec):
+    firewall = Firewall({"sg-01234567": frozenset()})
+    vpc_id = VPC.removeprefix("tkl-abc123-")
+    network.set_firewall(vpc_id, firewall)
+    assert firewalls(network, host) == [], "the VPC has no machines"
+    network.connect(make_spec())
+    first_cable = next(at for at, words in enumerate(host.commands) if "veth" in words)
+    closed = next(at for at, words in enumerate(host.commands) if words[-3:-2] == ["nft"])
+    assert closed < first_cable
+    network.set_firewall(vpc_id, firewall)
+    network.connect(make_spec())
+    assert firewalls(network, host) == [ruleset(Firewall()), ruleset(firewall)]
 
 
 def test_connecting_twice_changes_nothing(network, host, make_spec):

@@ -98,12 +98,12 @@ def test_a_python_without_pip_is_reported(ready, tmp_path):
 @pytest.mark.parametrize(
     ("command", "message", "what"),
     [
-        ("unshare --net -- ip link add name tk0 type veth", "Unknown device type.", "veth"),
-        ("unshare --net -- ip link add name tk0 type bridge", "Operation not permitted", "bridge"),
+        ("ip link add name tk0 type veth", "Unknown device type.", "veth"),
+        ("sysctl --quiet --write net.ipv4.ip_forward=1", "Read-only file system", "router"),
     ],
 )
-def test_a_kernel_without_veth_or_bridge_is_reported(ready, host, command, message, what):
-    host.broken[command] = message
+def test_a_kernel_without_veth_or_router_is_reported(ready, host, command, message, what):
+    host.broken[f"unshare --net -- {command}"] = message
     (problem,) = ready().problems()
     assert what in problem.requirement
     assert problem.actual == message
@@ -138,5 +138,23 @@ def test_the_preflight_command_prints_problems_of_the_host(monkeypatch, capsys):
     monkeypatch.setattr(entry.sys, "argv", ["machines", "4566"])
     assert entry.main() == 1
     assert capsys.readouterr().err == "12 GB free at /: 3.0 GB; free some\n"
+    limitations = [preflight.Problem("security groups", "no nft", "install it")]
+    monkeypatch.setattr(preflight, "limitations", lambda _layout: limitations)
     monkeypatch.setattr(entry.sys, "argv", ["machines", "4577"])
     assert entry.main() == 0
+    assert capsys.readouterr().err == "security groups: no nft; install it\n"
+
+
+def test_a_host_without_nftables_runs_machines_and_its_limitation_is_named(ready, host):
+    host.broken["unshare --net -- nft"] = (
+        "unshare: failed to execute nft: No such file or directory"
+    )
+    assert ready().problems() == []
+    (limitation,) = ready().limitations()
+    assert str(limitation) == (
+        "security groups that hold between machines: unshare: failed to execute nft: No such file"
+        " or directory; apt-get install nftables"
+        " (CONFIG_NF_TABLES, CONFIG_NF_CONNTRACK in the kernel)"
+    )
+    host.broken.clear()
+    assert ready().limitations() == []
