@@ -15,7 +15,7 @@ from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.accounting.samples import T0
 from tests.unit.accounting.test_sacct import HELP, row
 from toolkit.accounting import sacct
-from toolkit.commands import accounts as accounts_command, report as report_command
+from toolkit.commands import accounts as accounts_command, moments, report as report_command
 from toolkit.deploy import head as head_module, session as session_module
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
@@ -140,7 +140,8 @@ def now(monkeypatch):
         def now(cls, tz=None) -> datetime:
             return datetime(2026, 11, 21, 10, 30, tzinfo=tz)
 
-    monkeypatch.setattr(report_command, "datetime", Clock)
+    for module in (report_command, moments):
+        monkeypatch.setattr(module, "datetime", Clock)
 
 
 def test_the_report_is_printed(cluster):

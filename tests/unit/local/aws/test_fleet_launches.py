@@ -1,4 +1,4 @@
-"""What a fleet asks for on each market."""
+"""The launches of a fleet on each market."""
 
 import pytest
 from moto.ec2.exceptions import EC2ClientError
