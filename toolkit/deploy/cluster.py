@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from slurmplugins.cloud import tags
 from toolkit import assets
 from toolkit.deploy import image_build_stack, image_lock, images, names
+from toolkit.deploy.backup_store import BackupStore
 from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.head import find_head
@@ -41,11 +42,13 @@ class DeployPreview:
     new_bundle: bool
     new_head: NewHead | None = None
     head_restarts: bool = False
+    backup_changes: tuple[ResourceChange, ...] = ()
+    """Changes of the stack of backups, which is another."""
 
     @property
     def is_empty(self) -> bool:
         """Return whether deploy would change nothing."""
-        changes = self.plan.change_set or self.plan.changes or self.new_head
+        changes = self.plan.change_set or self.plan.changes or self.new_head or self.backup_changes
         return not (changes or self.missing_images or self.new_bundle)
 
     def text(self) -> str:
@@ -54,6 +57,7 @@ class DeployPreview:
         lines += [f"+ image {name} (built first)" for name in self.missing_images]
         lines += [str(change) for change in self.changes]
         lines += [str(self.new_head)] if self.new_head else []
+        lines += [f"{change} (backups)" for change in self.backup_changes]
         lines += ["~ head node: the instance stops and starts"] if self.head_restarts else []
         if self.plan.change_set and not self.plan.changes:
             lines.append("~ tags or outputs of the stack")
@@ -109,6 +113,7 @@ class Cluster:
             protects=True,
         )
         self._head_setup = HeadSetup(clients, config, self._bucket)
+        self._backups = BackupStore(config, clients, report)
 
     def preview(self, *, replace_head: bool = False) -> DeployPreview:
         """Return the changes that deploy would make; changes nothing."""
@@ -122,7 +127,12 @@ class Cluster:
         template = self._template(base, ids)
         plan = self._changes.preview(template)
         missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
-        preview = DeployPreview(plan, missing_images, self._has_new_bundle(plan))
+        preview = DeployPreview(
+            plan,
+            missing_images,
+            self._has_new_bundle(plan),
+            backup_changes=self._backups.preview(),
+        )
         return self._with_head_change(preview, template, replace_head=replace_head)
 
     def _has_new_bundle(self, plan: StackPlan) -> bool:
@@ -163,7 +173,8 @@ class Cluster:
             self._replace_head(base, ids)
         else:
             self._execute(plan)
-        return replace(preview, new_bundle=self.apply())
+        backup_changes = self._backups.prepare()
+        return replace(preview, backup_changes=backup_changes, new_bundle=self.apply())
 
     def _execute(self, plan: StackPlan) -> None:
         if plan.change_set:

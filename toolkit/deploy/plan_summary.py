@@ -23,6 +23,8 @@ def deploy_sentence(preview: DeployPreview) -> str:
         steps.append("replace the head node's instance")
     elif preview.head_restarts:
         steps.append("stop and start the head node's instance")
+    if preview.backup_changes and not plan.creates_stack:
+        steps.append("change the stack of backups")
     if preview.new_bundle or preview.new_head is not None or plan.creates_stack:
         steps.append("set up the head node")
     if not steps:

@@ -54,4 +54,5 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         shared_mount=shared[0]["LustreConfiguration"]["MountName"],
         mlflow_role=clients.role_arn(mlflow_role) if mlflow_role else "",
         head_volume=head_volume_id,
+        backup_bucket=names.backup_bucket(config, clients.account),
     )

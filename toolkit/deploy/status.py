@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
+from slurmplugins.model import backup
 from toolkit import accounts
-from toolkit.deploy import instances, names
+from toolkit.deploy import backup_age, instances, names
+from toolkit.deploy.backup_age import LastBackup
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.stack_events import stack_status
@@ -18,7 +21,9 @@ from toolkit.explain import head_facts
 from toolkit.slurm_nodes import read_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
     from slurmplugins.head.report import HeadReport
     from toolkit.config import ClusterConfig
@@ -68,6 +73,8 @@ class Status:
     instances: Mapping[str, int] = field(default_factory=dict)  # count by pool
     trouble: tuple[str, ...] = ()
     missing_accounts: tuple[str, ...] = ()  # declared accounts and users that slurmdbd lacks
+    backup: LastBackup = field(default_factory=LastBackup)
+    warnings: tuple[str, ...] = ()  # people can work all the same
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -113,7 +120,7 @@ def _reasons(status: Status) -> Iterator[str]:
         )
 
 
-def gather(config: ClusterConfig, clients: Clients) -> Status:
+def gather(config: ClusterConfig, clients: Clients, now: Callable[[], float] = time.time) -> Status:
     """Read all facts; a failed read is a reason, not an exception."""
     stack = stack_status(clients.client("cloudformation"), names.stack(config))
     if stack in {"", "REVIEW_IN_PROGRESS"}:
@@ -121,6 +128,7 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
     head = find_head(clients, config)
     bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
     boot = HeadSetup(clients, config, bucket).status()
+    last_backup = backup_age.parse(bucket.read_json(backup.STATUS))
     status = Status(
         cluster=config.cluster,
         stack=stack,
@@ -128,6 +136,8 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
         head_state=str(head["State"]["Name"]) if head is not None else "",
         setup=boot.state if boot is not None else "",
         instances=_instances(config, clients),
+        backup=last_backup,
+        warnings=_backup_warnings(config, last_backup, now(), head),
     )
     return (
         _with_head(config, Head(clients, config), status)
@@ -152,20 +162,25 @@ def _with_head(config: ClusterConfig, head: Head, status: Status) -> Status:
     except ToolkitError as error:
         trouble.append(error.message)
     counts = Counter(_state_text(node) for node in nodes)
-    return Status(
-        cluster=status.cluster,
-        stack=status.stack,
-        head_instance=status.head_instance,
-        head_state=status.head_state,
-        setup=status.setup,
+    return replace(
+        status,
         services=services,
         slurmctld_answers=answers,
         nodes=dict(sorted(counts.items())),
         down=tuple(Down(node.name, node.reason) for node in nodes if _needs_admin(node)),
-        instances=status.instances,
         trouble=tuple(trouble),
         missing_accounts=missing_names,
     )
+
+
+def _backup_warnings(
+    config: ClusterConfig, last: LastBackup, now: float, head: InstanceTypeDef | None
+) -> tuple[str, ...]:
+    """Return a warning on the backups, if there is a head."""
+    if not config.backups.enabled or head is None:
+        return ()
+    text = backup_age.warning(last, config.backups.period, now, head["LaunchTime"].timestamp())
+    return (text,) if text else ()
 
 
 def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
@@ -221,6 +236,8 @@ def _units(config: ClusterConfig) -> list[str]:
     units = [*SERVICES]
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
+    if config.backups.enabled:
+        units.append("slurm-backup.timer")
     if any(user.ssh_keys for user in config.users):
         units.append("slurm-sshd")
     return units

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.config import load
+from toolkit.deploy.backup_store import backups_template
 from toolkit.deploy.stack import TemplateFacts, builder_script, images_template, stack_template
 
 ROOT = Path(__file__).parents[3]
@@ -29,6 +30,7 @@ def rendered(example: str) -> dict[str, str]:
     return {
         f"{example}-stack.yaml": stack_template(config, FACTS),
         f"{example}-images.yaml": images_template(config, ACCOUNT),
+        f"{example}-backups.yaml": backups_template(config, ACCOUNT),
         f"{example}-builder.sh": builder_script(
             config, bucket="images-bucket", image="toolkit-head-0123456789ab", sha="0" * 64
         ),

@@ -15,6 +15,7 @@ FACTS = StackFacts(
     shared_mount="shared",
     mlflow_role="arn:aws:iam::111122223333:role/toolkit-demo-MlflowRole-1A2B3C",
     head_volume="vol-0123456789abcdef0",
+    backup_bucket="demo-111122223333-us-east-1-bak",
 )
 PRICES = PriceTable(
     on_demand={"g5.xlarge": Decimal("1.006"), "c7i.4xlarge": Decimal("0.714")},
