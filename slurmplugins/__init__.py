@@ -3,7 +3,7 @@ library only.
 
 Here, at the root: programs and the error tree, nothing else. The rest is in rooms.
 Programs on the head: resume, suspend, resume_fail, prolog, reconcile, head_boot, head_report,
-mlflow_runs, head_users, login_as. Programs on a compute node: node_boot, node_agent,
+mlflow_runs, backup, head_users, login_as. Programs on a compute node: node_boot, node_agent,
 node_credentials, node_ident, job_token. Programs on a login node: login_boot, login_agent,
 node_ident, login_as.
 

@@ -12,6 +12,7 @@
     ├── TooLate               Slurm gives up on these nodes.
     ├── TrackingError         MLflow did not answer, or refused.
     ├── BootError             this instance can't become a node.
+    ├── BackupError           a backup can't be taken, read or restored.
     └── CloudError
         ├── NoCapacity        EC2 has none there now: try elsewhere.
         ├── PriceTooLow       the spot price is above our limit: try elsewhere.
@@ -115,6 +116,10 @@ class TrackingError(EngineError):
 
 class BootError(EngineError):
     reason_code = "boot"
+
+
+class BackupError(EngineError):
+    reason_code = "backup"
 
 
 class CloudError(EngineError):

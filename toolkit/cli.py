@@ -49,6 +49,7 @@ COMMANDS = {
     "login": "Open a shell on the head node.",
     "run": "Run one command on the head node.",
     "secrets": "Rotate the cluster's secrets.",
+    "backup": "List, take and restore backups.",
     "image": "Build, list and pin machine images.",
     "config": "Write, check and explain cluster.yaml.",
     "lint": "Find mistakes in a batch script that lose work.",

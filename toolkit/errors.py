@@ -31,6 +31,8 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
     - SlurmVersionsDiffer               slurm-versions-differ     1
     - SecretUnusable                    secret-unusable           1
     - KeyNotTaken                       key-not-taken             1
+    - BackupMissing                     backup-missing            1
+    - BackupUnusable                    backup-unusable           1
   * LocalError                          local-failed              1
     - PreflightFailed                   preflight-failed          1
   * SlurmAnswerError                    toolkit.head_runner
@@ -266,6 +268,18 @@ class KeyNotTaken(DeployError):
     """A node did not take Slurm's new keys in time."""
 
     reason = "key-not-taken"
+
+
+class BackupMissing(DeployError):
+    """The backup, or its bucket, does not exist."""
+
+    reason = "backup-missing"
+
+
+class BackupUnusable(DeployError):
+    """A backup can't be taken or restored; the message says whether anything was changed."""
+
+    reason = "backup-unusable"
 
 
 # The local cloud

@@ -58,9 +58,13 @@ _field_values = itemgetter(*_NAMES)
 _TEXT_NAMES: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == "str")
 
 
+PREFIX: Final = "ledger/instances/"
+"""The prefix of all entries in the cluster's bucket."""
+
+
 def object_key(instance_id: str) -> str:
     """Return the key of an instance's entry in the cluster's bucket."""
-    return f"ledger/instances/{instance_id}.json"
+    return f"{PREFIX}{instance_id}.json"
 
 
 def update(

@@ -15,7 +15,7 @@ TIMED_OUT: Final = 124
 NOT_RUN: Final = 127
 """Return code of a command that could not be started, as in a shell."""
 
-_BASE_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+BASE_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _INHERITED_VARIABLES: Final = ("SLURM_CONF",)
 
 
@@ -39,7 +39,7 @@ class SystemRunner:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         source = os.environ if environment is None else environment
         inherited = {key: source[key] for key in _INHERITED_VARIABLES if key in source}
-        self._environment = {**_BASE_ENVIRONMENT, **inherited}
+        self._environment = {**BASE_ENVIRONMENT, **inherited}
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> CommandResult:
         import subprocess
@@ -76,7 +76,7 @@ class OutputStream:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=_BASE_ENVIRONMENT,
+                env=BASE_ENVIRONMENT,
             )
         except OSError:
             return

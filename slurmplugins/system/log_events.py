@@ -83,6 +83,10 @@ class LogEvent(StrEnum):
     IMDS_ACCESS_RESTRICTED = "imds_access_restricted"
     MLFLOW_CREDENTIALS_WRITTEN = "mlflow_credentials_written"
 
+    # Backups
+    BACKUP_TAKEN = "backup_taken"
+    BACKUP_RESTORED = "backup_restored"
+
     # First boot of a compute node
     BOOT_STEP_FAILED = "boot_step_failed"
     NODE_IDENTIFIED = "node_identified"

@@ -152,7 +152,7 @@ def clean_up(workspace: Workspace) -> bool:
     May be repeated. Images that were there before the run stay.
     """
     state = json.loads(workspace.unfinished.read_text(encoding="utf-8"))
-    words = ("destroy", "--yes", *(() if state["had_images"] else ("--images",)))
+    words = ("destroy", "--yes", "--backups", *(() if state["had_images"] else ("--images",)))
     for _ in range(CLEANUP_TRIES):
         deadline = Deadline(time.monotonic() + 60 * CLEANUP_MINUTES)
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
 
-PREFIX = "ledger/instances/"
+PREFIX = instance_ledger.PREFIX
 _READERS = 8
 
 

@@ -22,12 +22,18 @@ if TYPE_CHECKING:
 @click.option(
     "--images", "with_images", is_flag=True, help="Delete images too that no other cluster uses."
 )
-def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool) -> int:
+@click.option(
+    "--backups", "with_backups", is_flag=True, help="Delete the backups and kept records too."
+)
+def command(
+    *, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool, with_backups: bool
+) -> int:
     """Delete the cluster and everything in it: instances, files, accounting, artifacts.
 
-    A snapshot of the head node's data volume stays: Slurm's state and the databases. Machine
-    images stay for the next deploy, unless --images is given. An image that another cluster's
-    launch template or instance uses stays with --images, too. The output names all of them.
+    Backups stay for good, and the instance ledger with them, unless --backups is given. A snapshot
+    of the head node's data volume stays: Slurm's state and the databases. Machine images stay for
+    the next deploy, unless --images is given. An image that another cluster's launch template or
+    instance uses stays with --images, too. The output names all of them.
 
     destroy then checks, service by service, that nothing is left. Run it again if it was cut off.
     """
@@ -38,7 +44,7 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
     config = load(config_path)
     with connected(config) as clients:
         destroyer = Destroyer(config, clients, reporter())
-        inventory = destroyer.inventory(with_images=with_images)
+        inventory = destroyer.inventory(with_images=with_images, with_backups=with_backups)
         if dry_run or inventory.is_empty:
             _print(inventory.text(), inventory, destroyer)
             return 0
@@ -47,12 +53,13 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
                 f"this deletes cluster {config.cluster} for good:\n{inventory.text()}",
                 next_step="confirm with --yes",
             )
-        destroyer.destroy(with_images=with_images)
+        destroyer.destroy(with_images=with_images, with_backups=with_backups)
         _print(f"cluster {config.cluster} is deleted", inventory, destroyer)
     return 0
 
 
 def _print(first: str, inventory: Inventory, destroyer: Destroyer) -> None:
-    """Print a text, and the images and snapshots that stay."""
-    stays = [inventory.kept_images_text, *map(str, destroyer.snapshots())]
+    """Print a text, and the images, backups and snapshots that stay."""
+    kept = (inventory.kept_images_text, inventory.kept_backups_text)
+    stays = [*kept, *map(str, destroyer.snapshots())]
     click.echo("\n".join(filter(None, [first, *stays])))

@@ -67,6 +67,7 @@ def _print_json(preview: DeployPreview, account: Preflight | None) -> None:
     print_json(
         {
             "changes": preview.plan.changes,
+            "backup_changes": preview.backup_changes,
             "missing_images": preview.missing_images,
             "new_bundle": preview.new_bundle,
             "deploy": deploy_sentence(preview),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def command(*, config_path: Path | None, as_json: bool) -> int:
     """Say whether the cluster is healthy.
 
-    Exit code 0: healthy; 1: unhealthy, with the reasons.
+    Exit code 0: healthy; 1: unhealthy, with the reasons. A warning, such as an old backup, does not
+    change it.
     """
     from dataclasses import asdict
 
@@ -54,10 +55,13 @@ def _print(status: Status) -> None:
         *([("alarms", _counts(status.alarms))] if status.alarms else []),
         *([("login nodes", _counts(status.login_nodes))] if status.login_nodes else []),
         *([("accounts", f"{missing} missing")] if missing else []),
+        ("backup", _backup_text(status)),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))
     for reason in status.reasons:
         click.echo(f"unhealthy: {reason}")
+    for warning in status.warnings:
+        click.echo(f"warning: {warning}")
     if status.healthy:
         click.echo("healthy")
 
@@ -71,6 +75,15 @@ def _slurm(status: Status) -> str:
         f"{count} node{'s' * (count > 1)} {release}" for release, count in sorted(others.items())
     ]
     return ", ".join([status.slurm or "-", *texts])
+
+
+def _backup_text(status: Status) -> str:
+    import time
+
+    from toolkit.deploy.backup_age import age_text
+
+    last = status.backup
+    return f"{last.id}, {age_text(time.time() - last.at)} ago" if last.id else "none yet"
 
 
 def _counts(values: Mapping[str, int] | Mapping[str, str]) -> str:

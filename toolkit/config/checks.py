@@ -9,6 +9,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
+from toolkit.config.backups import backup_checks, filesystem_backup_checks
 from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.iam import iam_checks
@@ -68,6 +69,8 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _accounts_and_users(raw)
     yield from _access(raw)
     yield from s3_place_checks(raw)
+    yield from backup_checks(raw)
+    yield from filesystem_backup_checks(raw)
 
 
 def _cidr(text: object) -> IPv4Network | None:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from toolkit.config import types
+from toolkit.config.backups import Backups
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
 from toolkit.config.monitoring import Alarms, Logs
@@ -156,6 +157,15 @@ class Shared(Section):
     type: Literal["lustre"] = "lustre"
     gib: Annotated[int, Field(ge=1200)] = 1200
     throughput: Literal[125, 250, 500, 1000] = 125
+
+    backup_days: Annotated[int, Field(ge=0, le=90)] = 7
+    """How many days FSx keeps its daily backup of it. 0: it makes none."""
+    backup_time: Annotated[str, Field(pattern=types.TIME_OF_DAY)] = "03:00"
+    """When that backup begins, in UTC."""
+    final_backup: bool = False
+    """Whether `toolkit destroy` makes a backup of it first, which stays."""
+    from_backup: Annotated[str, Field(pattern=types.BACKUP_ID)] | None = None
+    """The FSx backup that it was made of; without it, an empty filesystem."""
 
     _blocks = field_validator("gib")(types.whole_blocks)
 
@@ -313,6 +323,7 @@ class ClusterConfig(Section):
     head: HeadNode = HeadNode()
     login_nodes: LoginNodes = LoginNodes()
     shared: Shared = Shared()
+    backups: Backups = Backups()
     training: Training = Training()
     data: Data = Data()
     mlflow: Mlflow = Mlflow()

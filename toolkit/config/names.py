@@ -25,6 +25,7 @@ TAKEN_CLUSTERS = {
     "images": "toolkit-images is the stack of image builds",
     "toolkit-images": "toolkit-images-ACCOUNT-REGION is the bucket of image builds",
 }
+BACKUPS_SUFFIX = "-backups"
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 BUCKET_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 
@@ -78,6 +79,9 @@ def _taken(raw: Mapping[str, Any]) -> Iterator[Finding]:
     cluster = raw.get("cluster")
     if isinstance(cluster, str) and cluster in TAKEN_CLUSTERS:
         yield ("cluster",), f"{TAKEN_CLUSTERS[cluster]}: choose another name"
+    if isinstance(cluster, str) and cluster.endswith(BACKUPS_SUFFIX):
+        message = f"toolkit-CLUSTER{BACKUPS_SUFFIX} is the stack of a cluster's backups"
+        yield ("cluster",), f"{message}: choose a name that does not end so"
     if isinstance(cluster, str) and cluster.startswith(BUCKET_PREFIXES):
         prefixes = ", ".join(BUCKET_PREFIXES)
         yield ("cluster",), f"S3 keeps names of buckets with {prefixes} to itself: choose another"

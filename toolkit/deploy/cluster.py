@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from slurmplugins.cloud import tags
 from toolkit import assets
 from toolkit.deploy import image_build_stack, image_lock, images, login_nodes, names
+from toolkit.deploy.backup_store import BackupStore
 from toolkit.deploy.bundle import Bundle, cluster_bundle, differing_paths, pack
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.head import find_head
@@ -48,11 +49,13 @@ class DeployPreview:
     head_restarts: bool = False
     slurm: SlurmChange | None = None  # None: no head node runs, or its Slurm is not known
     lost_login_nodes: tuple[LoginInstance, ...] = ()
+    backup_changes: tuple[ResourceChange, ...] = ()
+    """Changes of the stack of backups, which is another."""
 
     @property
     def is_empty(self) -> bool:
         """Return whether deploy would change nothing."""
-        changes = self.plan.change_set or self.plan.changes or self.new_head
+        changes = self.plan.change_set or self.plan.changes or self.new_head or self.backup_changes
         return not (changes or self.lost_login_nodes or self.missing_images or self.new_bundle)
 
     def text(self) -> str:
@@ -61,6 +64,7 @@ class DeployPreview:
         lines += [f"+ image {name} (built first)" for name in self.missing_images]
         lines += [str(change) for change in self.changes]
         lines += [str(self.new_head)] if self.new_head else []
+        lines += [f"{change} (backups)" for change in self.backup_changes]
         lines += ["~ head node: the instance stops and starts"] if self.head_restarts else []
         lines += [str(self.slurm)] if self.slurm is not None and str(self.slurm) else []
         lines += [
@@ -123,6 +127,7 @@ class Cluster:
             protects=True,
         )
         self._head_setup = HeadSetup(clients, config, self._bucket)
+        self._backups = BackupStore(config, clients, report)
 
     def preview(self, *, replace_head: bool = False) -> DeployPreview:
         """Return the changes that deploy would make; changes nothing."""
@@ -136,7 +141,12 @@ class Cluster:
         template = self._template(base, ids)
         plan = self._changes.preview(template)
         missing_images = tuple(spec.name for spec in specs if spec.name not in images_by_name)
-        preview = DeployPreview(plan, missing_images, self._has_new_bundle(plan))
+        preview = DeployPreview(
+            plan,
+            missing_images,
+            self._has_new_bundle(plan),
+            backup_changes=self._backups.preview(),
+        )
         preview = self._with_instances(preview, template, replace_head=replace_head)
         return self._with_slurm_change(preview, source)
 
@@ -177,7 +187,8 @@ class Cluster:
                 next_step="add --yes",
             )
         self._update(preview, base, ids)
-        return replace(preview, new_bundle=self.apply())
+        backup_changes = self._backups.prepare()
+        return replace(preview, backup_changes=backup_changes, new_bundle=self.apply())
 
     def _update(self, preview: DeployPreview, base: images.BaseImage, ids: dict[str, str]) -> None:
         """Update the stack, twice if an instance is made again."""

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import abandoned_builders, head_volume, images, instances, names
+from toolkit.deploy import (
+    abandoned_builders,
+    filesystem_backup,
+    head_volume,
+    images,
+    instances,
+    kept_records,
+    names,
+)
+from toolkit.deploy.backup_store import BackupStore
 from toolkit.deploy.head_volume import Snapshot, snapshots
 from toolkit.deploy.image_use import UsedImage, used_elsewhere
 from toolkit.deploy.stack_events import failures, stack_status, wait_for_stack
 from toolkit.deploy.storage import Bucket
 from toolkit.deploy.tagged_resources import (
     DATA_VOLUME,
+    FILESYSTEM,
     TaggedResource,
     delete_detached,
     find_resources,
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolkit.config import ClusterConfig
+    from toolkit.deploy.backup_store import Backup
     from toolkit.deploy.images import Image
     from toolkit.deploy.session import Clients
     from toolkit.output import Phase, Reporter
@@ -40,7 +51,7 @@ VERIFY_SECONDS = 120.0
 TERMINATE_BATCH = 200
 # What people lose with a resource of these kinds.
 LOSSES = {
-    "filesystem": ": homes, datasets, checkpoints, everything in /shared",
+    FILESYSTEM: ": homes, datasets, checkpoints, everything in /shared, and its daily backups",
     DATA_VOLUME: f": {head_volume.CONTENT}; a snapshot of it stays",
 }
 
@@ -58,20 +69,29 @@ class Inventory:
     kept_images: tuple[Image, ...] = ()  # images that stay
     images_stack: str = ""
     used_images: tuple[UsedImage, ...] = ()  # stay, since other clusters need them
+    backups: tuple[Backup, ...] = ()
+    backup_bucket: str = ""  # if it exists
+    with_backups: bool = False  # they are deleted too
+    final_backup: bool = False  # of the filesystem, before it is deleted
 
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to delete."""
         own = self.stack or self.instances or self.bucket or self.other_resources
-        return not (own or self.images or self.builders or self.images_stack)
+        backups = self.with_backups and self.backup_bucket
+        return not (own or backups or self.images or self.builders or self.images_stack)
 
     def text(self) -> str:
         """Return the inventory as text for people."""
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
-        lines += ["- the bucket: instance ledger, logs, artifacts of runs"] if self.bucket else []
+        lines += (
+            [f"- the bucket: logs, artifacts of runs{self._ledger_text}"] if self.bucket else []
+        )
+        if self.with_backups and self.backup_bucket:
+            lines.append(f"- {self._backups_text}, and the records there")
         lines += [
-            f"- {item}{LOSSES.get(item.kind, '')}"
+            f"- {item}{self._loss(item)}"
             for item in self.other_resources
             if not self._has_own_line(item)
         ]
@@ -95,6 +115,35 @@ class Inventory:
             lines.append(f"images that are kept: {image_names} ({hint})")
         return "\n".join(lines)
 
+    @property
+    def kept_backups_text(self) -> str:
+        """Return a line on the backups that stay; empty without any."""
+        if self.with_backups or not self.backup_bucket:
+            return ""
+        return (
+            f"kept: {self._backups_text}; `toolkit backup restore` brings one into a cluster"
+            " (toolkit destroy --backups deletes them and the kept records)"
+        )
+
+    @property
+    def _ledger_text(self) -> str:
+        return (
+            ", instance ledger"
+            if self.with_backups
+            else "; the instance ledger stays in the bucket of backups"
+        )
+
+    @property
+    def _backups_text(self) -> str:
+        newest = f", the newest of {self.backups[-1].time}" if self.backups else ""
+        count = len(self.backups)
+        noun = "backup" if count == 1 else "backups"
+        return f"{count} {noun} in s3://{self.backup_bucket}{newest}"
+
+    def _loss(self, item: TaggedResource) -> str:
+        backup = item.kind == FILESYSTEM and self.final_backup
+        return LOSSES.get(item.kind, "") + ("; a backup of it stays" if backup else "")
+
     def _has_own_line(self, item: TaggedResource) -> bool:
         """Return whether another line covers this resource.
 
@@ -115,19 +164,24 @@ class Destroyer:
         *,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        backups: BackupStore | None = None,
     ) -> None:
         self._config = config
+        self._backups = backups or BackupStore(config, clients, report)
         self._clients = clients
         self._report = report
         self._sleep = sleep
         self._clock = clock
+        self._now = now
         self._bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
 
-    def inventory(self, *, with_images: bool) -> Inventory:
+    def inventory(self, *, with_images: bool, with_backups: bool = False) -> Inventory:
         """Return the resources that exist."""
         free_images, used_images = self._images()
         other_cluster = bool(used_images)
         cloudformation = self._clients.client("cloudformation")
+        has_backups = self._backups.bucket.exists()
         return Inventory(
             stack=stack_status(cloudformation, names.stack(self._config)),
             instances=tuple(self._instance_ids()),
@@ -143,13 +197,17 @@ class Destroyer:
             if with_images and not other_cluster
             else "",
             used_images=used_images if with_images else (),
+            backups=self._backups.find() if has_backups else (),
+            backup_bucket=self._backups.bucket.name if has_backups else "",
+            with_backups=with_backups,
+            final_backup=self._config.shared.final_backup,
         )
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return the snapshots of the head node's data volumes, which stay."""
         return snapshots(self._clients.client("ec2"), self._config)
 
-    def destroy(self, *, with_images: bool) -> None:
+    def destroy(self, *, with_images: bool, with_backups: bool = False) -> None:
         """Delete everything.
 
         May be repeated. Raises DestroyIncomplete with the resources that still exist.
@@ -161,11 +219,20 @@ class Destroyer:
             self._clients.client("ec2"),
             self._builders(with_images=with_images and not self._images()[1]),
         )
+        if self._config.shared.final_backup:
+            filesystem_backup.make(
+                self._clients.client("fsx"), self._config, self._report, self._sleep, self._clock
+            )
         if self._bucket.exists():
+            if not with_backups:
+                self._keep_records()
             with self._report.phase("Emptying the bucket") as phase:
                 phase.result(f"{self._bucket.empty()} objects")
         with self._report.phase(f"Deleting stack {names.stack(self._config)}") as phase:
             self._delete_stack(names.stack(self._config), phase)
+        if with_backups:
+            with self._report.phase("Deleting the backups") as phase:
+                self._delete_backups(phase)
         if with_images:
             with self._report.phase("Deleting images") as phase:
                 self._delete_images(phase)
@@ -214,6 +281,19 @@ class Destroyer:
                 )
             wait.pause()
         phase.result(f"{total} terminated")
+
+    def _keep_records(self) -> None:
+        """Copy the ledger to the backups, and let these stay."""
+        self._backups.prepare(expires=False)
+        with self._report.phase("Keeping the instance ledger with the backups") as phase:
+            s3, bucket = self._clients.client("s3"), self._backups.bucket.name
+            entries = kept_records.keep(s3, self._bucket.name, bucket, self._now())
+            phase.result(f"{entries} instances")
+
+    def _delete_backups(self, phase: Phase) -> None:
+        if self._backups.bucket.exists():
+            self._backups.bucket.empty()
+        self._delete_stack(names.backups_stack(self._config), phase)
 
     def _unprotect_stack(self) -> None:
         cloudformation, stack = self._clients.client("cloudformation"), names.stack(self._config)

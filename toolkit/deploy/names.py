@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.model import instance
 from toolkit.config.iam import role_name
+from toolkit.config.names import BACKUPS_SUFFIX
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -32,6 +33,19 @@ def bucket(config: ClusterConfig, account: str) -> str:
     The account and region make it unique in the world.
     """
     return f"{config.cluster}-{account}-{config.aws.region}"
+
+
+def backups_stack(config: ClusterConfig) -> str:
+    """Return the stack of the cluster's backups, which outlives the cluster's own."""
+    return f"{stack(config)}{BACKUPS_SUFFIX}"
+
+
+def backup_bucket(config: ClusterConfig, account: str) -> str:
+    """Return the name of the bucket of the cluster's backups.
+
+    No cluster's own bucket ends so, and the longest of these names has the 63 characters of S3.
+    """
+    return f"{bucket(config, account)}-bak"
 
 
 def images_bucket(config: ClusterConfig, account: str) -> str:

@@ -12,6 +12,19 @@ NOTHING = "`toolkit deploy` would change nothing"
 
 def deploy_sentence(preview: DeployPreview) -> str:
     """Return what `toolkit deploy` would do, in its order."""
+    if preview.slurm is not None and preview.slurm.problem:
+        return f"`toolkit deploy` would stop: {preview.slurm.problem}; {preview.slurm.next_step}"
+    steps = _steps(preview)
+    if not steps:
+        return NOTHING
+    sentence = f"`toolkit deploy` would {_joined(steps)}"
+    if not preview.losses:
+        return sentence
+    logical_ids = ", ".join(preview.losses)
+    return f"{sentence}; only with --yes, since it would, or may, remove or replace {logical_ids}"
+
+
+def _steps(preview: DeployPreview) -> list[str]:
     plan, steps = preview.plan, []
     if preview.missing_images:
         steps.append(f"build {_count(len(preview.missing_images), 'image')}")
@@ -25,17 +38,11 @@ def deploy_sentence(preview: DeployPreview) -> str:
         steps.append("stop and start the head node's instance")
     if preview.lost_login_nodes:
         steps.append(f"replace {_count(len(preview.lost_login_nodes), 'login node')}")
+    if preview.backup_changes and not plan.creates_stack:
+        steps.append("change the stack of backups")
     if preview.new_bundle or preview.new_head is not None or plan.creates_stack:
         steps.append("set up the head node")
-    if preview.slurm is not None and preview.slurm.problem:
-        return f"`toolkit deploy` would stop: {preview.slurm.problem}; {preview.slurm.next_step}"
-    if not steps:
-        return NOTHING
-    sentence = f"`toolkit deploy` would {_joined(steps)}"
-    if not preview.losses:
-        return sentence
-    logical_ids = ", ".join(preview.losses)
-    return f"{sentence}; only with --yes, since it would, or may, remove or replace {logical_ids}"
+    return steps
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from slurmplugins.cloud.metrics import HEARTBEAT
+from slurmplugins.model import backup
 from slurmplugins.model.instance import ROLE_HEAD, ROLE_LOGIN
 from toolkit.deploy import head_volume, names
 from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules
@@ -88,6 +89,9 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "login_document": names.login_document(config),
             "read_document": names.read_document(config),
             "bucket": bucket,
+            "backup_bucket": names.backup_bucket(config, facts.account),
+            "backup_prefix": backup.PREFIX,
+            "restore_prefix": backup.RESTORE_PREFIX,
             "tls_only": tls_only(config),
             **_places_in_s3(config, bucket),
             "mlflow": config.mlflow.enabled,

@@ -56,4 +56,5 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         head_volume=head_volume_id,
         log_group=names.log_group(config) if config.logs.enabled else "",
         heartbeat_namespace=names.heartbeat_namespace(config) if config.alarms.enabled else "",
+        backup_bucket=names.backup_bucket(config, clients.account),
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
+from slurmplugins.model import backup
 from toolkit import accounts
-from toolkit.deploy import instances, login_nodes, names
+from toolkit.deploy import backup_age, instances, login_nodes, names
+from toolkit.deploy.backup_age import LastBackup
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
 from toolkit.deploy.stack_events import stack_status
@@ -19,7 +22,9 @@ from toolkit.render.versions import SlurmVersion, is_release
 from toolkit.slurm_nodes import SlurmNodes, read_slurm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
     from slurmplugins.head.report import HeadReport
     from toolkit.config import ClusterConfig
@@ -73,6 +78,8 @@ class Status:
     missing_accounts: tuple[str, ...] = ()  # declared accounts and users that slurmdbd lacks
     alarms: Mapping[str, str] = field(default_factory=dict)  # CloudWatch's state by subject
     login_nodes: Mapping[str, str] = field(default_factory=dict)  # state by name
+    backup: LastBackup = field(default_factory=LastBackup)
+    warnings: tuple[str, ...] = ()  # people can work all the same
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -132,7 +139,7 @@ def _newer_nodes(status: Status) -> Iterator[str]:
             )
 
 
-def gather(config: ClusterConfig, clients: Clients) -> Status:
+def gather(config: ClusterConfig, clients: Clients, now: Callable[[], float] = time.time) -> Status:
     """Read all facts; a failed read is a reason, not an exception."""
     stack = stack_status(clients.client("cloudformation"), names.stack(config))
     if stack in {"", "REVIEW_IN_PROGRESS"}:
@@ -140,6 +147,7 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
     head = find_head(clients, config)
     bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
     boot = HeadSetup(clients, config, bucket).status()
+    last_backup = backup_age.parse(bucket.read_json(backup.STATUS))
     status = Status(
         cluster=config.cluster,
         stack=stack,
@@ -148,6 +156,8 @@ def gather(config: ClusterConfig, clients: Clients) -> Status:
         setup=boot.state if boot is not None else "",
         instances=_instances(config, clients),
         alarms=_alarms(config, clients),
+        backup=last_backup,
+        warnings=_backup_warnings(config, last_backup, now(), head),
     )
     return _with_head(config, clients, status) if status.head_state == "running" else status
 
@@ -184,6 +194,16 @@ def _with_head(config: ClusterConfig, clients: Clients, status: Status) -> Statu
         missing_accounts=missing_names,
         login_nodes=logins,
     )
+
+
+def _backup_warnings(
+    config: ClusterConfig, last: LastBackup, now: float, head: InstanceTypeDef | None
+) -> tuple[str, ...]:
+    """Return a warning on the backups, if there is a head."""
+    if not config.backups.enabled or head is None:
+        return ()
+    text = backup_age.warning(last, config.backups.period, now, head["LaunchTime"].timestamp())
+    return (text,) if text else ()
 
 
 def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
@@ -239,6 +259,8 @@ def _units(config: ClusterConfig) -> list[str]:
     units = [*SERVICES]
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
+    if config.backups.enabled:
+        units.append("slurm-backup.timer")
     if not config.login_nodes.count and any(user.ssh_keys for user in config.users):
         units.append("slurm-sshd")
     if config.logs.enabled:

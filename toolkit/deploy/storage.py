@@ -12,6 +12,8 @@ from toolkit.deploy.session import error_code
 from toolkit.errors import DestroyIncomplete
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mypy_boto3_s3 import S3Client
 
     from toolkit.deploy.bundle import Bundle
@@ -76,6 +78,17 @@ class Bucket:
     def upload(self, bundle: Bundle) -> None:
         """Write a bundle under its hash, where instances look for it."""
         self.write(names.bundle(bundle.sha), bundle.data)
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the key and the bytes of each object below a prefix."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
+        for page in pages:
+            for item in page.get("Contents", []):
+                yield item["Key"], item["Size"]
+
+    def copy_from(self, source: str, source_key: str, key: str) -> None:
+        """Copy an object of another bucket, without reading it here."""
+        self._s3.copy({"Bucket": source, "Key": source_key}, self.name, key)
 
     def empty(self) -> int:
         """Delete every version of every object; return how many.

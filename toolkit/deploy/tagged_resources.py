@@ -41,6 +41,7 @@ KINDS = (
 )
 DELETED_STATES = {"terminated", "deleted", "deleting"}
 DATA_VOLUME = "data volume"  # of the head node
+FILESYSTEM = "filesystem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _filesystems(clients: Clients, config: ClusterConfig) -> Iterator[TaggedReso
     for page in clients.client("fsx").get_paginator("describe_file_systems").paginate():
         for item in page["FileSystems"]:
             if tag_values(item).get(tags.CLUSTER) == config.cluster:
-                yield TaggedResource("filesystem", item["FileSystemId"])
+                yield TaggedResource(FILESYSTEM, item["FileSystemId"])
 
 
 def _secrets(clients: Clients, config: ClusterConfig) -> Iterator[TaggedResource]:

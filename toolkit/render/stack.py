@@ -19,6 +19,7 @@ class StackFacts:
     shared_dns: str
     shared_mount: str  # the filesystem's name for mounting
     head_volume: str  # of Slurm's state and the databases
+    backup_bucket: str
     mlflow_role: str = ""  # ARN; empty: no MLflow
     log_group: str = ""  # empty: logs stay on the machines
     heartbeat_namespace: str = ""  # empty: no alarm waits for a heartbeat

@@ -153,10 +153,13 @@ def test_destroy_keeps_the_images_that_another_cluster_launches_from(config, cap
     assert reason in capsys.readouterr().out
     assert [item["Name"] for item in own_images(ec2)] == [compute]
     stacks = config.actor.clients.client("cloudformation").describe_stacks()["Stacks"]
-    assert [stack["StackName"] for stack in stacks] == ["toolkit-images"], "other builds there"
+    kept = {"toolkit-images", "toolkit-demo-backups"}
+    assert {stack["StackName"] for stack in stacks} == kept, "other builds there"
 
     ec2.delete_launch_template(LaunchTemplateName="other.gpu")
-    assert toolkit(config, "destroy", "--images", "--yes") == 0, capsys.readouterr().err
+    assert toolkit(config, "destroy", "--images", "--backups", "--yes") == 0, (
+        capsys.readouterr().err
+    )
     assert own_images(ec2) == []
     assert config.actor.clients.client("cloudformation").describe_stacks()["Stacks"] == []
 

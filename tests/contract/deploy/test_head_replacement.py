@@ -247,7 +247,8 @@ def test_a_plan_changes_nothing(config, capsys, monkeypatch):
     capsys.readouterr()
     assert toolkit(config, "plan") == DIFFERS
     stacks = cloudformation(config).describe_stacks()["Stacks"]
-    assert [stack["StackName"] for stack in stacks] == [names.stack(config.config)]
+    kept = {names.stack(config.config), names.backups_stack(config.config)}
+    assert {stack["StackName"] for stack in stacks} == kept
 
 
 def test_a_failed_rollback_is_explained_with_the_command_that_ends_it(deployed, capsys):

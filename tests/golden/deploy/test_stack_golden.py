@@ -10,6 +10,7 @@ import pytest
 
 from toolkit.config import load
 from toolkit.config.model import LoginNodes
+from toolkit.deploy.backup_store import backups_template
 from toolkit.deploy.stack import TemplateFacts, builder_script, images_template, stack_template
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +33,7 @@ def rendered(example: str) -> dict[str, str]:
     return {
         f"{example}-stack.yaml": stack_template(config, FACTS),
         f"{example}-images.yaml": images_template(config, ACCOUNT),
+        f"{example}-backups.yaml": backups_template(config, ACCOUNT),
         f"{example}-builder.sh": builder_script(
             config, bucket="images-bucket", image="toolkit-head-0123456789ab", sha="0" * 64
         ),

@@ -76,6 +76,7 @@ def burst(config: ClusterConfig) -> dict[str, Any]:
         shared_dns="fs-01.fsx.us-east-1.amazonaws.com",
         shared_mount="shared",
         head_volume="vol-0123456789abcdef0",
+        backup_bucket="research-bucket-bak",
     )
     document: dict[str, Any] = json.loads(
         burst_json(config, stack, PriceTable(on_demand={}, spot={}))

@@ -224,3 +224,42 @@ def test_login_nodes_that_can_not_be_are_refused_with_their_line(settings, key):
     text = GOOD + f"login_nodes: {{{settings}}}\n"
     line, _ = problems(text)[f"login_nodes.{key}"]
     assert line == line_of(text, "login_nodes")
+
+
+def test_a_cluster_named_as_anothers_backups_is_refused():
+    line, message = problems(edited("cluster: demo", "cluster: lab-backups"))["cluster"]
+    assert line == 1
+    assert "stack of a cluster's backups" in message
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "message"),
+    [
+        ("backups: {every: 5m}", "backups.every", "expected 15m or more"),
+        ("backups: {every: 20d}", "backups.every", "at most half of keep 30d"),
+        ("backups: {every: 2d, keep: 3d}", "backups.every", "one missed backup would leave none"),
+        ("backups: {every: hourly}", "backups.every", "a period such as 6h"),
+        ("backups: {keep: 12h}", "backups.keep", "days such as 30d"),
+        ("backups: {every: 0h}", "backups.every", "a period such as 6h"),
+        ("shared: {backup_days: 91}", "shared.backup_days", "less than or equal to 90"),
+        ("shared: {backup_time: '25:00'}", "shared.backup_time", "a time of day in UTC"),
+        (
+            "shared: {backup_days: 0, backup_time: '03:00'}",
+            "shared.backup_time",
+            "FSx makes no daily backup",
+        ),
+        ("shared: {from_backup: snap-0123456789}", "shared.from_backup", "the id of an FSx backup"),
+    ],
+)
+def test_backups_that_can_not_work_are_refused_at_their_line(section, path, message):
+    text = f"{GOOD}\n{section}\n"
+    found_lines = {line for at, line, problem in found(text) if at == path and message in problem}
+    assert found_lines == {line_of(text, section)}
+
+
+def test_backups_are_taken_every_six_hours_and_kept_a_month_by_default():
+    config = parse(GOOD)
+    assert config.backups.enabled
+    assert (config.backups.period, config.backups.days) == (6 * 3600, 30)
+    assert config.shared.backup_days == 7
+    assert parse(f"{GOOD}\nbackups: {{every: 1h, keep: 14d}}\n").backups.period == 3600

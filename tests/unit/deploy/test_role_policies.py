@@ -16,6 +16,7 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
 from tests.unit.deploy.samples import ACCOUNT, FACTS, example
+from toolkit.deploy import names
 from toolkit.deploy.stack import images_template, stack_template
 from toolkit.local.aws.iam import policy
 from toolkit.local.aws.iam.policy import Request
@@ -396,6 +397,20 @@ def test_the_head_node_deletes_no_ledger_object_and_writes_no_bundle(roles):
         assert not roles.head("s3:DeleteObject", f"Bucket.Arn/{key}")
     assert not roles.head("s3:PutObject", "Bucket.Arn/bundle/x.zip")
     assert not roles.head("s3:GetObject", "arn:aws:s3:::anothers/ledger/1.jsonl")
+
+
+def test_the_head_node_adds_backups_and_reads_and_deletes_none(roles):
+    """Protect what was saved from who becomes root on the head."""
+    bucket = f"arn:aws:s3:::{names.backup_bucket(roles.config, ACCOUNT)}"
+    backup = f"{bucket}/backups/2026-11-25T22-20-00Z/mlflow.sql.gz"
+    assert roles.head("s3:PutObject", backup)
+    assert not roles.head("s3:PutObject", f"{bucket}/records/ledger/instances/i-1.json")
+    for action in ("s3:GetObject", "s3:DeleteObject", "s3:DeleteObjectVersion"):
+        assert not roles.head(action, backup)
+    assert not roles.head("s3:ListBucket", bucket)
+    assert not roles.compute("s3:GetObject", backup)
+    assert roles.head("s3:GetObject", "Bucket.Arn/restore/2026-11-25T22-20-00Z/manifest.json")
+    assert not roles.head("s3:PutObject", "Bucket.Arn/restore/2026-11-25T22-20-00Z/manifest.json")
 
 
 SSM_AGENT = {

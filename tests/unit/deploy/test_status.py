@@ -85,10 +85,14 @@ def test_the_services_are_those_that_this_cluster_has():
     keyless = tuple(user.model_copy(update={"ssh_keys": ()}) for user in config.users)
     keyed = (keyless[0].model_copy(update={"ssh_keys": ("ssh-ed25519 AAAA",)}), *keyless[1:])
     no_mlflow = config.mlflow.model_copy(update={"enabled": False})
+    no_backups = config.backups.model_copy(update={"enabled": False})
+    off = {"mlflow": no_mlflow, "backups": no_backups}
     quiet = {"logs": Logs(enabled=False), "alarms": Alarms(enabled=False)}
-    bare = config.model_copy(update={"users": keyless, "mlflow": no_mlflow, **quiet})
+    bare = config.model_copy(update={"users": keyless, **off, **quiet})
     least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"}
     assert set(_units(bare)) == least
+    taken = bare.model_copy(update={"backups": config.backups})
+    assert set(_units(taken)) == {*least, "slurm-backup.timer"}
     assert set(_units(bare.model_copy(update={"users": keyed}))) == {*least, "slurm-sshd"}
     login_nodes = LoginNodes(count=1)
     elsewhere = bare.model_copy(update={"users": keyed, "login_nodes": login_nodes})

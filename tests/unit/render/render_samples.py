@@ -17,6 +17,7 @@ FACTS = StackFacts(
     log_group="/toolkit/demo",
     heartbeat_namespace="toolkit/demo",
     head_volume="vol-0123456789abcdef0",
+    backup_bucket="demo-111122223333-us-east-1-bak",
 )
 PRICES = PriceTable(
     on_demand={"g5.xlarge": Decimal("1.006"), "c7i.4xlarge": Decimal("0.714")},

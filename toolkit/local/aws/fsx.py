@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moto.core.common_models import CloudFormationModel
-from moto.fsx.models import FileSystem, FSxBackend, fsx_backends
+from moto.fsx.exceptions import ResourceNotFoundException
+from moto.fsx.models import Backup, FileSystem, FSxBackend, fsx_backends
 
 from toolkit.local.aws import lustre_network, network_interfaces
 
@@ -50,8 +52,8 @@ class FileSystems:
                 ec2, subnet_ids[0], groups, system.file_system_id, int(system.storage_capacity)
             )
             system.created = datetime.now(UTC).timestamp()
-            directory = root / system.file_system_id
-            directory.mkdir(parents=True, mode=0o755, exist_ok=True)
+            system.directory = root / system.file_system_id
+            system.directory.mkdir(parents=True, mode=0o755, exist_ok=True)
             return system
 
         def delete(backend: Any, file_system_id: str, *args: Any, **kwargs: Any) -> Any:
@@ -69,6 +71,43 @@ class FileSystems:
         original["create"] = patches.replace(FSxBackend, "create_file_system", create)
         original["delete"] = patches.replace(FSxBackend, "delete_file_system", delete)
         original["to_dict"] = patches.replace(FileSystem, "to_dict", to_dict)
+        self._install_backups(patches)
+
+    def _install_backups(self, patches: Patches) -> None:
+        """Let a backup copy the directory behind its file system, at once."""
+        root = self._root
+        original: dict[str, Any] = {}
+
+        def back_up(backend: Any, *args: Any, **kwargs: Any) -> Any:
+            made = original["back_up"](backend, *args, **kwargs)
+            _copy(root / Path(made.file_system_id).name, root / made.backup_id)
+            made.lifecycle = "AVAILABLE"
+            made.file_system = backend.file_systems[made.file_system_id].to_dict()
+            return made
+
+        def backup_to_dict(made: Any) -> dict[str, Any]:
+            members: dict[str, Any] = original["backup_to_dict"](made)
+            return members | {"FileSystem": made.file_system, "Type": "USER_INITIATED"}
+
+        def delete_backup(backend: Any, backup_id: str, *args: Any, **kwargs: Any) -> Any:
+            answer = original["delete_backup"](backend, backup_id, *args, **kwargs)
+            shutil.rmtree(root / Path(backup_id).name, ignore_errors=True)
+            return answer
+
+        original["back_up"] = patches.replace(FSxBackend, "create_backup", back_up)
+        original["delete_backup"] = patches.replace(FSxBackend, "delete_backup", delete_backup)
+        original["backup_to_dict"] = patches.replace(Backup, "to_dict", backup_to_dict)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a tree with its owners, modes and links."""
+    subprocess.run(["cp", "--archive", "--no-target-directory", source, target], check=True)
+
+
+def _check_backup(backend: Any, backup_id: str) -> None:
+    """Raise ResourceNotFoundException for a backup that FSx does not have."""
+    if backup_id and backup_id not in backend.backups:
+        raise ResourceNotFoundException(msg=f"FSx resource, {backup_id} does not exist")
 
 
 def _missing_members(system: Any) -> dict[str, Any]:
@@ -134,6 +173,8 @@ class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is unt
         del resource_name
         properties: Mapping[str, Any] = cloudformation_json["Properties"]
         backend = fsx_backends[account_id][region_name]
+        backup_id = str(properties.get("BackupId") or "")
+        _check_backup(backend, backup_id)
         configurations = {key: properties.get(name) for key, name in _CONFIGURATIONS.items()}
         system = backend.create_file_system(
             client_request_token=secrets.token_hex(8),
@@ -147,6 +188,8 @@ class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is unt
             file_system_type_version=properties.get("FileSystemTypeVersion"),
             **configurations,
         )
+        if backup_id:
+            _copy(system.directory.with_name(Path(backup_id).name), system.directory)
         return cls(system, backend)
 
     @classmethod

@@ -1,0 +1,238 @@
+"""A backup, checked and brought into this head: databases, fair-share usage, job ids.
+
+Every hash is checked before anything changes. A restore that was interrupted has stopped the
+daemons; running it again completes it. docs/adr/0030 says what of Slurm's state is restored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.config import paths
+from slurmplugins.errors import BackupError, CloudError
+from slurmplugins.head import saved_folders
+from slurmplugins.model import backup, json_input
+from slurmplugins.system import files, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurmplugins.cloud.files import FileStore
+    from slurmplugins.head.take_backup import Head
+    from slurmplugins.model.backup import Manifest
+    from slurmplugins.system.clock import Clock
+
+SYSTEMCTL: Final = "/usr/bin/systemctl"
+SYSTEMCTL_SECONDS: Final = 300.0
+SLURM: Final = ("slurmctld.service", "slurmdbd.service")
+"""In the order in which they stop. They start in the other."""
+TRACKING: Final = {backup.MLFLOW: "mlflow.service", backup.OPTUNA: "optuna.service"}
+USAGE: Final = ("assoc_usage", "qos_usage")
+"""Fair-share usage, by the ids of the accounting database."""
+OF_OLD_DATABASE: Final = ("clustername", "assoc_mgr_state", "dbd.messages", *USAGE)
+"""Slurm's state that belongs to the database that was there before.
+
+`clustername` has the cluster's id in that database, and slurmctld refuses another one.
+"""
+MARKER: Final = "restore.json"
+"""Beside the engine's files while a restore is at work."""
+START_SECONDS: Final = 3600.0
+"""A newer slurmdbd converts the tables at its start."""
+POLL_SECONDS: Final = 1.0
+_FIRST_JOB: Final = re.compile(r"^\s*FirstJobId\s*=.*\n?", re.ASCII | re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of a check: problems, or what a restore overwrites."""
+
+    problems: tuple[str, ...]
+    """Why the backup can't be restored here; empty if it can."""
+    overwrites: tuple[str, ...]
+    """What is lost, such as `12 jobs`."""
+    restores: tuple[str, ...]
+    """The databases that are restored."""
+    first_job_id: int
+    resumed: bool = False
+    """An earlier restore was interrupted: the daemons are stopped, and no job can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The restore of a backup in the cluster's bucket to this head."""
+
+    head: Head
+    store: FileStore
+    prefix: str
+    manifest_sha256: str
+    clock: Clock
+    slurm_conf: Path = paths.SLURM_CONF
+
+    def check(self) -> Checked:
+        """Read and check the backup; change nothing.
+
+        Raises CloudError, BackupError or OSError.
+        """
+        with self._fetched() as (manifest, _):
+            return self._checked(manifest)
+
+    def run(self) -> Checked:
+        """Check the backup, then restore it. May be repeated.
+
+        Raises CloudError, BackupError or OSError; the message says whether anything was changed.
+        """
+        with self._fetched() as (manifest, folder):
+            checked = self._checked(manifest)
+            if checked.problems:
+                raise BackupError(f"{'; '.join(checked.problems)}: nothing was changed")
+            self._begin(checked)
+            try:
+                self._stop(checked)
+                self._replace(manifest, folder, checked)
+                self._start(checked)
+            except (BackupError, OSError, EOFError, tarfile.TarError) as error:
+                raise BackupError(
+                    f"the restore stopped half way, and Slurm's daemons are stopped: {error};"
+                    " run it again"
+                ) from error
+            self._marker.unlink(missing_ok=True)
+            return checked
+
+    @contextmanager
+    def _fetched(self) -> Iterator[tuple[Manifest, Path]]:
+        """Yield the manifest, and a folder with the checked objects."""
+        with tempfile.TemporaryDirectory(
+            prefix="slurm-restore-", dir=self.head.folders.work
+        ) as name:
+            folder = Path(name)
+            manifest_file = self._download(folder, backup.MANIFEST, self.manifest_sha256)
+            manifest = backup.parse(manifest_file.read_bytes())
+            for item in manifest.objects:
+                self._download(folder, item.name, item.sha256)
+            # Loaded as the databases' own users, through this process.
+            yield manifest, folder
+
+    def _download(self, folder: Path, name: str, sha256: str) -> Path:
+        path = folder / name
+        try:
+            self.store.download(f"{self.prefix}/{name}", path)
+        except CloudError as error:
+            raise BackupError(
+                f"{name} can't be read: {error.message}; nothing was changed"
+            ) from error
+        if streams.sha256(path) != sha256:
+            raise BackupError(
+                f"{name} is not what was saved: its SHA-256 differs; nothing was changed"
+            )
+        return path
+
+    def _checked(self, manifest: Manifest) -> Checked:
+        versions = self.head.versions()
+        databases = backup.restorable(manifest, versions)
+        problems = list(backup.version_problems(manifest, versions))
+        first_job_id = self._interrupted()
+        resumed = first_job_id > 0
+        if not resumed:
+            first_job_id = backup.first_job_id(manifest, self.head.next_job_id())
+            problems += self._jobs()
+        return Checked(
+            problems=tuple(problems),
+            overwrites=tuple(self.head.databases.count(name) for name in databases),
+            restores=databases,
+            first_job_id=first_job_id,
+            resumed=resumed,
+        )
+
+    def _jobs(self) -> list[str]:
+        jobs = len(self.head.ask("squeue", "--noheader", "--format=%A").split())
+        noun = "job is" if jobs == 1 else "jobs are"
+        return [f"{jobs} {noun} in the queue"] if jobs else []
+
+    @property
+    def _marker(self) -> Path:
+        return self.head.folders.toolkit_state / MARKER
+
+    def _begin(self, checked: Checked) -> None:
+        """Note the first job id.
+
+        slurmctld can't be asked again before the end.
+        """
+        text = json.dumps({"first_job_id": checked.first_job_id})
+        files.write_atomically(self._marker, text.encode(), mode=0o600)
+
+    def _interrupted(self) -> int:
+        """Return the first job id of an unfinished restore, or 0."""
+        try:
+            value = json_input.loads(self._marker.read_bytes())
+            return int(value["first_job_id"])
+        except FileNotFoundError:
+            return 0
+        except (ValueError, TypeError, KeyError) as error:
+            raise BackupError(f"{self._marker} can't be read: {error}") from error
+
+    def _stop(self, checked: Checked) -> None:
+        tracking = [TRACKING[name] for name in checked.restores if name in TRACKING]
+        for unit in (*tracking, *SLURM):
+            self._systemctl("stop", unit)
+
+    def _replace(self, manifest: Manifest, folder: Path, checked: Checked) -> None:
+        state = self.head.folders.slurm_state
+        for database in checked.restores:
+            self.head.databases.replace(database, folder / backup.dump_name(database))
+        for name in OF_OLD_DATABASE:
+            (state / name).unlink(missing_ok=True)
+            (state / f"{name}.old").unlink(missing_ok=True)
+        # The ids of associations are those of a cluster of this name alone.
+        if manifest.cluster == self.head.cluster and (folder / backup.SLURM_STATE).exists():
+            saved_folders.take_out(folder / backup.SLURM_STATE, USAGE, state, "slurm")
+
+    def _start(self, checked: Checked) -> None:
+        """Start the daemons, with no job id that was used before.
+
+        slurmctld keeps the higher of its own next id and of FirstJobId, and saves it when it stops.
+        """
+        settings = self.slurm_conf.read_text(encoding="utf-8")
+        changed = f"{_FIRST_JOB.sub('', settings).rstrip()}\nFirstJobId={checked.first_job_id}\n"
+        files.write_atomically(self.slurm_conf, changed.encode(), mode=0o644)
+        try:
+            for unit in reversed(SLURM):
+                self._systemctl("start", unit)
+            self._wait_for_slurmctld()
+            self._systemctl("stop", SLURM[0])
+        finally:
+            files.write_atomically(self.slurm_conf, settings.encode(), mode=0o644)
+        self._systemctl("start", SLURM[0])
+        self._wait_for_slurmctld()
+        if (next_job_id := self.head.next_job_id()) < checked.first_job_id:
+            raise BackupError(
+                f"the next job would get the id {next_job_id}, which may have been used:"
+                f" it should be {checked.first_job_id} or more"
+            )
+        for name in checked.restores:
+            if name in TRACKING:
+                self._systemctl("start", TRACKING[name])
+
+    def _wait_for_slurmctld(self) -> None:
+        deadline = self.clock.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.head.next_job_id()
+            except BackupError:
+                if self.clock.monotonic() > deadline:
+                    raise
+                self.clock.sleep(POLL_SECONDS)
+            else:
+                return
+
+    def _systemctl(self, verb: str, unit: str) -> None:
+        argv = [SYSTEMCTL, verb, unit]
+        result = self.head.runner.run(argv, timeout=SYSTEMCTL_SECONDS)
+        if result.returncode:
+            raise BackupError(f"systemctl {verb} {unit} failed: {result.stderr.strip()[-300:]}")

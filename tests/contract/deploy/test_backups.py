@@ -1,0 +1,285 @@
+"""Backups through the local cloud's S3: written with the head's role, listed, restored, kept.
+
+The head's own code runs here. Its Slurm and its MariaDB are fakes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from dataclasses import asdict
+
+import pytest
+from botocore.exceptions import ClientError
+
+from slurmplugins.cloud.files import S3Files
+from slurmplugins.cloud.stores import S3Store
+from slurmplugins.errors import CloudError, Denied, EngineError
+from slurmplugins.head.restore_backup import Restore
+from slurmplugins.head.take_backup import BackupStatus, take
+from tests.contract.deploy.conftest import said
+from tests.contract.deploy.test_role_calls import Stack
+from tests.fakes.clock import FakeClock
+from tests.fakes.head_backups import HeadStage, Slurmctld
+from toolkit import cli
+from toolkit.config import load
+from toolkit.deploy import names
+from toolkit.deploy.tagged_resources import find_resources
+from toolkit.local.machines.driver import CommandResult
+
+# moto warns about objects that are left at its end. Here a whole cloud is left.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+PARTS = 9 * 1024 * 1024  # bytes of a file that boto3 sends in parts
+ENTRY = {"instance_id": "i-1", "launched_at": 1000.0, "ended_at": None, "end_cause": None}
+
+
+class BackupHead:
+    """The head's program slurm-backup, with the credentials of the head's role."""
+
+    def __init__(self, config, root) -> None:
+        self.config, self.root = config, root
+        self.clock = FakeClock(time.time())
+        self.other_commands = config.actor.driver.execute
+        config.actor.driver.execute = self.execute
+        self.renew()
+
+    def renew(self):
+        """Be the head of the cluster that cluster.yaml describes now."""
+        settings = load(self.config.path)
+        self.root.joinpath(settings.cluster).mkdir(exist_ok=True)
+        self.stage = HeadStage(self.root / settings.cluster / "head", settings.cluster)
+        self.slurm_conf = self.root / settings.cluster / "slurm.conf"
+        self.slurm_conf.write_text("ClusterName=x\n")
+        Slurmctld(self.stage, self.slurm_conf)
+        self.bucket = names.bucket(settings, self.config.actor.clients.account)
+
+    def execute(self, instance_id, argv, *, timeout, stdin=b""):
+        words = shlex.split(said(stdin.decode()))
+        if not words or not words[0].endswith("/slurm-backup"):
+            return self.other_commands(instance_id, argv, timeout=timeout, stdin=stdin)
+        client = Stack(self.config).client("s3", instance_id)
+        try:
+            answer = self.work(words[1:], lambda: client)
+        except EngineError as error:
+            return CommandResult(1, b"", f"{type(error).__name__}: {error}\n".encode())
+        return CommandResult(0, json.dumps(answer).encode(), b"")
+
+    def work(self, words, connect):
+        self.clock.advance(1)
+        match words:
+            case ["take", bucket]:
+                manifest = take(self.stage.head, S3Files(bucket, connect), self.clock)
+                BackupStatus(S3Store(self.bucket, connect)).succeeded(manifest, 1.0)
+                return manifest.to_json()
+            case [command, backup_id, sha256]:
+                restore = Restore(
+                    self.stage.head, S3Files(self.bucket, connect), f"restore/{backup_id}",
+                    sha256, self.clock, self.slurm_conf,
+                )  # fmt: skip
+                return asdict(restore.check() if command == "check" else restore.run())
+        raise AssertionError(words)
+
+
+@pytest.fixture
+def head(config, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    capsys.readouterr()
+    return BackupHead(config, tmp_path)
+
+
+def toolkit(config, *words):
+    at = 2 if words[0] == "backup" else 1  # a group and its command
+    return cli.run([*words[:at], "--config", str(config.path), *words[at:]])
+
+
+def listed(config, capsys, *more):
+    capsys.readouterr()
+    assert toolkit(config, "backup", "list", "--json", *more) == 0
+    return [item["id"] for item in json.loads(capsys.readouterr().out)]
+
+
+def test_the_head_writes_backups_and_can_neither_read_nor_delete_them(head, tmp_path):
+    """Send a large file in parts, as boto3 does."""
+    stack = Stack(head.config)
+    client = stack.client("s3", stack.head)
+    bucket = f"{stack.bucket}-bak"
+    files = S3Files(bucket, lambda: client)
+    path = tmp_path / "dump"
+    path.write_bytes(b"d" * PARTS)
+    files.upload(path, "backups/2026-11-25T22-20-00Z/slurm_acct_db.sql.gz")
+    with pytest.raises(Denied):
+        files.upload(path, "records/ledger/instances/i-1.json")
+    with pytest.raises(CloudError):  # S3 answers HEAD without words
+        files.download("backups/2026-11-25T22-20-00Z/slurm_acct_db.sql.gz", tmp_path / "back")
+    where = {"Bucket": bucket, "Key": "backups/2026-11-25T22-20-00Z/slurm_acct_db.sql.gz"}
+    for call, arguments in (
+        (client.get_object, where),
+        (client.delete_object, where),
+        (client.list_objects_v2, {"Bucket": bucket}),
+        (client.put_bucket_lifecycle_configuration, {"Bucket": bucket}),
+    ):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            call(**arguments)
+    sizes = stack.config_client("s3").head_object(**where)["ContentLength"]
+    assert sizes == PARTS
+
+
+def test_a_backup_is_taken_listed_checked_and_restored(head, capsys):
+    config = head.config
+    head.stage.streams.dumps = {"slurm_acct_db": "jobs of before"}
+    assert toolkit(config, "backup", "list") == 0
+    assert capsys.readouterr().out == "no backups yet\n"
+    assert toolkit(config, "backup", "now", "--dry-run") == 0
+    assert toolkit(config, "backup", "now") == 0
+    assert "s3://demo-" in capsys.readouterr().out
+    (first,) = listed(config, capsys)
+
+    head.stage.streams.dumps = {"slurm_acct_db": "jobs of after"}
+    assert toolkit(config, "backup", "restore", "latest", "--dry-run") == 0
+    text = capsys.readouterr().out
+    assert f"backup {first} of cluster demo: all hashes are right" in text
+    assert "replaces: 0 jobs, 0 MLflow runs, 0 trials of sweeps" in text
+    assert toolkit(config, "backup", "restore", first) == 3
+    assert "this replaces data of cluster demo" in capsys.readouterr().err
+    assert head.stage.streams.loads == []
+
+    assert toolkit(config, "backup", "restore", first, "--yes") == 0, capsys.readouterr().err
+    output = capsys.readouterr().out
+    assert head.stage.streams.loads[0][1] == "jobs of before"
+    before, second = listed(config, capsys)
+    assert before == first
+    assert f"backup {second} has what was there before" in output
+
+
+def test_a_backup_that_was_changed_or_does_not_exist_is_refused(head, capsys):
+    config = head.config
+    assert toolkit(config, "backup", "now") == 0
+    (first,) = listed(config, capsys)
+    s3, bucket = config.actor.clients.client("s3"), f"{head.bucket}-bak"
+    assert toolkit(config, "backup", "restore", "2020-01-01T00-00-00Z", "--yes") == 1
+    assert "backup-missing" in capsys.readouterr().err
+
+    s3.put_object(Bucket=bucket, Key=f"backups/{first}/mlflow.sql.gz", Body=b"other")
+    for more in (["--dry-run"], ["--yes"]):
+        assert toolkit(config, "backup", "restore", first, *more) == 1
+        assert "mlflow.sql.gz is not what was saved" in capsys.readouterr().err
+    s3.put_object(Bucket=bucket, Key=f"backups/{first}/manifest.json", Body=b"{}")
+    assert toolkit(config, "backup", "restore", first, "--yes") == 1
+    assert "the manifest can't be read" in capsys.readouterr().err
+    s3.delete_object(Bucket=bucket, Key=f"backups/{first}/manifest.json")
+    assert listed(config, capsys) == [], "without a manifest it is unfinished"
+    assert head.stage.streams.loads == []
+
+
+def test_jobs_in_the_queue_refuse_a_restore(head, capsys):
+    assert toolkit(head.config, "backup", "now") == 0
+    head.stage.runner.answer("/usr/bin/squeue", stdout="7\n")
+    assert toolkit(head.config, "backup", "restore", "latest", "--yes") == 1
+    assert "1 job is in the queue; nothing was changed" in capsys.readouterr().err
+    assert head.stage.streams.loads == []
+
+
+def test_destroy_keeps_backups_and_records_for_a_new_cluster(head, capsys):
+    """Restore a destroyed cluster's backup into a cluster of another name."""
+    config = head.config
+    clients = config.actor.clients
+    s3, bucket = clients.client("s3"), f"{head.bucket}-bak"
+    key = "ledger/instances/i-1.json"
+    s3.put_object(Bucket=head.bucket, Key=key, Body=json.dumps(ENTRY))
+    head.stage.streams.dumps = {"slurm_acct_db": "jobs of demo"}
+    assert toolkit(config, "backup", "now") == 0
+    (first,) = listed(config, capsys)
+
+    assert toolkit(config, "destroy") == 3
+    assert "the instance ledger stays" in capsys.readouterr().err
+    assert toolkit(config, "destroy", "--yes") == 0, capsys.readouterr().err
+    assert f"kept: 1 backup in s3://{bucket}" in capsys.readouterr().out
+    assert find_resources(clients, config.config) == ()
+    kept = json.loads(s3.get_object(Bucket=bucket, Key=f"records/{key}")["Body"].read())
+    assert kept["ended_at"] == pytest.approx(time.time(), abs=600)
+    assert "backups" not in rules(config), "no newer backup will follow"
+    assert listed(config, capsys) == [first]
+
+    config.edit("cluster: demo", "cluster: second")
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    head.renew()
+    words = ("backup", "restore", first, "--from-cluster", "demo", "--yes")
+    assert toolkit(config, *words) == 0, capsys.readouterr().err
+    assert head.stage.streams.loads[0][1] == "jobs of demo"
+    entry = json.loads(s3.get_object(Bucket=head.bucket, Key=key)["Body"].read())
+    assert entry == kept
+    assert "backups" in rules(config)
+
+    assert toolkit(config, "destroy", "--yes", "--backups", "--images") == 0
+    config.edit("cluster: second", "cluster: demo")
+    assert toolkit(config, "destroy", "--yes", "--backups") == 0, capsys.readouterr().err
+    assert clients.client("cloudformation").describe_stacks()["Stacks"] == []
+    assert toolkit(config, "destroy", "--backups") == 0
+    assert "nothing to destroy" in capsys.readouterr().out
+    assert toolkit(config, "backup", "list") == 1
+    assert "no bucket of backups" in capsys.readouterr().err
+
+
+def rules(config):
+    """Return the lifecycle rules of the stack's template.
+
+    moto makes none of them.
+    """
+    cloudformation = config.actor.clients.client("cloudformation")
+    stack = names.backups_stack(load(config.path))
+    body = cloudformation.get_template(StackName=stack)["TemplateBody"]
+    return set(re.findall(r"{Id: ([a-z-]+),", str(body)))
+
+
+def test_status_tells_the_age_of_the_last_good_backup_and_warns(head, capsys):
+    config = head.config
+    s3 = config.actor.clients.client("s3")
+    assert toolkit(config, "status") == 0
+    assert "none yet" in capsys.readouterr().out
+    assert toolkit(config, "backup", "now") == 0
+    capsys.readouterr()
+    assert toolkit(config, "status", "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["warnings"] == []
+    assert status["backup"]["id"]
+
+    s3.put_object(
+        Bucket=head.bucket,
+        Key="status/backup.json",
+        Body=json.dumps({"good": {"id": "x", "at": time.time()}, "error": "no space left"}),
+    )
+    assert toolkit(config, "status") == 0, "people can work all the same"
+    assert "warning: the last backup failed: no space left" in capsys.readouterr().out
+
+
+def test_the_shared_filesystem_is_backed_up_and_comes_back(config, capsys):
+    """Destroy with shared.final_backup, and make a new filesystem of the backup."""
+    config.edit("shared: {type: lustre,", "shared: {final_backup: true, type: lustre,")
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    clients = config.actor.clients
+    fsx, folder = clients.client("fsx"), config.actor.cloud.options.state / "fsx"
+    (old,) = fsx.describe_file_systems()["FileSystems"]
+    (folder / old["FileSystemId"] / "home").write_text("ada's")
+    assert toolkit(config, "destroy") == 3
+    assert "everything in /shared, and its daily backups; a backup of it stays" in (
+        capsys.readouterr().err
+    )
+    assert toolkit(config, "destroy", "--yes") == 0, capsys.readouterr().err
+    (backup,) = fsx.describe_backups()["Backups"]
+    assert (backup["Lifecycle"], backup["FileSystem"]["FileSystemId"]) == (
+        "AVAILABLE",
+        old["FileSystemId"],
+    )
+
+    made_of = f"final_backup: true, from_backup: {backup['BackupId']},"
+    config.edit("final_backup: true,", made_of)
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    (new,) = fsx.describe_file_systems()["FileSystems"]
+    assert new["FileSystemId"] != old["FileSystemId"]
+    assert (folder / new["FileSystemId"] / "home").read_text() == "ada's"

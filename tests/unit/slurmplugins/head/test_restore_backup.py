@@ -1,0 +1,217 @@
+"""A restore checks everything first, and leaves no job id that was used before."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.errors import BackupError
+from slurmplugins.head.restore_backup import Checked, Restore
+from slurmplugins.head.take_backup import take
+from slurmplugins.model import backup
+from tests.fakes.clock import FakeClock
+from tests.fakes.head_backups import HeadStage, Slurmctld
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+STOPPED = [("stop", name) for name in ("mlflow", "optuna", "slurmctld", "slurmdbd")]
+STARTED = [
+    ("start", "slurmdbd"),
+    ("start", "slurmctld"),
+    ("stop", "slurmctld"),
+    ("start", "slurmctld"),
+    ("start", "mlflow"),
+    ("start", "optuna"),
+]
+
+
+class Stage:
+    """A backup of one head, and another head that gets it."""
+
+    def __init__(self, root: Path, cluster: str = "demo") -> None:
+        self.old = HeadStage(root / "old")
+        self.old.streams.dumps = {"slurm_acct_db": "jobs", "mlflow": "runs", "optuna": "trials"}
+        self.old.state("assoc_usage", "usage of old")
+        self.old.state("job_state", "queue of old")
+        manifest = take(self.old.head, self.old.files, FakeClock())
+        self.new = HeadStage(root / "new", cluster)
+        self.new.state("clustername", f"{cluster}|17")
+        self.new.state("job_state", "queue of new")
+        self.new.state("assoc_usage", "usage of new")
+        self.slurm_conf = root / "slurm.conf"
+        self.slurm_conf.write_text("ClusterName=demo\nfirstjobid=5\nMaxJobCount=9\n")
+        self.slurmctld = Slurmctld(self.new, self.slurm_conf)
+        for key, content in self.old.files.objects.items():
+            self.new.files.objects[key.replace("backups/", "restore/")] = content
+        self.prefix = f"restore/{manifest.id}"
+        self.clock = FakeClock()
+        self.sha256 = hashlib.sha256(self.object("manifest.json")).hexdigest()
+
+    def object(self, name: str) -> bytes:
+        return self.new.files.objects[f"{self.prefix}/{name}"]
+
+    def restore(self) -> Restore:
+        return Restore(
+            self.new.head, self.new.files, self.prefix, self.sha256, self.clock, self.slurm_conf
+        )
+
+    def unchanged(self) -> bool:
+        state = self.new.folders.slurm_state
+        return (
+            self.new.units() == []
+            and self.new.streams.loads == []
+            and (state / "clustername").exists()
+            and (state / "assoc_usage").read_text() == "usage of new"
+        )
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    return Stage(tmp_path)
+
+
+def test_a_check_changes_nothing_and_says_what_is_replaced(stage: Stage):
+    tables = ("/usr/bin/mariadb", "--batch", "--skip-column-names", "--execute")
+    listed = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'slurm_acct_db'"
+    stage.new.runner.answer(
+        *tables, f"{listed} AND TABLE_NAME LIKE '%\\_job\\_table'", stdout="demo_job_table\n"
+    )
+    count = "SELECT COUNT(*) FROM `slurm_acct_db`.`demo_job_table`"
+    stage.new.runner.answer(*tables, count, stdout="12\n")
+    assert stage.restore().check() == Checked(
+        problems=(),
+        overwrites=("12 jobs", "0 MLflow runs", "0 trials of sweeps"),
+        restores=backup.DATABASES,
+        first_job_id=20_000,
+    )
+    assert stage.unchanged()
+
+
+def test_a_restore_replaces_the_databases_as_their_own_users(stage: Stage):
+    """A dump of another head is not trusted to run as root."""
+    stage.restore().run()
+    assert [(argv[2], argv[-1], text) for argv, text in stage.new.streams.loads] == [
+        ("slurm", "slurm_acct_db", "jobs"),
+        ("mlflow", "mlflow", "runs"),
+        ("optuna", "optuna", "trials"),
+    ]
+    assert all(argv[0] == "/usr/sbin/runuser" for argv, _ in stage.new.streams.loads)
+    assert stage.new.units() == [*STOPPED, *STARTED]
+
+
+def test_no_job_id_is_used_again_and_slurm_conf_is_as_before(stage: Stage):
+    before = stage.slurm_conf.read_text()
+    stage.restore().run()
+    with_first, without = stage.slurmctld.seen
+    assert with_first == "ClusterName=demo\nMaxJobCount=9\nFirstJobId=20000\n"
+    assert without == before == stage.slurm_conf.read_text()
+    assert stage.slurmctld.next_job_id == 20_000
+
+
+def test_a_slurmctld_that_forgets_the_id_fails_the_restore(stage: Stage):
+    stage.slurmctld.saves = False
+    with pytest.raises(BackupError, match="next job would get the id 1, which may have been used"):
+        stage.restore().run()
+
+
+def test_usage_comes_back_with_its_database_and_the_queue_does_not(stage: Stage):
+    """Keep the head's own queue file.
+
+    The folders of the old jobs are on a /shared that may be gone.
+    """
+    stage.restore().run()
+    state = stage.new.folders.slurm_state
+    assert (state / "assoc_usage").read_text() == "usage of old"
+    assert (state / "job_state").read_text() == "queue of new"
+    assert not (state / "clustername").exists()
+
+
+def test_usage_of_a_cluster_of_another_name_is_not_restored(tmp_path: Path, monkeypatch):
+    """Leave it out, because its numbers would be those of other accounts."""
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    stage = Stage(tmp_path, cluster="second")
+    stage.restore().run()
+    assert not (stage.new.folders.slurm_state / "assoc_usage").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["slurm_acct_db.sql.gz", "optuna.sql.gz", "slurmctld.tar.gz", "manifest.json"]
+)
+def test_an_object_that_was_changed_is_refused_before_anything_is(stage: Stage, name):
+    stage.new.files.objects[f"{stage.prefix}/{name}"] += b" "
+    for work in (stage.restore().check, stage.restore().run):
+        with pytest.raises(BackupError, match=f"{name} is not what was saved.*nothing was changed"):
+            work()
+    assert stage.unchanged()
+
+
+def test_a_missing_object_is_refused_before_anything_is_changed(stage: Stage):
+    del stage.new.files.objects[f"{stage.prefix}/mlflow.sql.gz"]
+    with pytest.raises(BackupError, match=r"mlflow.sql.gz can't be read.*nothing was changed"):
+        stage.restore().run()
+    assert stage.unchanged()
+
+
+def test_jobs_in_the_queue_refuse_a_restore(stage: Stage):
+    stage.new.runner.answer("/usr/bin/squeue", stdout="7\n8\n")
+    assert stage.restore().check().problems == ("2 jobs are in the queue",)
+    with pytest.raises(BackupError, match="2 jobs are in the queue: nothing was changed"):
+        stage.restore().run()
+    assert stage.unchanged()
+
+
+def test_versions_that_do_not_match_refuse_a_restore(stage: Stage):
+    stage.new.install("mlflow", "3.18.0")
+    stage.new.runner.answer("/usr/bin/scontrol", "--version", stdout="slurm-wlm 24.05.1")
+    problems = stage.restore().check().problems
+    assert problems == (
+        "Slurm here is 24.05.1, older than the backup's 24.11.5",
+        "MLflow here is 3.18.0, and the backup's is 3.17.2",
+    )
+    with pytest.raises(BackupError, match="older than the backup's"):
+        stage.restore().run()
+    assert stage.unchanged()
+
+
+def test_a_restore_that_was_interrupted_is_completed_without_slurmctld(stage: Stage):
+    """Complete it although no daemon can be asked."""
+    stage.new.streams.failing = "mlflow"
+    with pytest.raises(BackupError, match=r"half way.*the load of mlflow failed.*run it again"):
+        stage.restore().run()
+    stage.new.streams.failing = ""
+    stage.new.runner.answer("/usr/bin/squeue", stderr="down", returncode=1)
+    scontrol = ("/usr/bin/scontrol", "show", "config")
+    stage.new.runner.answer(*scontrol, stderr="down", returncode=1)
+    checked = stage.restore().check()
+    assert (checked.resumed, checked.first_job_id) == (True, 20_000)
+    assert stage.restore().run().resumed
+    assert stage.slurmctld.next_job_id == 20_000
+    stage.new.runner.answer("/usr/bin/squeue", stdout="")
+    assert not stage.restore().check().resumed
+
+
+def test_the_first_job_id_of_an_interrupted_restore_is_not_computed_anew(stage: Stage):
+    first = stage.restore().run()
+    again = stage.restore().check()
+    assert again.first_job_id == 40_000
+    assert asdict(replace(again, first_job_id=0)) == asdict(replace(first, first_job_id=0))
+
+
+def test_a_slurmctld_that_converts_for_a_while_is_waited_for(stage: Stage, monkeypatch):
+    answers = iter([BackupError("not yet")] * 3)
+    ask = type(stage.new.head).next_job_id
+
+    def slow(head):
+        if stage.new.units() and (error := next(answers, None)):
+            raise error
+        return ask(head)
+
+    monkeypatch.setattr(type(stage.new.head), "next_job_id", slow)
+    stage.restore().run()
+    assert stage.clock.slept == [1.0, 1.0, 1.0]

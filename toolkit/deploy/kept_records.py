@@ -1,0 +1,92 @@
+"""The instance ledger, copied to where it outlives its cluster, and back."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from slurmplugins.model.instance import EndCause
+from slurmplugins.reconciler.instance_ledger import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mypy_boto3_s3 import S3Client
+
+RECORDS = "records/"
+"""The prefix of records in the bucket of backups."""
+_AT_ONCE = 8
+
+
+def keep(s3: S3Client, cluster: str, backups: str, now: float) -> int:
+    """Copy a cluster's ledger to its backups; return the entries' number.
+
+    Its instances have just been terminated: an entry without an end ends now.
+    """
+    return _copy(s3, (cluster, PREFIX), (backups, f"{RECORDS}{PREFIX}"), lambda _: now)
+
+
+def bring_back(s3: S3Client, backups: str, cluster: str) -> int:
+    """Copy kept records to a ledger; return the new entries' number."""
+    return _copy(s3, (backups, f"{RECORDS}{PREFIX}"), (cluster, PREFIX), lambda written: written)
+
+
+def take_over(s3: S3Client, old_cluster: str, cluster: str) -> int:
+    """Copy another cluster's ledger; return the new entries' number."""
+    return _copy(s3, (old_cluster, PREFIX), (cluster, PREFIX), lambda written: written)
+
+
+def _copy(
+    s3: S3Client,
+    source: tuple[str, str],
+    target: tuple[str, str],
+    end_of: Callable[[float], float],
+) -> int:
+    """Copy the entries that the target lacks.
+
+    `end_of` gives the end of an instance that has none, by the time of its entry's last write. A
+    copy is written later, and that time is what the report takes for such an end.
+    """
+    there = {key.removeprefix(target[1]) for key, _ in _listed(s3, *target)}
+    wanted = [
+        (key.removeprefix(source[1]), written)
+        for key, written in _listed(s3, *source)
+        if key.removeprefix(source[1]) not in there
+    ]
+
+    def copy(entry: tuple[str, float]) -> None:
+        name, written = entry
+        body = s3.get_object(Bucket=source[0], Key=f"{source[1]}{name}")["Body"].read()
+        ended = with_end(body, end_of(written))
+        s3.put_object(Bucket=target[0], Key=f"{target[1]}{name}", Body=ended)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(copy, wanted))
+    return len(wanted)
+
+
+def with_end(entry: bytes, moment: float) -> bytes:
+    """Return a ledger entry that has an end.
+
+    One that can't be read stays as it is.
+    """
+    try:
+        value = json.loads(entry)
+    except ValueError:
+        return entry
+    if not isinstance(value, dict) or value.get("ended_at") is not None:
+        return entry
+    launched_at = value.get("launched_at")
+    first = launched_at if isinstance(launched_at, int | float) else moment
+    cause = value.get("end_cause") or EndCause.UNKNOWN.value
+    return json.dumps({**value, "ended_at": max(moment, first), "end_cause": cause}).encode()
+
+
+def _listed(s3: S3Client, bucket: str, prefix: str) -> list[tuple[str, float]]:
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    return [
+        (item["Key"], item["LastModified"].timestamp())
+        for page in pages
+        for item in page.get("Contents", [])
+    ]
