@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
@@ -65,7 +66,7 @@ class Group:
             self.attempts.add(attempt.key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its sums are kept
 class Report:
     """The content of the terminal's, the HTML, the CSV and the JSON report."""
 
@@ -77,12 +78,12 @@ class Report:
     attempts: Mapping[int, Attempt]  # by DBIndex
     notes: tuple[str, ...]
 
-    @property
+    @cached_property
     def gross(self) -> int:
         """Return the cost of all instances before refunds."""
         return sum(cost.gross for cost in self.costs)
 
-    @property
+    @cached_property
     def refund(self) -> int:
         """Return the sum of all refunds, zero or negative."""
         return sum(cost.refund for cost in self.costs)

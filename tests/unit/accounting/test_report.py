@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -144,6 +146,31 @@ def test_the_html_page_loads_nothing():
 def test_a_cluster_without_instances_says_so():
     assert "No instance had a cost" in printed(a_report([], []))
     assert "$0.000000" in html.render(a_report([], []), KEYS)
+
+
+class CountedCosts(list):
+    """Costs that count how often all of them are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("make", [lambda report: html.render(report, KEYS), printed])
+def test_a_longer_report_reads_all_costs_no_more_often(make):
+    def reads_of(instance_count):
+        nodes = [f"gpu-{number:03}" for number in range(1, instance_count + 1)]
+        report = a_report(
+            [an_attempt(key, nodes=(node,), user=node) for key, node in enumerate(nodes)],
+            [an_instance(f"i-{node}", node=node) for node in nodes],
+        )
+        costs = CountedCosts(report.costs)
+        make(replace(report, costs=costs))
+        return costs.reads
+
+    assert reads_of(15) == reads_of(2)
 
 
 def test_rows_over_forty_are_summed_up():
