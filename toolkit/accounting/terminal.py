@@ -128,20 +128,19 @@ def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
     other_groups = groups_with_jobs[count:]
     for group in groups_with_jobs[:count]:
         label = "/".join(printable(part) for part in group.key_values)
-        table.add_row(*_spending_row(report, label, [group]))
+        table.add_row(Text(label), *_amounts(report, [group]))
     if other_groups:
         label = f"({len(other_groups)} more)"
-        table.add_row(*_spending_row(report, label, other_groups), style="dim")
+        table.add_row(label, *_amounts(report, other_groups), style="dim")
     for group in groups:
         if not group.has_jobs:
-            table.add_row(*_spending_row(report, "(cluster)", [group]), style="dim")
+            table.add_row("(cluster)", *_amounts(report, [group]), style="dim")
     return table
 
 
-def _spending_row(report: Report, label: str, groups: Sequence[Group]) -> list[str]:
+def _amounts(report: Report, groups: Sequence[Group]) -> list[str]:
     attempt_count = sum(len(group.attempts) for group in groups)
     return [
-        label,
         str(attempt_count) if attempt_count else "",
         *(
             _amount(sum(group.sum_of(*components) for group in groups), report)
@@ -192,11 +191,12 @@ def _instance_table(report: Report) -> Table:
     return table
 
 
-def _instance_row(report: Report, cost: InstanceCost) -> list[str]:
+def _instance_row(report: Report, cost: InstanceCost) -> list[Text]:
+    """Return the cells as Text, in which a name can't be markup."""
     instance = report.instances[cost.instance_id]
     name = "head node" if instance.is_head else instance.node or cost.instance_id
     end = instance.end_cause or "ended"
-    return [
+    cells = (
         printable(name),
         printable(instance.instance_type),
         "spot" if instance.spot else "on-demand",
@@ -204,7 +204,8 @@ def _instance_row(report: Report, cost: InstanceCost) -> list[str]:
         price_range(cost.prices),
         "(running)" if instance.ended is None else printable(end),
         money(cost.net, report.gross),
-    ]
+    )
+    return [Text(cell) for cell in cells]
 
 
 def duration(seconds: int) -> str:

@@ -137,6 +137,17 @@ def test_names_are_escaped_on_the_terminal_and_in_html():
     assert "&lt;script&gt;" in page
 
 
+@pytest.mark.parametrize("name", ["[/bold]", "[red]x[/red]", "[link=http://x]", "a\\\\[b]"])
+def test_names_are_no_markup_on_the_terminal(name):
+    report = a_report(
+        [an_attempt(account=name, user=name)],
+        [an_instance(node="gpu-001", instance_type=name, end_cause=name)],
+    )
+    text = printed(report, width=200)
+    assert f"{name}/{name}" in text
+    assert text.count(name) == 4
+
+
 def test_the_html_page_loads_nothing():
     page = html.render(two_people(), KEYS)
     for word in ("http://", "https://", "<link", "<script", "@import", "url("):
