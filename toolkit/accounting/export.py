@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
 
-# A cell with such a first character is a formula to a spreadsheet; users choose job names.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A cell that begins with one of these may be a formula to a spreadsheet, and users choose names.
+# Spreadsheets drop blanks ahead of a sign, and read full-width signs as the plain ones.
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_FORMULA_BREAKS = ("\t", "\n")
 
 
 def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
@@ -86,7 +88,10 @@ def iso(second: int | None) -> str | None:
 def _cell(name: str, value: object) -> object:
     if name == "usd" or not isinstance(value, str):
         return value
-    return f"'{value}" if value.startswith(_FORMULA) else value
+    # The csv module leaves a lone carriage return without quotes, and it would begin a row.
+    value = value.replace("\r", "\n")
+    is_formula = value.startswith(_FORMULA_BREAKS) or value.lstrip().startswith(_FORMULA_SIGNS)
+    return f"'{value}" if is_formula else value
 
 
 def _charged_attempts(report: Report) -> set[int]:

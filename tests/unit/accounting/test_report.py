@@ -100,10 +100,25 @@ def test_the_key_of_an_attempt_is_text_in_json():
     assert data["attempts"][0]["attempt"] == str(key)
 
 
-def test_a_name_does_not_become_a_formula_in_csv():
-    report = a_report([an_attempt(account="=cmd()", user="@x")], [an_instance()])
-    rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
-    assert {row["account"] for row in rows} <= {"'=cmd()", ""}
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("=cmd()", "+1", "-1", "@x", "\t=1", "\n=1", " =1", "\u00a0=1"),
+        *("\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"),
+    ],
+)
+def test_a_name_does_not_become_a_formula_in_csv(name):
+    report = a_report([an_attempt(account=name, user="ada")], [an_instance()])
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(report), newline="")))
+    assert {row["account"] for row in rows} <= {f"'{name}", ""}
+    assert {row["user"] for row in rows} <= {"ada", ""}
+
+
+@pytest.mark.parametrize("name", ["\r=1", "x\r=1", "x\r\n=1"])
+def test_a_carriage_return_in_a_name_begins_no_row_of_csv(name):
+    report = a_report([an_attempt(account=name, user="ada")], [an_instance()])
+    rows = list(csv.reader(io.StringIO(export.as_csv(report), newline="")))
+    assert {len(row) for row in rows} == {10}
 
 
 @pytest.mark.parametrize("width", [80, 100])
