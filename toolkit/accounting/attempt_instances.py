@@ -117,11 +117,11 @@ def _usage(attempt: Attempt, instance: Instance, shape: Shape | None, now: int) 
 def node_share(attempt: Attempt, shape: Shape | None) -> Fraction:
     """Return the attempt's dominant share of one of its nodes.
 
-    That is the largest of its GPU, CPU and memory parts. sacct gives the sum over the
-    nodes, so each node gets an equal part of it. If nothing is known of the instance or
-    of the attempt, it is 1.
+    That is the largest of its GPU, CPU and memory parts. sacct gives the sum over all
+    nodes, those that are no instances among them, so each node gets an equal part of
+    it. If nothing is known of the instance or of the attempt, it is 1.
     """
-    nodes = max(len(attempt.nodes), 1)
+    nodes = max(attempt.node_count, len(attempt.nodes), 1)
     if shape is None:
         return Fraction(1)
     tres = attempt.tres

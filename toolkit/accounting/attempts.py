@@ -50,8 +50,9 @@ class Attempt:
     started: int | None
     ended: int | None
     nodes: tuple[str, ...]
-    tres: Tres
+    tres: Tres  # over all nodes
     comments: str = ""  # AdminComment and Comment
+    node_count: int = 0  # all nodes, also those that are no instances; 0: not known
 
     @property
     def requeue_requested(self) -> bool:

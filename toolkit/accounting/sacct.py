@@ -153,7 +153,7 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
 def _attempt(row: Mapping[str, str]) -> Attempt:
     if not row["DBIndex"].isdigit():
         raise SacctError(f"sacct's output is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
-    restarts = row.get("Restarts", "")
+    restarts, node_count = row.get("Restarts", ""), row["NNodes"]
     return Attempt(
         key=int(row["DBIndex"]),
         job_id=row["JobIDRaw"],
@@ -172,6 +172,7 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         nodes=_nodes(row["NodeList"]),
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
+        node_count=int(node_count) if node_count.isdigit() else 0,
     )
 
 

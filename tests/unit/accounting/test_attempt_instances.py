@@ -85,6 +85,12 @@ def test_a_share_is_the_largest_of_the_gpu_cpu_and_memory_shares(tres, nodes, ex
     assert node_share(an_attempt(tres=tres, nodes=names), G5) == expected
 
 
+def test_the_nodes_that_are_no_instances_have_their_part_of_the_tres():
+    """Take half an instance for a job with half a rack."""
+    attempt = an_attempt(tres=Tres(4, 0, 0), nodes=("gpu-001",), node_count=2)
+    assert node_share(attempt, G5) == Fraction(1, 2)
+
+
 def test_an_instance_of_unknown_shape_is_charged_whole_to_its_job():
     assert node_share(an_attempt(tres=Tres(1, 1, 0)), None) == 1
     assert node_share(an_attempt(tres=Tres(1, 1, 0)), Shape(0, 0, 0)) == 1

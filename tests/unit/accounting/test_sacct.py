@@ -117,6 +117,12 @@ def test_nodes_with_invalid_names_are_left_out():
     assert attempt.nodes == ("gpu-001", "gpu-003")
 
 
+@pytest.mark.parametrize(("text_value", "count"), [("6", 6), ("", 0), ("1K", 0)])
+def test_all_nodes_of_an_attempt_are_counted(text_value, count):
+    (attempt,) = sacct.parse(text(row(NNodes=text_value, NodeList="gpu-001")), NAMES, TOKEN)
+    assert attempt.node_count == count
+
+
 def test_output_without_jobs_is_no_error():
     assert sacct.parse("", NAMES, TOKEN) == []
 
