@@ -12,7 +12,6 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud import ec2_messages, tags
@@ -20,6 +19,7 @@ from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndC
 from slurmplugins.reconciler import instance_ledger
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
+from toolkit.prices import parse_usd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -137,7 +137,7 @@ def parse(text: str, key: str) -> Instance:
         launched=math.floor(entry.launched_at),
         ended=None if entry.ended_at is None else math.ceil(entry.ended_at),
         end_cause=entry.end_cause or "",
-        tag_price=_price(entry.price),
+        tag_price=parse_usd(entry.price),
     )
 
 
@@ -158,13 +158,6 @@ def parse_description(description: Mapping[str, Any]) -> Instance:
         launched=launched,
         ended=max(int(ended_at or launched), launched) if has_ended else None,
         end_cause=EndCause.INTERRUPTION if instance.end_code in SPOT_INTERRUPTION_CODES else "",
-        tag_price=_price(instance.price),
+        tag_price=parse_usd(instance.price),
         end_seen=not has_ended or ended_at is not None,
     )
-
-
-def _price(text: str) -> Decimal | None:
-    try:
-        return Decimal(text) if text else None
-    except InvalidOperation:
-        return None

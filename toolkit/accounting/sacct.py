@@ -56,6 +56,9 @@ _OPTIONAL = ("Restarts",)
 _FREE_TEXT = ("AdminComment", "Comment", "JobName")
 _ENVIRONMENT = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
 _TIMEOUT = 300.0
+# 64 bits have 20 digits.
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
+_LATEST_SECOND = 10**11
 # The commas of a hostlist that are not within brackets.
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
 
@@ -151,11 +154,11 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
 
 
 def _attempt(row: Mapping[str, str]) -> Attempt:
-    if not row["DBIndex"].isdigit():
+    key = _whole_number(row["DBIndex"])
+    if key is None:
         raise SacctError(f"sacct's output is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
-    restarts, node_count = row.get("Restarts", ""), row["NNodes"]
     return Attempt(
-        key=int(row["DBIndex"]),
+        key=key,
         job_id=row["JobIDRaw"],
         job=row["JobID"],
         name=row["JobName"],
@@ -165,24 +168,29 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         # "CANCELLED by 1001" names the user who did it.
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
-        restarts=int(restarts) if restarts.isdigit() else None,
+        restarts=_whole_number(row.get("Restarts", "")),
         submitted=_epoch_second(row["Submit"]),
         started=_epoch_second(row["Start"]),
         ended=_epoch_second(row["End"]),
         nodes=_nodes(row["NodeList"]),
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
-        node_count=int(node_count) if node_count.isdigit() else 0,
+        node_count=_whole_number(row["NNodes"]) or 0,
     )
 
 
 def _epoch_second(text: str) -> int | None:
-    """Return epoch seconds; None for `Unknown`, `None` and 0."""
-    return (int(text) or None) if text.isdigit() else None
+    """Return epoch seconds; None for 0 and what is no time."""
+    second = _whole_number(text)
+    return second if second and second < _LATEST_SECOND else None
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def _exit_code(text: str) -> int:
-    code = re.match(r"(\d+)(?::\d+)?$", text)
+    code = re.match(r"([0-9]{1,10})(?::[0-9]+)?$", text)
     return int(code[1]) if code else 0
 
 

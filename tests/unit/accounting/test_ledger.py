@@ -170,7 +170,8 @@ def test_an_unreadable_ledger_record_is_an_error_that_names_it(text):
 
 def test_a_price_tag_without_a_number_is_ignored():
     assert ledger.parse(json.dumps(RECORD | {"price": ""}), "k").tag_price is None
-    assert ledger.parse(json.dumps(RECORD | {"price": "cheap"}), "k").tag_price is None
+    for price in ("cheap", "NaN", "Infinity", "1e40", "-1"):
+        assert ledger.parse(json.dumps(RECORD | {"price": price}), "k").tag_price is None
 
 
 def test_the_ledger_entry_of_reconcile_is_parsed_unchanged():

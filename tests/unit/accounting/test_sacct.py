@@ -107,6 +107,14 @@ def test_unknown_times_are_none():
     assert (attempt.started, attempt.ended, attempt.nodes) == (None, None, ())
 
 
+@pytest.mark.parametrize("damage", ["1e999", "NaN", "-5", "\u00b2", "\uff11", "9" * 12, "9" * 5000])
+def test_a_time_or_count_that_is_none_is_unknown(damage):
+    (attempt,) = sacct.parse(
+        text(row(Start=damage, Restarts=f"{damage}9" * 9, NNodes=f"{damage}9" * 9)), NAMES, TOKEN
+    )
+    assert (attempt.started, attempt.restarts, attempt.node_count) == (None, None, 0)
+
+
 def test_the_state_is_one_word():
     (attempt,) = sacct.parse(text(row(State="CANCELLED by 2001")), NAMES, TOKEN)
     assert attempt.state == "CANCELLED"
