@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.set_aside import SetAside
     from toolkit.prices import PriceBook, Shape
 
 _SOURCE_NOTES = {
@@ -34,6 +35,7 @@ def build(
     window: Window,
     now: int,
     policy: Policy | None = None,
+    set_aside: Sequence[SetAside] = (),
 ) -> Report:
     """Build the report of one window.
 
@@ -60,7 +62,9 @@ def build(
         costs=tuple(costs),
         instances={cost.instance_id: by_id[cost.instance_id] for cost in costs},
         attempts=by_key,
+        set_aside=tuple(set_aside),
         notes=(
+            *_set_aside_notes(set_aside),
             *_price_notes(costs),
             *_end_notes(costs, by_id),
             *_without_instance_notes(attempts_without_instance),
@@ -84,6 +88,14 @@ def _price_notes(costs: Iterable[InstanceCost]) -> list[str]:
         for source, text in _SOURCE_NOTES.items()
         if ids_by_source[source]
     ]
+
+
+def _set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for item in set_aside:
+        cost = "cost unknown" if item.has_unknown_cost else "not counted twice"
+        names_by_reason[f"{item.reason}, set aside, {cost}"].append(item.name)
+    return [f"{_first_few(names)}: {text}" for text, names in names_by_reason.items()]
 
 
 def _end_notes(costs: Iterable[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:

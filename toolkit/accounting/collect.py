@@ -38,24 +38,25 @@ class Sources:
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
     """Make the report of a window. `token` must be unguessable (see `sacct`)."""
-    ledger_instances = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
-    instances = [instance for instance in ledger_instances if _overlaps(instance, window)]
+    content = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
+    instances = [instance for instance in content.instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in instances), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
-    attempts = sacct.read(sources.runner, since, window.until, token)
+    jobs = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
     spot = {instance.instance_type for instance in instances if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
     return build(
         cluster=sources.cluster,
-        attempts=attempts,
+        attempts=jobs.attempts,
         instances=instances,
         shapes=shapes(instances, slurm_nodes.read_nodes(sources.runner), catalogue),
         book=PriceBook(sources.region, catalogue, history),
         window=window,
         now=now,
         policy=policy,
+        set_aside=(*content.set_aside, *jobs.set_aside),
     )
 
 

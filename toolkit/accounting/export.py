@@ -44,6 +44,10 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "instances": [_instance(cost, report.instances[cost.instance_id]) for cost in report.costs],
         "charges": [_charge(charge, report) for charge in report.charges()],
         "attempts": [_attempt(report.attempts[key]) for key in sorted(_charged_attempts(report))],
+        "set_aside": [
+            {"name": item.name, "reason": item.reason, "has_unknown_cost": item.has_unknown_cost}
+            for item in report.set_aside
+        ],
         "notes": list(report.notes),
     }
 

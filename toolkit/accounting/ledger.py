@@ -4,6 +4,9 @@ reconcile writes one object for each instance. DescribeInstances adds the instan
 reconcile has not seen yet, and for an hour the ones that ended since. If the two differ
 on an end, the one that knows an end wins. An interruption that EC2 reports wins over the
 recorded cause.
+
+An object that is no record, or a copy of one, is set aside. An instance is in the sum
+once, whatever lies in the bucket.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud import ec2_messages, tags
@@ -19,6 +22,7 @@ from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndC
 from slurmplugins.reconciler import instance_ledger
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
+from toolkit.accounting.set_aside import SetAside
 from toolkit.prices import parse_usd
 
 if TYPE_CHECKING:
@@ -31,13 +35,45 @@ PREFIX = "ledger/instances/"
 _READERS = 8
 
 
-def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> list[Instance]:
-    """Return every instance that the cluster ever had, by launch."""
-    return merge(from_bucket(s3, bucket), from_ec2(ec2, cluster))
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A readable object of the bucket."""
+
+    instance: Instance
+    key: str
+    written_at: int
+
+    @property
+    def is_original(self) -> bool:
+        """Return whether reconcile wrote it under this key; a copy has another."""
+        return self.key == instance_ledger.object_key(self.instance.instance_id)
 
 
-def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
-    """Return the ledger's instances, each with its record's last write."""
+@dataclass(frozen=True, slots=True)
+class LedgerContent:
+    """The instances of ledger and EC2, and the objects that are not among them."""
+
+    instances: tuple[Instance, ...]  # by launch, each once
+    set_aside: tuple[SetAside, ...] = ()
+
+
+def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> LedgerContent:
+    """Return every instance that the cluster ever had."""
+    records, set_aside = from_bucket(s3, bucket)
+    ec2_instances = from_ec2(ec2, cluster)
+    known_keys = {instance_ledger.object_key(item.instance_id) for item in ec2_instances}
+    originals, copies = _without_copies(records)
+    return LedgerContent(
+        tuple(merge(originals, ec2_instances)),
+        (
+            *(replace(item, has_unknown_cost=item.name not in known_keys) for item in set_aside),
+            *copies,
+        ),
+    )
+
+
+def from_bucket(s3: S3Client, bucket: str) -> tuple[list[Record], list[SetAside]]:
+    """Return the ledger's records, and the objects that are none."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
     objects = [
         (item["Key"], int(item["LastModified"].timestamp()))
@@ -47,14 +83,29 @@ def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
     ]
 
     def fetch(key: str) -> str:
-        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
+        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace")
 
     with ThreadPoolExecutor(_READERS) as pool:
         texts = pool.map(fetch, [key for key, _ in objects])
-        return [
-            (parse(text, key), written_at)
-            for text, (key, written_at) in zip(texts, objects, strict=True)
-        ]
+        records, set_aside = [], []
+        for text, (key, written_at) in zip(texts, objects, strict=True):
+            try:
+                records.append(Record(parse(text, key), key, written_at))
+            except LedgerError:
+                set_aside.append(SetAside(key, "no record of an instance"))
+        return records, set_aside
+
+
+def _without_copies(records: Iterable[Record]) -> tuple[list[Record], list[SetAside]]:
+    """Return one record for each instance, the original if there is one."""
+    by_id: dict[str, Record] = {}
+    copies = []
+    for record in sorted(records, key=lambda item: (not item.is_original, item.key)):
+        first = by_id.setdefault(record.instance.instance_id, record)
+        if first is not record:
+            reason = f"a second record of {record.instance.instance_id}"
+            copies.append(SetAside(record.key, reason, has_unknown_cost=False))
+    return list(by_id.values()), copies
 
 
 def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
@@ -70,9 +121,7 @@ def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
     ]
 
 
-def merge(
-    recorded: Iterable[tuple[Instance, int]], ec2_instances: Iterable[Instance]
-) -> list[Instance]:
+def merge(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> list[Instance]:
     """Return one list, each instance once.
 
     A recorded instance may lack an end although EC2 no longer knows it. It ended some
@@ -81,7 +130,8 @@ def merge(
     """
     ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
     merged = []
-    for instance, written_at in recorded:
+    for record in records:
+        instance, written_at = record.instance, record.written_at
         ec2_instance = ec2_by_id.pop(instance.instance_id, None)
         if ec2_instance is not None:
             merged.append(_complete(instance, ec2_instance, written_at))
@@ -120,13 +170,10 @@ def parse(text: str, key: str) -> Instance:
         # An older head's record may lack these, or hold null.
         known = {name: value for name, value in json.loads(text).items() if value is not None}
         entry = instance_ledger.from_json({**_OPTIONAL, **known})
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         entry = None
-    if entry is None:
-        raise LedgerError(
-            f"instance ledger: {key} is not a record of an instance",
-            next_step="mend or delete the object; without it the report lacks this instance's cost",
-        )
+    if entry is None or not all(_is_time(moment) for moment in (entry.launched_at, entry.ended_at)):
+        raise LedgerError(f"instance ledger: {key} is not a record of an instance")
     return Instance(
         instance_id=entry.instance_id,
         node=entry.node,
@@ -139,6 +186,10 @@ def parse(text: str, key: str) -> Instance:
         end_cause=entry.end_cause or "",
         tag_price=parse_usd(entry.price),
     )
+
+
+def _is_time(moment: float | None) -> bool:
+    return moment is None or moment > 0
 
 
 def parse_description(description: Mapping[str, Any]) -> Instance:

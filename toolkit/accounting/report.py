@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.set_aside import SetAside
 
 
 class Key(StrEnum):
@@ -77,6 +78,7 @@ class Report:
     instances: Mapping[str, Instance]  # by instance id
     attempts: Mapping[int, Attempt]  # by DBIndex
     notes: tuple[str, ...]
+    set_aside: tuple[SetAside, ...] = ()
 
     @cached_property
     def gross(self) -> int:

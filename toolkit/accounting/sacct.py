@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from slurmplugins.errors import BadName
 from slurmplugins.model.hostlist import expand
 from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.errors import SacctError
+from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
 
 if TYPE_CHECKING:
@@ -61,6 +63,14 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
 _LATEST_SECOND = 10**11
 # The commas of a hostlist that are not within brackets.
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
+
+
+@dataclass(frozen=True, slots=True)
+class SacctContent:
+    """The attempts of one call, and the rows that are not among them."""
+
+    attempts: tuple[Attempt, ...] = ()  # by submission
+    set_aside: tuple[SetAside, ...] = ()
 
 
 def delimiter(token: str) -> str:
@@ -102,8 +112,8 @@ def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
     ]
 
 
-def read(runner: Runner, since: int, until: int, token: str) -> list[Attempt]:
-    """Return every attempt that overlaps since … until, oldest first.
+def read(runner: Runner, since: int, until: int, token: str) -> SacctContent:
+    """Return every attempt that overlaps since … until.
 
     The token must be unguessable.
     """
@@ -112,16 +122,23 @@ def read(runner: Runner, since: int, until: int, token: str) -> list[Attempt]:
     return parse(text, names, token)
 
 
-def parse(text: str, names: Sequence[str], token: str) -> list[Attempt]:
-    """Parse the attempts, ordered by submission.
+def parse(text: str, names: Sequence[str], token: str) -> SacctContent:
+    """Parse the attempts.
 
-    A DBIndex that is there twice counts once, with its later row.
+    A DBIndex that is there twice counts once, with its later row. A row without one is
+    set aside.
     """
     attempts = {}
-    for row in rows(text, names, token):
+    set_aside = []
+    for number, row in enumerate(rows(text, names, token), start=1):
         attempt = _attempt(row)
-        attempts[attempt.key] = attempt
-    return sorted(attempts.values(), key=lambda attempt: (attempt.submitted or 0, attempt.key))
+        if attempt is None:
+            reason = f"{row['DBIndex'][:40]!r} is no DBIndex (job {row['JobIDRaw'][:20]!r})"
+            set_aside.append(SetAside(f"row {number} of sacct", reason))
+        else:
+            attempts[attempt.key] = attempt
+    ordered = sorted(attempts.values(), key=lambda attempt: (attempt.submitted or 0, attempt.key))
+    return SacctContent(tuple(ordered), tuple(set_aside))
 
 
 def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
@@ -153,10 +170,10 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
     return parsed_rows
 
 
-def _attempt(row: Mapping[str, str]) -> Attempt:
+def _attempt(row: Mapping[str, str]) -> Attempt | None:
     key = _whole_number(row["DBIndex"])
     if key is None:
-        raise SacctError(f"sacct's output is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
+        return None
     return Attempt(
         key=key,
         job_id=row["JobIDRaw"],

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.accounting.samples import T0, an_instance
 from toolkit.accounting import ledger
 from toolkit.accounting.errors import LedgerError
+from toolkit.accounting.set_aside import SetAside
 
 RECORD = {
     "instance_id": "i-1",
@@ -88,10 +89,14 @@ def describe_instance(instance_id="i-1", state="running", **changes):
 
 
 def read(records, *items, written=T0 + 500):
-    objects = {
-        f"ledger/instances/{record['instance_id']}.json": (json.dumps(record), written)
-        for record in records
+    texts = {
+        f"ledger/instances/{record['instance_id']}.json": json.dumps(record) for record in records
     }
+    return read_objects(texts, *items, written=written).instances
+
+
+def read_objects(texts, *items, written=T0 + 500):
+    objects = {key: (text, written) for key, text in texts.items()}
     return ledger.read(FakeS3(objects), "bucket", FakeEc2(*items), "demo")
 
 
@@ -166,6 +171,52 @@ def test_a_running_instance_has_no_end():
 def test_an_unreadable_ledger_record_is_an_error_that_names_it(text):
     with pytest.raises(LedgerError, match=r"ledger/instances/i-1\.json"):
         ledger.parse(text, "ledger/instances/i-1.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 100_000,
+        json.dumps(RECORD).replace(str(RECORD["launched_at"]), "1e999"),
+        json.dumps(RECORD).replace(str(RECORD["ended_at"]), "NaN"),
+        json.dumps(RECORD | {"launched_at": 0}),
+        json.dumps(RECORD | {"ended_at": -5.0}),
+        json.dumps(RECORD | {"node": ["gpu-001"]}),
+    ],
+)
+def test_an_unreadable_object_is_set_aside_and_hides_no_other(text):
+    content = read_objects(
+        {"ledger/instances/i-0.json": text, "ledger/instances/i-1.json": json.dumps(RECORD)}
+    )
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert content.set_aside == (
+        SetAside("ledger/instances/i-0.json", "no record of an instance", has_unknown_cost=True),
+    )
+
+
+def test_an_unreadable_object_has_no_unknown_cost_if_ec2_knows_its_instance():
+    content = read_objects({"ledger/instances/i-1.json": "{}"}, describe_instance("i-1"))
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert not content.set_aside[0].has_unknown_cost
+
+
+@pytest.mark.parametrize("copy", ["ledger/instances/a.json", "ledger/instances/old/i-1.json"])
+def test_a_copy_of_a_record_is_not_counted_again(copy):
+    original = "ledger/instances/i-1.json"
+    content = read_objects(
+        {copy: json.dumps(RECORD | {"zone": "us-east-1b"}), original: json.dumps(RECORD)}
+    )
+    (instance,) = content.instances
+    assert instance.zone == "us-east-1a"
+    (item,) = content.set_aside
+    assert (item.name, item.has_unknown_cost) == (copy, False)
+
+
+def test_a_record_under_another_key_is_counted_if_it_is_the_only_one():
+    content = read_objects({"ledger/instances/moved.json": json.dumps(RECORD)})
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert content.set_aside == ()
 
 
 def test_a_price_tag_without_a_number_is_ignored():

@@ -14,12 +14,13 @@ from toolkit.accounting import export, html, terminal
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.report import Key
+from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
 
 KEYS = [Key.ACCOUNT, Key.USER]
 
 
-def a_report(attempts, instances, until=T0 + 10_000):
+def a_report(attempts, instances, until=T0 + 10_000, set_aside=()):
     return build(
         cluster="demo",
         attempts=attempts,
@@ -28,6 +29,7 @@ def a_report(attempts, instances, until=T0 + 10_000):
         book=a_book(),
         window=Window(T0, until),
         now=until,
+        set_aside=set_aside,
     )
 
 
@@ -209,6 +211,18 @@ def test_rows_over_forty_are_summed_up():
 
 def test_large_sums_are_printed_in_cents():
     assert terminal.money(1_234_567_890_000, 2_000_000_000_000) == "1,234,567.89"
+
+
+def test_records_that_were_set_aside_are_counted_and_named():
+    items = [SetAside(f"i-{n}.json", "no record", True) for n in range(5)]
+    report = a_report([], [an_instance()], set_aside=[*items, SetAside("x.json", "a copy", False)])
+    assert report.notes == (
+        "i-0.json, i-1.json, i-2.json and 2 more: no record, set aside, cost unknown",
+        "x.json: a copy, set aside, not counted twice",
+    )
+    assert "set aside" in printed(report)
+    assert "set aside" in html.render(report, KEYS)
+    assert len(export.as_json(report, KEYS)["set_aside"]) == 6
 
 
 @pytest.mark.parametrize(
