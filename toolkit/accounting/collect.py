@@ -65,12 +65,17 @@ def shapes(
 ) -> Mapping[str, Shape]:
     """Return each instance's shape, by instance id.
 
-    Slurm's figures for its node are used, else the size of its type.
+    It is the size of its type, which never changes, unlike its node's shape. Slurm's
+    figures serve for a type that the catalogue lacks. They must be of a node that has an
+    instance of that type today.
     """
-    by_node = {node.name: Shape(node.cpus, node.memory_mib, node.gpus) for node in nodes}
+    node_by_name = {node.name: node for node in nodes}
     shapes_by_id = {}
     for instance in instances:
-        shape = by_node.get(instance.node) or catalogue.shapes.get(instance.instance_type)
+        shape = catalogue.shapes.get(instance.instance_type)
+        node = node_by_name.get(instance.node)
+        if shape is None and node is not None and node.instance_type == instance.instance_type:
+            shape = Shape(node.cpus, node.memory_mib, node.gpus)
         if shape is not None:
             shapes_by_id[instance.instance_id] = shape
     return shapes_by_id
