@@ -145,8 +145,11 @@ def merge(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> list[
 
 
 def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> Instance:
-    ended, end_seen = recorded.ended, True
-    if ended is None and not ec2_instance.end_seen:
+    ended, end_seen = recorded.ended, recorded.end_seen
+    if not end_seen and ec2_instance.end_seen:
+        # A pass that noticed the end late knows less than EC2.
+        ended, end_seen = ec2_instance.ended, True
+    elif ended is None and not ec2_instance.end_seen:
         ended, end_seen = max(written_at, recorded.launched), False
     elif ended is None:
         ended = ec2_instance.ended
@@ -185,6 +188,7 @@ def parse(text: str, key: str) -> Instance:
         ended=None if entry.ended_at is None else math.ceil(entry.ended_at),
         end_cause=entry.end_cause or "",
         tag_price=parse_usd(entry.price),
+        end_seen=entry.end_seen,
     )
 
 

@@ -160,6 +160,22 @@ def test_an_instance_without_a_known_end_ends_when_its_record_was_written():
     assert (instance.ended, instance.end_seen) == (T0 + 500, False)
 
 
+def test_an_end_that_no_pass_has_seen_is_marked():
+    (instance,) = read([RECORD | {"end_seen": False}])
+    assert (instance.ended, instance.end_seen) == (T0 + 100, False)
+
+
+def test_ec2_knows_more_of_an_end_than_a_pass_that_noticed_it_late():
+    unseen_end = RECORD | {"end_seen": False, "ended_at": T0 + 99_999.0}
+    assert read([unseen_end], describe_instance())[0].ended is None
+    ended_instance = describe_instance(
+        state="terminated",
+        StateTransitionReason="User initiated (2026-11-21 10:05:00 GMT)",
+    )
+    (instance,) = read([unseen_end], ended_instance)
+    assert (instance.ended, instance.end_seen) == (T0 + 300, True)
+
+
 def test_a_running_instance_has_no_end():
     (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}], describe_instance())
     assert (instance.ended, instance.end_seen) == (None, True)
