@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from toolkit.accounting.tres import Tres
 
 REQUEUE_EXIT = 85
@@ -87,3 +90,20 @@ class Attempt:
         if self.state in _FAILED_STATES:
             return self.started if checkpoint is None else checkpoint
         return checkpoint if self.state in _CANCELLED_STATES else None
+
+
+def attempt_numbers(attempts: Iterable[Attempt]) -> dict[int, int]:
+    """Return each attempt's number within its job, by DBIndex.
+
+    They are 0, 1, 2 and so on: Slurm's count of restarts, which no report's time changes.
+    A sacct without it gives the attempts in their order, those of the report alone.
+    """
+    by_job: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        by_job[attempt.job_id].append(attempt)
+    numbers = {}
+    for job_attempts in by_job.values():
+        job_attempts.sort(key=lambda attempt: (attempt.submitted or 0, attempt.key))
+        for position, attempt in enumerate(job_attempts):
+            numbers[attempt.key] = position if attempt.restarts is None else attempt.restarts
+    return numbers

@@ -43,7 +43,10 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "groups": [_group(group, keys) for group in report.groups(keys)],
         "instances": [_instance(cost, report.instances[cost.instance_id]) for cost in report.costs],
         "charges": [_charge(charge, report) for charge in report.charges()],
-        "attempts": [_attempt(report.attempts[key]) for key in sorted(_charged_attempts(report))],
+        "attempts": [
+            _attempt(report.attempts[key], report.attempt_numbers[key])
+            for key in sorted(_charged_attempts(report))
+        ],
         "set_aside": [
             {"name": item.name, "reason": item.reason, "has_unknown_cost": item.has_unknown_cost}
             for item in report.set_aside
@@ -74,6 +77,7 @@ _CHARGE_FIELDS = (
     "type",
     "seconds",
     "usd",
+    "db_index",
 )
 
 
@@ -148,19 +152,21 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
         "account": attempt.account if attempt else None,
         "user": attempt.user if attempt else None,
         "job": attempt.job_id if attempt else None,
-        # A DBIndex has 63 bits; as a number it would be rounded by most readers of JSON.
-        "attempt": None if charge.attempt is None else str(charge.attempt),
+        "attempt": None if charge.attempt is None else report.attempt_numbers[charge.attempt],
         "instance": charge.instance_id,
         "node": instance.node or None,
         "type": instance.instance_type,
         "seconds": _seconds(charge.seconds),
         "usd": money(charge.micro),
+        # Slurm's key has 63 bits; as a number it would be rounded by most readers.
+        "db_index": None if charge.attempt is None else str(charge.attempt),
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, number: int) -> dict[str, Any]:
     return {
-        "attempt": str(attempt.key),
+        "attempt": number,
+        "db_index": str(attempt.key),
         "job": attempt.job_id,
         "job_text": attempt.job,
         "name": attempt.name,

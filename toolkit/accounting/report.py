@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolkit.accounting.attempts import attempt_numbers
 from toolkit.accounting.charges import Component
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class Report:
         The groups sum to this, and so do the components.
         """
         return self.gross + self.refund
+
+    @cached_property
+    def attempt_numbers(self) -> Mapping[int, int]:
+        """Return each attempt's number within its job, by DBIndex."""
+        return attempt_numbers(self.attempts.values())
 
     def charges(self) -> Iterator[Charge]:
         """Yield every charge of every instance."""

@@ -96,10 +96,27 @@ def test_the_groups_and_charges_of_json_sum_to_its_total():
     }
 
 
-def test_the_key_of_an_attempt_is_text_in_json():
-    key = 5820489064499176448
-    data = export.as_json(a_report([an_attempt(key)], [an_instance()]), KEYS)
-    assert data["attempts"][0]["attempt"] == str(key)
+@pytest.mark.parametrize("restarts", [(0, 1), (None, None)])
+def test_attempts_are_numbered_within_their_job(restarts):
+    """Show the number, since nobody can read keys of 63 bits."""
+    keys = (5820489064499176449, 5820489064499176448)
+    attempts = [
+        an_attempt(key, restarts=number, submitted=T0 + 10 * index)
+        for index, (key, number) in enumerate(zip(keys, restarts, strict=True))
+    ]
+    report = a_report([*attempts, an_attempt(9, job_id="8")], [an_instance()])
+    data = export.as_json(report, KEYS)
+    expected = {(str(keys[0]), 0), (str(keys[1]), 1), ("9", 0)}
+    assert {(row["db_index"], row["attempt"]) for row in data["attempts"]} == expected
+    rows = csv.DictReader(io.StringIO(export.as_csv(report)))
+    assert {(row["db_index"], row["attempt"]) for row in rows if row["job"]} == {
+        (key, str(number)) for key, number in expected
+    }
+
+
+def test_an_attempt_keeps_its_number_in_a_report_without_the_earlier_ones():
+    report = a_report([an_attempt(5, restarts=3)], [an_instance()])
+    assert [row["attempt"] for row in export.as_json(report, KEYS)["attempts"]] == [3]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +137,7 @@ def test_a_name_does_not_become_a_formula_in_csv(name):
 def test_a_carriage_return_in_a_name_begins_no_row_of_csv(name):
     report = a_report([an_attempt(account=name, user="ada")], [an_instance()])
     rows = list(csv.reader(io.StringIO(export.as_csv(report), newline="")))
-    assert {len(row) for row in rows} == {10}
+    assert {len(row) for row in rows} == {11}
 
 
 @pytest.mark.parametrize("width", [80, 100])
