@@ -179,6 +179,12 @@ def test_costs_are_recorded_in_mlflow_on_request(cluster):
     assert "ended as their jobs did: 1\n" in messages
 
 
+def test_a_part_of_a_cost_is_not_recorded_in_mlflow(cluster):
+    messages = report("--since", "2026-11-21T10:05", "--record-mlflow").stderr
+    assert "cost recorded on 0 runs\n" in messages
+    assert "only a part of the cost of 1 jobs" in messages
+
+
 def test_the_report_is_printed_even_if_its_html_page_can_not_be_written(cluster, tmp_path):
     day = ["--since", "2026-11-21", "--html", str(tmp_path / "nowhere" / "report.html")]
     result = CliRunner().invoke(report_command.command, ["--config", CONFIG, *day])
