@@ -135,7 +135,7 @@ def to_json(entry: LedgerEntry) -> dict[str, Any]:
 def from_json(value: Any) -> LedgerEntry | None:
     """Read an entry; None for anything else."""
     try:
-        entry = LedgerEntry(*_field_values(value), value.get("end_seen", True))
+        entry = LedgerEntry(*(*_field_values(value), value.get("end_seen", True)))
     except (KeyError, TypeError):
         return None
     texts = [getattr(entry, name) for name in _TEXT_NAMES]

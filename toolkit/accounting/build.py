@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from toolkit.accounting import notes
 from toolkit.accounting.allocation import Policy, Window, allocate
 from toolkit.accounting.attempt_instances import match_instances
+from toolkit.accounting.lives import billed_lives
 from toolkit.accounting.report import Report
-from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolkit.accounting.attempts import Attempt
-    from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
     from toolkit.prices import PriceBook, Shape
-
-_SOURCE_NOTES = {
-    PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, at the on-demand price: too high",
-    PriceSource.UNKNOWN: "no price known, counted as $0",
-}
 
 
 def build(
@@ -36,6 +30,7 @@ def build(
     now: int,
     policy: Policy | None = None,
     set_aside: Sequence[SetAside] = (),
+    disagreements: Sequence[str] = (),
 ) -> Report:
     """Build the report of one window.
 
@@ -44,11 +39,21 @@ def build(
     instance id.
     """
     policy = policy or Policy()
+    instances = billed_lives(instances, attempts, now)
     match = match_instances(attempts, instances, shapes, now)
     costs = [
         cost
         for item in instances
-        if (cost := allocate(item, match.usages.get(item.instance_id, ()), book, window, policy))
+        if (
+            cost := allocate(
+                item,
+                match.usages.get(item.instance_id, ()),
+                book,
+                window,
+                policy,
+                waits=match.waits.get(item.instance_id, ()),
+            )
+        )
     ]
     by_id = {instance.instance_id: instance for instance in instances}
     by_key = {attempt.key: attempt for attempt in attempts}
@@ -64,11 +69,14 @@ def build(
         attempts=by_key,
         set_aside=tuple(set_aside),
         notes=(
-            *_set_aside_notes(set_aside),
-            *_price_notes(costs),
-            *_end_notes(costs, by_id),
-            *_without_instance_notes(attempts_without_instance),
-            *_missing_attempt_notes(attempts),
+            *notes.set_aside_notes(set_aside),
+            *disagreements,
+            *notes.price_notes(costs),
+            *notes.end_notes(costs, by_id),
+            *notes.start_notes(costs, by_id),
+            *notes.reversed_notes(costs, by_id, attempts),
+            *notes.without_instance_notes(attempts_without_instance),
+            *notes.missing_attempt_notes(attempts),
         ),
     )
 
@@ -76,61 +84,3 @@ def build(
 def _overlaps(attempt: Attempt, window: Window, now: int) -> bool:
     end = now if attempt.ended is None else attempt.ended
     return (attempt.started or 0) < window.until and end > window.since
-
-
-def _price_notes(costs: Iterable[InstanceCost]) -> list[str]:
-    ids_by_source: dict[PriceSource, list[str]] = defaultdict(list)
-    for cost in costs:
-        for source in cost.sources:
-            ids_by_source[source].append(cost.instance_id)
-    return [
-        f"{_first_few(ids_by_source[source])}: {text}"
-        for source, text in _SOURCE_NOTES.items()
-        if ids_by_source[source]
-    ]
-
-
-def _set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:
-    names_by_reason: dict[str, list[str]] = defaultdict(list)
-    for item in set_aside:
-        cost = "cost unknown" if item.has_unknown_cost else "not counted twice"
-        names_by_reason[f"{item.reason}, set aside, {cost}"].append(item.name)
-    return [f"{_first_few(names)}: {text}" for text, names in names_by_reason.items()]
-
-
-def _end_notes(costs: Iterable[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
-    instance_ids = [cost.instance_id for cost in costs if not by_id[cost.instance_id].end_seen]
-    return [f"{_first_few(instance_ids)}: end not seen, counted up to the last sign of life"][
-        : bool(instance_ids)
-    ]
-
-
-def _without_instance_notes(attempts: Sequence[Attempt]) -> list[str]:
-    if not attempts:
-        return []
-    jobs = sorted({f"job {attempt.job}" for attempt in attempts})
-    return [f"{_first_few(jobs)}: no instance known for their nodes, counted as $0"]
-
-
-def _missing_attempt_notes(attempts: Iterable[Attempt]) -> list[str]:
-    """Return a note on attempts that slurmdbd lacks.
-
-    Slurm counted them as restarts. Their time would show as idle.
-    """
-    restarts_by_job: dict[str, set[int]] = defaultdict(set)
-    for attempt in attempts:
-        if attempt.restarts is not None:
-            restarts_by_job[attempt.job_id].add(attempt.restarts)
-    incomplete_jobs = sorted(
-        f"job {job}"
-        for job, restarts in restarts_by_job.items()
-        if max(restarts) - min(restarts) + 1 > len(restarts)
-    )
-    return [f"{_first_few(incomplete_jobs)}: slurmdbd lacks an attempt, its time shows as idle"][
-        : bool(incomplete_jobs)
-    ]
-
-
-def _first_few(names: Sequence[str]) -> str:
-    first_names = ", ".join(names[:3])
-    return first_names if len(names) <= 3 else f"{first_names} and {len(names) - 3} more"  # noqa: PLR2004

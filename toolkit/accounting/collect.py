@@ -34,12 +34,16 @@ class Sources:
     ec2: EC2Client
     s3: S3Client
     runner: Runner
+    static_nodes: frozenset[str] = frozenset()  # nodes that always have an instance
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
     """Make the report of a window. `token` must be unguessable (see `sacct`)."""
     content = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
-    instances = [instance for instance in content.instances if _overlaps(instance, window)]
+    instances = with_static_nodes(
+        [instance for instance in content.instances if _overlaps(instance, window)],
+        sources.static_nodes,
+    )
     since = min((instance.launched for instance in instances), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
@@ -57,6 +61,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
         now=now,
         policy=policy,
         set_aside=(*content.set_aside, *jobs.set_aside),
+        disagreements=content.disagreements,
     )
 
 
@@ -79,6 +84,13 @@ def shapes(
         if shape is not None:
             shapes_by_id[instance.instance_id] = shape
     return shapes_by_id
+
+
+def with_static_nodes(
+    instances: Iterable[Instance], static_nodes: frozenset[str]
+) -> list[Instance]:
+    """Return the instances, those of static nodes marked."""
+    return [replace(item, static=item.node in static_nodes) for item in instances]
 
 
 def _overlaps(instance: Instance, window: Window) -> bool:

@@ -24,6 +24,9 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _FORMULA_BREAKS = ("\t", "\n")
 
 
+UNKNOWN = "unknown"
+
+
 def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
     """Return the whole report as JSON values.
 
@@ -38,6 +41,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "gross": money(report.gross),
         "refund": money(report.refund),
         "total": money(report.net),
+        "unknown_costs": list(report.unknown_costs),
         "components": {name.value: money(micro) for name, micro in report.components().items()},
         "by": [key.value for key in keys],
         "groups": [_group(group, keys) for group in report.groups(keys)],
@@ -56,7 +60,10 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
 
 
 def as_csv(report: Report) -> str:
-    """Return a line for each charge; `usd` sums to the total exactly."""
+    """Return a line for each charge; `usd` sums to the total exactly.
+
+    It is the word `unknown` where no price is known.
+    """
     out = io.StringIO()
     rows = [_charge(charge, report) for charge in report.charges()]
     writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
@@ -94,7 +101,9 @@ def iso(second: int | None) -> str | None:
 
 
 def _cell(name: str, value: object) -> object:
-    if name == "usd" or not isinstance(value, str):
+    if name == "usd":
+        return UNKNOWN if value is None else value
+    if not isinstance(value, str):
         return value
     # The csv module leaves a lone carriage return without quotes, and it would begin a row.
     value = value.replace("\r", "\n")
@@ -114,6 +123,7 @@ def _group(group: Group, keys: Sequence[Key]) -> dict[str, Any]:
         "machine_seconds": _seconds(group.seconds),
         "components": {name.value: money(micro) for name, micro in group.micro.items()},
         "total": money(group.total),
+        "has_unknown_cost": group.has_unknown(),
     }
 
 
@@ -126,6 +136,7 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
         "zone": instance.zone,
         "capacity": "spot" if instance.spot else "on-demand",
         "launched": iso(instance.launched),
+        "billed_from": iso(instance.billed_from),
         "ended": iso(instance.ended),
         "end_cause": instance.end_cause or None,
         "end_seen": instance.end_seen,
@@ -133,9 +144,10 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
         "gross": money(cost.gross),
         "refund": money(cost.refund),
         "total": money(cost.net),
+        "has_unknown_cost": cost.has_unknown,
         "prices": [
             {
-                "usd_per_hour": str(price.usd_per_hour),
+                "usd_per_hour": str(price.usd_per_hour) if price.is_known else None,
                 "source": price.source.value,
                 "as_of": iso(price.as_of),
             }
@@ -157,7 +169,7 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
         "node": instance.node or None,
         "type": instance.instance_type,
         "seconds": _seconds(charge.seconds),
-        "usd": money(charge.micro),
+        "usd": money(charge.micro) if charge.price_known else None,
         # Slurm's key has 63 bits; as a number it would be rounded by most readers.
         "db_index": None if charge.attempt is None else str(charge.attempt),
     }

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.cloud import ec2_messages, tags
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
 from slurmplugins.reconciler import instance_ledger
+from toolkit.accounting import notes
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
 from toolkit.accounting.set_aside import SetAside
 from toolkit.prices import parse_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
@@ -55,6 +56,7 @@ class LedgerContent:
 
     instances: tuple[Instance, ...]  # by launch, each once
     set_aside: tuple[SetAside, ...] = ()
+    disagreements: tuple[str, ...] = ()  # sentences for the report's notes
 
 
 def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> LedgerContent:
@@ -69,7 +71,16 @@ def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> LedgerConte
             *(replace(item, has_unknown_cost=item.name not in known_keys) for item in set_aside),
             *copies,
         ),
+        tuple(_disagreements(originals, ec2_instances)),
     )
+
+
+def _disagreements(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> Iterator[str]:
+    ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
+    for record in records:
+        ec2_instance = ec2_by_id.get(record.instance.instance_id)
+        if ec2_instance is not None:
+            yield from notes.disagreements(record.instance, ec2_instance)
 
 
 def from_bucket(s3: S3Client, bucket: str) -> tuple[list[Record], list[SetAside]]:
@@ -125,8 +136,7 @@ def merge(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> list[
     """Return one list, each instance once.
 
     A recorded instance may lack an end although EC2 no longer knows it. It ended some
-    time after its record was last written: that moment stands in for its end, and
-    `end_seen` is False.
+    time after its record was last written, which is then `seen_at`.
     """
     ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
     merged = []
@@ -136,8 +146,7 @@ def merge(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> list[
         if ec2_instance is not None:
             merged.append(_complete(instance, ec2_instance, written_at))
         elif instance.ended is None:
-            end = max(written_at, instance.launched)
-            merged.append(replace(instance, ended=end, end_seen=False))
+            merged.append(replace(instance, end_seen=False, seen_at=written_at))
         else:
             merged.append(instance)
     merged.extend(ec2_by_id.values())
@@ -145,12 +154,12 @@ def merge(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> list[
 
 
 def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> Instance:
-    ended, end_seen = recorded.ended, recorded.end_seen
+    ended, end_seen, seen_at = recorded.ended, recorded.end_seen, recorded.seen_at
     if not end_seen and ec2_instance.end_seen:
         # A pass that noticed the end late knows less than EC2.
         ended, end_seen = ec2_instance.ended, True
     elif ended is None and not ec2_instance.end_seen:
-        ended, end_seen = max(written_at, recorded.launched), False
+        end_seen, seen_at = False, written_at
     elif ended is None:
         ended = ec2_instance.ended
     end_cause = recorded.end_cause or ec2_instance.end_cause
@@ -158,7 +167,9 @@ def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> In
         end_cause = EndCause.INTERRUPTION
     # The record may be older than the tags that name the node.
     node = recorded.node or ec2_instance.node
-    return replace(recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen)
+    return replace(
+        recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen, seen_at=seen_at
+    )
 
 
 _OPTIONAL: Final[Mapping[str, Any]] = {
@@ -175,7 +186,8 @@ def parse(text: str, key: str) -> Instance:
         entry = instance_ledger.from_json({**_OPTIONAL, **known})
     except (ValueError, AttributeError, RecursionError):
         entry = None
-    if entry is None or not all(_is_time(moment) for moment in (entry.launched_at, entry.ended_at)):
+    times = entry and (entry.launched_at, entry.running_at, entry.ended_at)
+    if entry is None or not all(moment is None or moment > 0 for moment in times or ()):
         raise LedgerError(f"instance ledger: {key} is not a record of an instance")
     return Instance(
         instance_id=entry.instance_id,
@@ -189,11 +201,8 @@ def parse(text: str, key: str) -> Instance:
         end_cause=entry.end_cause or "",
         tag_price=parse_usd(entry.price),
         end_seen=entry.end_seen,
+        running=None if entry.running_at is None else math.floor(entry.running_at),
     )
-
-
-def _is_time(moment: float | None) -> bool:
-    return moment is None or moment > 0
 
 
 def parse_description(description: Mapping[str, Any]) -> Instance:
@@ -211,7 +220,7 @@ def parse_description(description: Mapping[str, Any]) -> Instance:
         zone=instance.zone,
         spot=instance.lifecycle is Lifecycle.SPOT,
         launched=launched,
-        ended=max(int(ended_at or launched), launched) if has_ended else None,
+        ended=max(int(ended_at), launched) if has_ended and ended_at is not None else None,
         end_cause=EndCause.INTERRUPTION if instance.end_code in SPOT_INTERRUPTION_CODES else "",
         tag_price=parse_usd(instance.price),
         end_seen=not has_ended or ended_at is not None,

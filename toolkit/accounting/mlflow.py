@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _BATCH = 100
 _COMPONENTS_OF_TAGS = {
     "cost_usd_lost_work": (Component.LOST,),
-    "cost_usd_boot": (Component.BOOT,),
-    "cost_usd_idle": (Component.IDLE_GAP, Component.IDLE_TAIL),
+    "cost_usd_boot": (Component.BOOT, Component.WAIT),
+    "cost_usd_idle": (Component.IDLE_GAP, Component.IDLE_TAIL, Component.IDLE),
 }
 
 
@@ -49,7 +49,7 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
     recorded_jobs = whole_jobs(report)
     for group in report.groups([Key.JOB]):
         (job,) = group.key_values
-        if not job.isdigit() or job not in recorded_jobs:
+        if not job.isdigit() or job not in recorded_jobs or group.has_unknown():
             continue
         tags[job] = {"cost_usd": str(usd(group.total))} | {
             name: str(usd(group.sum_of(*components)))
@@ -105,8 +105,9 @@ def record(runner: Runner, report: Report) -> Recorded:
     """
     tags = job_tags(report)
     jobs = {group.key_values[0] for group in report.groups([Key.JOB]) if group.has_jobs}
+    jobs_with_number = {job for job in jobs if job.partition(" ")[0].isdigit()}
     runs = sum(queries.tag_runs(runner, batch) for batch in _batches(tags))
-    return Recorded(runs, len({job for job in jobs if job.isdigit()} - tags.keys()))
+    return Recorded(runs, len(jobs_with_number - tags.keys()))
 
 
 def _batches(tags: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Mapping[str, str]]]:

@@ -145,6 +145,7 @@ def _collect(
 ) -> Report:
     import secrets
 
+    from slurmplugins.model.hostlist import expand
     from toolkit.accounting.allocation import Policy
     from toolkit.accounting.collect import Sources, collect
     from toolkit.deploy import names
@@ -156,6 +157,12 @@ def _collect(
         ec2=clients.client("ec2"),
         s3=clients.client("s3"),
         runner=runner,
+        static_nodes=frozenset(
+            node
+            for name, pool in config.pools.items()
+            if pool.static
+            for node in expand(config.nodes(name, pool.static))
+        ),
     )
     return collect(sources, window, now, secrets.token_hex(16), Policy())
 

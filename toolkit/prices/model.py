@@ -26,7 +26,7 @@ class PriceSource(StrEnum):
     CATALOGUE_FOR_SPOT = "list-for-spot"
     """The on-demand price for a spot instance: too high, used only if there is no better one."""
     UNKNOWN = "unknown"
-    """No price at all: the amount is 0 and the report says so."""
+    """No price at all: the amount is unknown and in no sum, and the report says so."""
 
     @property
     def is_guess(self) -> bool:
@@ -57,6 +57,11 @@ class Price:
     usd_per_hour: Decimal
     source: PriceSource
     as_of: int  # epoch second of the source
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it is a price at all."""
+        return self.source is not PriceSource.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

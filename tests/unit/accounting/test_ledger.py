@@ -151,13 +151,11 @@ def test_ec2s_state_reason_marks_an_interruption():
     assert instance.interrupted
 
 
-def test_an_instance_without_a_known_end_ends_when_its_record_was_written():
-    (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}])
-    assert (instance.ended, instance.end_seen) == (T0 + 500, False)
-    (instance,) = read(
-        [RECORD | {"ended_at": None, "end_cause": None}], describe_instance(state="terminated")
-    )
-    assert (instance.ended, instance.end_seen) == (T0 + 500, False)
+def test_an_instance_without_a_known_end_was_last_seen_when_its_record_was_written():
+    open_record = RECORD | {"ended_at": None, "end_cause": None}
+    for items in ((), (describe_instance(state="terminated"),)):
+        (instance,) = read([open_record], *items)
+        assert (instance.ended, instance.end_seen, instance.seen_at) == (None, False, T0 + 500)
 
 
 def test_an_end_that_no_pass_has_seen_is_marked():
@@ -217,6 +215,26 @@ def test_an_unreadable_object_has_no_unknown_cost_if_ec2_knows_its_instance():
     assert not content.set_aside[0].has_unknown_cost
 
 
+def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_both_values():
+    restarted = describe_instance(
+        state="terminated",
+        LaunchTime=at(T0 + 43_200),
+        StateTransitionReason="User initiated (2026-11-22 10:00:00 GMT)",
+    )
+    content = read_objects({"ledger/instances/i-1.json": json.dumps(RECORD)}, restarted)
+    launch, end = content.disagreements
+    assert (
+        "launched 2026-11-21 10:00:00 by the instance ledger, 2026-11-21 22:00:00 by EC2" in launch
+    )
+    assert "ended 2026-11-21 10:01:40 by the instance ledger, 2026-11-22 10:00:00 by EC2" in end
+    assert (
+        read_objects(
+            {"ledger/instances/i-1.json": json.dumps(RECORD)}, describe_instance()
+        ).disagreements
+        == ()
+    )
+
+
 @pytest.mark.parametrize("copy", ["ledger/instances/a.json", "ledger/instances/old/i-1.json"])
 def test_a_copy_of_a_record_is_not_counted_again(copy):
     original = "ledger/instances/i-1.json"
@@ -245,7 +263,9 @@ def test_the_ledger_entry_of_reconcile_is_parsed_unchanged():
     from slurmplugins.reconciler.instance_ledger import LedgerEntry, to_json
 
     entry = LedgerEntry(**RECORD)
-    assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(ended=T0 + 100)
+    assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(
+        ended=T0 + 100, running=T0 + 5
+    )
 
 
 @pytest.mark.parametrize("key", ["node", "pool", "partition", "attempt", "zone", "price"])

@@ -245,10 +245,21 @@ def test_records_that_were_set_aside_are_counted_and_named():
 @pytest.mark.parametrize(
     ("attempts", "instances", "words"),
     [
-        ([an_attempt(nodes=("gpu-009",))], [an_instance()], "no instance known"),
-        ([], [an_instance(instance_type="x9.huge", tag_price=None)], "no price known"),
+        (
+            [an_attempt(nodes=("gpu-009",))],
+            [an_instance()],
+            "no instance known for their nodes: their cost is unknown",
+        ),
+        (
+            [],
+            [an_instance(instance_type="x9.huge", tag_price=None)],
+            "no price known: their cost is unknown",
+        ),
         ([], [an_instance(zone="eu-west-9z", tag_price=None)], "on-demand price"),
         ([], [an_instance(end_seen=False)], "end not seen"),
+        ([], [an_instance(running=T0 + 3000)], "first seen running 2026-11-21 10:50:00"),
+        ([], [an_instance(ended=T0 - 99)], "ended 2026-11-21 09:58:21"),
+        ([an_attempt(ended=T0 + 9)], [an_instance()], "ended 2026-11-21 10:00:09"),
         ([an_attempt(1, restarts=0), an_attempt(2, restarts=2)], [an_instance()], "lacks"),
     ],
 )
@@ -256,3 +267,27 @@ def test_the_report_notes_what_makes_it_doubtful(attempts, instances, words):
     (note,) = a_report(attempts, instances).notes
     assert words in note
     assert words.split()[0] in printed(a_report(attempts, instances))
+
+
+def test_an_unknown_amount_is_never_shown_as_nothing():
+    report = a_report(
+        [an_attempt(1), an_attempt(2, user="bob", nodes=("gpu-002",))],
+        [
+            an_instance(),
+            an_instance("i-2", node="gpu-002", instance_type="x9.huge", tag_price=None),
+        ],
+        set_aside=[SetAside("i-3.json", "no record")],
+    )
+    assert report.unknown_costs == ("i-2", "i-3.json")
+    text = printed(report)
+    row = next(line for line in text.splitlines() if "vision/bob" in line)
+    assert "0.000000" not in row
+    assert row.split()[-1] == "?"
+    assert "0.720000+?" in text
+    assert "0.720000+?" in html.render(report, KEYS)
+    data = export.as_json(report, KEYS)
+    assert data["unknown_costs"] == ["i-2", "i-3.json"]
+    assert {row["usd"] for row in data["charges"] if row["user"] == "bob"} == {None}
+    assert [group["has_unknown_cost"] for group in data["groups"]] == [False, True]
+    rows = csv.DictReader(io.StringIO(export.as_csv(report)))
+    assert {row["usd"] for row in rows if row["user"] == "bob"} == {"unknown"}

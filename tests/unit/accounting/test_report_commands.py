@@ -147,7 +147,7 @@ def test_the_report_is_printed(cluster):
     result = report()
     assert result.exit_code == 0
     assert "vision/ada" in result.stdout
-    assert ["instance", "cost", "0.100000"] in [
+    assert ["instance", "cost", "0.099500"] in [
         line.split()[:3] for line in result.stdout.splitlines()
     ]
 
@@ -155,7 +155,7 @@ def test_the_report_is_printed(cluster):
 def test_json_is_one_document_on_standard_output(cluster):
     data = json.loads(report("--json", "--by", "job").stdout)
     assert (data["total"], data["by"], data["since"]) == (
-        "0.100000",
+        "0.099500",
         ["job"],
         "2026-11-21T10:00:00Z",
     )
@@ -163,7 +163,7 @@ def test_json_is_one_document_on_standard_output(cluster):
 
 def test_csv_sums_to_the_total(cluster):
     rows = csv.DictReader(io.StringIO(report("--csv").stdout))
-    assert sum(Decimal(row["usd"]) for row in rows) == Decimal("0.1")
+    assert sum(Decimal(row["usd"]) for row in rows) == Decimal("0.0995")
 
 
 def test_html_is_written_beside_the_printed_report(cluster, tmp_path):
