@@ -69,18 +69,33 @@ def allocate(
     if start >= billed_until:
         return None
     spans = book.spans(instance.price_query(), start, billed_until)
+    charges = _charges(instance, spans, Timeline(instance, usages, waits), end)
+    refunds = _refunds(instance, charges, policy)
+    return InstanceCost(
+        instance_id=instance.instance_id,
+        seconds=billed_until - start,
+        gross=sum(charge.micro for charge in charges),
+        refund=sum(refund.micro for refund in refunds),
+        prices=tuple(dict.fromkeys(span.price for span in spans)),
+        charges=(*charges, *refunds),
+    )
+
+
+def _charges(
+    instance: Instance, spans: Sequence[PriceSpan], timeline: Timeline, end: int
+) -> list[Charge]:
+    """Return the charges of the spans, which sum to the rounded cost."""
     weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
     seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
-    timeline = Timeline(instance, usages, waits)
     for piece in _price_pieces(spans, timeline.cuts(end)):
         price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
-        for line, share in timeline.shares(piece.start, end):
-            key = (*line, piece.price.is_known)
+        for (component, attempt), share in timeline.shares(piece.start, end):
+            key = component, attempt, piece.price.is_known
             # Most parts are the whole instance; a product of fractions costs more than the test.
             weights[key] += price if share is WHOLE else price * share
             seconds[key] += (piece.end - piece.start) * share
     gross = round_to_micro(sum(weights.values(), Fraction(0)))
-    charges = [
+    return [
         Charge(
             component,
             instance.instance_id,
@@ -93,15 +108,6 @@ def allocate(
             weights, apportion(gross, list(weights.values())), strict=True
         )
     ]
-    refunds = _refunds(instance, charges, policy)
-    return InstanceCost(
-        instance_id=instance.instance_id,
-        seconds=billed_until - start,
-        gross=gross,
-        refund=sum(refund.micro for refund in refunds),
-        prices=tuple(dict.fromkeys(span.price for span in spans)),
-        charges=(*charges, *refunds),
-    )
 
 
 def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> list[Charge]:

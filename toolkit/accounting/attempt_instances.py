@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.instances import NEVER_UP
+from toolkit.accounting.node_instances import NodeInstances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,11 +67,8 @@ def match_instances(
 ) -> InstanceMatch:
     """Match every node of every attempt with its instance at that time.
 
-    It is the instance that lived when the attempt started, else the one with the
-    longest overlap. The usage is clipped to the instance's life: Slurm notices a dead
-    node late. An attempt without a recorded end must not reach into the next instance
-    of that name.
-
+    The usage is clipped to the instance's life: Slurm notices a dead node late. An
+    attempt without a recorded end must not reach into the next instance of that name.
     `shapes` is by instance id.
     """
     candidates = _Candidates(instances, now)
@@ -111,51 +109,47 @@ class _Candidates:
 
     def __init__(self, instances: Iterable[Instance], now: int) -> None:
         self._now = now
-        self._by_node: dict[str, list[Instance]] = defaultdict(list)
-        for instance in instances:
-            if instance.node and not instance.is_head:
-                self._by_node[instance.node].append(instance)
+        self._nodes = NodeInstances(instances, now)
 
     def of(self, attempt: Attempt) -> list[Instance | None]:
         """Return the instance of each node, None where none is known."""
         start = attempt.started
         if start is None:
             return []
-        return [self._instance(attempt, start, self._by_node.get(n, ())) for n in attempt.nodes]
+        return [self._instance(attempt, start, node) for node in attempt.nodes]
 
     def launched_for(self, attempt: Attempt, own_instances: Iterable[Instance]) -> list[Instance]:
         """Return an attempt's instances, with all that were launched while it waited."""
         start, end = attempt.started or 0, self._end(attempt)
         instances = {instance.instance_id: instance for instance in own_instances}
         for node in attempt.nodes:
-            for instance in self._by_node.get(node, ()):
+            for instance in self._nodes.between(node, start, end):
                 if start <= instance.launched < end:
                     instances[instance.instance_id] = instance
         return list(instances.values())
 
-    def _instance(
-        self, attempt: Attempt, start: int, node_instances: Sequence[Instance]
-    ) -> Instance | None:
+    def _instance(self, attempt: Attempt, start: int, node: str) -> Instance | None:
+        """Return the one alive at the start, else the longest overlap's."""
+
         def overlap(instance: Instance) -> int:
-            end = min(self._end(attempt), self._end(instance))
+            end = min(self._end(attempt), self._nodes.end(instance))
             return end - max(start, instance.launched)
 
         def rank(instance: Instance) -> tuple[bool, int, int, str]:
             came_up = instance.end_cause not in NEVER_UP
             return came_up, overlap(instance), instance.launched, instance.instance_id
 
+        node_instances = self._nodes.between(node, start, max(start, self._end(attempt)))
         live_instances = [
-            instance
-            for instance in node_instances
-            if instance.launched <= start < self._end(instance)
+            item for item in node_instances if item.launched <= start < self._nodes.end(item)
         ]
         # An attempt of no second may end with its instance.
         least = 0 if attempt.ended == start else 1
         later_instances = [item for item in node_instances if overlap(item) >= least]
         return max(live_instances or later_instances, key=rank, default=None)
 
-    def _end(self, item: Attempt | Instance) -> int:
-        return self._now if item.ended is None else item.ended
+    def _end(self, attempt: Attempt) -> int:
+        return self._now if attempt.ended is None else attempt.ended
 
 
 def _only_waited(attempt: Attempt, own_instances: Sequence[Instance]) -> bool:

@@ -11,9 +11,11 @@ from toolkit.accounting.lives import billed_lives
 from toolkit.accounting.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from toolkit.accounting.attempt_instances import InstanceMatch
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
     from toolkit.prices import PriceBook, Shape
@@ -38,47 +40,56 @@ def build(
     window. The jobs before and after tell boot and idle time apart. `shapes` is by
     instance id.
     """
-    policy = policy or Policy()
     instances = billed_lives(instances, attempts, now)
     match = match_instances(attempts, instances, shapes, now)
-    costs = [
-        cost
-        for item in instances
-        if (
-            cost := allocate(
-                item,
-                match.usages.get(item.instance_id, ()),
-                book,
-                window,
-                policy,
-                waits=match.waits.get(item.instance_id, ()),
-            )
-        )
-    ]
+    costs = tuple(_costs(instances, match, book, window, policy or Policy()))
     by_id = {instance.instance_id: instance for instance in instances}
-    by_key = {attempt.key: attempt for attempt in attempts}
-    attempts_without_instance = [
-        by_key[key] for key in match.without_instance if _overlaps(by_key[key], window, now)
-    ]
+    attempts_in_window = [attempt for attempt in attempts if _overlaps(attempt, window, now)]
+    without_cost = _without_cost(attempts_in_window, frozenset(match.without_instance))
     return Report(
         cluster=cluster,
         window=window,
         made_at=now,
-        costs=tuple(costs),
+        costs=costs,
         instances={cost.instance_id: by_id[cost.instance_id] for cost in costs},
-        attempts=by_key,
+        attempts={attempt.key: attempt for attempt in attempts},
         set_aside=tuple(set_aside),
+        jobs_without_cost=tuple(dict.fromkeys(name for names in without_cost for name in names)),
         notes=(
             *notes.set_aside_notes(set_aside),
             *disagreements,
-            *notes.price_notes(costs),
-            *notes.end_notes(costs, by_id),
-            *notes.start_notes(costs, by_id),
-            *notes.reversed_notes(costs, by_id, attempts),
-            *notes.without_instance_notes(attempts_without_instance),
-            *notes.missing_attempt_notes(attempts),
+            *notes.instance_notes(costs, by_id),
+            *notes.attempt_notes(attempts, *without_cost),
         ),
     )
+
+
+def _costs(
+    instances: Iterable[Instance],
+    match: InstanceMatch,
+    book: PriceBook,
+    window: Window,
+    policy: Policy,
+) -> Iterator[InstanceCost]:
+    for instance in instances:
+        usages = match.usages.get(instance.instance_id, ())
+        waits = match.waits.get(instance.instance_id, ())
+        cost = allocate(instance, usages, book, window, policy, waits=waits)
+        if cost is not None:
+            yield cost
+
+
+def _without_cost(
+    attempts: Iterable[Attempt], without_instance: frozenset[int]
+) -> tuple[list[str], list[str]]:
+    """Return jobs without a known instance, and jobs on other nodes."""
+    jobs_without_instance, jobs_elsewhere = set(), set()
+    for attempt in attempts:
+        if attempt.key in without_instance:
+            jobs_without_instance.add(f"job {attempt.job}")
+        if attempt.node_count > len(attempt.nodes) and attempt.certainly_ran:
+            jobs_elsewhere.add(f"job {attempt.job}")
+    return sorted(jobs_without_instance), sorted(jobs_elsewhere)
 
 
 def _overlaps(attempt: Attempt, window: Window, now: int) -> bool:

@@ -40,16 +40,14 @@ class Sources:
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
     """Make the report of a window. `token` must be unguessable (see `sacct`)."""
     content = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
-    instances = with_static_nodes(
-        [instance for instance in content.instances if _overlaps(instance, window)],
-        sources.static_nodes,
-    )
-    since = min((instance.launched for instance in instances), default=window.since)
+    instances = with_static_nodes(content.instances, sources.static_nodes)
+    charged = [instance for instance in instances if _overlaps(instance, window)]
+    since = min((instance.launched for instance in charged), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
     jobs = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
-    spot = {instance.instance_type for instance in instances if instance.spot}
+    spot = {instance.instance_type for instance in charged if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
     return build(
         cluster=sources.cluster,

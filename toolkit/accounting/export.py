@@ -62,14 +62,20 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
 def as_csv(report: Report) -> str:
     """Return a line for each charge; `usd` sums to the total exactly.
 
-    It is the word `unknown` where no price is known.
+    It is the word `unknown` where no price is known. Jobs and records without any known
+    cost follow, each with a line.
     """
     out = io.StringIO()
-    rows = [_charge(charge, report) for charge in report.charges()]
+    rows: list[dict[str, Any]] = [_charge(charge, report) for charge in report.charges()]
     writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({name: _cell(name, value) for name, value in row.items()})
+    charged_ids = {cost.instance_id for cost in report.costs}
+    for name in report.unknown_costs:
+        if name not in charged_ids:
+            row = {"component": UNKNOWN, "instance": name, "usd": None}
+            writer.writerow({key: _cell(key, value) for key, value in row.items()})
     return out.getvalue()
 
 

@@ -86,7 +86,7 @@ def _components(report: Report) -> list[dict[str, Any]]:
                 "amount": amount(
                     micro, report.gross, has_unknown=component in report.unknown_components
                 ),
-                "percent": percent(micro, report.gross),
+                "percent": percent(micro, report.gross) if micro else "",
                 "about": component.about,
                 "x": position,
                 "width": width,

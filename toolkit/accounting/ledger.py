@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
 
+    from slurmplugins.reconciler.instance_ledger import LedgerEntry
+
 PREFIX = "ledger/instances/"
 _READERS = 8
 
@@ -186,8 +188,7 @@ def parse(text: str, key: str) -> Instance:
         entry = instance_ledger.from_json({**_OPTIONAL, **known})
     except (ValueError, AttributeError, RecursionError):
         entry = None
-    times = entry and (entry.launched_at, entry.running_at, entry.ended_at)
-    if entry is None or not all(moment is None or moment > 0 for moment in times or ()):
+    if entry is None or not _has_real_times(entry):
         raise LedgerError(f"instance ledger: {key} is not a record of an instance")
     return Instance(
         instance_id=entry.instance_id,
@@ -203,6 +204,11 @@ def parse(text: str, key: str) -> Instance:
         end_seen=entry.end_seen,
         running=None if entry.running_at is None else math.floor(entry.running_at),
     )
+
+
+def _has_real_times(entry: LedgerEntry) -> bool:
+    times = (entry.launched_at, entry.running_at, entry.ended_at)
+    return all(moment is None or moment > 0 for moment in times)
 
 
 def parse_description(description: Mapping[str, Any]) -> Instance:

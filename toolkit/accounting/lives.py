@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from toolkit.accounting.node_instances import NodeInstances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
 
 
-_ENDED_BY_PEOPLE = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED"})
+_ENDED_BY_SLURM = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED"})
 """States whose end slurmctld decided, so it is no late discovery of a dead node."""
 
 
@@ -38,16 +39,17 @@ def billed_lives(
 ) -> list[Instance]:
     """Return the instances with the start and the end of their bills."""
     instances = list(instances)
-    lives = _Lives(instances, now)
-    evidence: dict[str, _Evidence] = {}
+    nodes = NodeInstances(instances, now)
+    evidence: dict[str, _Evidence] = defaultdict(_Evidence)
     for attempt in attempts:
-        for instance in lives.of(attempt):
-            known = evidence.get(instance.instance_id, _Evidence())
-            evidence[instance.instance_id] = lives.extended(known, instance, attempt)
-    return [
-        _billed_life(instance, evidence.get(instance.instance_id, _Evidence()))
-        for instance in instances
-    ]
+        if attempt.started is None:
+            continue
+        for node in attempt.nodes:
+            # The newest, if there are two: the older one ended without a pass that saw it.
+            for instance in nodes.between(node, attempt.started, attempt.started)[-1:]:
+                known = evidence[instance.instance_id]
+                evidence[instance.instance_id] = _extended(known, instance, attempt, nodes)
+    return [_billed_life(instance, evidence[instance.instance_id]) for instance in instances]
 
 
 def _billed_life(instance: Instance, evidence: _Evidence) -> Instance:
@@ -62,50 +64,16 @@ def _billed_life(instance: Instance, evidence: _Evidence) -> Instance:
     return replace(instance, running=running, ended=ended)
 
 
-class _Lives:
-    """The instances of each node, in turn."""
-
-    def __init__(self, instances: Iterable[Instance], now: int) -> None:
-        self._now = now
-        self._by_node: dict[str, list[Instance]] = defaultdict(list)
-        for instance in sorted(instances, key=lambda item: (item.launched, item.instance_id)):
-            if instance.node and not instance.is_head:
-                self._by_node[instance.node].append(instance)
-        self._next_launch = {
-            item.instance_id: following.launched
-            for node_instances in self._by_node.values()
-            for item, following in pairwise(node_instances)
-        }
-
-    def of(self, attempt: Attempt) -> list[Instance]:
-        """Return the instances that were the attempt's nodes as it started."""
-        second = attempt.started
-        if second is None:
-            return []
-        newest = (
-            next(
-                (
-                    item
-                    for item in reversed(self._by_node.get(node, ()))
-                    if item.launched <= second and (item.ended is None or second <= item.ended)
-                ),
-                None,
-            )
-            for node in attempt.nodes
-        )
-        return [instance for instance in newest if instance is not None]
-
-    def extended(self, known: _Evidence, instance: Instance, attempt: Attempt) -> _Evidence:
-        """Return the evidence with this attempt's."""
-        started = attempt.started or 0
-        first, last = known.first, known.last
-        if attempt.certainly_ran:
-            first = started if first is None else min(first, started)
-        if attempt.certainly_ran or attempt.state in _ENDED_BY_PEOPLE:
-            # The next instance of the node was not launched while this one lived.
-            limit = min(
-                self._next_launch.get(instance.instance_id, self._now),
-                self._now if instance.ended is None else instance.ended,
-            )
-            last = max(last, min(attempt.ended or started, limit))
-        return _Evidence(first, last)
+def _extended(
+    known: _Evidence, instance: Instance, attempt: Attempt, nodes: NodeInstances
+) -> _Evidence:
+    """Return the evidence with this attempt's."""
+    started = attempt.started or 0
+    first, last = known.first, known.last
+    if attempt.certainly_ran:
+        first = started if first is None else min(first, started)
+    if attempt.certainly_ran or attempt.state in _ENDED_BY_SLURM:
+        # The next instance of the node was not launched while this one lived.
+        limit = min(nodes.next_launch(instance), nodes.end(instance))
+        last = max(last, min(attempt.ended or started, limit))
+    return _Evidence(first, last)

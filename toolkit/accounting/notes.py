@@ -28,6 +28,31 @@ _SOURCE_NOTES = {
 }
 
 
+def instance_notes(costs: Sequence[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
+    """Return what is doubtful about the charged instances."""
+    instances = [by_id[cost.instance_id] for cost in costs]
+    return [
+        *price_notes(costs),
+        *end_notes(instances),
+        *start_notes(instances),
+        *reversed_lives(instances),
+    ]
+
+
+def attempt_notes(
+    attempts: Sequence[Attempt], jobs_without_instance: Sequence[str], jobs_elsewhere: Sequence[str]
+) -> list[str]:
+    """Return what is doubtful about the attempts."""
+    sentences = reversed_attempts(attempts)
+    if jobs_without_instance:
+        text = "no instance known for their nodes: their cost is unknown"
+        sentences.append(f"{_first_few(jobs_without_instance)}: {text}")
+    if jobs_elsewhere:
+        text = "some of their nodes are no instances, and the cost of these is unknown"
+        sentences.append(f"{_first_few(jobs_elsewhere)}: {text}")
+    return [*sentences, *missing_attempt_notes(attempts)]
+
+
 def price_notes(costs: Iterable[InstanceCost]) -> list[str]:
     ids_by_source: dict[PriceSource, list[str]] = defaultdict(list)
     for cost in costs:
@@ -48,18 +73,9 @@ def set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:
     return [f"{_first_few(names)}: {text}" for text, names in names_by_reason.items()]
 
 
-def end_notes(costs: Iterable[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
-    instance_ids = [cost.instance_id for cost in costs if not by_id[cost.instance_id].end_seen]
-    return [f"{_first_few(instance_ids)}: end not seen, billed to the last evidence"][
-        : bool(instance_ids)
-    ]
-
-
-def without_instance_notes(attempts: Sequence[Attempt]) -> list[str]:
-    if not attempts:
-        return []
-    jobs = sorted({f"job {attempt.job}" for attempt in attempts})
-    return [f"{_first_few(jobs)}: no instance known for their nodes: their cost is unknown"]
+def end_notes(instances: Iterable[Instance]) -> list[str]:
+    ids = [instance.instance_id for instance in instances if not instance.end_seen]
+    return [f"{_first_few(ids)}: end not seen, billed to the last evidence"][: bool(ids)]
 
 
 def missing_attempt_notes(attempts: Iterable[Attempt]) -> list[str]:
@@ -86,34 +102,33 @@ def _first_few(names: Sequence[str]) -> str:
     return first_names if len(names) <= 3 else f"{first_names} and {len(names) - 3} more"  # noqa: PLR2004
 
 
-def start_notes(costs: Iterable[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
+def start_notes(instances: Iterable[Instance]) -> list[str]:
     """Return a note on each instance that was seen running late."""
     return [
         f"{item.instance_id}: launched {moment(item.launched)}, first seen running"
         f" {moment(item.billed_from)}, billed from the latter"
-        for item in (by_id[cost.instance_id] for cost in costs)
+        for item in instances
         if item.billed_from - item.launched > LONG_PENDING
     ]
 
 
-def reversed_notes(
-    costs: Iterable[InstanceCost], by_id: Mapping[str, Instance], attempts: Iterable[Attempt]
-) -> list[str]:
-    """Return a note on each life or attempt that ends too early."""
-    instances = (by_id[cost.instance_id] for cost in costs)
+def reversed_lives(instances: Iterable[Instance]) -> list[str]:
+    """Return a note on each instance that ends before its launch."""
     return [
-        *(
-            f"{item.instance_id}: launched {moment(item.launched)}, ended {moment(item.ended)}:"
-            " billed for the least that EC2 bills"
-            for item in instances
-            if item.ended is not None and item.ended < item.launched
-        ),
-        *(
-            f"job {item.job}: started {moment(item.started)}, ended {moment(item.ended)}:"
-            " counted as no second"
-            for item in attempts
-            if item.started is not None and item.ended is not None and item.ended < item.started
-        ),
+        f"{item.instance_id}: launched {moment(item.launched)}, ended {moment(item.ended)}:"
+        " billed for the least that EC2 bills"
+        for item in instances
+        if item.ended is not None and item.ended < item.launched
+    ]
+
+
+def reversed_attempts(attempts: Iterable[Attempt]) -> list[str]:
+    """Return a note on each attempt that ends before its start."""
+    return [
+        f"job {item.job}: started {moment(item.started)}, ended {moment(item.ended)}:"
+        " counted as no second"
+        for item in attempts
+        if item.started is not None and item.ended is not None and item.ended < item.started
     ]
 
 

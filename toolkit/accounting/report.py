@@ -87,6 +87,7 @@ class Report:
     attempts: Mapping[int, Attempt]  # by DBIndex
     notes: tuple[str, ...]
     set_aside: tuple[SetAside, ...] = ()
+    jobs_without_cost: tuple[str, ...] = ()  # on nodes without a known instance
 
     @cached_property
     def gross(self) -> int:
@@ -118,9 +119,10 @@ class Report:
 
     @cached_property
     def unknown_costs(self) -> tuple[str, ...]:
-        """Return the instances and records with an unknown cost."""
+        """Return the instances, jobs and records with an unknown cost."""
         instances = [cost.instance_id for cost in self.costs if cost.has_unknown]
-        return (*instances, *(item.name for item in self.set_aside if item.has_unknown_cost))
+        records = [item.name for item in self.set_aside if item.has_unknown_cost]
+        return (*instances, *self.jobs_without_cost, *records)
 
     @cached_property
     def unknown_components(self) -> frozenset[Component]:

@@ -63,8 +63,10 @@ _STYLES = {
 
 def render(report: Report, keys: Sequence[Key]) -> RenderableType:
     """Return the whole report for `Console.print`."""
+    notes = [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
     if not report.costs:
-        return Text(f"{_title(report)}\nNo instance had a cost in this time.")
+        words = "No instance had a known cost" if report.unknown_costs else "No instance had a cost"
+        return Stack(Text(f"{_title(report)}\n{words} in this time."), *notes)
     parts: list[RenderableType] = [
         Text(_title(report), style="bold"),
         _spending_table(report, keys),
@@ -72,8 +74,7 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
         _instance_table(report),
         Text(_price_line(report), style="dim"),
     ]
-    parts += [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
-    return Stack(*parts)
+    return Stack(*parts, *notes)
 
 
 def _title(report: Report) -> str:
@@ -182,7 +183,7 @@ def _component_table(report: Report) -> Table:
         table.add_row(
             component.value,
             amount(micro, report.gross, has_unknown=component in report.unknown_components),
-            percent(micro, report.gross),
+            percent(micro, report.gross) if micro else "",
             Text("█" * max(length, 1 if micro > 0 else 0), style=_STYLES[component]),
         )
     return table

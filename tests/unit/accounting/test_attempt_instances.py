@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.accounting.samples import G5, T0, an_attempt, an_instance
 from toolkit.accounting.attempt_instances import Wait, match_instances, node_share
+from toolkit.accounting.node_instances import NodeInstances
 from toolkit.accounting.tres import Tres
 from toolkit.prices import Shape
 
@@ -130,6 +131,22 @@ def test_an_attempt_without_an_instance_is_reported():
 
 def test_the_head_node_has_no_usage_even_if_a_node_has_its_name():
     assert match_all([an_attempt()], [an_instance(pool="head")]).usages == {}
+
+
+def test_an_instance_is_found_among_the_many_that_its_node_has_been():
+    instances = [
+        an_instance(f"i-{number}", launched=T0 + 100 * number, ended=T0 + 100 * number + 90)
+        for number in range(50)
+    ]
+    # One of them lives on beside its followers: its end was never seen.
+    instances[3] = an_instance("i-3", launched=T0 + 300, ended=T0 + 5000)
+    nodes = NodeInstances([*instances, an_instance("i-head", pool="head")], NOW)
+    names = [item.instance_id for item in nodes.between("gpu-001", T0 + 1195, T0 + 1205)]
+    assert names == ["i-3", "i-12"]
+    assert nodes.between("gpu-001", T0 - 50, T0 - 1) == []
+    assert nodes.between("gpu-009", T0, NOW) == []
+    assert nodes.next_launch(instances[12]) == T0 + 1300
+    assert nodes.next_launch(instances[49]) == NOW
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,10 @@ def spot_history(history, since):
 
 def report_of(history):
     since, until = map(epoch, history["window"])
-    written_at = max(epoch(entry.get("launched_at", 0)) for entry in history["ledger"])
+    launches = [
+        epoch(entry["launched_at"]) for entry in history["ledger"] if "launched_at" in entry
+    ]
+    written_at = max(launches, default=since)
     objects = dict(map(ledger_object, history["ledger"]))
     content = ledger.read(
         FakeS3({key: (value, written_at) for key, value in objects.items()}),

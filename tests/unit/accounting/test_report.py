@@ -289,5 +289,12 @@ def test_an_unknown_amount_is_never_shown_as_nothing():
     assert data["unknown_costs"] == ["i-2", "i-3.json"]
     assert {row["usd"] for row in data["charges"] if row["user"] == "bob"} == {None}
     assert [group["has_unknown_cost"] for group in data["groups"]] == [False, True]
-    rows = csv.DictReader(io.StringIO(export.as_csv(report)))
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
     assert {row["usd"] for row in rows if row["user"] == "bob"} == {"unknown"}
+    assert (rows[-1]["component"], rows[-1]["instance"]) == ("unknown", "i-3.json")
+
+
+def test_a_report_of_unknown_costs_alone_says_so():
+    text = printed(a_report([], [], set_aside=[SetAside("i-3.json", "no record")]))
+    assert "No instance had a known cost" in text
+    assert "note: i-3.json: no record, set aside, cost unknown" in text

@@ -89,7 +89,11 @@ class FakeHead:
             token = delimiter_option.removeprefix("--delimiter=").strip("\x1f")
             assert len(token) == 32
             line = row(
-                Start=str(T0 + 100), End=str(T0 + 900), NodeList="gpu-001", AllocTRES="cpu=4"
+                Start=str(T0 + 100),
+                End=str(T0 + 900),
+                NNodes="1",
+                NodeList="gpu-001",
+                AllocTRES="cpu=4",
             )
             names = sacct.fields(HELP)
             values = line.split(sacct.delimiter("5f2d"))
