@@ -51,10 +51,12 @@ class LedgerEntry:
     running_at: float | None = None
     ended_at: float | None = None
     end_cause: str | None = None
+    end_seen: bool = True
+    """False: EC2 had forgotten the instance, and `ended_at` is when a pass noticed."""
 
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
-_field_values = itemgetter(*_NAMES)
+_field_values = itemgetter(*_NAMES[:-1])  # an older head wrote no `end_seen`
 _TEXT_NAMES: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == "str")
 
 
@@ -76,8 +78,8 @@ def update(
     """Return the entries, brought up to date with the listed instances.
 
     A known fact is never dropped. An instance that is reassigned belongs to the other node from
-    then on. An instance that is no longer listed ended unobserved: the time at which we noticed is
-    the best there is.
+    then on. An instance that is no longer listed ended unobserved, and its entry says so: a pass
+    may notice it days later. If EC2 lists the instance again, it had not ended.
     """
     entries = dict(known_entries)
     listed_ids: set[str] = set()
@@ -88,7 +90,9 @@ def update(
     for instance_id, entry in known_entries.items():
         if instance_id not in listed_ids and entry.ended_at is None:
             cause = end_causes.get(instance_id, EndCause.UNKNOWN)
-            entries[instance_id] = replace(entry, ended_at=now, end_cause=cause.value)
+            entries[instance_id] = replace(
+                entry, ended_at=now, end_cause=cause.value, end_seen=False
+            )
     return entries
 
 
@@ -99,6 +103,9 @@ def merge(entry: LedgerEntry, stored_entry: LedgerEntry | None) -> LedgerEntry:
     """
     if stored_entry is None:
         return entry
+    if not stored_entry.end_seen:
+        # EC2 lists the instance now, so a new entry knows more of its end.
+        stored_entry = replace(stored_entry, ended_at=None, end_cause=None)
     cause = stored_entry.end_cause
     if cause in (None, EndCause.UNKNOWN.value):
         cause = entry.end_cause or cause
@@ -132,7 +139,7 @@ def to_json(entry: LedgerEntry) -> dict[str, Any]:
 def from_json(value: Any) -> LedgerEntry | None:
     """Read an entry; None for anything else."""
     try:
-        entry = LedgerEntry(*_field_values(value))
+        entry = LedgerEntry(*(*_field_values(value), value.get("end_seen", True)))
     except (KeyError, TypeError):
         return None
     texts = [getattr(entry, name) for name in _TEXT_NAMES]
@@ -145,9 +152,8 @@ def from_json(value: Any) -> LedgerEntry | None:
     times_are_valid = all(
         type(moment) in _NUMBERS and abs(moment) < _LATEST_TIME for moment in times
     )
-    return (
-        entry if times_are_valid and all(type(text_value) is str for text_value in texts) else None
-    )
+    texts_are_valid = all(type(text_value) is str for text_value in texts)
+    return entry if times_are_valid and texts_are_valid and type(entry.end_seen) is bool else None
 
 
 def _new_entry(instance: Instance) -> LedgerEntry:
@@ -169,6 +175,8 @@ def _new_entry(instance: Instance) -> LedgerEntry:
 def _updated_entry(
     entry: LedgerEntry, instance: Instance, decided_cause: EndCause | None, now: float
 ) -> LedgerEntry:
+    if not entry.end_seen:
+        entry = replace(entry, ended_at=None, end_cause=None, end_seen=True)
     # A fleet's instances are listed before they are told their nodes.
     if instance.node not in {None, entry.node} and (instance.state.live or not entry.node):
         entry = replace(

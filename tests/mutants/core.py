@@ -89,6 +89,7 @@ CORE: dict[str, tuple[str, ...]] = {
         "tests/unit/slurmplugins/state/test_persistent_clock.py",
     ),
     "toolkit/accounting/allocation.py": ("tests/unit/accounting/test_allocation.py",),
+    "toolkit/accounting/timeline.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/attempts.py": MONEY,
     "toolkit/accounting/money.py": MONEY,
     "toolkit/training/checkpoint/checkpointer.py": SAVES,

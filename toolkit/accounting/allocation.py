@@ -1,7 +1,7 @@
 """Divides an instance's cost over the jobs and idle times that used it.
 
-An instance's life is cut wherever anything changes: a price, a job's start or end, the
-moment from which work is lost. Within such a piece everything is constant, so its price
+An instance's life is cut wherever anything changes: a price, a job's start or end, a
+wait, the moment from which work is lost. Within such a piece everything is constant, so its price
 is exact. The pieces add up to the instance's cost, which is rounded once and then
 apportioned. The charges of an instance therefore sum to its cost to the micro-dollar,
 whatever sacct and the ledger say.
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Charge, Component, InstanceCost
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
+from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from toolkit.accounting.attempt_instances import Usage
+    from toolkit.accounting.attempt_instances import Usage, Wait
     from toolkit.accounting.instances import Instance
     from toolkit.prices import PriceBook
 
 HOUR = 3600
-WHOLE = Fraction(1)
 
-ChargeKey = tuple[Component, int | None]
-"""A component and the attempt (DBIndex) that caused it."""
+_ChargeKey = tuple[Component, int | None, bool]
+"""A component, the attempt (DBIndex) that caused it, and whether its price is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +52,62 @@ class Window:
 
 
 def allocate(
-    instance: Instance, usages: Sequence[Usage], book: PriceBook, window: Window, policy: Policy
+    instance: Instance,
+    usages: Sequence[Usage],
+    book: PriceBook,
+    window: Window,
+    policy: Policy,
+    *,
+    waits: Sequence[Wait] = (),
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
     end = window.until if instance.ended is None else instance.ended
     billed_end = end
     if instance.ended is not None:
-        billed_end = max(end, instance.launched + policy.minimum_seconds)
-    start, billed_until = max(instance.launched, window.since), min(billed_end, window.until)
+        billed_end = max(end, instance.billed_from + policy.minimum_seconds)
+    start, billed_until = max(instance.billed_from, window.since), min(billed_end, window.until)
     if start >= billed_until:
         return None
     spans = book.spans(instance.price_query(), start, billed_until)
-    weights: dict[ChargeKey, Fraction] = defaultdict(Fraction)
-    seconds: dict[ChargeKey, Fraction] = defaultdict(Fraction)
-    timeline = _Timeline(instance, sorted(usages, key=lambda usage: (usage.start, usage.attempt)))
-    for piece in _price_pieces(spans, timeline.cuts(end)):
-        price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
-        for key, share in timeline.shares(piece.start, end):
-            # Most parts are the whole instance; a product of fractions costs more than the test.
-            weights[key] += price if share is WHOLE else price * share
-            seconds[key] += (piece.end - piece.start) * share
-    gross = round_to_micro(sum(weights.values(), Fraction(0)))
-    charges = [
-        Charge(component, instance.instance_id, attempt, micro, seconds[component, attempt])
-        for (component, attempt), micro in zip(
-            weights, apportion(gross, list(weights.values())), strict=True
-        )
-    ]
+    charges = _charges(instance, spans, Timeline(instance, usages, waits), end)
     refunds = _refunds(instance, charges, policy)
     return InstanceCost(
         instance_id=instance.instance_id,
         seconds=billed_until - start,
-        gross=gross,
+        gross=sum(charge.micro for charge in charges),
         refund=sum(refund.micro for refund in refunds),
         prices=tuple(dict.fromkeys(span.price for span in spans)),
         charges=(*charges, *refunds),
     )
+
+
+def _charges(
+    instance: Instance, spans: Sequence[PriceSpan], timeline: Timeline, end: int
+) -> list[Charge]:
+    """Return the charges of the spans, which sum to the rounded cost."""
+    weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
+    seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
+    for piece in _price_pieces(spans, timeline.cuts(end)):
+        price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
+        for (component, attempt), share in timeline.shares(piece.start, end):
+            key = component, attempt, piece.price.is_known
+            # Most parts are the whole instance; a product of fractions costs more than the test.
+            weights[key] += price if share is WHOLE else price * share
+            seconds[key] += (piece.end - piece.start) * share
+    gross = round_to_micro(sum(weights.values(), Fraction(0)))
+    return [
+        Charge(
+            component,
+            instance.instance_id,
+            attempt,
+            micro,
+            seconds[component, attempt, price_known],
+            price_known,
+        )
+        for (component, attempt, price_known), micro in zip(
+            weights, apportion(gross, list(weights.values())), strict=True
+        )
+    ]
 
 
 def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> list[Charge]:
@@ -99,7 +119,7 @@ def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> l
     """
     if not instance.interrupted or instance.ended is None or not instance.end_seen:
         return []
-    if instance.ended - instance.launched >= policy.refund_within:
+    if instance.ended - instance.billed_from >= policy.refund_within:
         return []
     by_attempt: dict[int | None, int] = defaultdict(int)
     for charge in charges:
@@ -109,73 +129,6 @@ def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> l
         for attempt, micro in by_attempt.items()
         if micro
     ]
-
-
-class _Timeline:
-    """The use of an instance at any second. Seconds must be asked in rising order."""
-
-    def __init__(self, instance: Instance, usages: Sequence[Usage]) -> None:
-        self._instance = instance
-        self._usages = usages
-        self._next = 0
-        self._active: list[Usage] = []
-        self._latest: Usage | None = None
-
-    def cuts(self, end: int) -> set[int]:
-        """Return the seconds at which the use changes."""
-        marks = {end}
-        for usage in self._usages:
-            marks |= {usage.start, usage.end}
-            if usage.lost_from is not None:
-                marks.add(usage.lost_from)
-        return marks
-
-    def shares(self, at: int, end: int) -> list[tuple[ChargeKey, Fraction]]:
-        """Return the lines charged from `at` on; their parts sum to 1."""
-        self._advance(at)
-        if at >= end:
-            cause = self._latest.attempt if self._latest else None
-            return [((Component.MINIMUM, cause), WHOLE)]
-        if not self._active:
-            return [(self._unused_key(), WHOLE)]
-        if len(self._active) == 1 and self._active[0].share == WHOLE:
-            return [((_component(self._active[0], at), self._active[0].attempt), WHOLE)]
-        total = sum((usage.share for usage in self._active), Fraction(0))
-        scale = max(total, WHOLE)
-        shares: list[tuple[ChargeKey, Fraction]] = [
-            ((_component(usage, at), usage.attempt), usage.share / scale) for usage in self._active
-        ]
-        if total < 1:
-            shares.append(((Component.UNALLOCATED, None), 1 - total))
-        return shares
-
-    def _advance(self, at: int) -> None:
-        while self._next < len(self._usages) and self._usages[self._next].start <= at:
-            usage = self._usages[self._next]
-            self._active.append(usage)
-            if self._latest is None or usage.end >= self._latest.end:
-                self._latest = usage
-            self._next += 1
-        self._active = [usage for usage in self._active if usage.end > at]
-
-    def _unused_key(self) -> ChargeKey:
-        instance = self._instance
-        if instance.is_head:
-            return Component.HEAD, None
-        if not instance.node:
-            return Component.OTHER, None
-        if not self._usages:
-            has_ended = instance.ended is not None
-            return (Component.FAILED_LAUNCH if has_ended else Component.BOOT), None
-        if self._latest is None:
-            return Component.BOOT, self._usages[0].attempt
-        has_later_use = self._next < len(self._usages)
-        return (Component.IDLE_GAP if has_later_use else Component.IDLE_TAIL), self._latest.attempt
-
-
-def _component(usage: Usage, at: int) -> Component:
-    is_lost = usage.lost_from is not None and at >= usage.lost_from
-    return Component.LOST if is_lost else Component.WORK
 
 
 def _price_pieces(spans: Sequence[PriceSpan], cuts: set[int]) -> Iterator[PriceSpan]:

@@ -18,8 +18,10 @@ class Component(StrEnum):
     WORK = "useful work"
     LOST = "lost work"
     BOOT = "boot"
+    WAIT = "wait for nodes"
     IDLE_GAP = "idle gap"
     IDLE_TAIL = "idle tail"
+    IDLE = "idle"
     UNALLOCATED = "unallocated"
     FAILED_LAUNCH = "failed launch"
     MINIMUM = "minimum charge"
@@ -36,11 +38,13 @@ class Component(StrEnum):
 _ABOUT = {
     Component.WORK: "Work of jobs that was kept.",
     Component.LOST: "Work of jobs since their last checkpoint, which was lost.",
-    Component.BOOT: "From launch to the first job, charged to that job.",
+    Component.BOOT: "From the first billed second to the job that waited for it, or gave up.",
+    Component.WAIT: "Instances that were up, and kept for a job whose other nodes still booted.",
     Component.IDLE_GAP: "Between two jobs, charged to the earlier one.",
     Component.IDLE_TAIL: "From the last job to termination, charged to that job.",
+    Component.IDLE: "Instances that no job had or waited for, and idle time of static nodes.",
     Component.UNALLOCATED: "The part of a busy instance that no job used.",
-    Component.FAILED_LAUNCH: "Instances that ended without having run a job.",
+    Component.FAILED_LAUNCH: "Instances that never became nodes, charged to the job that waited.",
     Component.MINIMUM: "The rest of the first minute of instances that lived for less.",
     Component.HEAD: "The head node.",
     Component.OTHER: "Instances that are no nodes: login nodes and image builders.",
@@ -57,6 +61,7 @@ class Charge:
     attempt: int | None  # DBIndex of the attempt that caused it; None: no attempt did
     micro: int
     seconds: Fraction  # instance time; a part of an instance counts for its share
+    price_known: bool = True  # False: `micro` is 0, and the amount is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class InstanceCost:
     def sources(self) -> frozenset[PriceSource]:
         """Return the sources of its prices."""
         return frozenset(price.source for price in self.prices)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Return whether a part of its cost is unknown."""
+        return any(not charge.price_known for charge in self.charges)
 
     @property
     def net(self) -> int:

@@ -34,28 +34,32 @@ class Sources:
     ec2: EC2Client
     s3: S3Client
     runner: Runner
+    static_nodes: frozenset[str] = frozenset()  # nodes that always have an instance
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
     """Make the report of a window. `token` must be unguessable (see `sacct`)."""
-    ledger_instances = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
-    instances = [instance for instance in ledger_instances if _overlaps(instance, window)]
-    since = min((instance.launched for instance in instances), default=window.since)
+    content = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
+    instances = with_static_nodes(content.instances, sources.static_nodes)
+    charged = [instance for instance in instances if _overlaps(instance, window)]
+    since = min((instance.launched for instance in charged), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
-    attempts = sacct.read(sources.runner, since, window.until, token)
+    jobs = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
-    spot = {instance.instance_type for instance in instances if instance.spot}
+    spot = {instance.instance_type for instance in charged if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
     return build(
         cluster=sources.cluster,
-        attempts=attempts,
+        attempts=jobs.attempts,
         instances=instances,
         shapes=shapes(instances, slurm_nodes.read_nodes(sources.runner), catalogue),
         book=PriceBook(sources.region, catalogue, history),
         window=window,
         now=now,
         policy=policy,
+        set_aside=(*content.set_aside, *jobs.set_aside),
+        disagreements=content.disagreements,
     )
 
 
@@ -64,15 +68,27 @@ def shapes(
 ) -> Mapping[str, Shape]:
     """Return each instance's shape, by instance id.
 
-    Slurm's figures for its node are used, else the size of its type.
+    It is the size of its type, which never changes, unlike its node's shape. Slurm's
+    figures serve for a type that the catalogue lacks. They must be of a node that has an
+    instance of that type today.
     """
-    by_node = {node.name: Shape(node.cpus, node.memory_mib, node.gpus) for node in nodes}
+    node_by_name = {node.name: node for node in nodes}
     shapes_by_id = {}
     for instance in instances:
-        shape = by_node.get(instance.node) or catalogue.shapes.get(instance.instance_type)
+        shape = catalogue.shapes.get(instance.instance_type)
+        node = node_by_name.get(instance.node)
+        if shape is None and node is not None and node.instance_type == instance.instance_type:
+            shape = Shape(node.cpus, node.memory_mib, node.gpus)
         if shape is not None:
             shapes_by_id[instance.instance_id] = shape
     return shapes_by_id
+
+
+def with_static_nodes(
+    instances: Iterable[Instance], static_nodes: frozenset[str]
+) -> list[Instance]:
+    """Return the instances, those of static nodes marked."""
+    return [replace(item, static=item.node in static_nodes) for item in instances]
 
 
 def _overlaps(instance: Instance, window: Window) -> bool:

@@ -24,6 +24,6 @@ class SacctError(AccountingError):
 
 
 class LedgerError(AccountingError):
-    """A record of the instance ledger can't be read; the sum would be wrong."""
+    """An object of the instance ledger is no record; a report sets it aside."""
 
     reason = "ledger-unreadable"

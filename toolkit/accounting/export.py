@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
 
-# A cell with such a first character is a formula to a spreadsheet; users choose job names.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A cell that begins with one of these may be a formula to a spreadsheet, and users choose names.
+# Spreadsheets drop blanks ahead of a sign, and read full-width signs as the plain ones.
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_FORMULA_BREAKS = ("\t", "\n")
+
+
+UNKNOWN = "unknown"
 
 
 def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
@@ -36,24 +41,41 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "gross": money(report.gross),
         "refund": money(report.refund),
         "total": money(report.net),
+        "unknown_costs": list(report.unknown_costs),
         "components": {name.value: money(micro) for name, micro in report.components().items()},
         "by": [key.value for key in keys],
         "groups": [_group(group, keys) for group in report.groups(keys)],
         "instances": [_instance(cost, report.instances[cost.instance_id]) for cost in report.costs],
         "charges": [_charge(charge, report) for charge in report.charges()],
-        "attempts": [_attempt(report.attempts[key]) for key in sorted(_charged_attempts(report))],
+        "attempts": [
+            _attempt(report.attempts[key], report.attempt_numbers[key])
+            for key in sorted(_charged_attempts(report))
+        ],
+        "set_aside": [
+            {"name": item.name, "reason": item.reason, "has_unknown_cost": item.has_unknown_cost}
+            for item in report.set_aside
+        ],
         "notes": list(report.notes),
     }
 
 
 def as_csv(report: Report) -> str:
-    """Return a line for each charge; `usd` sums to the total exactly."""
+    """Return a line for each charge; `usd` sums to the total exactly.
+
+    It is the word `unknown` where no price is known. Jobs and records without any known
+    cost follow, each with a line.
+    """
     out = io.StringIO()
-    rows = [_charge(charge, report) for charge in report.charges()]
+    rows: list[dict[str, Any]] = [_charge(charge, report) for charge in report.charges()]
     writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({name: _cell(name, value) for name, value in row.items()})
+    charged_ids = {cost.instance_id for cost in report.costs}
+    for name in report.unknown_costs:
+        if name not in charged_ids:
+            row = {"component": UNKNOWN, "instance": name, "usd": None}
+            writer.writerow({key: _cell(key, value) for key, value in row.items()})
     return out.getvalue()
 
 
@@ -68,6 +90,7 @@ _CHARGE_FIELDS = (
     "type",
     "seconds",
     "usd",
+    "db_index",
 )
 
 
@@ -84,9 +107,14 @@ def iso(second: int | None) -> str | None:
 
 
 def _cell(name: str, value: object) -> object:
-    if name == "usd" or not isinstance(value, str):
+    if name == "usd":
+        return UNKNOWN if value is None else value
+    if not isinstance(value, str):
         return value
-    return f"'{value}" if value.startswith(_FORMULA) else value
+    # The csv module leaves a lone carriage return without quotes, and it would begin a row.
+    value = value.replace("\r", "\n")
+    is_formula = value.startswith(_FORMULA_BREAKS) or value.lstrip().startswith(_FORMULA_SIGNS)
+    return f"'{value}" if is_formula else value
 
 
 def _charged_attempts(report: Report) -> set[int]:
@@ -101,6 +129,7 @@ def _group(group: Group, keys: Sequence[Key]) -> dict[str, Any]:
         "machine_seconds": _seconds(group.seconds),
         "components": {name.value: money(micro) for name, micro in group.micro.items()},
         "total": money(group.total),
+        "has_unknown_cost": group.has_unknown(),
     }
 
 
@@ -113,6 +142,7 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
         "zone": instance.zone,
         "capacity": "spot" if instance.spot else "on-demand",
         "launched": iso(instance.launched),
+        "billed_from": iso(instance.billed_from),
         "ended": iso(instance.ended),
         "end_cause": instance.end_cause or None,
         "end_seen": instance.end_seen,
@@ -120,9 +150,10 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
         "gross": money(cost.gross),
         "refund": money(cost.refund),
         "total": money(cost.net),
+        "has_unknown_cost": cost.has_unknown,
         "prices": [
             {
-                "usd_per_hour": str(price.usd_per_hour),
+                "usd_per_hour": str(price.usd_per_hour) if price.is_known else None,
                 "source": price.source.value,
                 "as_of": iso(price.as_of),
             }
@@ -139,19 +170,21 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
         "account": attempt.account if attempt else None,
         "user": attempt.user if attempt else None,
         "job": attempt.job_id if attempt else None,
-        # A DBIndex has 63 bits; as a number it would be rounded by most readers of JSON.
-        "attempt": None if charge.attempt is None else str(charge.attempt),
+        "attempt": None if charge.attempt is None else report.attempt_numbers[charge.attempt],
         "instance": charge.instance_id,
         "node": instance.node or None,
         "type": instance.instance_type,
         "seconds": _seconds(charge.seconds),
-        "usd": money(charge.micro),
+        "usd": money(charge.micro) if charge.price_known else None,
+        # Slurm's key has 63 bits; as a number it would be rounded by most readers.
+        "db_index": None if charge.attempt is None else str(charge.attempt),
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, number: int) -> dict[str, Any]:
     return {
-        "attempt": str(attempt.key),
+        "attempt": number,
+        "db_index": str(attempt.key),
         "job": attempt.job_id,
         "job_text": attempt.job,
         "name": attempt.name,

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from toolkit import assets
 from toolkit.accounting.export import iso
 from toolkit.accounting.phrases import price_range, price_sources, span
-from toolkit.accounting.terminal import COLUMNS, duration, money, percent
+from toolkit.accounting.terminal import COLUMNS, amount, duration, money, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "cluster": report.cluster,
         "span": span(report.window.since, report.window.until),
         "made_at": iso(report.made_at),
-        "total": money(report.net, report.gross),
+        "total": amount(report.net, report.gross, has_unknown=bool(report.unknown_costs)),
         "gross": money(report.gross, report.gross),
         "refund": money(report.refund, report.gross) if report.refund else "",
         "keys": [key.value for key in keys],
@@ -63,8 +63,11 @@ def _group_row(report: Report, group: Group) -> dict[str, Any]:
         "has_jobs": group.has_jobs,
         "jobs": len(group.jobs) if group.has_jobs else "",
         "attempts": len(group.attempts) if group.has_jobs else "",
-        "amounts": [money(group.sum_of(*parts), report.gross) for _, parts in COLUMNS],
-        "total": money(group.total, report.gross),
+        "amounts": [
+            amount(group.sum_of(*parts), report.gross, has_unknown=group.has_unknown(*parts))
+            for _, parts in COLUMNS
+        ],
+        "total": amount(group.total, report.gross, has_unknown=group.has_unknown()),
     }
 
 
@@ -80,8 +83,10 @@ def _components(report: Report) -> list[dict[str, Any]]:
             {
                 "name": component.value,
                 "slug": component.value.replace(" ", "-"),
-                "amount": money(micro, report.gross),
-                "percent": percent(micro, report.gross),
+                "amount": amount(
+                    micro, report.gross, has_unknown=component in report.unknown_components
+                ),
+                "percent": percent(micro, report.gross) if micro else "",
                 "about": component.about,
                 "x": position,
                 "width": width,
@@ -103,5 +108,5 @@ def _instance_row(report: Report, cost: InstanceCost) -> dict[str, Any]:
         "duration": duration(cost.seconds),
         "price": price_range(cost.prices),
         "ended": "running" if instance.ended is None else instance.end_cause or "ended",
-        "total": money(cost.net, report.gross),
+        "total": amount(cost.net, report.gross, has_unknown=cost.has_unknown),
     }

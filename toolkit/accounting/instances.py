@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 HEAD_POOL = "head"
 NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED})
-"""End causes of instances on which no job can have run."""
+"""End causes of failed launches. A job may have run before Slurm gave up, and then sacct has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,20 @@ class Instance:
     ended: int | None  # rounded up; None: still running
     end_cause: str
     tag_price: Decimal | None  # US dollars an hour
-    end_seen: bool = True  # False: nobody observed the end, and `ended` is the last sign of life
+    end_seen: bool = True  # False: nobody saw the end, and `ended` is at most a later notice of it
+    running: int | None = None  # first seen in EC2's state `running`, rounded down
+    seen_at: int | None = None  # last seen alive, where nobody saw its end
+    static: bool = False  # its node always has an instance
 
     @property
     def is_head(self) -> bool:
         """Return whether it is the head node, whose cost no job causes."""
         return self.pool == HEAD_POOL
+
+    @property
+    def billed_from(self) -> int:
+        """Return the second from which EC2 bills it: `pending` costs nothing."""
+        return self.launched if self.running is None else self.running
 
     @property
     def interrupted(self) -> bool:

@@ -4,6 +4,9 @@ reconcile writes one object for each instance. DescribeInstances adds the instan
 reconcile has not seen yet, and for an hour the ones that ended since. If the two differ
 on an end, the one that knows an end wins. An interruption that EC2 reports wins over the
 recorded cause.
+
+An object that is no record, or a copy of one, is set aside. An instance is in the sum
+once, whatever lies in the bucket.
 """
 
 from __future__ import annotations
@@ -11,33 +14,79 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.cloud import ec2_messages, tags
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
 from slurmplugins.reconciler import instance_ledger
+from toolkit.accounting import notes
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
+from toolkit.accounting.set_aside import SetAside
+from toolkit.prices import parse_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
+
+    from slurmplugins.reconciler.instance_ledger import LedgerEntry
 
 PREFIX = instance_ledger.PREFIX
 _READERS = 8
 
 
-def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> list[Instance]:
-    """Return every instance that the cluster ever had, by launch."""
-    return merge(from_bucket(s3, bucket), from_ec2(ec2, cluster))
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A readable object of the bucket."""
+
+    instance: Instance
+    key: str
+    written_at: int
+
+    @property
+    def is_original(self) -> bool:
+        """Return whether reconcile wrote it under this key; a copy has another."""
+        return self.key == instance_ledger.object_key(self.instance.instance_id)
 
 
-def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
-    """Return the ledger's instances, each with its record's last write."""
+@dataclass(frozen=True, slots=True)
+class LedgerContent:
+    """The instances of ledger and EC2, and the objects that are not among them."""
+
+    instances: tuple[Instance, ...]  # by launch, each once
+    set_aside: tuple[SetAside, ...] = ()
+    disagreements: tuple[str, ...] = ()  # sentences for the report's notes
+
+
+def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> LedgerContent:
+    """Return every instance that the cluster ever had."""
+    records, set_aside = from_bucket(s3, bucket)
+    ec2_instances = from_ec2(ec2, cluster)
+    known_keys = {instance_ledger.object_key(item.instance_id) for item in ec2_instances}
+    originals, copies = _without_copies(records)
+    return LedgerContent(
+        tuple(merge(originals, ec2_instances)),
+        (
+            *(replace(item, has_unknown_cost=item.name not in known_keys) for item in set_aside),
+            *copies,
+        ),
+        tuple(_disagreements(originals, ec2_instances)),
+    )
+
+
+def _disagreements(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> Iterator[str]:
+    ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
+    for record in records:
+        ec2_instance = ec2_by_id.get(record.instance.instance_id)
+        if ec2_instance is not None:
+            yield from notes.disagreements(record.instance, ec2_instance)
+
+
+def from_bucket(s3: S3Client, bucket: str) -> tuple[list[Record], list[SetAside]]:
+    """Return the ledger's records, and the objects that are none."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
     objects = [
         (item["Key"], int(item["LastModified"].timestamp()))
@@ -47,14 +96,29 @@ def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
     ]
 
     def fetch(key: str) -> str:
-        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
+        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace")
 
     with ThreadPoolExecutor(_READERS) as pool:
         texts = pool.map(fetch, [key for key, _ in objects])
-        return [
-            (parse(text, key), written_at)
-            for text, (key, written_at) in zip(texts, objects, strict=True)
-        ]
+        records, set_aside = [], []
+        for text, (key, written_at) in zip(texts, objects, strict=True):
+            try:
+                records.append(Record(parse(text, key), key, written_at))
+            except LedgerError:
+                set_aside.append(SetAside(key, "no record of an instance"))
+        return records, set_aside
+
+
+def _without_copies(records: Iterable[Record]) -> tuple[list[Record], list[SetAside]]:
+    """Return one record for each instance, the original if there is one."""
+    by_id: dict[str, Record] = {}
+    copies = []
+    for record in sorted(records, key=lambda item: (not item.is_original, item.key)):
+        first = by_id.setdefault(record.instance.instance_id, record)
+        if first is not record:
+            reason = f"a second record of {record.instance.instance_id}"
+            copies.append(SetAside(record.key, reason, has_unknown_cost=False))
+    return list(by_id.values()), copies
 
 
 def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
@@ -70,24 +134,21 @@ def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
     ]
 
 
-def merge(
-    recorded: Iterable[tuple[Instance, int]], ec2_instances: Iterable[Instance]
-) -> list[Instance]:
+def merge(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> list[Instance]:
     """Return one list, each instance once.
 
     A recorded instance may lack an end although EC2 no longer knows it. It ended some
-    time after its record was last written: that moment stands in for its end, and
-    `end_seen` is False.
+    time after its record was last written, which is then `seen_at`.
     """
     ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
     merged = []
-    for instance, written_at in recorded:
+    for record in records:
+        instance, written_at = record.instance, record.written_at
         ec2_instance = ec2_by_id.pop(instance.instance_id, None)
         if ec2_instance is not None:
             merged.append(_complete(instance, ec2_instance, written_at))
         elif instance.ended is None:
-            end = max(written_at, instance.launched)
-            merged.append(replace(instance, ended=end, end_seen=False))
+            merged.append(replace(instance, end_seen=False, seen_at=written_at))
         else:
             merged.append(instance)
     merged.extend(ec2_by_id.values())
@@ -95,9 +156,12 @@ def merge(
 
 
 def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> Instance:
-    ended, end_seen = recorded.ended, True
-    if ended is None and not ec2_instance.end_seen:
-        ended, end_seen = max(written_at, recorded.launched), False
+    ended, end_seen, seen_at = recorded.ended, recorded.end_seen, recorded.seen_at
+    if not end_seen and ec2_instance.end_seen:
+        # A pass that noticed the end late knows less than EC2.
+        ended, end_seen = ec2_instance.ended, True
+    elif ended is None and not ec2_instance.end_seen:
+        end_seen, seen_at = False, written_at
     elif ended is None:
         ended = ec2_instance.ended
     end_cause = recorded.end_cause or ec2_instance.end_cause
@@ -105,7 +169,9 @@ def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> In
         end_cause = EndCause.INTERRUPTION
     # The record may be older than the tags that name the node.
     node = recorded.node or ec2_instance.node
-    return replace(recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen)
+    return replace(
+        recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen, seen_at=seen_at
+    )
 
 
 _OPTIONAL: Final[Mapping[str, Any]] = {
@@ -120,13 +186,10 @@ def parse(text: str, key: str) -> Instance:
         # An older head's record may lack these, or hold null.
         known = {name: value for name, value in json.loads(text).items() if value is not None}
         entry = instance_ledger.from_json({**_OPTIONAL, **known})
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         entry = None
-    if entry is None:
-        raise LedgerError(
-            f"instance ledger: {key} is not a record of an instance",
-            next_step="mend or delete the object; without it the report lacks this instance's cost",
-        )
+    if entry is None or not _has_real_times(entry):
+        raise LedgerError(f"instance ledger: {key} is not a record of an instance")
     return Instance(
         instance_id=entry.instance_id,
         node=entry.node,
@@ -137,8 +200,15 @@ def parse(text: str, key: str) -> Instance:
         launched=math.floor(entry.launched_at),
         ended=None if entry.ended_at is None else math.ceil(entry.ended_at),
         end_cause=entry.end_cause or "",
-        tag_price=_price(entry.price),
+        tag_price=parse_usd(entry.price),
+        end_seen=entry.end_seen,
+        running=None if entry.running_at is None else math.floor(entry.running_at),
     )
+
+
+def _has_real_times(entry: LedgerEntry) -> bool:
+    times = (entry.launched_at, entry.running_at, entry.ended_at)
+    return all(moment is None or moment > 0 for moment in times)
 
 
 def parse_description(description: Mapping[str, Any]) -> Instance:
@@ -156,15 +226,8 @@ def parse_description(description: Mapping[str, Any]) -> Instance:
         zone=instance.zone,
         spot=instance.lifecycle is Lifecycle.SPOT,
         launched=launched,
-        ended=max(int(ended_at or launched), launched) if has_ended else None,
+        ended=max(int(ended_at), launched) if has_ended and ended_at is not None else None,
         end_cause=EndCause.INTERRUPTION if instance.end_code in SPOT_INTERRUPTION_CODES else "",
-        tag_price=_price(instance.price),
+        tag_price=parse_usd(instance.price),
         end_seen=not has_ended or ended_at is not None,
     )
-
-
-def _price(text: str) -> Decimal | None:
-    try:
-        return Decimal(text) if text else None
-    except InvalidOperation:
-        return None

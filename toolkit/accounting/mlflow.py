@@ -1,10 +1,14 @@
 """Writes the costs of jobs to their MLflow runs.
 
-A job's cost is that of all its attempts, with the boot and idle time it caused.
+A job's cost is that of all its attempts, with the boot and idle time it caused. A report
+of some hours has only a part of some jobs. Their runs are left as they are: a part would
+overwrite the whole.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
@@ -13,28 +17,39 @@ from toolkit.accounting.report import Key
 from toolkit.runs import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
     from toolkit.head_runner import Runner
 
 _BATCH = 100
 _COMPONENTS_OF_TAGS = {
     "cost_usd_lost_work": (Component.LOST,),
-    "cost_usd_boot": (Component.BOOT,),
-    "cost_usd_idle": (Component.IDLE_GAP, Component.IDLE_TAIL),
+    "cost_usd_boot": (Component.BOOT, Component.WAIT),
+    "cost_usd_idle": (Component.IDLE_GAP, Component.IDLE_TAIL, Component.IDLE),
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The result of recording."""
+
+    runs: int  # MLflow runs that were tagged
+    partial_jobs: int  # jobs with a part of their cost outside the report
+
+
 def job_tags(report: Report) -> dict[str, dict[str, str]]:
-    """Return the tags of each job in the report, by job id.
+    """Return the tags of each whole job, by job id.
 
     Only ids that are plain numbers are included.
     """
     tags = {}
+    recorded_jobs = whole_jobs(report)
     for group in report.groups([Key.JOB]):
         (job,) = group.key_values
-        if not job.isdigit():
+        if not job.isdigit() or job not in recorded_jobs or group.has_unknown():
             continue
         tags[job] = {"cost_usd": str(usd(group.total))} | {
             name: str(usd(group.sum_of(*components)))
@@ -43,12 +58,56 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
     return tags
 
 
-def record(runner: Runner, report: Report) -> int:
-    """Set the tags; return how many runs were tagged.
+def whole_jobs(report: Report) -> frozenset[str]:
+    """Return the ids of jobs whose whole cost is here."""
+    attempts_by_job: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in report.attempts.values():
+        attempts_by_job[attempt.job_id].append(attempt)
+    partial_jobs = {
+        report.attempts[charge.attempt].job_id
+        for cost in report.costs
+        if not _is_whole(report, report.instances[cost.instance_id])
+        for charge in cost.charges
+        if charge.attempt is not None
+    }
+    return frozenset(
+        job
+        for job, attempts in attempts_by_job.items()
+        if job not in partial_jobs and _has_all_attempts(report, attempts)
+    )
+
+
+def _is_whole(report: Report, instance: Instance) -> bool:
+    """Return whether the report's time covers the instance's life so far."""
+    window = report.window
+    end = report.made_at if instance.ended is None else instance.ended
+    return window.since <= instance.launched and end <= max(window.until, instance.launched)
+
+
+def _has_all_attempts(report: Report, attempts: Sequence[Attempt]) -> bool:
+    """Return whether all attempts of the job began in the report's time.
+
+    Without Slurm's count of restarts nobody knows of an earlier attempt. A report since
+    the head node's launch has all of them.
+    """
+    if any(attempt.started and attempt.started < report.window.since for attempt in attempts):
+        return False
+    restarts = {attempt.restarts for attempt in attempts}
+    if None not in restarts:
+        return restarts == set(range(len(attempts)))
+    return any(item.is_head and _is_whole(report, item) for item in report.instances.values())
+
+
+def record(runner: Runner, report: Report) -> Recorded:
+    """Tag the runs of jobs that are whole in the report.
 
     Jobs without a run are ignored. May be repeated.
     """
-    return sum(queries.tag_runs(runner, batch) for batch in _batches(job_tags(report)))
+    tags = job_tags(report)
+    jobs = {group.key_values[0] for group in report.groups([Key.JOB]) if group.has_jobs}
+    jobs_with_number = {job for job in jobs if job.partition(" ")[0].isdigit()}
+    runs = sum(queries.tag_runs(runner, batch) for batch in _batches(tags))
+    return Recorded(runs, len(jobs_with_number - tags.keys()))
 
 
 def _batches(tags: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Mapping[str, str]]]:

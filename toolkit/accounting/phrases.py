@@ -18,7 +18,7 @@ _SOURCES = {
     PriceSource.CATALOGUE: "on-demand catalogue of {day}",
     PriceSource.PRICE_TAG: "price tag from launch",
     PriceSource.CATALOGUE_FOR_SPOT: "on-demand catalogue of {day}, without spot history",
-    PriceSource.UNKNOWN: "unknown, counted as 0",
+    PriceSource.UNKNOWN: "unknown",
 }
 
 
@@ -30,10 +30,19 @@ def span(since: int, until: int) -> str:
     return f"{low:%Y-%m-%d %H:%M} to {end} UTC"
 
 
+def moment(second: int | None) -> str:
+    """Return a second in UTC, for a sentence."""
+    if second is None:
+        return "never"
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def price_range(prices: Sequence[Price]) -> str:
     """Return the price, or the lowest and highest; `?` marks a guess."""
-    low = min(price.usd_per_hour for price in prices)
-    high = max(price.usd_per_hour for price in prices)
+    known_prices = [price.usd_per_hour for price in prices if price.is_known]
+    if not known_prices:
+        return "unknown"
+    low, high = min(known_prices), max(known_prices)
     mark = "?" if any(price.source.is_guess for price in prices) else ""
     text = f"{low.normalize():f}" if low == high else f"{low.normalize():f}…{high.normalize():f}"
     return f"{text}{mark}"

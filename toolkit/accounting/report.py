@@ -6,8 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolkit.accounting.attempts import attempt_numbers, job_labels
 from toolkit.accounting.charges import Component
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.set_aside import SetAside
 
 
 class Key(StrEnum):
@@ -40,6 +43,7 @@ class Group:
     attempts: set[int] = field(default_factory=set)
     seconds: Fraction = Fraction(0)  # instance time with work in it, lost or not
     micro: dict[Component, int] = field(default_factory=lambda: defaultdict(int))  # micro-dollars
+    unknown: set[Component] = field(default_factory=set)  # components with an unknown amount
 
     @property
     def total(self) -> int:
@@ -55,17 +59,23 @@ class Group:
         """Return the sum of some components."""
         return sum(self.micro.get(component, 0) for component in components)
 
-    def add(self, charge: Charge, attempt: Attempt | None) -> None:
-        """Add one charge."""
+    def has_unknown(self, *components: Component) -> bool:
+        """Return whether an amount is unknown, of some components or of any."""
+        return bool(self.unknown.intersection(components) if components else self.unknown)
+
+    def add(self, charge: Charge, attempt: Attempt | None, job: str) -> None:
+        """Add one charge of an attempt of the named job."""
         self.micro[charge.component] += charge.micro
+        if not charge.price_known:
+            self.unknown.add(charge.component)
         if charge.component in {Component.WORK, Component.LOST}:
             self.seconds += charge.seconds
         if attempt is not None:
-            self.jobs.add(attempt.job_id)
+            self.jobs.add(job)
             self.attempts.add(attempt.key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its sums are kept
 class Report:
     """The content of the terminal's, the HTML, the CSV and the JSON report."""
 
@@ -76,13 +86,15 @@ class Report:
     instances: Mapping[str, Instance]  # by instance id
     attempts: Mapping[int, Attempt]  # by DBIndex
     notes: tuple[str, ...]
+    set_aside: tuple[SetAside, ...] = ()
+    jobs_without_cost: tuple[str, ...] = ()  # on nodes without a known instance
 
-    @property
+    @cached_property
     def gross(self) -> int:
         """Return the cost of all instances before refunds."""
         return sum(cost.gross for cost in self.costs)
 
-    @property
+    @cached_property
     def refund(self) -> int:
         """Return the sum of all refunds, zero or negative."""
         return sum(cost.refund for cost in self.costs)
@@ -95,6 +107,28 @@ class Report:
         """
         return self.gross + self.refund
 
+    @cached_property
+    def attempt_numbers(self) -> Mapping[int, int]:
+        """Return each attempt's number within its job, by DBIndex."""
+        return attempt_numbers(self.attempts.values())
+
+    @cached_property
+    def job_labels(self) -> Mapping[int, str]:
+        """Return the name of each attempt's job, by DBIndex."""
+        return job_labels(self.attempts.values())
+
+    @cached_property
+    def unknown_costs(self) -> tuple[str, ...]:
+        """Return the instances, jobs and records with an unknown cost."""
+        instances = [cost.instance_id for cost in self.costs if cost.has_unknown]
+        records = [item.name for item in self.set_aside if item.has_unknown_cost]
+        return (*instances, *self.jobs_without_cost, *records)
+
+    @cached_property
+    def unknown_components(self) -> frozenset[Component]:
+        """Return the components with an unknown amount."""
+        return frozenset(charge.component for charge in self.charges() if not charge.price_known)
+
     def charges(self) -> Iterator[Charge]:
         """Yield every charge of every instance."""
         for cost in self.costs:
@@ -103,12 +137,16 @@ class Report:
     def components(self) -> dict[Component, int]:
         """Return the money by component, in the order of the report.
 
-        Components without money are left out.
+        Components without money are left out, but for an unknown amount.
         """
         sums: dict[Component, int] = defaultdict(int)
         for charge in self.charges():
             sums[charge.component] += charge.micro
-        return {component: sums[component] for component in Component if sums[component]}
+        return {
+            component: sums[component]
+            for component in Component
+            if sums[component] or component in self.unknown_components
+        }
 
     def groups(self, keys: Sequence[Key]) -> list[Group]:
         """Return the rows by the given keys, the dearest first.
@@ -118,18 +156,19 @@ class Report:
         rows: dict[tuple[str, ...], Group] = {}
         for charge in self.charges():
             attempt = None if charge.attempt is None else self.attempts[charge.attempt]
-            key_values = tuple(_key_value(attempt, key) for key in keys)
-            rows.setdefault(key_values, Group(key_values)).add(charge, attempt)
+            key_values = tuple(self._key_value(attempt, key) for key in keys)
+            rows.setdefault(key_values, Group(key_values)).add(
+                charge, attempt, self._key_value(attempt, Key.JOB)
+            )
         return sorted(rows.values(), key=lambda row: (not row.has_jobs, -row.total, row.key_values))
 
-
-def _key_value(attempt: Attempt | None, key: Key) -> str:
-    if attempt is None:
-        return NO_JOB
-    match key:
-        case Key.ACCOUNT:
-            return attempt.account or "(no account)"
-        case Key.USER:
-            return attempt.user or "(no user)"
-        case Key.JOB:
-            return attempt.job_id
+    def _key_value(self, attempt: Attempt | None, key: Key) -> str:
+        if attempt is None:
+            return NO_JOB
+        match key:
+            case Key.ACCOUNT:
+                return attempt.account or "(no account)"
+            case Key.USER:
+                return attempt.user or "(no user)"
+            case Key.JOB:
+                return self.job_labels[attempt.key]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from slurmplugins.errors import BadName
 from slurmplugins.model.hostlist import expand
 from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.errors import SacctError
+from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
 
 if TYPE_CHECKING:
@@ -56,8 +58,19 @@ _OPTIONAL = ("Restarts",)
 _FREE_TEXT = ("AdminComment", "Comment", "JobName")
 _ENVIRONMENT = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
 _TIMEOUT = 300.0
+# 64 bits have 20 digits.
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
+_LATEST_SECOND = 10**11
 # The commas of a hostlist that are not within brackets.
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
+
+
+@dataclass(frozen=True, slots=True)
+class SacctContent:
+    """The attempts of one call, and the rows that are not among them."""
+
+    attempts: tuple[Attempt, ...] = ()  # by submission
+    set_aside: tuple[SetAside, ...] = ()
 
 
 def delimiter(token: str) -> str:
@@ -99,8 +112,8 @@ def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
     ]
 
 
-def read(runner: Runner, since: int, until: int, token: str) -> list[Attempt]:
-    """Return every attempt that overlaps since … until, oldest first.
+def read(runner: Runner, since: int, until: int, token: str) -> SacctContent:
+    """Return every attempt that overlaps since … until.
 
     The token must be unguessable.
     """
@@ -109,16 +122,23 @@ def read(runner: Runner, since: int, until: int, token: str) -> list[Attempt]:
     return parse(text, names, token)
 
 
-def parse(text: str, names: Sequence[str], token: str) -> list[Attempt]:
-    """Parse the attempts, ordered by submission.
+def parse(text: str, names: Sequence[str], token: str) -> SacctContent:
+    """Parse the attempts.
 
-    A DBIndex that is there twice counts once, with its later row.
+    A DBIndex that is there twice counts once, with its later row. A row without one is
+    set aside.
     """
     attempts = {}
-    for row in rows(text, names, token):
+    set_aside = []
+    for number, row in enumerate(rows(text, names, token), start=1):
         attempt = _attempt(row)
-        attempts[attempt.key] = attempt
-    return sorted(attempts.values(), key=lambda attempt: (attempt.submitted or 0, attempt.key))
+        if attempt is None:
+            reason = f"{row['DBIndex'][:40]!r} is no DBIndex (job {row['JobIDRaw'][:20]!r})"
+            set_aside.append(SetAside(f"row {number} of sacct", reason))
+        else:
+            attempts[attempt.key] = attempt
+    ordered = sorted(attempts.values(), key=lambda attempt: (attempt.submitted or 0, attempt.key))
+    return SacctContent(tuple(ordered), tuple(set_aside))
 
 
 def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
@@ -150,12 +170,12 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
     return parsed_rows
 
 
-def _attempt(row: Mapping[str, str]) -> Attempt:
-    if not row["DBIndex"].isdigit():
-        raise SacctError(f"sacct's output is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
-    restarts = row.get("Restarts", "")
+def _attempt(row: Mapping[str, str]) -> Attempt | None:
+    key = _whole_number(row["DBIndex"])
+    if key is None:
+        return None
     return Attempt(
-        key=int(row["DBIndex"]),
+        key=key,
         job_id=row["JobIDRaw"],
         job=row["JobID"],
         name=row["JobName"],
@@ -165,23 +185,29 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         # "CANCELLED by 1001" names the user who did it.
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
-        restarts=int(restarts) if restarts.isdigit() else None,
+        restarts=_whole_number(row.get("Restarts", "")),
         submitted=_epoch_second(row["Submit"]),
         started=_epoch_second(row["Start"]),
         ended=_epoch_second(row["End"]),
         nodes=_nodes(row["NodeList"]),
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
+        node_count=_whole_number(row["NNodes"]) or 0,
     )
 
 
 def _epoch_second(text: str) -> int | None:
-    """Return epoch seconds; None for `Unknown`, `None` and 0."""
-    return (int(text) or None) if text.isdigit() else None
+    """Return epoch seconds; None for 0 and what is no time."""
+    second = _whole_number(text)
+    return second if second and second < _LATEST_SECOND else None
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def _exit_code(text: str) -> int:
-    code = re.match(r"(\d+)(?::\d+)?$", text)
+    code = re.match(r"([0-9]{1,10})(?::[0-9]+)?$", text)
     return int(code[1]) if code else 0
 
 

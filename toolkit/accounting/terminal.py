@@ -31,11 +31,11 @@ MAX_ROWS = 20
 _BAR = 22
 _EXACT_BELOW = 1_000 * MICRO
 
-IDLE = (Component.IDLE_GAP, Component.IDLE_TAIL)
+IDLE = (Component.IDLE_GAP, Component.IDLE_TAIL, Component.IDLE)
 _NAMED_COLUMNS = (
     ("useful", (Component.WORK,)),
     ("lost", (Component.LOST,)),
-    ("boot", (Component.BOOT,)),
+    ("boot", (Component.BOOT, Component.WAIT)),
     ("idle", IDLE),
 )
 _OTHER_COMPONENTS = tuple(
@@ -48,8 +48,10 @@ _STYLES = {
     Component.WORK: "green",
     Component.LOST: "red",
     Component.BOOT: "yellow",
+    Component.WAIT: "yellow",
     Component.IDLE_GAP: "yellow",
     Component.IDLE_TAIL: "yellow",
+    Component.IDLE: "yellow",
     Component.UNALLOCATED: "magenta",
     Component.FAILED_LAUNCH: "red",
     Component.MINIMUM: "yellow",
@@ -61,8 +63,10 @@ _STYLES = {
 
 def render(report: Report, keys: Sequence[Key]) -> RenderableType:
     """Return the whole report for `Console.print`."""
+    notes = [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
     if not report.costs:
-        return Text(f"{_title(report)}\nNo instance had a cost in this time.")
+        words = "No instance had a known cost" if report.unknown_costs else "No instance had a cost"
+        return Stack(Text(f"{_title(report)}\n{words} in this time."), *notes)
     parts: list[RenderableType] = [
         Text(_title(report), style="bold"),
         _spending_table(report, keys),
@@ -70,8 +74,7 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
         _instance_table(report),
         Text(_price_line(report), style="dim"),
     ]
-    parts += [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
-    return Stack(*parts)
+    return Stack(*parts, *notes)
 
 
 def _title(report: Report) -> str:
@@ -86,6 +89,13 @@ def money(micro: int, total: int) -> str:
     if abs(total) < _EXACT_BELOW:
         return f"{usd(micro):,.6f}"
     return f"{usd(micro).quantize(Decimal('0.01')):,.2f}"
+
+
+def amount(micro: int, total: int, *, has_unknown: bool) -> str:
+    """Return dollars; a `?` stands for the unknown part."""
+    if not has_unknown:
+        return money(micro, total)
+    return f"{money(micro, total)}+?" if micro else "?"
 
 
 def percent(micro: int, total: int) -> str:
@@ -121,44 +131,50 @@ def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
     table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
     table.add_column("attempts", justify="right", footer=attempt_count)
     for name, components in COLUMNS:
-        total = sum(group.sum_of(*components) for group in groups)
-        table.add_column(name, justify="right", footer=_amount(total, report), no_wrap=True)
-    table.add_column("USD", justify="right", footer=money(report.net, report.gross), no_wrap=True)
+        footer = _amount(report, groups, components)
+        table.add_column(name, justify="right", footer=footer, no_wrap=True)
+    table.add_column("USD", justify="right", footer=_total(report), no_wrap=True)
     count = MAX_ROWS if len(groups_with_jobs) <= MAX_ROWS else MAX_ROWS - 1
     other_groups = groups_with_jobs[count:]
     for group in groups_with_jobs[:count]:
         label = "/".join(printable(part) for part in group.key_values)
-        table.add_row(*_spending_row(report, label, [group]))
+        table.add_row(Text(label), *_amounts(report, [group]))
     if other_groups:
         label = f"({len(other_groups)} more)"
-        table.add_row(*_spending_row(report, label, other_groups), style="dim")
+        table.add_row(label, *_amounts(report, other_groups), style="dim")
     for group in groups:
         if not group.has_jobs:
-            table.add_row(*_spending_row(report, "(cluster)", [group]), style="dim")
+            table.add_row("(cluster)", *_amounts(report, [group]), style="dim")
     return table
 
 
-def _spending_row(report: Report, label: str, groups: Sequence[Group]) -> list[str]:
+def _amounts(report: Report, groups: Sequence[Group]) -> list[str]:
     attempt_count = sum(len(group.attempts) for group in groups)
     return [
-        label,
         str(attempt_count) if attempt_count else "",
-        *(
-            _amount(sum(group.sum_of(*components) for group in groups), report)
-            for _, components in COLUMNS
+        *(_amount(report, groups, components) for _, components in COLUMNS),
+        amount(
+            sum(group.total for group in groups),
+            report.gross,
+            has_unknown=any(group.has_unknown() for group in groups),
         ),
-        money(sum(group.total for group in groups), report.gross),
     ]
 
 
-def _amount(micro: int, report: Report) -> str:
-    return money(micro, report.gross) if micro else "-"
+def _amount(report: Report, groups: Sequence[Group], components: Sequence[Component]) -> str:
+    micro = sum(group.sum_of(*components) for group in groups)
+    has_unknown = any(group.has_unknown(*components) for group in groups)
+    return amount(micro, report.gross, has_unknown=has_unknown) if micro or has_unknown else "-"
+
+
+def _total(report: Report) -> str:
+    return amount(report.net, report.gross, has_unknown=bool(report.unknown_costs))
 
 
 def _component_table(report: Report) -> Table:
     table = _table(footer=True)
     table.add_column("component", footer="instance cost")
-    table.add_column("USD", justify="right", footer=money(report.net, report.gross))
+    table.add_column("USD", justify="right", footer=_total(report))
     table.add_column("", justify="right", footer="exact sum")
     table.add_column("")
     for component, micro in report.components().items():
@@ -166,8 +182,8 @@ def _component_table(report: Report) -> Table:
         length = round(Decimal(share) / Decimal(report.gross)) if report.gross else 0
         table.add_row(
             component.value,
-            money(micro, report.gross),
-            percent(micro, report.gross),
+            amount(micro, report.gross, has_unknown=component in report.unknown_components),
+            percent(micro, report.gross) if micro else "",
             Text("█" * max(length, 1 if micro > 0 else 0), style=_STYLES[component]),
         )
     return table
@@ -187,24 +203,28 @@ def _instance_table(report: Report) -> Table:
         table.add_row(*_instance_row(report, cost))
     if len(costs) > MAX_ROWS:
         other_costs = costs[MAX_ROWS:]
-        total = money(sum(cost.net for cost in other_costs), report.gross)
+        has_unknown = any(cost.has_unknown for cost in other_costs)
+        net = sum(cost.net for cost in other_costs)
+        total = amount(net, report.gross, has_unknown=has_unknown)
         table.add_row(f"({len(other_costs)} more)", "", "", "", "", "", total, style="dim")
     return table
 
 
-def _instance_row(report: Report, cost: InstanceCost) -> list[str]:
+def _instance_row(report: Report, cost: InstanceCost) -> list[Text]:
+    """Return the cells as Text, in which a name can't be markup."""
     instance = report.instances[cost.instance_id]
     name = "head node" if instance.is_head else instance.node or cost.instance_id
     end = instance.end_cause or "ended"
-    return [
+    cells = (
         printable(name),
         printable(instance.instance_type),
         "spot" if instance.spot else "on-demand",
         duration(cost.seconds),
         price_range(cost.prices),
         "(running)" if instance.ended is None else printable(end),
-        money(cost.net, report.gross),
-    ]
+        amount(cost.net, report.gross, has_unknown=cost.has_unknown),
+    )
+    return [Text(cell) for cell in cells]
 
 
 def duration(seconds: int) -> str:

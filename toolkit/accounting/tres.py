@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 # Anchored: a typed `gres/gpu:a10g=1` sorts before the total `gres/gpu=1` and is part of it.
-_GPU = re.compile(r"(?:^|,)gres/gpu=(\d+)")
-_TYPED_GPU = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)")
-_CPU = re.compile(r"(?:^|,)cpu=(\d+)")
-_MEM = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)")
+_GPU = re.compile(r"(?:^|,)gres/gpu=(\d{1,15})(?!\d)")
+_TYPED_GPU = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d{1,15})(?!\d)")
+_CPU = re.compile(r"(?:^|,)cpu=(\d{1,15})(?!\d)")
+_MEM = re.compile(r"(?:^|,)mem=(\d{1,15}(?:\.\d{1,15})?)(?![\d.])([KMGTP]?)")
 # sacct counts in mebibytes where no unit is given.
 _MIB = {"K": Decimal(1) / 1024, "": Decimal(1), "M": Decimal(1), "G": Decimal(1024)}
 _MIB |= {"T": Decimal(1024**2), "P": Decimal(1024**3)}

@@ -59,7 +59,11 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write one self-contained HTML file as well.",
 )
-@click.option("--record-mlflow", is_flag=True, help="Tag each job's MLflow run with its cost.")
+@click.option(
+    "--record-mlflow",
+    is_flag=True,
+    help="Tag MLflow runs with the cost of jobs that are whole in the report.",
+)
 def command(
     *,
     config_path: Path | None,
@@ -115,6 +119,7 @@ def _collect(
 ) -> Report:
     import secrets
 
+    from slurmplugins.model.hostlist import expand
     from toolkit.accounting.allocation import Policy
     from toolkit.accounting.collect import Sources, collect
     from toolkit.deploy import names
@@ -126,6 +131,12 @@ def _collect(
         ec2=clients.client("ec2"),
         s3=clients.client("s3"),
         runner=runner,
+        static_nodes=frozenset(
+            node
+            for name, pool in config.pools.items()
+            if pool.static
+            for node in expand(config.nodes(name, pool.static))
+        ),
     )
     return collect(sources, window, now, secrets.token_hex(16), Policy())
 
@@ -148,10 +159,16 @@ def _record(runner: Runner, report: Report) -> None:
     ended_runs = queries.end_mlflow_runs(runner)
     if ended_runs:
         click.echo(f"MLflow: ended as their jobs did: {len(ended_runs)}", err=True)
-    tagged_count = mlflow.record(runner, report)
+    recorded = mlflow.record(runner, report)
     click.echo(
-        f"MLflow: cost recorded on {tagged_count} run{'s' if tagged_count != 1 else ''}", err=True
+        f"MLflow: cost recorded on {recorded.runs} run{'s' if recorded.runs != 1 else ''}", err=True
     )
+    if recorded.partial_jobs:
+        click.echo(
+            f"MLflow: only a part of the cost of {recorded.partial_jobs} jobs is in this report, "
+            "so it is not recorded. Begin the report before their first attempt, by --since.",
+            err=True,
+        )
 
 
 def _print(report: Report, keys: Sequence[Key], *, as_json: bool, as_csv: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from toolkit.prices.book import PriceBook, PriceQuery
 from toolkit.prices.catalogue import Catalogue, Shape
-from toolkit.prices.model import Price, PriceSource, PriceSpan
+from toolkit.prices.model import Price, PriceSource, PriceSpan, parse_usd
 from toolkit.prices.spot import SpotHistory, read_history
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "PriceSpan",
     "Shape",
     "SpotHistory",
+    "parse_usd",
     "read_history",
 ]

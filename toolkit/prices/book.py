@@ -48,13 +48,16 @@ class PriceBook:
             return []
         if not query.spot:
             return [PriceSpan(start, end, self._on_demand(query))]
-        spans_with_history = self.history.spans(query.instance_type, query.zone, start, end)
-        history_start = spans_with_history[0].start if spans_with_history else end
-        if history_start > start:
-            spans_with_history.insert(
-                0, PriceSpan(start, history_start, self._spot_without_history(query))
-            )
-        return spans_with_history
+        spans: list[PriceSpan] = []
+        position = start
+        for span in self.history.spans(query.instance_type, query.zone, start, end):
+            if position < span.start:
+                spans.append(PriceSpan(position, span.start, self._spot_without_history(query)))
+            spans.append(span)
+            position = span.end
+        if position < end:
+            spans.append(PriceSpan(position, end, self._spot_without_history(query)))
+        return spans
 
     def _on_demand(self, query: PriceQuery) -> Price:
         return (

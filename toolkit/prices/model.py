@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    from decimal import Decimal
+HIGHEST_USD: Final = Decimal(100_000)
+"""US dollars an hour. No instance costs a hundredth of it: a higher price is damage."""
+
+_PLACES: Final = 12
+"""Decimal places of a price. EC2 writes ten at most."""
 
 
 class PriceSource(StrEnum):
@@ -22,12 +26,28 @@ class PriceSource(StrEnum):
     CATALOGUE_FOR_SPOT = "list-for-spot"
     """The on-demand price for a spot instance: too high, used only if there is no better one."""
     UNKNOWN = "unknown"
-    """No price at all: the amount is 0 and the report says so."""
+    """No price at all: the amount is unknown and in no sum, and the report says so."""
 
     @property
     def is_guess(self) -> bool:
         """Return whether the report must warn about it."""
         return self in {PriceSource.CATALOGUE_FOR_SPOT, PriceSource.UNKNOWN}
+
+
+def parse_usd(text: str) -> Decimal | None:
+    """Return US dollars an hour; None if the text is no price.
+
+    Zero is none, and so are NaN, Infinity and 1e40: tags and answers hold any text.
+    """
+    try:
+        usd = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not usd.is_finite() or not 0 < usd <= HIGHEST_USD:
+        return None
+    # Checked before any arithmetic: an exact fraction of 1e-999999 has a million digits.
+    exponent = usd.as_tuple().exponent
+    return usd if isinstance(exponent, int) and exponent >= -_PLACES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +57,11 @@ class Price:
     usd_per_hour: Decimal
     source: PriceSource
     as_of: int  # epoch second of the source
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it is a price at all."""
+        return self.source is not PriceSource.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from toolkit.prices.model import Price, PriceSource, PriceSpan
+from toolkit.prices.model import Price, PriceSource, PriceSpan, parse_usd
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from decimal import Decimal
 
     from mypy_boto3_ec2 import EC2Client
 
@@ -21,25 +21,35 @@ PRODUCT = "Linux/UNIX"
 
 @dataclass(frozen=True, slots=True)
 class SpotHistory:
-    """Price changes in time order; a price holds until the next change."""
+    """Price changes in time order; a price holds until the next change.
 
-    changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = field(default_factory=dict)
+    A price of None is one that could not be read. Nothing is known from it to the next.
+    """
+
+    changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal | None], ...]] = field(
+        default_factory=dict
+    )
 
     @classmethod
-    def from_points(cls, points: Iterable[tuple[str, str, int, Decimal]]) -> SpotHistory:
+    def from_points(cls, points: Iterable[tuple[str, str, int, Decimal | None]]) -> SpotHistory:
         """Build from (type, zone, second, price) in any order.
 
         The later of two points at the same second wins.
         """
-        prices_by_second: dict[tuple[str, str], dict[int, Decimal]] = defaultdict(dict)
+        prices_by_second: dict[tuple[str, str], dict[int, Decimal | None]] = defaultdict(dict)
         for instance_type, zone, second, usd in points:
             prices_by_second[instance_type, zone][second] = usd
-        return cls({key: tuple(sorted(points.items())) for key, points in prices_by_second.items()})
+        return cls(
+            {
+                key: tuple(sorted(prices.items(), key=lambda change: change[0]))
+                for key, prices in prices_by_second.items()
+            }
+        )
 
     def spans(self, instance_type: str, zone: str, start: int, end: int) -> list[PriceSpan]:
         """Return the known prices within start ≤ t < end.
 
-        Time before the first change is left out.
+        Time without a known price is left out.
         """
         changes = self.changes.get((instance_type, zone), ())
         first_index = max(bisect_right(changes, start, key=lambda change: change[0]) - 1, 0)
@@ -50,7 +60,7 @@ class SpotHistory:
             low, high = max(change_second, start), min(next_change, end)
             if change_second >= end:
                 break
-            if low < high:
+            if low < high and usd is not None:
                 spans.append(PriceSpan(low, high, Price(usd, PriceSource.HISTORY, change_second)))
         return spans
 
@@ -74,7 +84,7 @@ def read_history(ec2: EC2Client, types: Collection[str], start: int, end: int) -
             str(point["InstanceType"]),
             point["AvailabilityZone"],
             int(point["Timestamp"].timestamp()),
-            Decimal(point["SpotPrice"]),
+            parse_usd(point["SpotPrice"]),
         )
         for page in pages
         for point in page["SpotPriceHistory"]

@@ -29,7 +29,7 @@ class Head:
 
 def test_sacct_rows_of_requeued_failed_and_array_jobs_become_attempts():
     names = sacct.fields(captured("sacct-helpformat.txt"))
-    attempts = sacct.parse(captured("sacct.txt"), names, TOKEN)
+    attempts = sacct.parse(captured("sacct.txt"), names, TOKEN).attempts
     assert "Restarts" in names
     attempt_facts = [
         (attempt.job, attempt.state, attempt.restarts, attempt.exit_codes[0])
@@ -53,7 +53,7 @@ def test_sacct_rows_of_requeued_failed_and_array_jobs_become_attempts():
 
 def test_lost_work_begins_at_the_checkpoint_mark_in_the_jobs_comment():
     names = sacct.fields(captured("sacct-helpformat.txt"))
-    attempts = sacct.parse(captured("sacct.txt"), names, TOKEN)
+    attempts = sacct.parse(captured("sacct.txt"), names, TOKEN).attempts
     lost_from = {(attempt.job, attempt.restarts): attempt.lost_from() for attempt in attempts}
     failed = next(attempt for attempt in attempts if attempt.job == "2")
     assert failed.started is not None

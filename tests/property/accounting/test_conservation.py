@@ -14,6 +14,7 @@ from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.build import build
 from toolkit.accounting.charges import Component
 from toolkit.accounting.instances import Instance
+from toolkit.accounting.lives import billed_lives
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.report import Key
 from toolkit.accounting.tres import Tres
@@ -56,6 +57,8 @@ def instances(draw):
                 ),
                 tag_price=draw(st.none() | prices),
                 end_seen=draw(st.booleans()),
+                running=draw(st.none() | st.integers(launched, launched + 5000)),
+                static=draw(st.booleans()),
             )
         )
     return drawn_instances
@@ -79,7 +82,7 @@ def attempts(draw):
                 state=draw(st.sampled_from(("COMPLETED", "NODE_FAIL", "REQUEUED", "CANCELLED"))),
                 exit_codes=(draw(st.sampled_from((0, 85, 1))),),
                 restarts=draw(st.none() | st.integers(0, 3)),
-                submitted=started,
+                submitted=None if started is None else draw(st.integers(0, started)),
                 started=started,
                 ended=ended,
                 nodes=tuple(draw(st.lists(st.sampled_from(NODES), max_size=3, unique=True))),
@@ -123,8 +126,8 @@ def by_hand(instance, book, window, policy):
     """Return one instance's cost from its lifetime and prices alone."""
     end = window.until if instance.ended is None else instance.ended
     if instance.ended is not None:
-        end = max(end, instance.launched + policy.minimum_seconds)
-    low, high = max(instance.launched, window.since), min(end, window.until)
+        end = max(end, instance.billed_from + policy.minimum_seconds)
+    low, high = max(instance.billed_from, window.since), min(end, window.until)
     spans = book.spans(instance.price_query(), low, high)
     assert sum(span.end - span.start for span in spans) == max(high - low, 0)
     exact = (exact_amount(span.price.usd_per_hour, span.end - span.start) for span in spans)
@@ -137,7 +140,8 @@ def test_charges_and_rows_sum_to_the_instances_cost_exactly(all_instances, tries
     policy = Policy()
     result = report(all_instances, tries, book, window, policy)
     assert result.gross == sum(
-        by_hand(instance, book, window, policy) for instance in all_instances
+        by_hand(instance, book, window, policy)
+        for instance in billed_lives(all_instances, tries, END + 6000)
     )
     assert sum(result.components().values()) == result.net == result.gross + result.refund
     for keys in ([Key.ACCOUNT, Key.USER], [Key.JOB]):

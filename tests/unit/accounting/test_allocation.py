@@ -1,13 +1,12 @@
 """The charge for each second of an instance."""
 
-from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
 from tests.unit.accounting.samples import T0, a_book, an_instance
 from toolkit.accounting.allocation import Policy, Window, allocate
-from toolkit.accounting.attempt_instances import Usage
+from toolkit.accounting.attempt_instances import Usage, Wait
 from toolkit.accounting.charges import Component
 from toolkit.prices import PriceSource
 
@@ -22,8 +21,12 @@ def use(start, end, attempt=1, share=WHOLE, lost_from=None):
     return Usage(attempt, T0 + start, T0 + end, share, lost_second)
 
 
-def lines(instance, *usages, window=EVER, policy=None, book=None):
-    cost = allocate(instance, usages, book or a_book(), window, policy or Policy())
+def wait(start, end, attempt=1):
+    return Wait(attempt, T0 + start, T0 + end)
+
+
+def lines(instance, *usages, waits=(), window=EVER, policy=None, book=None):
+    cost = allocate(instance, usages, book or a_book(), window, policy or Policy(), waits=waits)
     assert cost is not None
     assert cost.gross == sum(c.micro for c in cost.charges if c.component is not Component.REFUND)
     assert cost.net == sum(charge.micro for charge in cost.charges)
@@ -31,7 +34,8 @@ def lines(instance, *usages, window=EVER, policy=None, book=None):
 
 
 def test_boot_idle_gap_and_idle_tail_are_charged_to_the_adjacent_job():
-    assert lines(an_instance(ended=T0 + 1000), use(100, 300, 1), use(400, 900, 2)) == {
+    usages = [use(100, 300, 1), use(400, 900, 2)]
+    assert lines(an_instance(ended=T0 + 1000), *usages, waits=[wait(0, 100)]) == {
         (Component.BOOT, 1): 100 * RATE,
         (Component.WORK, 1): 200 * RATE,
         (Component.IDLE_GAP, 1): 100 * RATE,
@@ -87,7 +91,8 @@ def test_each_charge_has_the_seconds_of_its_share():
     interrupted_instance = an_instance(ended=T0 + 1000, end_cause="interruption")
     part = Fraction(1, 4)
     usages = [use(100, 300, 1, part), use(300, 500, 1, part)]
-    cost = allocate(interrupted_instance, usages, a_book(), Window(T0 + 50, T0 + 900), Policy())
+    window = Window(T0 + 50, T0 + 900)
+    cost = allocate(interrupted_instance, usages, a_book(), window, Policy(), waits=[wait(0, 100)])
     assert cost is not None
     assert cost.seconds == 850
     assert {(item.component, item.attempt): item.seconds for item in cost.charges} == {
@@ -100,13 +105,97 @@ def test_each_charge_has_the_seconds_of_its_share():
     }
 
 
-def test_an_instance_that_terminated_without_a_job_is_a_failed_launch():
-    assert lines(an_instance(ended=T0 + 100)) == {(Component.FAILED_LAUNCH, None): 100 * RATE}
+@pytest.mark.parametrize("end_cause", ["resume-failed", "boot-failed"])
+def test_a_launch_that_failed_belongs_to_the_job_that_waited_for_it(end_cause):
+    failed_instance = an_instance(ended=T0 + 100, end_cause=end_cause)
+    assert lines(failed_instance) == {(Component.FAILED_LAUNCH, None): 100 * RATE}
+    assert lines(failed_instance, waits=[wait(0, 80)]) == {(Component.FAILED_LAUNCH, 1): 100 * RATE}
 
 
-def test_an_instance_without_a_job_so_far_is_booting():
-    result = lines(an_instance(ended=None), window=Window(T0, T0 + 100))
-    assert result == {(Component.BOOT, None): 100 * RATE}
+@pytest.mark.parametrize("end_cause", ["suspend", "interruption", "orphan", "unknown", ""])
+def test_an_instance_that_no_job_had_or_waited_for_is_idle_and_no_failed_launch(end_cause):
+    instance = an_instance(ended=T0 + 5000, end_cause=end_cause)
+    window = Window(T0, T0 + 100)
+    assert lines(instance, window=window) == {(Component.IDLE, None): 100 * RATE}
+
+
+def test_the_cause_of_an_end_says_nothing_of_what_ran_before():
+    """Keep a job's work its own after slurmctld gave its node up."""
+    instance = an_instance(ended=T0 + 188, end_cause="boot-failed")
+    assert lines(instance, use(59, 188), waits=[wait(0, 59)]) == {
+        (Component.BOOT, 1): 59 * RATE,
+        (Component.WORK, 1): 129 * RATE,
+    }
+
+
+def test_a_live_instance_that_boots_belongs_to_the_job_that_waits():
+    result = lines(an_instance(ended=None), waits=[wait(0, 100)], window=Window(T0, T0 + 100))
+    assert result == {(Component.BOOT, 1): 100 * RATE}
+
+
+def test_a_job_that_fails_at_once_owns_the_boot_and_the_idle_time_behind_it():
+    assert lines(an_instance(ended=T0 + 900), use(300, 300), waits=[wait(0, 300)]) == {
+        (Component.BOOT, 1): 300 * RATE,
+        (Component.IDLE_TAIL, 1): 600 * RATE,
+    }
+
+
+def test_a_job_that_is_cancelled_in_the_boot_owns_what_was_started_for_it():
+    assert lines(an_instance(ended=T0 + 900), waits=[wait(0, 50)]) == {
+        (Component.BOOT, 1): 50 * RATE,
+        (Component.IDLE_TAIL, 1): 850 * RATE,
+    }
+
+
+def test_a_node_kept_for_a_job_is_that_jobs_wait_and_not_the_idle_gap_of_the_one_before():
+    usages = [use(0, 100, 1), use(800, 900, 2)]
+    assert lines(an_instance(ended=T0 + 900), *usages, waits=[wait(200, 800, 2)]) == {
+        (Component.WORK, 1): 100 * RATE,
+        (Component.IDLE_GAP, 1): 100 * RATE,
+        (Component.WAIT, 2): 600 * RATE,
+        (Component.WORK, 2): 100 * RATE,
+    }
+
+
+def test_a_wait_takes_no_second_from_a_job_that_still_runs():
+    usages = [use(0, 500, 1), use(800, 900, 2)]
+    result = lines(an_instance(ended=T0 + 900), *usages, waits=[wait(200, 800, 2)])
+    assert result[Component.WORK, 1] == 500 * RATE
+    assert result[Component.WAIT, 2] == 300 * RATE
+
+
+def test_the_idle_time_of_a_static_node_is_nobodys():
+    static_instance = an_instance(ended=T0 + 1000, static=True)
+    assert lines(static_instance, use(500, 600)) == {
+        (Component.IDLE, None): 900 * RATE,
+        (Component.WORK, 1): 100 * RATE,
+    }
+
+
+def test_pending_time_is_not_billed():
+    instance = an_instance(ended=T0 + 1000, running=T0 + 30)
+    assert lines(instance, use(100, 1000), waits=[wait(0, 100)]) == {
+        (Component.BOOT, 1): 70 * RATE,
+        (Component.WORK, 1): 900 * RATE,
+    }
+
+
+def test_the_minimum_minute_and_the_first_hour_begin_as_the_instance_runs():
+    assert sum(lines(an_instance(ended=T0 + 40, running=T0 + 30)).values()) == 60 * RATE
+    interrupted_instance = an_instance(ended=T0 + 3620, running=T0 + 30, end_cause="interruption")
+    assert sum(lines(interrupted_instance).values()) == 0
+
+
+def test_an_unknown_price_makes_its_seconds_unknown_and_no_others():
+    book = a_book(("x9.huge", "us-east-1a", T0 + 60, "0.36"))
+    instance = an_instance(ended=T0 + 100, instance_type="x9.huge", tag_price=None)
+    cost = allocate(instance, [use(0, 100)], book, EVER, Policy())
+    assert cost is not None
+    assert cost.has_unknown
+    assert [(c.micro, c.seconds, c.price_known) for c in cost.charges] == [
+        (0, 60, False),
+        (40 * RATE, 40, True),
+    ]
 
 
 def test_a_running_instance_is_charged_up_to_the_end_of_the_window():
@@ -126,19 +215,19 @@ def test_an_instance_without_a_node_is_charged_as_other():
 
 
 def test_less_than_a_minute_is_billed_as_a_minute():
-    assert lines(an_instance(ended=T0 + 20), use(5, 20)) == {
+    assert lines(an_instance(ended=T0 + 20), use(5, 20), waits=[wait(0, 5)]) == {
         (Component.BOOT, 1): 5 * RATE,
         (Component.WORK, 1): 15 * RATE,
         (Component.MINIMUM, 1): 40 * RATE,
     }
     assert lines(an_instance(ended=T0 + 20), policy=Policy(minimum_seconds=0)) == {
-        (Component.FAILED_LAUNCH, None): 20 * RATE
+        (Component.IDLE, None): 20 * RATE
     }
 
 
 def test_spot_instances_interrupted_in_their_first_hour_are_refunded():
     instance = an_instance(ended=T0 + 3599, end_cause="interruption")
-    assert lines(instance, use(99, 3599, share=Fraction(1, 2))) == {
+    assert lines(instance, use(99, 3599, share=Fraction(1, 2)), waits=[wait(0, 99)]) == {
         (Component.BOOT, 1): 99 * RATE,
         (Component.WORK, 1): 1750 * RATE,
         (Component.UNALLOCATED, None): 1750 * RATE,
@@ -162,9 +251,7 @@ def test_other_instances_are_not_refunded(changes):
 
 def test_the_refund_can_be_disabled():
     instance = an_instance(ended=T0 + 100, end_cause="interruption")
-    assert lines(instance, policy=Policy(refund_within=0)) == {
-        (Component.FAILED_LAUNCH, None): 100 * RATE
-    }
+    assert lines(instance, policy=Policy(refund_within=0)) == {(Component.IDLE, None): 100 * RATE}
 
 
 def test_every_second_is_charged_at_its_own_price():
@@ -198,9 +285,10 @@ def test_an_instance_outside_the_window_is_not_charged():
         assert allocate(earlier_instance, [], a_book(), window, Policy()) is None
 
 
-def test_an_unknown_price_is_zero_and_has_the_source_unknown():
+def test_an_unknown_price_is_in_no_sum_and_has_the_source_unknown():
     unknown = an_instance(instance_type="x9.huge", tag_price=None)
     cost = allocate(unknown, [], a_book(), EVER, Policy())
     assert cost is not None
     assert (cost.gross, cost.sources) == (0, {PriceSource.UNKNOWN})
-    assert cost.prices[0].usd_per_hour == Decimal(0)
+    assert cost.has_unknown
+    assert not cost.prices[0].is_known

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.accounting.samples import T0, an_attempt
+from toolkit.accounting.attempts import attempt_numbers, job_labels
 
 START, END = T0 + 600, T0 + 3600
 
@@ -43,3 +44,30 @@ def test_a_checkpoint_mark_outside_the_attempt_is_ignored(at):
 def test_an_attempt_without_a_start_or_an_end_has_no_lost_work():
     assert an_attempt(state="NODE_FAIL", started=None).lost_from() is None
     assert an_attempt(state="RUNNING", ended=None).lost_from() is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "numbers"),
+    [
+        ({"restarts": 0, "user": "bob"}, {1: 0, 2: 1, 3: 0}),
+        ({"restarts": 0}, {1: 0, 2: 1, 3: 0}),
+    ],
+)
+def test_two_jobs_with_one_id_are_told_apart(changes, numbers):
+    """Show two jobs after slurmctld has lost its state."""
+    attempts = [
+        an_attempt(1, restarts=0),
+        an_attempt(2, restarts=1, submitted=T0 + 50),
+        an_attempt(3, submitted=T0 + 86_400, **changes),
+    ]
+    assert attempt_numbers(attempts) == numbers
+    assert job_labels(attempts) == {
+        1: "7 (2026-11-21 10:00:00)",
+        2: "7 (2026-11-21 10:00:00)",
+        3: "7 (2026-11-22 10:00:00)",
+    }
+
+
+def test_a_requeued_job_has_its_id_alone_for_a_label():
+    attempts = [an_attempt(1, restarts=0), an_attempt(2, restarts=2, submitted=T0 + 50)]
+    assert job_labels(attempts) == {1: "7", 2: "7"}

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.accounting.samples import T0, an_instance
 from toolkit.accounting import ledger
 from toolkit.accounting.errors import LedgerError
+from toolkit.accounting.set_aside import SetAside
 
 RECORD = {
     "instance_id": "i-1",
@@ -88,10 +89,14 @@ def describe_instance(instance_id="i-1", state="running", **changes):
 
 
 def read(records, *items, written=T0 + 500):
-    objects = {
-        f"ledger/instances/{record['instance_id']}.json": (json.dumps(record), written)
-        for record in records
+    texts = {
+        f"ledger/instances/{record['instance_id']}.json": json.dumps(record) for record in records
     }
+    return read_objects(texts, *items, written=written).instances
+
+
+def read_objects(texts, *items, written=T0 + 500):
+    objects = {key: (text, written) for key, text in texts.items()}
     return ledger.read(FakeS3(objects), "bucket", FakeEc2(*items), "demo")
 
 
@@ -146,13 +151,27 @@ def test_ec2s_state_reason_marks_an_interruption():
     assert instance.interrupted
 
 
-def test_an_instance_without_a_known_end_ends_when_its_record_was_written():
-    (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}])
-    assert (instance.ended, instance.end_seen) == (T0 + 500, False)
-    (instance,) = read(
-        [RECORD | {"ended_at": None, "end_cause": None}], describe_instance(state="terminated")
+def test_an_instance_without_a_known_end_was_last_seen_when_its_record_was_written():
+    open_record = RECORD | {"ended_at": None, "end_cause": None}
+    for items in ((), (describe_instance(state="terminated"),)):
+        (instance,) = read([open_record], *items)
+        assert (instance.ended, instance.end_seen, instance.seen_at) == (None, False, T0 + 500)
+
+
+def test_an_end_that_no_pass_has_seen_is_marked():
+    (instance,) = read([RECORD | {"end_seen": False}])
+    assert (instance.ended, instance.end_seen) == (T0 + 100, False)
+
+
+def test_ec2_knows_more_of_an_end_than_a_pass_that_noticed_it_late():
+    unseen_end = RECORD | {"end_seen": False, "ended_at": T0 + 99_999.0}
+    assert read([unseen_end], describe_instance())[0].ended is None
+    ended_instance = describe_instance(
+        state="terminated",
+        StateTransitionReason="User initiated (2026-11-21 10:05:00 GMT)",
     )
-    assert (instance.ended, instance.end_seen) == (T0 + 500, False)
+    (instance,) = read([unseen_end], ended_instance)
+    assert (instance.ended, instance.end_seen) == (T0 + 300, True)
 
 
 def test_a_running_instance_has_no_end():
@@ -168,16 +187,85 @@ def test_an_unreadable_ledger_record_is_an_error_that_names_it(text):
         ledger.parse(text, "ledger/instances/i-1.json")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 100_000,
+        json.dumps(RECORD).replace(str(RECORD["launched_at"]), "1e999"),
+        json.dumps(RECORD).replace(str(RECORD["ended_at"]), "NaN"),
+        json.dumps(RECORD | {"launched_at": 0}),
+        json.dumps(RECORD | {"ended_at": -5.0}),
+        json.dumps(RECORD | {"node": ["gpu-001"]}),
+    ],
+)
+def test_an_unreadable_object_is_set_aside_and_hides_no_other(text):
+    content = read_objects(
+        {"ledger/instances/i-0.json": text, "ledger/instances/i-1.json": json.dumps(RECORD)}
+    )
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert content.set_aside == (
+        SetAside("ledger/instances/i-0.json", "no record of an instance", has_unknown_cost=True),
+    )
+
+
+def test_an_unreadable_object_has_no_unknown_cost_if_ec2_knows_its_instance():
+    content = read_objects({"ledger/instances/i-1.json": "{}"}, describe_instance("i-1"))
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert not content.set_aside[0].has_unknown_cost
+
+
+def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_both_values():
+    restarted = describe_instance(
+        state="terminated",
+        LaunchTime=at(T0 + 43_200),
+        StateTransitionReason="User initiated (2026-11-22 10:00:00 GMT)",
+    )
+    content = read_objects({"ledger/instances/i-1.json": json.dumps(RECORD)}, restarted)
+    launch, end = content.disagreements
+    assert (
+        "launched 2026-11-21 10:00:00 by the instance ledger, 2026-11-21 22:00:00 by EC2" in launch
+    )
+    assert "ended 2026-11-21 10:01:40 by the instance ledger, 2026-11-22 10:00:00 by EC2" in end
+    assert (
+        read_objects(
+            {"ledger/instances/i-1.json": json.dumps(RECORD)}, describe_instance()
+        ).disagreements
+        == ()
+    )
+
+
+@pytest.mark.parametrize("copy", ["ledger/instances/a.json", "ledger/instances/old/i-1.json"])
+def test_a_copy_of_a_record_is_not_counted_again(copy):
+    original = "ledger/instances/i-1.json"
+    content = read_objects(
+        {copy: json.dumps(RECORD | {"zone": "us-east-1b"}), original: json.dumps(RECORD)}
+    )
+    (instance,) = content.instances
+    assert instance.zone == "us-east-1a"
+    (item,) = content.set_aside
+    assert (item.name, item.has_unknown_cost) == (copy, False)
+
+
+def test_a_record_under_another_key_is_counted_if_it_is_the_only_one():
+    content = read_objects({"ledger/instances/moved.json": json.dumps(RECORD)})
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert content.set_aside == ()
+
+
 def test_a_price_tag_without_a_number_is_ignored():
     assert ledger.parse(json.dumps(RECORD | {"price": ""}), "k").tag_price is None
-    assert ledger.parse(json.dumps(RECORD | {"price": "cheap"}), "k").tag_price is None
+    for price in ("cheap", "NaN", "Infinity", "1e40", "-1"):
+        assert ledger.parse(json.dumps(RECORD | {"price": price}), "k").tag_price is None
 
 
 def test_the_ledger_entry_of_reconcile_is_parsed_unchanged():
     from slurmplugins.reconciler.instance_ledger import LedgerEntry, to_json
 
     entry = LedgerEntry(**RECORD)
-    assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(ended=T0 + 100)
+    assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(
+        ended=T0 + 100, running=T0 + 5
+    )
 
 
 @pytest.mark.parametrize("key", ["node", "pool", "partition", "attempt", "zone", "price"])

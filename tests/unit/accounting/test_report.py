@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -12,12 +14,13 @@ from toolkit.accounting import export, html, terminal
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.report import Key
+from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
 
 KEYS = [Key.ACCOUNT, Key.USER]
 
 
-def a_report(attempts, instances, until=T0 + 10_000):
+def a_report(attempts, instances, until=T0 + 10_000, set_aside=()):
     return build(
         cluster="demo",
         attempts=attempts,
@@ -26,6 +29,7 @@ def a_report(attempts, instances, until=T0 + 10_000):
         book=a_book(),
         window=Window(T0, until),
         now=until,
+        set_aside=set_aside,
     )
 
 
@@ -92,16 +96,48 @@ def test_the_groups_and_charges_of_json_sum_to_its_total():
     }
 
 
-def test_the_key_of_an_attempt_is_text_in_json():
-    key = 5820489064499176448
-    data = export.as_json(a_report([an_attempt(key)], [an_instance()]), KEYS)
-    assert data["attempts"][0]["attempt"] == str(key)
+@pytest.mark.parametrize("restarts", [(0, 1), (None, None)])
+def test_attempts_are_numbered_within_their_job(restarts):
+    """Show the number, since nobody can read keys of 63 bits."""
+    keys = (5820489064499176449, 5820489064499176448)
+    attempts = [
+        an_attempt(key, restarts=number, submitted=T0 + 10 * index)
+        for index, (key, number) in enumerate(zip(keys, restarts, strict=True))
+    ]
+    report = a_report([*attempts, an_attempt(9, job_id="8")], [an_instance()])
+    data = export.as_json(report, KEYS)
+    expected = {(str(keys[0]), 0), (str(keys[1]), 1), ("9", 0)}
+    assert {(row["db_index"], row["attempt"]) for row in data["attempts"]} == expected
+    rows = csv.DictReader(io.StringIO(export.as_csv(report)))
+    assert {(row["db_index"], row["attempt"]) for row in rows if row["job"]} == {
+        (key, str(number)) for key, number in expected
+    }
 
 
-def test_a_name_does_not_become_a_formula_in_csv():
-    report = a_report([an_attempt(account="=cmd()", user="@x")], [an_instance()])
-    rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
-    assert {row["account"] for row in rows} <= {"'=cmd()", ""}
+def test_an_attempt_keeps_its_number_in_a_report_without_the_earlier_ones():
+    report = a_report([an_attempt(5, restarts=3)], [an_instance()])
+    assert [row["attempt"] for row in export.as_json(report, KEYS)["attempts"]] == [3]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("=cmd()", "+1", "-1", "@x", "\t=1", "\n=1", " =1", "\u00a0=1"),
+        *("\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"),
+    ],
+)
+def test_a_name_does_not_become_a_formula_in_csv(name):
+    report = a_report([an_attempt(account=name, user="ada")], [an_instance()])
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(report), newline="")))
+    assert {row["account"] for row in rows} <= {f"'{name}", ""}
+    assert {row["user"] for row in rows} <= {"ada", ""}
+
+
+@pytest.mark.parametrize("name", ["\r=1", "x\r=1", "x\r\n=1"])
+def test_a_carriage_return_in_a_name_begins_no_row_of_csv(name):
+    report = a_report([an_attempt(account=name, user="ada")], [an_instance()])
+    rows = list(csv.reader(io.StringIO(export.as_csv(report), newline="")))
+    assert {len(row) for row in rows} == {11}
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -135,6 +171,17 @@ def test_names_are_escaped_on_the_terminal_and_in_html():
     assert "&lt;script&gt;" in page
 
 
+@pytest.mark.parametrize("name", ["[/bold]", "[red]x[/red]", "[link=http://x]", "a\\\\[b]"])
+def test_names_are_no_markup_on_the_terminal(name):
+    report = a_report(
+        [an_attempt(account=name, user=name)],
+        [an_instance(node="gpu-001", instance_type=name, end_cause=name)],
+    )
+    text = printed(report, width=200)
+    assert f"{name}/{name}" in text
+    assert text.count(name) == 4
+
+
 def test_the_html_page_loads_nothing():
     page = html.render(two_people(), KEYS)
     for word in ("http://", "https://", "<link", "<script", "@import", "url("):
@@ -144,6 +191,31 @@ def test_the_html_page_loads_nothing():
 def test_a_cluster_without_instances_says_so():
     assert "No instance had a cost" in printed(a_report([], []))
     assert "$0.000000" in html.render(a_report([], []), KEYS)
+
+
+class CountedCosts(list):
+    """Costs that count how often all of them are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("make", [lambda report: html.render(report, KEYS), printed])
+def test_a_longer_report_reads_all_costs_no_more_often(make):
+    def reads_of(instance_count):
+        nodes = [f"gpu-{number:03}" for number in range(1, instance_count + 1)]
+        report = a_report(
+            [an_attempt(key, nodes=(node,), user=node) for key, node in enumerate(nodes)],
+            [an_instance(f"i-{node}", node=node) for node in nodes],
+        )
+        costs = CountedCosts(report.costs)
+        make(replace(report, costs=costs))
+        return costs.reads
+
+    assert reads_of(15) == reads_of(2)
 
 
 def test_rows_over_forty_are_summed_up():
@@ -158,13 +230,36 @@ def test_large_sums_are_printed_in_cents():
     assert terminal.money(1_234_567_890_000, 2_000_000_000_000) == "1,234,567.89"
 
 
+def test_records_that_were_set_aside_are_counted_and_named():
+    items = [SetAside(f"i-{n}.json", "no record", True) for n in range(5)]
+    report = a_report([], [an_instance()], set_aside=[*items, SetAside("x.json", "a copy", False)])
+    assert report.notes == (
+        "i-0.json, i-1.json, i-2.json and 2 more: no record, set aside, cost unknown",
+        "x.json: a copy, set aside, not counted twice",
+    )
+    assert "set aside" in printed(report)
+    assert "set aside" in html.render(report, KEYS)
+    assert len(export.as_json(report, KEYS)["set_aside"]) == 6
+
+
 @pytest.mark.parametrize(
     ("attempts", "instances", "words"),
     [
-        ([an_attempt(nodes=("gpu-009",))], [an_instance()], "no instance known"),
-        ([], [an_instance(instance_type="x9.huge", tag_price=None)], "no price known"),
+        (
+            [an_attempt(nodes=("gpu-009",))],
+            [an_instance()],
+            "no instance known for their nodes: their cost is unknown",
+        ),
+        (
+            [],
+            [an_instance(instance_type="x9.huge", tag_price=None)],
+            "no price known: their cost is unknown",
+        ),
         ([], [an_instance(zone="eu-west-9z", tag_price=None)], "on-demand price"),
         ([], [an_instance(end_seen=False)], "end not seen"),
+        ([], [an_instance(running=T0 + 3000)], "first seen running 2026-11-21 10:50:00"),
+        ([], [an_instance(ended=T0 - 99)], "ended 2026-11-21 09:58:21"),
+        ([an_attempt(ended=T0 + 9)], [an_instance()], "ended 2026-11-21 10:00:09"),
         ([an_attempt(1, restarts=0), an_attempt(2, restarts=2)], [an_instance()], "lacks"),
     ],
 )
@@ -172,3 +267,34 @@ def test_the_report_notes_what_makes_it_doubtful(attempts, instances, words):
     (note,) = a_report(attempts, instances).notes
     assert words in note
     assert words.split()[0] in printed(a_report(attempts, instances))
+
+
+def test_an_unknown_amount_is_never_shown_as_nothing():
+    report = a_report(
+        [an_attempt(1), an_attempt(2, user="bob", nodes=("gpu-002",))],
+        [
+            an_instance(),
+            an_instance("i-2", node="gpu-002", instance_type="x9.huge", tag_price=None),
+        ],
+        set_aside=[SetAside("i-3.json", "no record")],
+    )
+    assert report.unknown_costs == ("i-2", "i-3.json")
+    text = printed(report)
+    row = next(line for line in text.splitlines() if "vision/bob" in line)
+    assert "0.000000" not in row
+    assert row.split()[-1] == "?"
+    assert "0.720000+?" in text
+    assert "0.720000+?" in html.render(report, KEYS)
+    data = export.as_json(report, KEYS)
+    assert data["unknown_costs"] == ["i-2", "i-3.json"]
+    assert {row["usd"] for row in data["charges"] if row["user"] == "bob"} == {None}
+    assert [group["has_unknown_cost"] for group in data["groups"]] == [False, True]
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
+    assert {row["usd"] for row in rows if row["user"] == "bob"} == {"unknown"}
+    assert (rows[-1]["component"], rows[-1]["instance"]) == ("unknown", "i-3.json")
+
+
+def test_a_report_of_unknown_costs_alone_says_so():
+    text = printed(a_report([], [], set_aside=[SetAside("i-3.json", "no record")]))
+    assert "No instance had a known cost" in text
+    assert "note: i-3.json: no record, set aside, cost unknown" in text

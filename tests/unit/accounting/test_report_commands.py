@@ -89,7 +89,11 @@ class FakeHead:
             token = delimiter_option.removeprefix("--delimiter=").strip("\x1f")
             assert len(token) == 32
             line = row(
-                Start=str(T0 + 100), End=str(T0 + 900), NodeList="gpu-001", AllocTRES="cpu=4"
+                Start=str(T0 + 100),
+                End=str(T0 + 900),
+                NNodes="1",
+                NodeList="gpu-001",
+                AllocTRES="cpu=4",
             )
             names = sacct.fields(HELP)
             values = line.split(sacct.delimiter("5f2d"))
@@ -148,7 +152,7 @@ def test_the_report_is_printed(cluster):
     result = report()
     assert result.exit_code == 0
     assert "vision/ada" in result.stdout
-    assert ["instance", "cost", "0.100000"] in [
+    assert ["instance", "cost", "0.099500"] in [
         line.split()[:3] for line in result.stdout.splitlines()
     ]
 
@@ -156,7 +160,7 @@ def test_the_report_is_printed(cluster):
 def test_json_is_one_document_on_standard_output(cluster):
     data = json.loads(report("--json", "--by", "job").stdout)
     assert (data["total"], data["by"], data["since"]) == (
-        "0.100000",
+        "0.099500",
         ["job"],
         "2026-11-21T10:00:00Z",
     )
@@ -164,7 +168,7 @@ def test_json_is_one_document_on_standard_output(cluster):
 
 def test_csv_sums_to_the_total(cluster):
     rows = csv.DictReader(io.StringIO(report("--csv").stdout))
-    assert sum(Decimal(row["usd"]) for row in rows) == Decimal("0.1")
+    assert sum(Decimal(row["usd"]) for row in rows) == Decimal("0.0995")
 
 
 def test_html_is_written_beside_the_printed_report(cluster, tmp_path):
@@ -178,6 +182,12 @@ def test_costs_are_recorded_in_mlflow_on_request(cluster):
     messages = report("--record-mlflow").stderr
     assert "cost recorded on 1 run\n" in messages
     assert "ended as their jobs did: 1\n" in messages
+
+
+def test_a_part_of_a_cost_is_not_recorded_in_mlflow(cluster):
+    messages = report("--since", "2026-11-21T10:05", "--record-mlflow").stderr
+    assert "cost recorded on 0 runs\n" in messages
+    assert "only a part of the cost of 1 jobs" in messages
 
 
 def test_the_report_is_printed_even_if_its_html_page_can_not_be_written(cluster, tmp_path):

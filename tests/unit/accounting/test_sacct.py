@@ -52,7 +52,7 @@ class FakeHead:
 
 
 def test_a_row_becomes_an_attempt():
-    (attempt,) = sacct.parse(text(row()), NAMES, TOKEN)
+    (attempt,) = sacct.parse(text(row()), NAMES, TOKEN).attempts
     assert attempt.key == 41
     assert attempt.nodes == ("gpu-001", "gpu-002")
     assert (attempt.started, attempt.ended) == (1795255260, 1795255320)
@@ -67,7 +67,7 @@ def test_a_row_becomes_an_attempt():
 @pytest.mark.parametrize("field", ["JobName", "Comment", "AdminComment"])
 def test_hostile_free_text_does_not_change_other_rows(field, name):
     rows = [row(DBIndex="1"), row(DBIndex="2", **{field: name}), row(DBIndex="3")]
-    attempts = sacct.parse(text(*rows), NAMES, TOKEN)
+    attempts = sacct.parse(text(*rows), NAMES, TOKEN).attempts
     assert [attempt.key for attempt in attempts] == [1, 2, 3]
     if field == "JobName":
         assert attempts[1].name == name
@@ -76,12 +76,12 @@ def test_hostile_free_text_does_not_change_other_rows(field, name):
 
 def test_a_job_name_can_not_forge_a_row_without_the_token():
     forged = "x\n" + row(DBIndex="9", Account="victim").replace(TOKEN, "guess")
-    (attempt,) = sacct.parse(text(row(JobName=forged)), NAMES, TOKEN)
+    (attempt,) = sacct.parse(text(row(JobName=forged)), NAMES, TOKEN).attempts
     assert (attempt.account, attempt.name) == ("vision", forged)
 
 
 def test_output_without_its_last_line_break_is_parsed():
-    attempts = sacct.parse(text(row(DBIndex="1"), row(DBIndex="2")).strip(), NAMES, TOKEN)
+    attempts = sacct.parse(text(row(DBIndex="1"), row(DBIndex="2")).strip(), NAMES, TOKEN).attempts
     assert [attempt.name for attempt in attempts] == ["digits", "digits"]
 
 
@@ -91,7 +91,7 @@ def test_each_attempt_of_a_requeued_job_is_read_once():
         row(DBIndex="2", Restarts="1"),
         row(DBIndex="2", Restarts="1"),
     ]
-    attempts = sacct.parse(text(*rows), NAMES, TOKEN)
+    attempts = sacct.parse(text(*rows), NAMES, TOKEN).attempts
     assert [(attempt.key, attempt.job_id, attempt.requeue_requested) for attempt in attempts] == [
         (1, "7", True),
         (2, "7", False),
@@ -103,22 +103,51 @@ def test_unknown_times_are_none():
         text(row(Start="Unknown", End="None", NodeList="None assigned", AllocTRES="")),
         NAMES,
         TOKEN,
-    )
+    ).attempts
     assert (attempt.started, attempt.ended, attempt.nodes) == (None, None, ())
 
 
+@pytest.mark.parametrize("damage", ["1e999", "NaN", "-5", "\u00b2", "\uff11", "9" * 12, "9" * 5000])
+def test_a_time_or_count_that_is_none_is_unknown(damage):
+    (attempt,) = sacct.parse(
+        text(row(Start=damage, Restarts=f"{damage}9" * 9, NNodes=f"{damage}9" * 9)), NAMES, TOKEN
+    ).attempts
+    assert (attempt.started, attempt.restarts, attempt.node_count) == (None, None, 0)
+
+
 def test_the_state_is_one_word():
-    (attempt,) = sacct.parse(text(row(State="CANCELLED by 2001")), NAMES, TOKEN)
+    (attempt,) = sacct.parse(text(row(State="CANCELLED by 2001")), NAMES, TOKEN).attempts
     assert attempt.state == "CANCELLED"
 
 
 def test_nodes_with_invalid_names_are_left_out():
-    (attempt,) = sacct.parse(text(row(NodeList="rack[1-4],gpu-[001,003],Z9")), NAMES, TOKEN)
+    (attempt,) = sacct.parse(
+        text(row(NodeList="rack[1-4],gpu-[001,003],Z9")), NAMES, TOKEN
+    ).attempts
     assert attempt.nodes == ("gpu-001", "gpu-003")
 
 
+@pytest.mark.parametrize(("text_value", "count"), [("6", 6), ("", 0), ("1K", 0)])
+def test_all_nodes_of_an_attempt_are_counted(text_value, count):
+    (attempt,) = sacct.parse(
+        text(row(NNodes=text_value, NodeList="gpu-001")), NAMES, TOKEN
+    ).attempts
+    assert attempt.node_count == count
+
+
+@pytest.mark.parametrize("damage", ["", "x", "\u00b2", "-1", "1" * 5000])
+def test_a_row_without_a_database_index_is_set_aside_and_hides_no_other(damage):
+    rows = [row(DBIndex="1"), row(DBIndex=damage, JobIDRaw="8"), row(DBIndex="3")]
+    content = sacct.parse(text(*rows), NAMES, TOKEN)
+    assert [attempt.key for attempt in content.attempts] == [1, 3]
+    (item,) = content.set_aside
+    assert item.name == "row 2 of sacct"
+    assert "job '8'" in item.reason
+    assert item.has_unknown_cost
+
+
 def test_output_without_jobs_is_no_error():
-    assert sacct.parse("", NAMES, TOKEN) == []
+    assert sacct.parse("", NAMES, TOKEN) == sacct.SacctContent()
 
 
 def test_truncated_output_is_an_error():

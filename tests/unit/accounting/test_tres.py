@@ -17,6 +17,7 @@ from toolkit.accounting.tres import Tres
         ("cpu=1,gres/gpu:a100=2,gres/gpu:t4=1,mem=1.50T", Tres(1, 1572864, 3)),
         ("cpu=2,mem=512K", Tres(2, 0, 0)),
         ("cpu=2,mem=4G,gres/gpumem=3", Tres(2, 4096, 0)),
+        (f"cpu={'9' * 5000},mem={'9' * 5000}M,gres/gpu={'9' * 5000}", Tres()),
     ],
 )
 def test_alloc_tres_text_is_parsed(text, expected):

@@ -6,7 +6,15 @@ from decimal import Decimal
 import pytest
 
 from tests.unit.accounting.samples import T0, a_book
-from toolkit.prices import Catalogue, PriceBook, PriceQuery, PriceSource, SpotHistory, read_history
+from toolkit.prices import (
+    Catalogue,
+    PriceBook,
+    PriceQuery,
+    PriceSource,
+    SpotHistory,
+    parse_usd,
+    read_history,
+)
 
 
 def a_query(**changes):
@@ -88,6 +96,30 @@ def test_the_best_available_price_source_is_used(changes, source):
     assert span.price.source is source
 
 
+NO_PRICES = ["", "cheap", "0", "-0.4", "NaN", "sNaN", "Infinity", "-Infinity", "1e40", "1e-40"]
+
+
+@pytest.mark.parametrize("text", [*NO_PRICES, "1e999999999", "1e-999999999", "9" * 5000])
+def test_what_is_no_price_of_an_instance_is_none(text):
+    assert parse_usd(text) is None
+
+
+@pytest.mark.parametrize("text", ["0.4024", "0.1006000000", "142.416", "1E-7", "3e1"])
+def test_a_price_is_read_as_it_was_written(text):
+    assert parse_usd(text) == Decimal(text)
+
+
+def test_time_after_a_spot_price_that_can_not_be_read_has_the_price_tag():
+    changes = [(T0 - 50, Decimal("0.4")), (T0 + 30, None), (T0 + 60, Decimal("0.5"))]
+    points = [("g5.xlarge", "us-east-1a", second, usd) for second, usd in changes]
+    book = PriceBook("us-east-1", Catalogue.bundled(), SpotHistory.from_points(points))
+    assert sources(book.spans(a_query(), T0, T0 + 100)) == [
+        (0, 30, "history"),
+        (30, 60, "believed"),
+        (60, 100, "history"),
+    ]
+
+
 def test_an_empty_span_has_no_price():
     assert a_book().spans(a_query(), T0, T0) == []
 
@@ -125,6 +157,18 @@ def test_spot_price_history_is_read_in_pages_for_linux():
     assert history.changes == {
         ("g5.xlarge", "us-east-1a"): ((T0 - 5, Decimal("0.40")), (T0 + 5, Decimal("0.50")))
     }
+
+
+@pytest.mark.parametrize("usd", NO_PRICES)
+def test_a_spot_price_that_can_not_be_read_ends_no_report(usd):
+    point = {
+        "InstanceType": "g5.xlarge",
+        "AvailabilityZone": "us-east-1a",
+        "Timestamp": datetime.fromtimestamp(T0, UTC),
+        "SpotPrice": usd,
+    }
+    history = read_history(FakeEc2([point]), {"g5.xlarge"}, T0, T0 + 10)
+    assert history.spans("g5.xlarge", "us-east-1a", T0, T0 + 10) == []
 
 
 def test_no_spot_price_history_is_requested_without_spot_instances():

@@ -192,6 +192,43 @@ def test_the_ledger_knows_why_an_instance_was_terminated(bench: Bench):
     assert {item["end_cause"] for item in entries(bench)} == {"suspend"}
 
 
+def test_an_end_that_no_pass_saw_is_marked_in_the_ledger(bench: Bench):
+    up(bench)
+    passes(bench, 15)
+    assert [item["end_seen"] for item in entries(bench)] == [True, True]
+    gone = bench.cloud.live()[0].id
+    del bench.cloud.machines[gone]
+    bench.slurm.silence(G[:1])
+    passes(bench, 30)
+    entry = bench.store.objects[instance_ledger.object_key(gone)]
+    assert (entry["end_cause"], entry["end_seen"]) == ("unknown", False)
+    assert entry["ended_at"] is not None
+
+
+def test_an_instance_that_ec2_lists_again_has_not_ended_in_the_ledger(bench: Bench):
+    up(bench)
+    passes(bench, 15)
+    hidden = bench.cloud.live()[0].id
+    machine = bench.cloud.machines.pop(hidden)
+    passes(bench, 15)
+    assert bench.store.objects[instance_ledger.object_key(hidden)]["ended_at"] is not None
+    bench.cloud.machines[hidden] = machine
+    passes(bench, 15)
+    entry = bench.store.objects[instance_ledger.object_key(hidden)]
+    assert (entry["ended_at"], entry["end_cause"], entry["end_seen"]) == (None, None, True)
+
+
+def test_an_older_heads_entry_without_the_mark_is_read(bench: Bench):
+    up(bench)
+    passes(bench, 15)
+    value = dict(entries(bench)[0])
+    del value["end_seen"]
+    entry = instance_ledger.from_json(value)
+    assert entry is not None
+    assert entry.end_seen
+    assert instance_ledger.from_json(value | {"end_seen": "no"}) is None
+
+
 def test_the_ledger_has_the_head(bench: Bench):
     head = Instance(
         id="i-head",

@@ -1,0 +1,153 @@
+"""Histories whose answer was derived by hand: `tests/corpus/accounting`.
+
+Each goes through the readers of ledger, EC2 and sacct, as a cluster's does.
+"""
+
+import json
+import tomllib
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.unit.accounting.test_ledger import FakeEc2, FakeS3, describe_instance
+from tests.unit.accounting.test_sacct import NAMES, TOKEN, row, text
+from toolkit.accounting import export, ledger, sacct
+from toolkit.accounting.allocation import Window
+from toolkit.accounting.build import build
+from toolkit.accounting.collect import shapes, with_static_nodes
+from toolkit.accounting.report import Key
+from toolkit.prices import Catalogue, PriceBook, SpotHistory, parse_usd
+
+HISTORIES = sorted((Path(__file__).parents[2] / "corpus" / "accounting").glob("*.toml"))
+CATALOGUE = Catalogue.bundled()
+RECORD = {
+    "instance_id": "i-1",
+    "node": "gpu-001",
+    "pool": "gpu",
+    "partition": "spot",
+    "attempt": "a-1",
+    "type": "g5.xlarge",
+    "zone": "us-east-1a",
+    "lifecycle": "spot",
+    "running_at": None,
+    "ended_at": None,
+    "end_cause": "suspend",
+    "price": "0.36",
+}
+ROW = {
+    "DBIndex": "1",
+    "NNodes": "1",
+    "NodeList": "gpu-001",
+    "AllocTRES": "billing=4,cpu=4,gres/gpu=1,mem=15000M,node=1",
+}
+
+
+def epoch(value):
+    return int(value.timestamp()) if isinstance(value, datetime) else value
+
+
+def ledger_object(entry):
+    """Return the key and the text of one `[[ledger]]` table."""
+    record = RECORD | {name: epoch(value) for name, value in entry.items()}
+    if record["ended_at"] in {None, "never"}:
+        record |= {"ended_at": None, "end_cause": None}
+    content = record.pop("text", None)
+    key = record.pop("key", f"ledger/instances/{record['instance_id']}.json")
+    return key, json.dumps(record) if content is None else content
+
+
+def described(entry):
+    """Return one `[[ec2]]` table as DescribeInstances would."""
+    tags = {"toolkit:cluster": "demo", "toolkit:role": entry.get("role", "compute")}
+    item = describe_instance(
+        entry["instance_id"],
+        InstanceType=entry["type"],
+        LaunchTime=entry["launched_at"],
+        Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+    )
+    if entry["lifecycle"] != "spot":
+        del item["InstanceLifecycle"]
+    return item
+
+
+def spot_history(history, since):
+    changes = [(epoch(change["at"]), change["usd"]) for change in history.get("spot", ())]
+    return SpotHistory.from_points(
+        ("g5.xlarge", "us-east-1a", second, parse_usd(usd))
+        for second, usd in changes or [(since, "0.36")]
+    )
+
+
+def report_of(history):
+    since, until = map(epoch, history["window"])
+    launches = [
+        epoch(entry["launched_at"]) for entry in history["ledger"] if "launched_at" in entry
+    ]
+    written_at = max(launches, default=since)
+    objects = dict(map(ledger_object, history["ledger"]))
+    content = ledger.read(
+        FakeS3({key: (value, written_at) for key, value in objects.items()}),
+        "bucket",
+        FakeEc2(*map(described, history.get("ec2", ()))),
+        "demo",
+    )
+    rows = [
+        row(**(ROW | {name: str(epoch(value)) for name, value in entry.items()}))
+        for entry in history.get("sacct", ())
+    ]
+    jobs = sacct.parse(text(*rows), NAMES, TOKEN)
+    instances = with_static_nodes(content.instances, frozenset(history.get("static", ())))
+    return build(
+        cluster="demo",
+        attempts=jobs.attempts,
+        instances=instances,
+        shapes=shapes(instances, (), CATALOGUE),
+        book=PriceBook("us-east-1", CATALOGUE, spot_history(history, since - 10**7)),
+        window=Window(since, until),
+        now=epoch(history.get("now", history["window"][1])),
+        set_aside=(*content.set_aside, *jobs.set_aside),
+        disagreements=content.disagreements,
+    )
+
+
+def lines(report):
+    return sorted(
+        [
+            charge["component"],
+            charge["job"] or "-",
+            "-" if charge["attempt"] is None else charge["attempt"],
+            charge["user"] or "-",
+            charge["usd"] or "unknown",
+        ]
+        for charge in export.as_json(report, [Key.JOB])["charges"]
+    )
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_a_history_costs_what_was_derived_by_hand(path):
+    history = tomllib.loads(path.read_text(encoding="utf-8"))
+    report = report_of(history)
+    assert lines(report) == sorted(history["charges"])
+    assert export.money(report.net) == history["total"]
+    known = [Decimal(line[-1]) for line in history["charges"] if line[-1] != "unknown"]
+    assert sum(known) == Decimal(history["total"])
+    for words in history.get("notes", ()):
+        assert any(words in note for note in report.notes), words
+    if not history.get("notes"):
+        assert report.notes == ()
+    assert list(report.unknown_costs) == history.get("unknown_costs", [])
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_the_jobs_of_a_history_have_their_sums(path):
+    history = tomllib.loads(path.read_text(encoding="utf-8"))
+    groups = report_of(history).groups([Key.JOB])
+    sums = {group.key_values[0]: export.money(group.total) for group in groups if group.has_jobs}
+    expected: dict[str, Decimal] = {}
+    for _, job, _, _, usd in history["charges"]:
+        if job != "-" and usd != "unknown":
+            expected[job] = expected.get(job, Decimal(0)) + Decimal(usd)
+    by_hand = history.get("jobs") or {job: str(usd) for job, usd in expected.items()}
+    assert {job: usd for job, usd in sums.items() if job in by_hand or usd != "0.000000"} == by_hand
