@@ -75,12 +75,14 @@ def _spot_offerings(config: ClusterConfig) -> set[tuple[str, str]]:
 def _current_spot_prices(clients: Clients, offerings: set[tuple[str, str]], now: int) -> SpotPrices:
     """Return each offering's current price.
 
-    Offerings that the market doesn't list get 0, so they are not requested again.
+    Offerings that the market doesn't list, or lists without a readable price, get 0, so they are
+    not requested again.
     """
     types = {kind for kind, _ in offerings}
     history = read_history(clients.client("ec2"), types, now, now + 1)
     changes = history.changes
-    return {key: changes[key][-1][1] if changes.get(key) else Decimal(0) for key in offerings}
+    current = {key: changes[key][-1][1] for key in offerings if changes.get(key)}
+    return {key: current.get(key) or Decimal(0) for key in offerings}
 
 
 def _snapshot(bucket: Bucket, now: float) -> SpotPrices:
