@@ -49,11 +49,11 @@ class BackupHead:
         self.renew()
 
     def renew(self):
-        """Be the head of the cluster that cluster.yaml describes now."""
+        """Be a new head of the cluster."""
         settings = load(self.config.path)
-        self.root.joinpath(settings.cluster).mkdir(exist_ok=True)
-        self.stage = HeadStage(self.root / settings.cluster / "head", settings.cluster)
-        self.slurm_conf = self.root / settings.cluster / "slurm.conf"
+        folder = self.root / f"head-{self.clock.now():.0f}"
+        self.stage = HeadStage(folder, settings.cluster)
+        self.slurm_conf = folder / "slurm.conf"
         self.slurm_conf.write_text("ClusterName=x\n")
         Slurmctld(self.stage, self.slurm_conf)
         self.bucket = names.bucket(settings, self.config.actor.clients.account)
@@ -186,7 +186,7 @@ def test_jobs_in_the_queue_refuse_a_restore(head, capsys):
 
 
 def test_destroy_keeps_backups_and_records_for_a_new_cluster(head, capsys):
-    """Restore a destroyed cluster's backup into a cluster of another name."""
+    """Restore a destroyed cluster's backup into the next one."""
     config = head.config
     clients = config.actor.clients
     s3, bucket = clients.client("s3"), f"{head.bucket}-bak"
@@ -206,7 +206,6 @@ def test_destroy_keeps_backups_and_records_for_a_new_cluster(head, capsys):
     assert "backups" not in rules(config), "no newer backup will follow"
     assert listed(config, capsys) == [first]
 
-    config.edit("cluster: demo", "cluster: second")
     assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     head.renew()
     words = ("backup", "restore", first, "--from-cluster", "demo", "--yes")
@@ -216,9 +215,8 @@ def test_destroy_keeps_backups_and_records_for_a_new_cluster(head, capsys):
     assert entry == kept
     assert "backups" in rules(config)
 
-    assert toolkit(config, "destroy", "--yes", "--backups", "--images") == 0
-    config.edit("cluster: second", "cluster: demo")
-    assert toolkit(config, "destroy", "--yes", "--backups") == 0, capsys.readouterr().err
+    words = ("destroy", "--yes", "--backups", "--images")
+    assert toolkit(config, *words) == 0, capsys.readouterr().err
     assert clients.client("cloudformation").describe_stacks()["Stacks"] == []
     assert toolkit(config, "destroy", "--backups") == 0
     assert "nothing to destroy" in capsys.readouterr().out
