@@ -28,7 +28,7 @@ def connect_argv(address: str, port: int) -> tuple[str, ...]:
 
 def head_address(cluster: Cluster) -> str:
     """Return the head's address in its VPC."""
-    return load(cluster.config).network.head_address
+    return str(load(cluster.config).network.head_address)
 
 
 def group_id(cluster: Cluster, role: str) -> str:
