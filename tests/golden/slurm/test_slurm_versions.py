@@ -192,7 +192,7 @@ def test_a_node_without_jobs_says_so(recorded):
 
 def test_the_attempts_are_accounted_alike(version, recorded, names):
     fields = sacct.fields(recorded.text("sacct-helpformat.txt"))
-    attempts = sacct.parse(recorded.text("sacct.txt"), fields, TOKEN)
+    attempts = sacct.parse(recorded.text("sacct.txt"), fields, TOKEN).attempts
     last_attempts = {
         names[int(item.job)]: (item.state, item.exit_codes[0])
         for item in sorted(attempts, key=lambda item: item.restarts)
