@@ -99,19 +99,24 @@ def resource_changes(
 
 
 def compared_templates(before: Mapping[str, Any], template: str) -> tuple[ResourceChange, ...]:
-    """Return the changes between two templates, without CloudFormation's own judgement."""
+    """Return the changes between two templates, without CloudFormation's own judgement.
+
+    Only a change of properties may replace a resource; its order among others never does.
+    """
     after = resources(template)
     changes = []
     for logical_id in dict.fromkeys((*after, *before)):
-        kind = str(after.get(logical_id, before.get(logical_id, {})).get("Type", ""))
-        details = differences(before.get(logical_id, {}), after.get(logical_id, {}))
+        old, new = before.get(logical_id, {}), after.get(logical_id, {})
+        kind = str((new or old).get("Type", ""))
+        details = differences(old, new)
         if logical_id not in before:
             changes.append(ResourceChange("Add", logical_id, kind))
         elif logical_id not in after:
             changes.append(ResourceChange("Remove", logical_id, kind))
         elif details:
+            may_replace = kind in PRECIOUS and old.get("Properties") != new.get("Properties")
             changes.append(
-                ResourceChange("Modify", logical_id, kind, details, may_replace=kind in PRECIOUS)
+                ResourceChange("Modify", logical_id, kind, details, may_replace=may_replace)
             )
     return tuple(changes)
 

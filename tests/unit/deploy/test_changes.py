@@ -5,6 +5,7 @@ import pytest
 from tests.unit.deploy.samples import Clock, FakeClients, Report, refusal
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.diff import differences
+from toolkit.deploy.stack_plan import compared_templates, resources
 from toolkit.errors import StackFailed
 
 ONE = "Resources:\n  A: {Type: T, Properties: {Size: 1, Name: !Ref B}}\n"
@@ -153,6 +154,15 @@ def test_a_conditional_replacement_of_an_instance_is_destructive(cloud):
     plan = changes(cloud).plan(TWO)
     assert [change.logical_id for change in plan.destructive_changes] == ["Head"]
     assert str(plan.changes[0]) == "~ Head  AWS::EC2::Instance  (may be replaced)"
+
+
+def test_another_order_among_resources_replaces_nothing():
+    """Take a change of properties alone for one that may replace a filesystem."""
+    body = "Resources: {F: {Type: 'AWS::FSx::FileSystem', DependsOn: [%s], Properties: {Size: %d}}}"
+    before = resources(body % ("A", 1))
+    (order,) = compared_templates(before, body % ("B", 1))
+    (larger,) = compared_templates(before, body % ("A", 2))
+    assert (order.may_replace, larger.may_replace) == (False, True)
 
 
 def test_a_preview_of_a_first_stack_makes_neither_a_change_set_nor_a_stack(cloud):
