@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).parent
-VERSIONS = ("24.11", "26.05")
+VERSIONS = ("24.11", "25.11", "26.05")
 
 
 class Recorded:
