@@ -49,6 +49,21 @@ def create(local, cfn, body, name="demo"):
     return wait_for_stack(local, cfn, change_set["StackId"])
 
 
+def test_a_large_template_is_read_from_a_bucket_of_this_cloud(local, cfn):
+    s3 = local.client("s3")
+    s3.create_bucket(Bucket="templates")
+    body = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
+    s3.put_object(Bucket="templates", Key="a/demo.yaml", Body=json.dumps(body).encode())
+    place = f"{s3.meta.endpoint_url}/templates/a"
+    request = {"StackName": "demo", "ChangeSetName": "first", "ChangeSetType": "CREATE"}
+    with pytest.raises(ClientError, match="S3 error: The specified key does not exist"):
+        cfn.create_change_set(**request, TemplateURL=f"{place}/other.yaml")
+    change_set = cfn.create_change_set(**request, TemplateURL=f"{place}/demo.yaml")
+    described = cfn.describe_change_set(ChangeSetName=change_set["Id"])
+    (change,) = described["Changes"]
+    assert change["ResourceChange"]["LogicalResourceId"] == "Topic"
+
+
 @pytest.fixture
 def cluster_template(local):
     config = load(EXAMPLE)

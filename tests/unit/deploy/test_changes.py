@@ -157,7 +157,7 @@ def test_a_conditional_replacement_of_an_instance_is_destructive(cloud):
 
 
 def test_another_order_among_resources_replaces_nothing():
-    """Take a change of properties alone for one that may replace a filesystem."""
+    """Ask for --yes only where properties change."""
     body = "Resources: {F: {Type: 'AWS::FSx::FileSystem', DependsOn: [%s], Properties: {Size: %d}}}"
     before = resources(body % ("A", 1))
     (order,) = compared_templates(before, body % ("B", 1))
