@@ -154,6 +154,12 @@ class Cluster:
         return Demo(ToolkitCommand(self.config), display)
 
 
+def with_new_head(cluster: Cluster) -> Cluster:
+    """Return the cluster with its head node found anew."""
+    config = load(cluster.config)
+    return Cluster(cluster.config, Head(Clients(config), config))
+
+
 class Lanes(LoadScopeScheduling):
     """A scheduler that gives each lane's tests to one worker, in order."""
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.slurm.conftest import DEPLOY_SECONDS, Cluster, toolkit
+from tests.slurm.conftest import DEPLOY_SECONDS, Cluster, toolkit, with_new_head
 from tests.slurm.instances import LIVE, driver_and_machine, instances_of_pool, node
 from tests.slurm.training_job import HOME, TrainingJob, slow, submit
 from tests.slurm.waiting import until
 from toolkit.config import load
-from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -40,12 +39,6 @@ class Loss:
     steps_without_head: int
     mlflow_run: str
     host_key: str
-
-
-def with_new_head(cluster: Cluster) -> Cluster:
-    """Return the cluster with its head node found anew."""
-    config = load(cluster.config)
-    return Cluster(cluster.config, Head(Clients(config), config))
 
 
 def steps_on_node(driver, machine: str, job: TrainingJob) -> int:
