@@ -28,8 +28,13 @@ def keep(s3: S3Client, cluster: str, backups: str, now: float) -> int:
 
 
 def bring_back(s3: S3Client, backups: str, cluster: str) -> int:
-    """Copy kept records to a ledger; return the new entries' number."""
-    return _copy(s3, (backups, f"{RECORDS}{PREFIX}"), (cluster, PREFIX), lambda written: written)
+    """Copy kept records to a ledger; return their number.
+
+    A kept record replaces one of the same instance. EC2 lists an ended instance for an hour, and a
+    new cluster of the same name makes a poorer record of it.
+    """
+    source = (backups, f"{RECORDS}{PREFIX}")
+    return _copy(s3, source, (cluster, PREFIX), lambda written: written, replaces=True)
 
 
 def take_over(s3: S3Client, old_cluster: str, cluster: str) -> int:
@@ -42,13 +47,16 @@ def _copy(
     source: tuple[str, str],
     target: tuple[str, str],
     end_of: Callable[[float], float],
+    *,
+    replaces: bool = False,
 ) -> int:
-    """Copy the entries that the target lacks.
+    """Copy the entries that the target lacks, or all.
 
     `end_of` gives the end of an instance that has none, by the time of its entry's last write. A
     copy is written later, and that time is what the report takes for such an end.
     """
-    there = {key.removeprefix(target[1]) for key, _ in _listed(s3, *target)}
+    present = () if replaces else _listed(s3, *target)
+    there = {key.removeprefix(target[1]) for key, _ in present}
     wanted = [
         (key.removeprefix(source[1]), written)
         for key, written in _listed(s3, *source)
