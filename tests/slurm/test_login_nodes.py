@@ -18,8 +18,9 @@ from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 HOLD = ("--hold", "--partition=spot", "--output=/dev/null", "--wrap=true")
+TIMED_OUT = 28  # curl's: a security group drops packets
 METADATA = "http://169.254.169.254/latest/api/token"
-# Exit code 7: nobody listens there.
+# Exit code 7: nobody listens there, or the kernel refuses it.
 REACH = ("curl", "--silent", "--show-error", "--max-time", "5", "--output", "/dev/null")
 NEW_RUN = """
 from mlflow.tracking import MlflowClient
@@ -127,7 +128,7 @@ def test_sackd_alone_has_the_key(config):
 def test_a_user_reaches_neither_the_role_nor_the_database(ssh, ada):
     refused = ssh.run(*REACH, "-X", "PUT", METADATA, key=ada)
     assert refused.returncode == 7, refused
-    assert ssh.run(*REACH, "telnet://head:3306", key=ada).returncode == 7
+    assert ssh.run(*REACH, "telnet://head:3306", key=ada).returncode == TIMED_OUT
     assert ssh.run("ls", "/run/mysqld/mysqld.sock", key=ada).returncode == 2
 
 
@@ -183,7 +184,7 @@ def test_status_names_a_login_node_that_does_not_work(config):
                 "its silence",
                 lambda: (
                     (answer := toolkit("status", "--config", str(config), "--json", may_fail=True))
-                    and "silent" in answer.stdout
+                    and '"is silent' in answer.stdout
                     and answer.stdout
                 ),
                 seconds=300,
