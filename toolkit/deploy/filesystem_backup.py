@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from slurmplugins.cloud import tags
 from toolkit.deploy.instances import tag_values
 from toolkit.errors import DestroyIncomplete
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,17 +36,17 @@ def make(
     for filesystem in _filesystems(fsx, config.cluster):
         with report.phase(f"Backing up filesystem {filesystem}") as phase:
             backup = _find(fsx, filesystem) or _begin(fsx, config.cluster, filesystem)
-            deadline = clock() + LONGEST_SECONDS
+            wait = Wait(LONGEST_SECONDS, sleep, clock, pause=POLL_SECONDS)
             while (state := _state(fsx, backup)) != DONE:
                 phase.update(state.lower())
-                if state == FAILED or clock() > deadline:
+                if state == FAILED or wait.is_over:
                     raise DestroyIncomplete(
                         f"FSx has no backup of filesystem {filesystem}: {backup} is {state};"
                         " the filesystem and the bucket are as they were",
                         next_step="look at it in FSx, or set shared.final_backup: false; then"
                         " run destroy again",
                     )
-                sleep(POLL_SECONDS)
+                wait.pause()
             phase.result(f"{backup} stays")
 
 

@@ -12,6 +12,7 @@ from toolkit.deploy.head import Head
 from toolkit.deploy.stack_events import stack_resource
 from toolkit.errors import StackMissing
 from toolkit.explain import head_facts
+from toolkit.polling import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from toolkit.output import Reporter
 
 UP = "is up"
-POLL_SECONDS = 2.0
 # An instance boots, mounts /shared and fetches slurm.conf within minutes, or never.
 UP_SECONDS = 600.0
 
@@ -121,12 +121,12 @@ def wait_until_up(
         return
     head = Head(clients, config)
     with reporter.phase("Waiting for the login nodes") as phase:
-        end = clock() + UP_SECONDS
+        wait = Wait(UP_SECONDS, sleep, clock)
         while True:
             found = states(find(clients, config), head_facts.fetch_report(head, "pass"))
             count = sum(state == UP for state in found.values())
-            if count == len(found) or clock() > end:
+            if count == len(found) or wait.is_over:
                 phase.result(f"{count} of {len(found)} up")
                 return
             phase.update("booting", done=count, total=len(found))
-            sleep(POLL_SECONDS)
+            wait.pause()

@@ -20,7 +20,7 @@ from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit import polling
 from toolkit.accounting import sacct
 from toolkit.config import parse
-from toolkit.deploy import head_setup, login_nodes, names
+from toolkit.deploy import head_setup, names
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
@@ -44,7 +44,7 @@ ANSWERS = {
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Short waits between polls; the actor answers within milliseconds."""
-    for module in (polling, head_setup, login_nodes):
+    for module in (polling, head_setup):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
