@@ -16,6 +16,8 @@ from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.common_models import CloudFormationModel
 from moto.sns.models import sns_backends
 
+from toolkit.local.aws.stack_type import StackType
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -96,8 +98,11 @@ def _seconds(stamp: datetime) -> float:
     return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()
 
 
-class StackAlarm(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+class StackAlarm(StackType, CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
     """An alarm of a stack; Ref gives its name."""
+
+    TYPE = "AWS::CloudWatch::Alarm"
+    NAME_PROPERTY = "AlarmName"
 
     def __init__(self, name: str, arn: str) -> None:
         """Stand for an alarm of the backend."""
@@ -108,16 +113,6 @@ class StackAlarm(CloudFormationModel):  # type: ignore[misc]  # moto is untyped 
     def physical_resource_id(self) -> str:
         """Return what Ref gives."""
         return self.name
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        """Return the property that names the resource."""
-        return "AlarmName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        """Return the resource type."""
-        return "AWS::CloudWatch::Alarm"
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:
@@ -186,8 +181,10 @@ def _put(backend: CloudWatchBackend, name: str, properties: Mapping[str, Any]) -
     )
 
 
-class StackSubscription(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+class StackSubscription(StackType, CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
     """A subscription of a stack, such as the address of a person; Ref gives its ARN."""
+
+    TYPE = "AWS::SNS::Subscription"
 
     def __init__(self, arn: str) -> None:
         """Stand for a subscription of the backend."""
@@ -197,16 +194,6 @@ class StackSubscription(CloudFormationModel):  # type: ignore[misc]  # moto is u
     def physical_resource_id(self) -> str:
         """Return what Ref gives."""
         return self.arn
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        """Return the property that names the resource: there is none."""
-        return ""
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        """Return the resource type."""
-        return "AWS::SNS::Subscription"
 
     @classmethod
     def create_from_cloudformation_json(

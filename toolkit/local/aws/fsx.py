@@ -14,6 +14,7 @@ from moto.fsx.exceptions import ResourceNotFoundException
 from moto.fsx.models import Backup, FileSystem, FSxBackend, fsx_backends
 
 from toolkit.local.aws import lustre_network, network_interfaces
+from toolkit.local.aws.stack_type import StackType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,8 +124,10 @@ def _missing_members(system: Any) -> dict[str, Any]:
     return members
 
 
-class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+class StackFileSystem(StackType, CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
     """AWS::FSx::FileSystem."""
+
+    TYPE = "AWS::FSx::FileSystem"
 
     def __init__(self, system: Any, backend: Any) -> None:
         """Stand for a file system of the backend."""
@@ -135,16 +138,6 @@ class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is unt
     def physical_resource_id(self) -> str:
         """Return what Ref gives."""
         return str(self.system.file_system_id)
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        """Say that the name is not given by the template."""
-        return ""
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        """Return the resource type."""
-        return "AWS::FSx::FileSystem"
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:

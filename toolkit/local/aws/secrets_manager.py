@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from moto.core.common_models import CloudFormationModel
 from moto.secretsmanager.models import secretsmanager_backends
 
+from toolkit.local.aws.stack_type import StackType
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,8 +59,11 @@ def _is_true(value: Any) -> bool:
     return str(value).lower() == "true"
 
 
-class StackSecret(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+class StackSecret(StackType, CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
     """A secret of a stack; Ref gives its ARN."""
+
+    TYPE = "AWS::SecretsManager::Secret"
+    NAME_PROPERTY = "Name"
 
     def __init__(self, arn: str, name: str) -> None:
         """Stand for a secret of the backend."""
@@ -69,16 +74,6 @@ class StackSecret(CloudFormationModel):  # type: ignore[misc]  # moto is untyped
     def physical_resource_id(self) -> str:
         """Return what Ref gives."""
         return self.arn
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        """Return the property that names the resource."""
-        return "Name"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        """Return the resource type."""
-        return "AWS::SecretsManager::Secret"
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:

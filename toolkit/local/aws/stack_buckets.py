@@ -12,6 +12,7 @@ from moto.core.common_models import CloudFormationModel
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket, s3_backends
 
+from toolkit.local.aws.stack_type import StackType
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 _PARTITION: Final = "aws"
 
 
-class StackBucketPolicy(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+class StackBucketPolicy(StackType, CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
     """The policy of a bucket; Ref gives the bucket's name."""
+
+    TYPE = "AWS::S3::BucketPolicy"
+    NAME_PROPERTY = "Bucket"
 
     def __init__(self, bucket: str) -> None:
         """Stand for a policy of the backend."""
@@ -33,16 +37,6 @@ class StackBucketPolicy(CloudFormationModel):  # type: ignore[misc]  # moto is u
     def physical_resource_id(self) -> str:
         """Return what Ref gives."""
         return self.bucket
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        """Return the property that names the resource."""
-        return "Bucket"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        """Return the resource type."""
-        return "AWS::S3::BucketPolicy"
 
     @classmethod
     def create_from_cloudformation_json(

@@ -12,6 +12,8 @@ from moto.core.common_models import CloudFormationModel
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.security_groups import SecurityGroup
 
+from toolkit.local.aws.stack_type import StackType
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,8 +26,10 @@ def install(patches: Patches) -> None:
     patches.replace(SecurityGroup, "update_from_cloudformation_json", classmethod(_update))
 
 
-class StackEgressRule(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+class StackEgressRule(StackType, CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
     """An egress rule of its own in a stack; Ref gives the rule's id."""
+
+    TYPE = "AWS::EC2::SecurityGroupEgress"
 
     def __init__(self, group: Any, rule_ids: frozenset[str]) -> None:
         """Stand for rules of moto's group."""
@@ -36,16 +40,6 @@ class StackEgressRule(CloudFormationModel):  # type: ignore[misc]  # moto is unt
     def physical_resource_id(self) -> str:
         """Return what Ref gives."""
         return ",".join(sorted(self._rule_ids))
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        """Return the property that names the resource; there is none."""
-        return ""
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        """Return the resource type."""
-        return "AWS::EC2::SecurityGroupEgress"
 
     @classmethod
     def create_from_cloudformation_json(
