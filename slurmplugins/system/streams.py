@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import shutil
@@ -12,8 +13,10 @@ from typing import IO, TYPE_CHECKING, Final, Protocol, cast
 from slurmplugins.system.command import BASE_ENVIRONMENT, NOT_RUN, CommandResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    Process = subprocess.Popen[bytes]
 
 LEVEL: Final = 6
 _MAX_STDERR: Final = 2000
@@ -39,41 +42,43 @@ class SystemStreams:
     """An implementation on processes of this machine. The work has no time limit."""
 
     def save(self, argv: Sequence[str], path: Path) -> CommandResult:
-        with tempfile.TemporaryFile() as errors:
-            try:
-                process = subprocess.Popen(
-                    list(argv), env=BASE_ENVIRONMENT, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE, stderr=errors,
-                )  # fmt: skip
-            except OSError as error:
-                return CommandResult(NOT_RUN, "", str(error))
-            with process:
-                try:
-                    with private(path) as file, gzip.GzipFile("", "wb", LEVEL, file, 0) as packed:
-                        shutil.copyfileobj(cast("IO[bytes]", process.stdout), packed)
-                except BaseException:
-                    process.kill()
-                    raise
-            return CommandResult(process.returncode, "", _text(errors))
+        def copy(process: Process) -> None:
+            with private(path) as file, gzip.GzipFile("", "wb", LEVEL, file, 0) as packed:
+                shutil.copyfileobj(cast("IO[bytes]", process.stdout), packed)
+
+        return _run(argv, copy, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
     def feed(self, argv: Sequence[str], path: Path) -> CommandResult:
-        with tempfile.TemporaryFile() as errors, gzip.open(path) as content:
+        def copy(process: Process) -> None:
+            # A program that ended early says why.
+            with contextlib.suppress(BrokenPipeError):
+                shutil.copyfileobj(content, cast("IO[bytes]", process.stdin))
+
+        with gzip.open(path) as content:
+            return _run(argv, copy, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+
+def _run(
+    argv: Sequence[str], copy: Callable[[Process], None], *, stdin: int, stdout: int
+) -> CommandResult:
+    """Run a program while `copy` moves its data.
+
+    The program is killed if that fails.
+    """
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                list(argv), env=BASE_ENVIRONMENT, stdin=stdin, stdout=stdout, stderr=errors
+            )
+        except OSError as error:
+            return CommandResult(NOT_RUN, "", str(error))
+        with process:
             try:
-                process = subprocess.Popen(
-                    list(argv), env=BASE_ENVIRONMENT, stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL, stderr=errors,
-                )  # fmt: skip
-            except OSError as error:
-                return CommandResult(NOT_RUN, "", str(error))
-            with process:
-                try:
-                    shutil.copyfileobj(content, cast("IO[bytes]", process.stdin))
-                except BrokenPipeError:
-                    pass  # the program ended early, and says why
-                except BaseException:
-                    process.kill()
-                    raise
-            return CommandResult(process.returncode, "", _text(errors))
+                copy(process)
+            except BaseException:
+                process.kill()
+                raise
+        return CommandResult(process.returncode, "", _text(errors))
 
 
 def private(path: Path) -> IO[bytes]:
