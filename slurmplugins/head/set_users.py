@@ -10,8 +10,9 @@ from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.head import user_list
 from slurmplugins.model import json_input
-from slurmplugins.node import users as accounts
-from slurmplugins.node.sessions import Sessions, write_text
+from slurmplugins.node import setup_command, users as accounts
+from slurmplugins.node.sessions import Sessions
+from slurmplugins.system.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +92,4 @@ class HeadUsers:
 
     def _create_accounts(self, sysusers: Path) -> None:
         argv = ["/usr/bin/systemd-sysusers", str(sysusers)]
-        result = self.runner.run(argv, timeout=_TIMEOUT)
-        if result.returncode:
-            raise BootError(f"{argv[0]} failed: {(result.stderr or result.stdout).strip()[-300:]}")
+        setup_command.run(self.runner, argv, timeout=_TIMEOUT, shown=argv[0], max_output=300)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import BootError, EngineError
+from slurmplugins.errors import EngineError
+from slurmplugins.node import setup_command
 from slurmplugins.system.log_events import LogEvent
 from slurmplugins.system.retry import retry
 
@@ -42,10 +43,10 @@ class BootSteps:
 
     def run_command(self, argv: list[str], *, timeout: float = 90, optional: bool = False) -> None:
         """Run a command. Raises BootError when it fails, unless it is optional."""
-        result = self.runner.run(argv, timeout=timeout)
-        if result.returncode and not optional:
-            output = (result.stderr or result.stdout).strip()[-400:]
-            raise BootError(f"{' '.join(argv)[:200]} failed: {output}")
+        if optional:
+            self.runner.run(argv, timeout=timeout)
+        else:
+            setup_command.run(self.runner, argv, timeout=timeout)
 
     def set_host_name(self, name: str) -> None:
         """Set the running system's host name."""
@@ -55,7 +56,7 @@ class BootSteps:
     def mount_shared(self, shared: SharedFilesystem) -> None:
         """Mount the shared filesystem, if it is not mounted. Raises BootError."""
         target = str(shared.path)
-        if self.runner.run(["/usr/bin/mountpoint", "-q", target], timeout=10).returncode == 0:
+        if setup_command.is_mounted(self.runner, target):
             return
         (self.root / shared.path.relative_to("/")).mkdir(parents=True, exist_ok=True)
         source = f"{shared.dns}@tcp:/{shared.mount_name}"

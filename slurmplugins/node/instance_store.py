@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError
+from slurmplugins.node import setup_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +37,7 @@ def mount(root: Path, runner: Runner) -> str:
     """
     target = paths.SCRATCH
     disk = next(_disks(root), "")
-    if (
-        not disk
-        or runner.run(["/usr/bin/mountpoint", "-q", str(target)], timeout=10).returncode == 0
-    ):
+    if not disk or setup_command.is_mounted(runner, str(target)):
         return disk
     label_result = runner.run(
         ["/usr/sbin/blkid", "-p", "-s", "LABEL", "-o", "value", disk], timeout=30
@@ -70,7 +68,7 @@ def make_folders(root: Path, runner: Runner, *, disk: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(mode)
     target = str(paths.JOB_MOUNTS)
-    if not disk or runner.run(["/usr/bin/mountpoint", "-q", target], timeout=10).returncode == 0:
+    if not disk or setup_command.is_mounted(runner, target):
         return
     (scratch / JOB_FILES).mkdir(mode=0o711, exist_ok=True)
     # A job has another /scratch: Slurm must reach these files by a path of their own.
@@ -91,8 +89,4 @@ def _disks(root: Path) -> Iterator[str]:
 
 
 def _run(runner: Runner, argv: list[str]) -> None:
-    result = runner.run(argv, timeout=60)
-    if result.returncode:
-        raise BootError(
-            f"{' '.join(argv)[:200]} failed: {(result.stderr or result.stdout).strip()[-200:]}"
-        )
+    setup_command.run(runner, argv, timeout=60, max_output=200)

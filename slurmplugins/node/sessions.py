@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError
-from slurmplugins.system.files import write_atomically
+from slurmplugins.node import setup_command
+from slurmplugins.system.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,28 +79,14 @@ class Sessions:
             kill = ["/usr/bin/kill", "-KILL", "--", "-1"]
             self.runner.run(["/usr/bin/setpriv", *ids, *kill], timeout=_TIMEOUT)
             argv = ["/usr/bin/pkill", "--signal", "KILL", "--uid", str(user.uid)]
-            result = self.runner.run(argv, timeout=_TIMEOUT)
+            result = setup_command.run(
+                self.runner, argv, timeout=_TIMEOUT, accepted={0, _NO_PROCESS}, shown=argv[0],
+                max_output=300,
+            )  # fmt: skip
             if result.returncode == _NO_PROCESS:
                 return
-            if result.returncode:
-                output = (result.stderr or result.stdout).strip()[-300:]
-                raise BootError(f"{argv[0]} failed: {output}")
             self.clock.sleep(_PAUSE)
         raise BootError(
             f"processes of {user.name}, who left, do not end: "
             f"`toolkit run -- ps -U {user.uid} -o pid,stat,args` shows them"
         )
-
-
-def write_text(path: Path, text: str) -> bool:
-    """Bring a public file to this text; return whether it changed.
-
-    Raises OSError.
-    """
-    try:
-        if path.read_text(encoding="utf-8") == text:
-            return False
-    except FileNotFoundError:
-        pass
-    write_atomically(path, text.encode(), mode=0o644)
-    return True

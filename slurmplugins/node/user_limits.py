@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.model import json_input
-from slurmplugins.node.sessions import write_text
 from slurmplugins.node.users import check_owner
+from slurmplugins.system.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

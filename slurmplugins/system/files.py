@@ -35,6 +35,20 @@ def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
         raise
 
 
+def write_text(path: Path, text: str) -> bool:
+    """Bring a public file to this text; return whether it changed.
+
+    Raises OSError.
+    """
+    try:
+        if path.read_text(encoding="utf-8") == text:
+            return False
+    except FileNotFoundError:
+        pass
+    write_atomically(path, text.encode(), mode=0o644)
+    return True
+
+
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold an exclusive lock on `path` while the block runs.
