@@ -11,6 +11,7 @@ from slurmplugins.errors import BootError
 from slurmplugins.head import user_list
 from slurmplugins.model import json_input
 from slurmplugins.node import setup_command, users as accounts
+from slurmplugins.node.root_file import check_owner
 from slurmplugins.node.sessions import Sessions
 from slurmplugins.system.files import write_text
 
@@ -87,7 +88,7 @@ class HeadUsers:
             file_status = path.stat()
         except FileNotFoundError:
             return ()
-        accounts.check_owner(path, file_status)
+        check_owner(path, file_status)
         return accounts.parse(path.read_text(encoding="utf-8"))
 
     def _create_accounts(self, sysusers: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.model import json_input
-from slurmplugins.node.users import check_owner
+from slurmplugins.node.root_file import RootFile
 from slurmplugins.system.files import write_text
 
 if TYPE_CHECKING:
@@ -37,38 +36,34 @@ def user_slice(share: float, cpus: int) -> str:
     )
 
 
-@dataclass(slots=True)
 class UserLimits:
     """The applied limits, which change with the head's file."""
 
-    path: Path
-    root: Path
-    """The directory that holds the instance's files: `/`, or another one in tests."""
-    runner: Runner
-    cpus: int
-    _applied_signature: tuple[int, int] | None = None
+    def __init__(self, path: Path, root: Path, runner: Runner, cpus: int) -> None:
+        """Keep the parts.
+
+        `root` holds the instance's files: `/`, or another folder in tests.
+        """
+        self._file = RootFile(path)
+        self._root = root
+        self._runner = runner
+        self._cpus = cpus
 
     def follow(self) -> None:
         """Apply the limits if the file has changed, also to open sessions.
 
         An absent file means none. Raises BootError or OSError.
         """
-        try:
-            file_status = self.path.stat()
-        except FileNotFoundError:
-            return
-        signature = (file_status.st_mtime_ns, file_status.st_size)
-        if signature == self._applied_signature:
-            return
-        check_owner(self.path, file_status)
-        text = user_slice(_share(self.path.read_text(encoding="utf-8")), self.cpus)
-        drop_in = self.root / paths.USER_SLICE_DROP_IN.relative_to("/")
+        self._file.follow(self._apply)
+
+    def _apply(self, text: str) -> None:
+        wanted = user_slice(_share(text), self._cpus)
+        drop_in = self._root / paths.USER_SLICE_DROP_IN.relative_to("/")
         drop_in.parent.mkdir(parents=True, exist_ok=True)
-        write_text(drop_in, text)
-        result = self.runner.run(["/usr/bin/systemctl", "daemon-reload"], timeout=TIMEOUT)
+        write_text(drop_in, wanted)
+        result = self._runner.run(["/usr/bin/systemctl", "daemon-reload"], timeout=TIMEOUT)
         if result.returncode:
             raise BootError(f"systemctl daemon-reload failed: {result.stderr.strip()[-200:]}")
-        self._applied_signature = signature
 
 
 def _share(text: str) -> float:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import BootError
 from slurmplugins.model import json_input
+from slurmplugins.node.root_file import RootFile
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from pathlib import Path
 
@@ -160,36 +160,23 @@ class UserListFollower:
 
         A new list goes to `then` as well, after its accounts are there.
         """
-        self._path = path
+        self._file = RootFile(path)
         self._runner = runner
         self._then = then
-        self._applied_signature: tuple[int, int] | None = None
 
     def follow(self) -> None:
         """Apply the list if it has changed.
 
         An absent list means no users. Raises BootError or OSError.
         """
-        try:
-            file_status = self._path.stat()
-        except FileNotFoundError:
-            return
-        signature = (file_status.st_mtime_ns, file_status.st_size)
-        if signature == self._applied_signature:
-            return
-        check_owner(self._path, file_status)
-        users = parse(self._path.read_text(encoding="utf-8"))
+        self._file.follow(self._apply)
+
+    def _apply(self, text: str) -> None:
+        users = parse(text)
         check_ids(users, self._runner)
         create_missing(users, self._runner)
         set_locks(users, self._runner)
         self._then(users)
-        self._applied_signature = signature
-
-
-def check_owner(path: Path, file_status: os.stat_result) -> None:
-    """Raise BootError unless the list is root's alone."""
-    if file_status.st_uid != 0 or file_status.st_mode & 0o022:
-        raise BootError(f"{path} must be root's, and writable by root alone; it is not used")
 
 
 def _run(runner: Runner, argv: list[str]) -> None:

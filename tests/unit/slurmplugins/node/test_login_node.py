@@ -145,8 +145,7 @@ class Agent:
         self.runner, self.clock = FakeRunner(), FakeClock()
         self.runner.answer("/usr/bin/pkill", returncode=1)
         self.runner.answer("/usr/bin/systemctl", "is-active", stdout="active\n")
-        for module in ("users", "user_limits"):
-            monkeypatch.setattr(f"slurmplugins.node.{module}.check_owner", lambda *_: None)
+        monkeypatch.setattr("slurmplugins.node.root_file.check_owner", lambda *_: None)
         for folder in ("shared/.toolkit", "etc/ssh", "etc/slurm-toolkit"):
             (root / folder).mkdir(parents=True)
         key = root / paths.LOGIN_HOST_KEY.relative_to("/")
