@@ -221,9 +221,9 @@ def test_a_pools_failures_are_told(bench: Bench, runner: FakeRunner):
 
 
 def test_the_login_nodes_reports_are_told_without_asking_anyone(bench: Bench, runner: FakeRunner):
-    told = LoginNodeReport("login-1", "i-9", 100.0, "ssh-ed25519 AAAA", "sackd is failed")
-    login_reports.write(bench.engine.login_reports, told)
-    assert gathered(bench, runner, "pass").login_nodes == (told,)
+    report = LoginNodeReport("login-1", "i-9", 100.0, "ssh-ed25519 AAAA", "sackd is failed")
+    login_reports.write(bench.engine.login_reports, report)
+    assert gathered(bench, runner, "pass").login_nodes == (report,)
 
 
 @pytest.mark.parametrize(("stdout", "code"), [("", 1), (NO_JOBS, 0), (NO_JOBS, 1)])
