@@ -27,7 +27,7 @@ setup-test: ## Install what the tests need as well
 demo: setup-demo ## From nothing to a model trained through a spot interruption, and what it cost
 	@$(BIN)/python -m toolkit.demo --config $(EXAMPLE)
 
-# Three at once: the Slurm tier mostly waits, so it comes first. Each prints all that it said when it is over.
+# Three at once: the Slurm tier is the longest and mostly waits, so it comes first. Each prints all that it said when it is over.
 TIERS := slurm contract pure
 
 test: setup-test ## Everything: lint, unit, property, contract, golden, oldest SDK, real Slurm
@@ -35,7 +35,7 @@ test: setup-test ## Everything: lint, unit, property, contract, golden, oldest S
 
 .PHONY: pure $(TIERS:%=tier-%)
 $(TIERS:%=tier-%): tier-%:
-	@scripts/buffered $* $(if $(filter-out slurm,$*),nice -n 5) $(MAKE) --no-print-directory -j1 $*
+	@scripts/buffered $* $(if $(filter-out slurm,$*),nice -n 15) $(MAKE) --no-print-directory -j1 $*
 
 pure: lint types unit property golden sdk
 

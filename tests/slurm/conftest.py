@@ -30,6 +30,7 @@ from toolkit.demo.commands import ToolkitCommand
 from toolkit.demo.demo import Demo
 from toolkit.demo.phases import PhaseDisplay
 from toolkit.deploy.head import Head
+from toolkit.deploy.image_lock import ImageLock
 from toolkit.deploy.session import Clients
 from toolkit.errors import HeadCommandFailed
 from toolkit.local.daemon_files import StateFiles
@@ -58,6 +59,9 @@ FARM_LANE = frozenset(
     )
 )
 DEPLOY_SECONDS = 1500  # a deploy without stored images builds two
+# Another Slurm than Debian's: its series, and a folder of its packages (docs/testing.md).
+SLURM_SERIES = os.environ.get("TOOLKIT_TEST_SLURM", "")
+SLURM_PACKAGES = os.environ.get("TOOLKIT_TEST_SLURM_PACKAGES", "")
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # their requirements besides PyTorch
 UNREACHED = "Unable to contact slurm controller"
 FARM = {  # for test_burst.py: many small nodes
@@ -297,8 +301,12 @@ def _deploy(state: Path, path: Path) -> None:
     # Another checkout may build the same images. A cloud that starts afterwards finds them.
     with Library(Layout(state).library).locked("images-of-tests"):
         toolkit("local", "up", "--port", str(port), timeout=600)
+        if SLURM_PACKAGES:
+            toolkit("image", "packages", "add", "--config", str(new), SLURM_PACKAGES)
         toolkit("image", "build", "--config", str(new), timeout=DEPLOY_SECONDS)
     toolkit("deploy", "--config", str(new), timeout=DEPLOY_SECONDS)
+    if SLURM_PACKAGES:
+        ImageLock.beside(new).path.replace(ImageLock.beside(path).path)
     new.rename(path)
 
 
@@ -316,6 +324,8 @@ def _configure(state: Path, path: Path, port: int) -> None:
     """Write the example's cluster.yaml with the changes that the tests need."""
     settings = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
     settings["cluster"] = "judge"
+    if SLURM_PACKAGES:
+        settings["slurm"] |= {"version": SLURM_SERIES, "packages": "locked"}
     settings["pools"]["gpu"]["count"] = 8
     settings["pools"]["farm"] = FARM
     settings["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}

@@ -85,6 +85,18 @@ def gate(cluster):
     cluster.as_user("rm", "-f", GATE)
 
 
+def test_a_slurmctld_that_is_killed_in_its_first_minutes_starts_again(cluster):
+    """Kill it before its first regular save.
+
+    slurmctld saves the accounts' usage after five minutes. This is the first test after the deploy.
+    Without that file, slurmctld of 25.11 refuses to start on its own state.
+    """
+    cluster.run("pkill", "-9", "-x", "slurmctld")
+    ping = ("sh", "-c", "scontrol ping || true")
+    until("its end", lambda: "is DOWN" in cluster.run(*ping))
+    until("slurmctld", lambda: "is UP" in cluster.run(*ping), seconds=120)
+
+
 def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restarts(
     cluster, burst, spot_runs_out
 ):

@@ -105,3 +105,9 @@ def test_a_second_rotation_starts_from_the_list_of_keys(cluster, secret):
         endpoint,
     )
     assert cluster.run(*fetch) == "unchanged\n", "the playbook finds the keys in place"
+    # The login node of test_login_nodes.py has the new key too.
+    as_ada = ("login", "--config", str(cluster.config), "--as", "ada")
+    assert toolkit(*as_ada, "hostname").stdout == "login-1\n"
+    assert "spot" in toolkit(*as_ada, "sinfo", "--noheader", "--format=%R").stdout.split()
+    read_key = (*as_ada, "cat", "/etc/slurm/slurm.jwks")
+    assert toolkit(*read_key, may_fail=True).returncode != 0
