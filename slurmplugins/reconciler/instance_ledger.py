@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 2 * 3600.0
 
 _NUMBERS: Final = frozenset({int, float})
+_STOPPED_STATES: Final = (InstanceState.STOPPING, InstanceState.STOPPED)
 _LATEST_TIME: Final = 1e11
 """Seconds since the epoch. A later time is damage."""
 
@@ -32,6 +33,9 @@ WRITERS: Final = 10
 WRITE_SECONDS: Final = 30.0
 """Seconds that a pass writes entries. Jobs wait for the next pass, but no job waits for an entry.
 """
+
+
+Stop = tuple[float, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +57,14 @@ class LedgerEntry:
     end_cause: str | None = None
     end_seen: bool = True
     """False: EC2 had forgotten the instance, and `ended_at` is when a pass noticed."""
+    stops: tuple[Stop, ...] = ()
+    """Each stop: when it stopped, and when EC2 started it again, None until then.
+    `launched_at` and `running_at` are of its first start. EC2 bills no second of a stop.
+    """
 
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
-_field_values = itemgetter(*_NAMES[:-1])  # an older head wrote no `end_seen`
+_field_values = itemgetter(*_NAMES[:-2])  # an older head wrote no `end_seen`, and no `stops`
 _TEXT_NAMES: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == "str")
 
 
@@ -74,19 +82,26 @@ def update(
     instances: Iterable[Instance],
     end_causes: Mapping[str, EndCause],
     now: float,
+    last_pass_at: float = 0.0,
 ) -> dict[str, LedgerEntry]:
     """Return the entries, brought up to date with the listed instances.
 
     A known fact is never dropped. An instance that is reassigned belongs to the other node from
     then on. An instance that is no longer listed ended unobserved, and its entry says so: a pass
     may notice it days later. If EC2 lists the instance again, it had not ended.
+
+    No pass sees the head's own stop. Its last evidence is the last pass before its new start.
     """
     entries = dict(known_entries)
     listed_ids: set[str] = set()
     for instance in instances:
         listed_ids.add(instance.id)
         entry = entries.get(instance.id) or _new_entry(instance)
-        entries[instance.id] = _updated_entry(entry, instance, end_causes.get(instance.id), now)
+        entry = _updated_entry(entry, instance, end_causes.get(instance.id), now)
+        # EC2 sets the launch time anew at each start.
+        if entry.launched_at != instance.launched_at or instance.state in _STOPPED_STATES:
+            entry = _with_stops(entry, instance, now, last_pass_at)
+        entries[instance.id] = entry
     for instance_id, entry in known_entries.items():
         if instance_id not in listed_ids and entry.ended_at is None:
             cause = end_causes.get(instance_id, EndCause.UNKNOWN)
@@ -109,9 +124,12 @@ def merge(entry: LedgerEntry, stored_entry: LedgerEntry | None) -> LedgerEntry:
     cause = stored_entry.end_cause
     if cause in (None, EndCause.UNKNOWN.value):
         cause = entry.end_cause or cause
+    has_restarted = 0 < stored_entry.launched_at < entry.launched_at
     return replace(
         entry,
         node=entry.node or stored_entry.node,
+        launched_at=stored_entry.launched_at if has_restarted else entry.launched_at,
+        stops=stored_entry.stops or entry.stops,
         running_at=entry.running_at if stored_entry.running_at is None else stored_entry.running_at,
         ended_at=entry.ended_at if stored_entry.ended_at is None else stored_entry.ended_at,
         end_cause=cause,
@@ -133,14 +151,18 @@ def without_forgotten(entries: Mapping[str, LedgerEntry], now: float) -> dict[st
 
 def to_json(entry: LedgerEntry) -> dict[str, Any]:
     # asdict copies immutable values: at 10,000 instances a third of reconcile's time.
-    return {name: getattr(entry, name) for name in _NAMES}
+    value = {name: getattr(entry, name) for name in _NAMES}
+    if not entry.stops:  # of nearly all instances
+        del value["stops"]
+    return value
 
 
 def from_json(value: Any) -> LedgerEntry | None:
     """Read an entry; None for anything else."""
     try:
-        entry = LedgerEntry(*(*_field_values(value), value.get("end_seen", True)))
-    except (KeyError, TypeError):
+        stops = tuple(map(_stop, value["stops"])) if "stops" in value else ()
+        entry = LedgerEntry(*(*_field_values(value), value.get("end_seen", True), stops))
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
     texts = [getattr(entry, name) for name in _TEXT_NAMES]
     times = [
@@ -154,6 +176,33 @@ def from_json(value: Any) -> LedgerEntry | None:
     )
     texts_are_valid = all(type(text_value) is str for text_value in texts)
     return entry if times_are_valid and texts_are_valid and type(entry.end_seen) is bool else None
+
+
+def _stop(value: Any) -> Stop:
+    """Read a stop. Raises TypeError or ValueError for anything else."""
+    stopped_at, started_at = value
+    for moment in (stopped_at, stopped_at if started_at is None else started_at):
+        if type(moment) not in _NUMBERS or not abs(moment) < _LATEST_TIME:
+            raise ValueError(moment)
+    return stopped_at, started_at
+
+
+def _with_stops(
+    entry: LedgerEntry, instance: Instance, now: float, last_pass_at: float
+) -> LedgerEntry:
+    """Return the entry with a stop that began or ended."""
+    if not entry.launched_at:  # EC2's first answer had no launch time
+        return replace(entry, launched_at=instance.launched_at)
+    *earlier, (stopped_at, started_at) = entry.stops or ((0.0, entry.launched_at),)
+    if instance.state in _STOPPED_STATES:
+        is_new = started_at is not None
+        return replace(entry, stops=(*entry.stops, (now, None))) if is_new else entry
+    if not instance.state.live or instance.launched_at <= (started_at or stopped_at):
+        return entry
+    if started_at is None:
+        return replace(entry, stops=(*earlier, (stopped_at, instance.launched_at)))
+    last_seen_at = min(max(last_pass_at, entry.running_at or 0.0, started_at), instance.launched_at)
+    return replace(entry, stops=(*entry.stops, (last_seen_at, instance.launched_at)))
 
 
 def _new_entry(instance: Instance) -> LedgerEntry:

@@ -40,6 +40,7 @@ def run_pass(engine: Engine) -> None:
     """
     engine.persistent_clock.save_if_due()
     state = PassState.load(engine.state)
+    last_pass_at = LastPass.load(engine.state).at
     try:
         snapshot = read_snapshot(engine, state)
     except EngineError as error:
@@ -64,7 +65,7 @@ def run_pass(engine: Engine) -> None:
         _save_state(engine, snapshot, plan, new_state)
     if plan.cloud_believed:
         _update_breaker(engine, boot_failures.observe(snapshot))
-        _write_ledger(engine, snapshot, plan, new_state)
+        _write_ledger(engine, snapshot, plan, new_state, last_pass_at)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info(LogEvent.PASS_FINISHED, actions=len(outcomes), failed=failed)
@@ -252,7 +253,9 @@ def _save_state(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState
         LastPass(snapshot.now, blocked_by, plan.warnings).save(engine.state)
 
 
-def _write_ledger(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState) -> None:
+def _write_ledger(
+    engine: Engine, snapshot: Snapshot, plan: Plan, state: PassState, last_pass_at: float
+) -> None:
     """Write the ledger, last of all.
 
     It is for people, and must not cost a job a pass.
@@ -262,7 +265,9 @@ def _write_ledger(engine: Engine, snapshot: Snapshot, plan: Plan, state: PassSta
     except StateError as error:
         engine.log.warning(LogEvent.LEDGER_NOT_WRITTEN, message=error.message)
         return
-    entries = instance_ledger.update(state.ledger, snapshot.instances, end_causes, snapshot.now)
+    entries = instance_ledger.update(
+        state.ledger, snapshot.instances, end_causes, snapshot.now, last_pass_at
+    )
     written_entries = LedgerWriter(engine.store, engine.clock, engine.log).write(
         state.ledger, entries
     )

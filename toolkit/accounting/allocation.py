@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.accounting.charges import Charge, Component, InstanceCost
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
@@ -61,39 +61,61 @@ def allocate(
     waits: Sequence[Wait] = (),
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
-    end = window.until if instance.ended is None else instance.ended
-    billed_end = end
-    if instance.ended is not None:
-        billed_end = max(end, instance.billed_from + policy.minimum_seconds)
-    start, billed_until = max(instance.billed_from, window.since), min(billed_end, window.until)
-    if start >= billed_until:
+    query = instance.price_query()
+    billed = [
+        (book.spans(query, max(span.start, window.since), min(span.until, window.until)), span.end)
+        for span in _billed_spans(instance, window.until, policy)
+        if max(span.start, window.since) < min(span.until, window.until)
+    ]
+    if not billed:
         return None
-    spans = book.spans(instance.price_query(), start, billed_until)
-    charges = _charges(instance, spans, Timeline(instance, usages, waits), end)
+    charges = _charges(instance, billed, Timeline(instance, usages, waits))
     refunds = _refunds(instance, charges, policy)
+    price_spans = [span for spans, _ in billed for span in spans]
     return InstanceCost(
         instance_id=instance.instance_id,
-        seconds=billed_until - start,
+        seconds=sum(span.end - span.start for span in price_spans),
         gross=sum(charge.micro for charge in charges),
         refund=sum(refund.micro for refund in refunds),
-        prices=tuple(dict.fromkeys(span.price for span in spans)),
+        prices=tuple(dict.fromkeys(span.price for span in price_spans)),
         charges=(*charges, *refunds),
     )
 
 
+class _BilledSpan(NamedTuple):
+    """A time in which an instance ran, and the second until which EC2 bills it."""
+
+    start: int
+    end: int
+    until: int
+
+
+def _billed_spans(instance: Instance, until: int, policy: Policy) -> Iterator[_BilledSpan]:
+    """Yield the spans of a life, each with its own minimum."""
+    spans = instance.running_spans(until if instance.ended is None else instance.ended)
+    is_running = instance.ended is None and spans[-1][1] == until
+    for number, (start, end) in enumerate(spans, start=1):
+        has_ended = number < len(spans) or not is_running
+        yield _BilledSpan(start, end, max(end, start + policy.minimum_seconds * has_ended))
+
+
 def _charges(
-    instance: Instance, spans: Sequence[PriceSpan], timeline: Timeline, end: int
+    instance: Instance, billed: Sequence[tuple[Sequence[PriceSpan], int]], timeline: Timeline
 ) -> list[Charge]:
-    """Return the charges of the spans, which sum to the rounded cost."""
+    """Return the charges of the spans, which sum to the rounded cost.
+
+    Each element of `billed` has the prices of one running span, and the span's end.
+    """
     weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
     seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
-    for piece in _price_pieces(spans, timeline.cuts(end)):
-        price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
-        for (component, attempt), share in timeline.shares(piece.start, end):
-            key = component, attempt, piece.price.is_known
-            # Most parts are the whole instance; a product of fractions costs more than the test.
-            weights[key] += price if share is WHOLE else price * share
-            seconds[key] += (piece.end - piece.start) * share
+    for spans, end in billed:
+        for piece in _price_pieces(spans, timeline.cuts(end)):
+            price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
+            for (component, attempt), share in timeline.shares(piece.start, end):
+                key = component, attempt, piece.price.is_known
+                # Most parts are the whole instance; a product of fractions costs more than a test.
+                weights[key] += price if share is WHOLE else price * share
+                seconds[key] += (piece.end - piece.start) * share
     gross = round_to_micro(sum(weights.values(), Fraction(0)))
     return [
         Charge(

@@ -7,6 +7,7 @@ an attempt's start anew when its last node is up, so waits are inferred:
 * An attempt that started before the instance was launched was waiting for it.
 * The first attempt to run on an instance waited for it, from its submission at most.
 * An attempt for which an instance was launched had its other nodes from that launch on.
+  The components of a het job start together, so they wait for each other's instances.
 """
 
 from __future__ import annotations
@@ -90,8 +91,10 @@ def match_instances(
             shape = shapes.get(instance.instance_id)
             usages[instance.instance_id].append(_usage(attempt, instance, shape, now))
     first_users = {key: min(items, key=_order).attempt for key, items in usages.items()}
+    launches = _launches(instances_by_attempt, first_users)
     for attempt, own_instances in instances_by_attempt:
-        for instance, wait in _waits_before_use(attempt, own_instances, first_users):
+        first_launch = launches.get(_start_group(attempt))
+        for instance, wait in _waits_before_use(attempt, own_instances, first_users, first_launch):
             waits[instance.instance_id].append(wait)
     return InstanceMatch(
         {key: tuple(sorted(items, key=_order)) for key, items in usages.items()},
@@ -182,22 +185,43 @@ def _usage(attempt: Attempt, instance: Instance, shape: Shape | None, now: int) 
     return Usage(attempt.key, start, max(start, end), share, attempt.lost_from())
 
 
+def _start_group(attempt: Attempt) -> tuple[str, int | None] | int:
+    """Return what the components of a het job's attempt have in common."""
+    return (attempt.het_job, attempt.submitted) if attempt.het_job else attempt.key
+
+
+def _launches(
+    instances_by_attempt: Iterable[tuple[Attempt, Sequence[Instance]]],
+    first_users: Mapping[str, int],
+) -> dict[tuple[str, int | None] | int, int]:
+    """Return the first launch for each group of attempts that start together.
+
+    It counts if it came after the submission, and no other attempt used the instance before.
+    """
+    launches: dict[tuple[str, int | None] | int, int] = {}
+    for attempt, own_instances in instances_by_attempt:
+        group = _start_group(attempt)
+        for instance in own_instances:
+            is_first = first_users[instance.instance_id] == attempt.key
+            if is_first and (attempt.submitted or 0) <= instance.launched < (attempt.started or 0):
+                launches[group] = min(launches.get(group, instance.launched), instance.launched)
+    return launches
+
+
 def _waits_before_use(
-    attempt: Attempt, own_instances: Sequence[Instance], first_users: Mapping[str, int]
+    attempt: Attempt,
+    own_instances: Sequence[Instance],
+    first_users: Mapping[str, int],
+    first_launch: int | None,
 ) -> list[tuple[Instance, Wait]]:
     """Return the attempt's waits for the instances that it then used."""
     started, submitted = attempt.started or 0, attempt.submitted or 0
-    first_used = [
-        instance for instance in own_instances if first_users[instance.instance_id] == attempt.key
-    ]
-    # Instances that were launched after the submission, and used by no other attempt before.
-    launches = [item.launched for item in first_used if submitted <= item.launched < started]
     waits = []
     for instance in own_instances:
-        if instance in first_used:
+        if first_users[instance.instance_id] == attempt.key:
             start = max(instance.launched, submitted)
-        elif launches:
-            start = max(instance.launched, min(launches))
+        elif first_launch is not None:
+            start = max(instance.launched, first_launch)
         else:
             continue
         if start < started:

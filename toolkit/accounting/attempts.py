@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolkit.accounting.tres import Tres
+
+RESIZED = "RESIZING"
+"""The state of a row that ended because its job got other nodes; the job's next row goes on.
+
+slurmdbd gives both the second of the change: the end of one, submission and start of the next
+(Slurm's as_mysql_job.c, `resize_time`).
+"""
 
 REQUEUE_EXIT = 85
 """The exit code of a job that saved its work and asks to be requeued."""
@@ -34,11 +41,18 @@ _FAILED_STATES = frozenset(
 )
 # Ended by a person: work is lost only after a known checkpoint.
 _CANCELLED_STATES = frozenset({"CANCELLED"})
+# Slurm resizes and suspends running jobs alone.
+_STATES_OF_RUNNING = frozenset(
+    {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "SUSPENDED", "TIMEOUT", RESIZED}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A row of sacct. Times are seconds since the epoch, None while there is none."""
+    """A row of sacct. Times are seconds since the epoch, None while there is none.
+
+    An attempt whose job was resized has several rows.
+    """
 
     key: int  # DBIndex
     job_id: str  # as a plain number (JobIDRaw)
@@ -57,6 +71,13 @@ class Attempt:
     tres: Tres  # over all nodes
     comments: str = ""  # AdminComment and Comment
     node_count: int = 0  # all nodes, also those that are no instances; 0: not known
+    lost_later: bool = False  # it was resized, and a later row of it lost all of its work
+
+    @property
+    def het_job(self) -> str:
+        """Return the id of its het job; empty if it has none."""
+        first_id, sign, _ = self.job.partition("+")
+        return first_id if sign else ""
 
     @property
     def requeue_requested(self) -> bool:
@@ -69,8 +90,8 @@ class Attempt:
 
         Any other attempt may have ended because it got no instances.
         """
-        final_state = self.state in {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
-        return (final_state or self.requeue_requested) and self.ended != self.started
+        ran = self.state in _STATES_OF_RUNNING or self.requeue_requested
+        return ran and self.ended != self.started
 
     def checkpoint(self) -> int | None:
         """Return the second of its last committed checkpoint, if known.
@@ -97,7 +118,7 @@ class Attempt:
         if self.ended is None or self.started is None or self.requeue_requested:
             return None
         checkpoint = self.checkpoint()
-        if self.state in _FAILED_STATES:
+        if self.state in _FAILED_STATES or self.lost_later:
             return self.started if checkpoint is None else checkpoint
         return checkpoint if self.state in _CANCELLED_STATES else None
 
@@ -106,7 +127,8 @@ def jobs_of(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
     """Return the attempts of each job, in their order.
 
     Ids of jobs begin anew when slurmctld has lost its state. Two jobs with one id are
-    told apart by their user, or by a count of restarts that does not rise.
+    told apart by their user, or by a count of restarts that does not rise without a
+    resize.
     """
     by_id: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
@@ -115,7 +137,8 @@ def jobs_of(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
     for same_id in by_id.values():
         same_id.sort(key=lambda attempt: (attempt.submitted or 0, attempt.key))
         for position, attempt in enumerate(same_id):
-            if position and _is_requeue(same_id[position - 1], attempt):
+            earlier = same_id[position - 1] if position else None
+            if earlier is not None and _is_same_job(earlier, attempt):
                 jobs[-1].append(attempt)
             else:
                 jobs.append([attempt])
@@ -126,13 +149,34 @@ def attempt_numbers(attempts: Iterable[Attempt]) -> dict[int, int]:
     """Return each attempt's number within its job, by DBIndex.
 
     They are 0, 1, 2 and so on: Slurm's count of restarts, which no report's time changes.
-    A sacct without it gives the attempts in their order, those of the report alone.
+    A sacct without it gives the attempts in their order, those of the report alone. Rows
+    that a resize has divided have one number.
     """
-    return {
-        attempt.key: position if attempt.restarts is None else attempt.restarts
-        for job in jobs_of(attempts)
-        for position, attempt in enumerate(job)
-    }
+    numbers: dict[int, int] = {}
+    for job in jobs_of(attempts):
+        position = 0
+        for attempt in job:
+            numbers[attempt.key] = position if attempt.restarts is None else attempt.restarts
+            position += attempt.state != RESIZED
+    return numbers
+
+
+def with_resizes(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return the attempts; resized rows know whether their work was lost.
+
+    A checkpoint is the whole attempt's, and its mark is in the comment of any row.
+    """
+    attempts = list(attempts)
+    resized_ids = {attempt.job_id for attempt in attempts if attempt.state == RESIZED}
+    changed: dict[int, Attempt] = {}
+    for job in jobs_of(item for item in attempts if item.job_id in resized_ids):
+        for earlier, row in zip(job[-2::-1], job[:0:-1], strict=True):
+            later = changed.get(row.key, row)
+            if earlier.state == RESIZED:
+                lost = later.started is not None and later.lost_from() == later.started
+                comments = f"{earlier.comments}\n{later.comments}"
+                changed[earlier.key] = replace(earlier, lost_later=lost, comments=comments)
+    return [changed.get(attempt.key, attempt) for attempt in attempts]
 
 
 def job_labels(attempts: Iterable[Attempt]) -> dict[int, str]:
@@ -152,9 +196,11 @@ def job_labels(attempts: Iterable[Attempt]) -> dict[int, str]:
     return labels
 
 
-def _is_requeue(earlier: Attempt, later: Attempt) -> bool:
+def _is_same_job(earlier: Attempt, later: Attempt) -> bool:
     if earlier.user != later.user:
         return False
+    if earlier.state == RESIZED:
+        return earlier.ended == later.submitted
     if earlier.restarts is None or later.restarts is None:
         return True
     return later.restarts > earlier.restarts

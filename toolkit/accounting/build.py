@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.accounting import notes
 from toolkit.accounting.allocation import Policy, Window, allocate
 from toolkit.accounting.attempt_instances import match_instances
+from toolkit.accounting.attempts import with_resizes
 from toolkit.accounting.lives import billed_lives
 from toolkit.accounting.report import Report
+from toolkit.accounting.runaways import ends_of_runaways, with_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,8 +43,9 @@ def build(
     window. The jobs before and after tell boot and idle time apart. `shapes` is by
     instance id.
     """
+    attempts = with_resizes(attempts)
     instances = billed_lives(instances, attempts, now)
-    match = match_instances(attempts, instances, shapes, now)
+    attempts, match, runaway_ends = _matched(attempts, instances, shapes, window, now)
     costs = tuple(_costs(instances, match, book, window, policy or Policy()))
     by_id = {instance.instance_id: instance for instance in instances}
     attempts_in_window = [attempt for attempt in attempts if _overlaps(attempt, window, now)]
@@ -59,9 +63,45 @@ def build(
             *notes.set_aside_notes(set_aside),
             *disagreements,
             *notes.instance_notes(costs, by_id),
+            *notes.stops((by_id[cost.instance_id] for cost in costs), window.since, window.until),
+            *notes.ownerless(costs, by_id, match),
+            *notes.runaways(attempts_in_window, runaway_ends),
             *notes.attempt_notes(attempts, *without_cost),
         ),
     )
+
+
+def _matched(
+    attempts: Sequence[Attempt],
+    instances: Sequence[Instance],
+    shapes: Mapping[str, Shape],
+    window: Window,
+    now: int,
+) -> tuple[Sequence[Attempt], InstanceMatch, Mapping[int, int]]:
+    """Match attempts with instances; return the ends of runaways as well.
+
+    Attempts and instances that began behind the window change none of its charges, so a
+    window that is over stays as it is. They are asked only where a job has no instance.
+    """
+    begun = [attempt for attempt in attempts if _begin(attempt) < window.until]
+    launched = [instance for instance in instances if instance.launched < window.until]
+    match = match_instances(begun, launched, shapes, now)
+    runaway_ends = ends_of_runaways(begun, match.usages)
+    if runaway_ends:
+        attempts, begun = with_ends(attempts, runaway_ends), with_ends(begun, runaway_ends)
+        match = match_instances(begun, launched, shapes, now)
+    if match.without_instance and len(launched) < len(instances):
+        keys = frozenset(match.without_instance)
+        doubtful = [attempt for attempt in begun if attempt.key in keys]
+        without_instance = match_instances(doubtful, instances, shapes, now).without_instance
+        match = replace(match, without_instance=without_instance)
+    return attempts, match, runaway_ends
+
+
+def _begin(attempt: Attempt) -> int:
+    """Return when it was submitted or started, whichever is earlier."""
+    moments = [second for second in (attempt.submitted, attempt.started) if second is not None]
+    return min(moments, default=0)
 
 
 def _costs(

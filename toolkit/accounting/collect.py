@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit import slurm_nodes
-from toolkit.accounting import ledger, sacct
+from toolkit.accounting import instance_sources, ledger, sacct, slurm_instances
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import build
 from toolkit.prices import Catalogue, PriceBook, Shape, read_history
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from toolkit.accounting.allocation import Window
+    from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
     from toolkit.head_runner import Runner
@@ -35,17 +36,23 @@ class Sources:
     s3: S3Client
     runner: Runner
     static_nodes: frozenset[str] = frozenset()  # nodes that always have an instance
+    trail: Trail | None = None  # CloudTrail's events, if a person gave them
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
     """Make the report of a window. `token` must be unguessable (see `sacct`)."""
-    content = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
-    instances = with_static_nodes(content.instances, sources.static_nodes)
+    content = ledger.read(
+        sources.s3, sources.bucket, sources.ec2, sources.cluster, trail=sources.trail
+    )
+    since = min((item.launched for item in content.instances), default=window.since)
+    slurm = slurm_instances.read(sources.runner, sources.cluster, max(since, window.since))
+    joined = instance_sources.joined(content.instances, slurm.instances)
+    instances = with_static_nodes(joined.instances, sources.static_nodes)
     charged = [instance for instance in instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in charged), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
-    jobs = sacct.read(sources.runner, since, window.until, token)
+    jobs = sacct.read(sources.runner, since, window.until, token, cluster=sources.cluster)
     catalogue = Catalogue.bundled()
     spot = {instance.instance_type for instance in charged if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
@@ -58,8 +65,13 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
         window=window,
         now=now,
         policy=policy,
-        set_aside=(*content.set_aside, *jobs.set_aside),
-        disagreements=content.disagreements,
+        set_aside=(
+            *content.set_aside,
+            *slurm.set_aside,
+            *jobs.set_aside,
+            *(sources.trail.set_aside if sources.trail else ()),
+        ),
+        disagreements=(*content.disagreements, *joined.disagreements),
     )
 
 

@@ -16,6 +16,10 @@ NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED})
 """End causes of failed launches. A job may have run before Slurm gave up, and then sacct has it."""
 
 
+Stop = tuple[int, int | None]
+"""When an instance stopped, rounded up, and when EC2 started it again, None until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """An EC2 instance of the cluster. Times are whole seconds since the epoch."""
@@ -34,6 +38,8 @@ class Instance:
     running: int | None = None  # first seen in EC2's state `running`, rounded down
     seen_at: int | None = None  # last seen alive, where nobody saw its end
     static: bool = False  # its node always has an instance
+    stops: tuple[Stop, ...] = ()  # in order, and not billed
+    powered_down: int | None = None  # when Slurm had powered its node down, by slurmdbd
 
     @property
     def is_head(self) -> bool:
@@ -49,6 +55,24 @@ class Instance:
     def interrupted(self) -> bool:
         """Return whether EC2 interrupted it."""
         return self.spot and self.end_cause == EndCause.INTERRUPTION
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Return the launch, and each later start."""
+        return (self.launched, *(start for _, start in self.stops if start is not None))
+
+    def running_spans(self, end: int) -> list[tuple[int, int]]:
+        """Return the spans from a start to a stop, or the end."""
+        spans = []
+        start = self.billed_from
+        for stopped_at, started_at in self.stops:
+            stop = max(stopped_at, start)
+            if stop >= end:
+                break
+            if start < stop:
+                spans.append((start, stop))
+            start = end if started_at is None else max(started_at, stop)
+        return [*spans, (start, end)] if start < end or not spans else spans
 
     def price_query(self) -> PriceQuery:
         """Return its query to the price book."""

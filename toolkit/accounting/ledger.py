@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from slurmplugins.reconciler.instance_ledger import LedgerEntry
+    from toolkit.accounting.cloudtrail import Trail
 
 PREFIX = instance_ledger.PREFIX
 _READERS = 8
@@ -61,9 +62,16 @@ class LedgerContent:
     disagreements: tuple[str, ...] = ()  # sentences for the report's notes
 
 
-def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> LedgerContent:
-    """Return every instance that the cluster ever had."""
+def read(
+    s3: S3Client, bucket: str, ec2: EC2Client, cluster: str, *, trail: Trail | None = None
+) -> LedgerContent:
+    """Return every instance that the cluster ever had.
+
+    Starts and ends that no pass saw are CloudTrail's, if its events are given.
+    """
     records, set_aside = from_bucket(s3, bucket)
+    if trail is not None:
+        records = [replace(item, instance=trail.completed(item.instance)) for item in records]
     ec2_instances = from_ec2(ec2, cluster)
     known_keys = {instance_ledger.object_key(item.instance_id) for item in ec2_instances}
     originals, copies = _without_copies(records)
@@ -203,6 +211,10 @@ def parse(text: str, key: str) -> Instance:
         tag_price=parse_usd(entry.price),
         end_seen=entry.end_seen,
         running=None if entry.running_at is None else math.floor(entry.running_at),
+        stops=tuple(
+            (math.ceil(stopped_at), None if started_at is None else math.floor(started_at))
+            for stopped_at, started_at in entry.stops
+        ),
     )
 
 

@@ -1,10 +1,11 @@
-"""An instance's life, from the best evidence of ledger, EC2 and sacct.
+"""An instance's life, from the best evidence of ledger, EC2, CloudTrail and Slurm.
 
 EC2 bills an instance from its state `running` on. The ledger has the first pass that saw
 the state. A job that ran before that pass proves that the instance was running.
 
 Nobody saw the end of some instances: EC2 forgot them while no pass ran. Such a life ends
-with its last evidence, which is a pass, or the end of a job on its node.
+with its last evidence. That is a pass, the end of a job on its node, or the power-down of
+its node. A node that slurmctld found dead was powered down late, so that is none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
 
 
+_FOUND_DEAD = frozenset({"BOOT_FAIL", "NODE_FAIL"})
+"""States whose end is the discovery of a dead node."""
+
 _ENDED_BY_SLURM = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED"})
 """States whose end slurmctld decided, so it is no late discovery of a dead node."""
 
@@ -32,6 +36,7 @@ class _Evidence:
 
     first: int | None = None
     last: int = 0
+    found_dead: bool = False
 
 
 def billed_lives(
@@ -49,13 +54,15 @@ def billed_lives(
             for instance in nodes.between(node, attempt.started, attempt.started)[-1:]:
                 known = evidence[instance.instance_id]
                 evidence[instance.instance_id] = _extended(known, instance, attempt, nodes)
-    return [_billed_life(instance, evidence[instance.instance_id]) for instance in instances]
+    return [_billed_life(instance, evidence[instance.instance_id], nodes) for instance in instances]
 
 
-def _billed_life(instance: Instance, evidence: _Evidence) -> Instance:
+def _billed_life(instance: Instance, evidence: _Evidence, nodes: NodeInstances) -> Instance:
     ended, running = instance.ended, instance.running
     if not instance.end_seen:
         last = max(instance.launched, running or 0, instance.seen_at or 0, evidence.last)
+        if instance.powered_down is not None and not evidence.found_dead:
+            last = max(last, min(instance.powered_down, nodes.next_launch(instance)))
         ended = last if ended is None else max(min(ended, last), instance.launched)
     if running is not None:
         seconds = [running] if evidence.first is None else [running, evidence.first]
@@ -76,4 +83,4 @@ def _extended(
         # The next instance of the node was not launched while this one lived.
         limit = min(nodes.next_launch(instance), nodes.end(instance))
         last = max(last, min(attempt.ended or started, limit))
-    return _Evidence(first, last)
+    return _Evidence(first, last, known.found_dead or attempt.state in _FOUND_DEAD)

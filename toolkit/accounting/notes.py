@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from toolkit.accounting.instances import NEVER_UP
 from toolkit.accounting.phrases import moment
 from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from toolkit.accounting.attempt_instances import InstanceMatch
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
@@ -68,7 +70,7 @@ def price_notes(costs: Iterable[InstanceCost]) -> list[str]:
 def set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for item in set_aside:
-        cost = "cost unknown" if item.has_unknown_cost else "not counted twice"
+        cost = "cost unknown" if item.has_unknown_cost else "no cost is missing"
         names_by_reason[f"{item.reason}, set aside, {cost}"].append(item.name)
     return [f"{_first_few(names)}: {text}" for text, names in names_by_reason.items()]
 
@@ -112,6 +114,45 @@ def start_notes(instances: Iterable[Instance]) -> list[str]:
     ]
 
 
+def stops(instances: Iterable[Instance], since: int, until: int) -> list[str]:
+    """Return a note on each stop within since … until."""
+    return [
+        f"{item.instance_id}: stopped {moment(stopped_at)}, started"
+        f" {'never again' if started_at is None else moment(started_at)}: not billed in between"
+        for item in instances
+        for stopped_at, started_at in item.stops
+        if stopped_at < until and (started_at is None or started_at > max(since, stopped_at))
+    ]
+
+
+def ownerless(
+    costs: Iterable[InstanceCost], by_id: Mapping[str, Instance], match: InstanceMatch
+) -> list[str]:
+    """Return a note on instances on which sacct has no job."""
+    instances = [by_id[cost.instance_id] for cost in costs]
+    ids = [
+        item.instance_id
+        for item in instances
+        if item.node
+        and not (item.is_head or item.static)
+        and item.end_cause not in NEVER_UP
+        and not match.usages.get(item.instance_id)
+        and not match.waits.get(item.instance_id)
+    ]
+    text = "sacct has no job on it, its time shows as idle; slurmdbd may have purged the job"
+    return [f"{_first_few(ids)}: {text}"][: bool(ids)]
+
+
+def runaways(attempts: Iterable[Attempt], ends: Mapping[int, int]) -> list[str]:
+    """Return a note on each runaway job of the window."""
+    return [
+        f"job {item.job}: sacct has no end, and its node was given to another job: counted to"
+        f" {moment(ends[item.key])}"
+        for item in attempts
+        if item.key in ends
+    ]
+
+
 def reversed_lives(instances: Iterable[Instance]) -> list[str]:
     """Return a note on each instance that ends before its launch."""
     return [
@@ -135,7 +176,7 @@ def reversed_attempts(attempts: Iterable[Attempt]) -> list[str]:
 def disagreements(recorded: Instance, ec2_instance: Instance) -> list[str]:
     """Return what the ledger and EC2 say differently of one instance."""
     sentences = []
-    if abs(recorded.launched - ec2_instance.launched) > SAME_MOMENT:
+    if all(abs(start - ec2_instance.launched) > SAME_MOMENT for start in recorded.starts):
         sentences.append(
             f"{recorded.instance_id}: launched {moment(recorded.launched)} by the instance ledger,"
             f" {moment(ec2_instance.launched)} by EC2; it was stopped in between, and is billed"

@@ -17,6 +17,7 @@ one field that may span lines next to the row's end is the last.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -112,31 +113,40 @@ def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
     ]
 
 
-def read(runner: Runner, since: int, until: int, token: str) -> SacctContent:
-    """Return every attempt that overlaps since … until.
+def read(runner: Runner, since: int, until: int, token: str, *, cluster: str = "") -> SacctContent:
+    """Return every attempt of the cluster that overlaps since … until.
 
     The token must be unguessable.
     """
     names = fields(runner.run([*_ENVIRONMENT, "sacct", "--helpformat"]))
     text = runner.run(argv(names, since, until, token), timeout=_TIMEOUT)
-    return parse(text, names, token)
+    return parse(text, names, token, cluster=cluster)
 
 
-def parse(text: str, names: Sequence[str], token: str) -> SacctContent:
+def parse(text: str, names: Sequence[str], token: str, *, cluster: str = "") -> SacctContent:
     """Parse the attempts.
 
     A DBIndex that is there twice counts once, with its later row. A row without one is
-    set aside.
+    set aside. So are the rows of other clusters, if the cluster is given. A federation's
+    sacct lists them too, and each cluster counts DBIndexes and job ids for itself.
     """
     attempts = {}
     set_aside = []
+    rows_elsewhere: Counter[str] = Counter()
     for number, row in enumerate(rows(text, names, token), start=1):
+        if cluster and row["Cluster"] != cluster:
+            rows_elsewhere[row["Cluster"]] += 1
+            continue
         attempt = _attempt(row)
         if attempt is None:
             reason = f"{row['DBIndex'][:40]!r} is no DBIndex (job {row['JobIDRaw'][:20]!r})"
             set_aside.append(SetAside(f"row {number} of sacct", reason))
         else:
             attempts[attempt.key] = attempt
+    for name, count in sorted(rows_elsewhere.items()):
+        plural = "s" if count > 1 else ""
+        reason = f"of the cluster {name[:40]!r}"
+        set_aside.append(SetAside(f"{count} row{plural} of sacct", reason, has_unknown_cost=False))
     ordered = sorted(attempts.values(), key=lambda attempt: (attempt.submitted or 0, attempt.key))
     return SacctContent(tuple(ordered), tuple(set_aside))
 

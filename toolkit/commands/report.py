@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.accounting.allocation import Window
+    from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
@@ -60,6 +61,13 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     help="Write one self-contained HTML file as well.",
 )
 @click.option(
+    "--cloudtrail",
+    "trail_paths",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    help="Read starts, stops and ends from a CloudTrail file or folder. May be repeated.",
+)
+@click.option(
     "--record-mlflow",
     is_flag=True,
     help="Tag MLflow runs with the cost of jobs that are whole in the report.",
@@ -73,6 +81,7 @@ def command(
     as_json: bool,
     as_csv: bool,
     html_path: Path | None,
+    trail_paths: tuple[Path, ...],
     record_mlflow: bool,
 ) -> None:
     """Print the cost of the cluster, by account, user or job.
@@ -88,9 +97,10 @@ def command(
     config = load(config_path)
     now = datetime.now(UTC)
     window = _window(since, until or now, now)
+    trail = _trail(trail_paths)
     with connected(config) as clients:
         head = Head(clients, config)
-        report = _collect(config, clients, head, window, int(now.timestamp()))
+        report = _collect(config, clients, head, window, int(now.timestamp()), trail=trail)
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
@@ -114,8 +124,20 @@ def _window(since: datetime, until: datetime, now: datetime) -> Window:
     return Window(int(since.timestamp()), int(until.timestamp()))
 
 
+def _trail(paths: Sequence[Path]) -> Trail | None:
+    from toolkit.accounting import cloudtrail
+
+    return cloudtrail.read(paths) if paths else None
+
+
 def _collect(
-    config: ClusterConfig, clients: Clients, runner: Runner, window: Window, now: int
+    config: ClusterConfig,
+    clients: Clients,
+    runner: Runner,
+    window: Window,
+    now: int,
+    *,
+    trail: Trail | None,
 ) -> Report:
     import secrets
 
@@ -137,6 +159,7 @@ def _collect(
             if pool.static
             for node in expand(config.nodes(name, pool.static))
         ),
+        trail=trail,
     )
     return collect(sources, window, now, secrets.token_hex(16), Policy())
 

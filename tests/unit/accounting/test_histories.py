@@ -8,12 +8,20 @@ import tomllib
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.unit.accounting.test_ledger import FakeEc2, FakeS3, describe_instance
 from tests.unit.accounting.test_sacct import NAMES, TOKEN, row, text
-from toolkit.accounting import export, ledger, sacct
+from toolkit.accounting import (
+    cloudtrail,
+    export,
+    instance_sources,
+    ledger,
+    sacct,
+    slurm_instances,
+)
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.collect import shapes, with_static_nodes
@@ -36,6 +44,15 @@ RECORD = {
     "end_cause": "suspend",
     "price": "0.36",
 }
+SLURM_ROW = {
+    "Cluster": "demo",
+    "NodeName": "gpu-001",
+    "Start": "Unknown",
+    "End": "Unknown",
+    "InstanceId": "i-1",
+    "InstanceType": "g5.xlarge",
+    "Extra": "",
+}
 ROW = {
     "DBIndex": "1",
     "NNodes": "1",
@@ -45,6 +62,8 @@ ROW = {
 
 
 def epoch(value):
+    if isinstance(value, list):
+        return [epoch(item) for item in value]
     return int(value.timestamp()) if isinstance(value, datetime) else value
 
 
@@ -72,6 +91,28 @@ def described(entry):
     return item
 
 
+def slurm_row(entry):
+    """Return one `[[slurm_instance]]` table as a row of sacctmgr."""
+    values = SLURM_ROW | {name: str(epoch(value)) for name, value in entry.items()}
+    return "|".join(values.values()) + "\n"
+
+
+def trail_of(entries):
+    """Return the `[[cloudtrail]]` tables as they are read from a file."""
+    records = []
+    for entry in entries:
+        record = {"eventSource": "ec2.amazonaws.com"} | entry
+        ids = record.pop("instances")
+        items = [{"instanceId": instance_id} for instance_id in ids]
+        record["responseElements"] = {"instancesSet": {"items": items}}
+        record["serviceEventDetails"] = {"instanceIdSet": ids}
+        records.append(record)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trail.json"
+        path.write_text(json.dumps({"Records": records}))
+        return cloudtrail.read([path])
+
+
 def spot_history(history, since):
     changes = [(epoch(change["at"]), change["usd"]) for change in history.get("spot", ())]
     return SpotHistory.from_points(
@@ -92,13 +133,18 @@ def report_of(history):
         "bucket",
         FakeEc2(*map(described, history.get("ec2", ()))),
         "demo",
+        trail=trail_of(history.get("cloudtrail", ())),
     )
+    slurm = slurm_instances.parse(
+        "".join(map(slurm_row, history.get("slurm_instance", ()))), "demo"
+    )
+    joined = instance_sources.joined(content.instances, slurm.instances)
     rows = [
         row(**(ROW | {name: str(epoch(value)) for name, value in entry.items()}))
         for entry in history.get("sacct", ())
     ]
-    jobs = sacct.parse(text(*rows), NAMES, TOKEN)
-    instances = with_static_nodes(content.instances, frozenset(history.get("static", ())))
+    jobs = sacct.parse(text(*rows), NAMES, TOKEN, cluster="demo")
+    instances = with_static_nodes(joined.instances, frozenset(history.get("static", ())))
     return build(
         cluster="demo",
         attempts=jobs.attempts,
@@ -107,8 +153,8 @@ def report_of(history):
         book=PriceBook("us-east-1", CATALOGUE, spot_history(history, since - 10**7)),
         window=Window(since, until),
         now=epoch(history.get("now", history["window"][1])),
-        set_aside=(*content.set_aside, *jobs.set_aside),
-        disagreements=content.disagreements,
+        set_aside=(*content.set_aside, *slurm.set_aside, *jobs.set_aside),
+        disagreements=(*content.disagreements, *joined.disagreements),
     )
 
 

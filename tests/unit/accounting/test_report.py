@@ -232,10 +232,11 @@ def test_large_sums_are_printed_in_cents():
 
 def test_records_that_were_set_aside_are_counted_and_named():
     items = [SetAside(f"i-{n}.json", "no record", True) for n in range(5)]
-    report = a_report([], [an_instance()], set_aside=[*items, SetAside("x.json", "a copy", False)])
+    copy = SetAside("x.json", "a copy", False)
+    report = a_report([an_attempt()], [an_instance()], set_aside=[*items, copy])
     assert report.notes == (
         "i-0.json, i-1.json, i-2.json and 2 more: no record, set aside, cost unknown",
-        "x.json: a copy, set aside, not counted twice",
+        "x.json: a copy, set aside, no cost is missing",
     )
     assert "set aside" in printed(report)
     assert "set aside" in html.render(report, KEYS)
@@ -264,8 +265,7 @@ def test_records_that_were_set_aside_are_counted_and_named():
     ],
 )
 def test_the_report_notes_what_makes_it_doubtful(attempts, instances, words):
-    (note,) = a_report(attempts, instances).notes
-    assert words in note
+    (_,) = (note for note in a_report(attempts, instances).notes if words in note)
     assert words.split()[0] in printed(a_report(attempts, instances))
 
 

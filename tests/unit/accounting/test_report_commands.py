@@ -98,6 +98,8 @@ class FakeHead:
             names = sacct.fields(HELP)
             values = line.split(sacct.delimiter("5f2d"))
             return sacct.delimiter(token).join(values[: len(names)]) + "\n"
+        if "sacctmgr" in argv:
+            return f"demo|gpu-001|{T0 - 30}|{T0 + 1100}|i-1|g5.xlarge|\n"
         if argv[0] == "scontrol":
             node = {"name": "gpu-001", "state": ["IDLE"], "cpus": 4, "real_memory": 15000}
             return json.dumps({"nodes": [node]})

@@ -8,7 +8,7 @@ import pytest
 from slurmplugins import head_read
 from slurmplugins.errors import BadName
 from slurmplugins.head import read_commands
-from toolkit.accounting import sacct
+from toolkit.accounting import sacct, slurm_instances
 from toolkit.accounts import current
 from toolkit.deploy.status import SERVICES
 from toolkit.explain import head_facts
@@ -43,6 +43,7 @@ def commands_of_people():
         ["scontrol", "show", "nodes", "--json"],
         [*sacct._ENVIRONMENT, "sacct", "--helpformat"],
         sacct.argv(NAMES, 1_700_000_000, 1_700_086_400, "0123456789abcdef" * 2),
+        slurm_instances.argv("demo", 1_700_000_000),
     ]
 
 
