@@ -15,7 +15,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.charges import Charge, Component, InstanceCost
+from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
+from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempt_instances import Usage, Wait
     from toolkit.accounting.instances import Instance
-    from toolkit.prices import PriceBook
+    from toolkit.prices import Price, PriceBook
 
 HOUR = 3600
+DEFAULT_COST_POLICY = CostPolicy()
 
 _ChargeKey = tuple[Component, int | None, bool]
 """A component, the attempt (DBIndex) that caused it, and whether its price is known."""
@@ -59,6 +62,7 @@ def allocate(
     policy: Policy,
     *,
     waits: Sequence[Wait] = (),
+    cost_policy: CostPolicy = DEFAULT_COST_POLICY,
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
     end = window.until if instance.ended is None else instance.ended
@@ -69,11 +73,16 @@ def allocate(
     if start >= billed_until:
         return None
     spans = book.spans(instance.price_query(), start, billed_until)
-    charges = _charges(instance, spans, Timeline(instance, usages, waits), end)
+    charges = _charges(instance, spans, Timeline(instance, usages, waits), end, cost_policy)
+    if not charges:
+        return None  # a rack's node that no job held
     refunds = _refunds(instance, charges, policy)
+    seconds = billed_until - start
+    if instance.kind is Kind.RACK:
+        seconds = int(sum(charge.seconds for charge in charges))
     return InstanceCost(
         instance_id=instance.instance_id,
-        seconds=billed_until - start,
+        seconds=seconds,
         gross=sum(charge.micro for charge in charges),
         refund=sum(refund.micro for refund in refunds),
         prices=tuple(dict.fromkeys(span.price for span in spans)),
@@ -82,15 +91,24 @@ def allocate(
 
 
 def _charges(
-    instance: Instance, spans: Sequence[PriceSpan], timeline: Timeline, end: int
+    instance: Instance,
+    spans: Sequence[PriceSpan],
+    timeline: Timeline,
+    end: int,
+    cost_policy: CostPolicy,
 ) -> list[Charge]:
     """Return the charges of the spans, which sum to the rounded cost."""
     weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
     seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
+    prices: dict[_ChargeKey, dict[Price, None]] = defaultdict(dict)
     for piece in _price_pieces(spans, timeline.cuts(end)):
         price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
         for (component, attempt), share in timeline.shares(piece.start, end):
-            key = component, attempt, piece.price.is_known
+            if cost_policy.hides(component):
+                continue
+            payer = attempt if cost_policy.is_paid_by_job(component) else None
+            key = component, payer, piece.price.is_known
+            prices[key][piece.price] = None
             # Most parts are the whole instance; a product of fractions costs more than the test.
             weights[key] += price if share is WHOLE else price * share
             seconds[key] += (piece.end - piece.start) * share
@@ -103,6 +121,7 @@ def _charges(
             micro,
             seconds[component, attempt, price_known],
             price_known,
+            ChargePrices.of(prices[component, attempt, price_known]),
         )
         for (component, attempt, price_known), micro in zip(
             weights, apportion(gross, list(weights.values())), strict=True
@@ -122,10 +141,14 @@ def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> l
     if instance.ended - instance.billed_from >= policy.refund_within:
         return []
     by_attempt: dict[int | None, int] = defaultdict(int)
+    prices: dict[int | None, ChargePrices | None] = {}
     for charge in charges:
         by_attempt[charge.attempt] += charge.micro
+        if charge.prices is not None:
+            prices[charge.attempt] = charge.prices.joined(prices.get(charge.attempt))
+    name = instance.instance_id
     return [
-        Charge(Component.REFUND, instance.instance_id, attempt, -micro, Fraction(0))
+        Charge(Component.REFUND, name, attempt, -micro, Fraction(0), prices=prices.get(attempt))
         for attempt, micro in by_attempt.items()
         if micro
     ]

@@ -57,6 +57,8 @@ class Attempt:
     tres: Tres  # over all nodes
     comments: str = ""  # AdminComment and Comment
     node_count: int = 0  # all nodes, also those that are no instances; 0: not known
+    other_nodes: tuple[str, ...] = ()  # those that can't be instances, such as a rack's
+    rack_node_count: int = 0  # nodes that have a rack's rate, and are not in the lists
 
     @property
     def requeue_requested(self) -> bool:

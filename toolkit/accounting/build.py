@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from toolkit.accounting import notes
+from toolkit.accounting import notes, storage
 from toolkit.accounting.allocation import Policy, Window, allocate
 from toolkit.accounting.attempt_instances import match_instances
+from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.lives import billed_lives
+from toolkit.accounting.racks import rack_use, with_rates
 from toolkit.accounting.report import Report
+from toolkit.accounting.resources import unused_commitment
+from toolkit.accounting.shares import shares
+from toolkit.prices import Life, cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +24,13 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.racks import RackNode, RackUse
+    from toolkit.accounting.resources import Resource
     from toolkit.accounting.set_aside import SetAside
+    from toolkit.accounting.storage import Infrastructure
     from toolkit.prices import PriceBook, Shape
+
+NO_RACKS: Mapping[str, RackNode] = MappingProxyType({})
 
 
 def build(
@@ -33,18 +45,31 @@ def build(
     policy: Policy | None = None,
     set_aside: Sequence[SetAside] = (),
     disagreements: Sequence[str] = (),
+    cost_policy: CostPolicy | None = None,
+    racks: Mapping[str, RackNode] = NO_RACKS,
+    infrastructure: Infrastructure | None = None,
 ) -> Report:
     """Build the report of one window.
 
     `attempts` must reach back to the launch of the first instance that overlaps the
     window. The jobs before and after tell boot and idle time apart. `shapes` is by
-    instance id.
+    instance id, `racks` by node.
     """
-    instances = billed_lives(instances, attempts, now)
-    match = match_instances(attempts, instances, shapes, now)
-    costs = tuple(_costs(instances, match, book, window, policy or Policy()))
-    by_id = {instance.instance_id: instance for instance in instances}
-    attempts_in_window = [attempt for attempt in attempts if _overlaps(attempt, window, now)]
+    rules = Rules(policy or Policy(), cost_policy or CostPolicy())
+    use = rack_use(attempts, racks, window, now)
+    instances = billed_lives(instances, use.attempts, now)
+    match = match_instances(use.attempts, instances, shapes, now)
+    book, resources = _paid_in_advance(book, instances, rules.billing, window)
+    if infrastructure is not None:
+        resources += storage.resources(infrastructure, instances, window)
+    costs = (
+        *_costs(instances, match, book, window, rules),
+        *_rack_costs(use, with_rates(book, racks, window), window, rules),
+        *(resource.cost for resource in resources),
+    )
+    all_items = (*instances, *use.nodes, *(resource.instance for resource in resources))
+    by_id = {item.instance_id: item for item in all_items}
+    attempts_in_window = [attempt for attempt in use.attempts if _overlaps(attempt, window, now)]
     without_cost = _without_cost(attempts_in_window, frozenset(match.without_instance))
     return Report(
         cluster=cluster,
@@ -59,9 +84,38 @@ def build(
             *notes.set_aside_notes(set_aside),
             *disagreements,
             *notes.instance_notes(costs, by_id),
+            *notes.resource_notes(resources),
             *notes.attempt_notes(attempts, *without_cost),
         ),
+        cost_policy=rules.payers,
+        shares=shares(costs, rules.payers),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """EC2's rules of billing, and the payers."""
+
+    billing: Policy
+    payers: CostPolicy
+
+
+def _paid_in_advance(
+    book: PriceBook, instances: Iterable[Instance], policy: Policy, window: Window
+) -> tuple[PriceBook, list[Resource]]:
+    """Return the book with all commitments, and their unused rest."""
+    lives = _lives(instances, policy, window)
+    coverage = cover(book, lives, window.since, window.until)
+    with_coverage = replace(book, fixed={**book.fixed, **coverage.spans})
+    return with_coverage, [unused_commitment(item) for item in coverage.unused]
+
+
+def _lives(instances: Iterable[Instance], policy: Policy, window: Window) -> Iterator[Life]:
+    """Yield the billed lives, for the commitments that pay for them."""
+    for instance in instances:
+        least = instance.billed_from + policy.minimum_seconds
+        end = window.until if instance.ended is None else max(instance.ended, least)
+        yield Life(instance.price_query(), instance.billed_from, end)
 
 
 def _costs(
@@ -69,12 +123,28 @@ def _costs(
     match: InstanceMatch,
     book: PriceBook,
     window: Window,
-    policy: Policy,
+    rules: Rules,
 ) -> Iterator[InstanceCost]:
     for instance in instances:
-        usages = match.usages.get(instance.instance_id, ())
-        waits = match.waits.get(instance.instance_id, ())
-        cost = allocate(instance, usages, book, window, policy, waits=waits)
+        cost = allocate(
+            instance,
+            match.usages.get(instance.instance_id, ()),
+            book,
+            window,
+            rules.billing,
+            waits=match.waits.get(instance.instance_id, ()),
+            cost_policy=rules.payers,
+        )
+        if cost is not None:
+            yield cost
+
+
+def _rack_costs(
+    use: RackUse, book: PriceBook, window: Window, rules: Rules
+) -> Iterator[InstanceCost]:
+    for node in use.nodes:
+        usages = use.usages.get(node.instance_id, ())
+        cost = allocate(node, usages, book, window, rules.billing, cost_policy=rules.payers)
         if cost is not None:
             yield cost
 
@@ -87,7 +157,8 @@ def _without_cost(
     for attempt in attempts:
         if attempt.key in without_instance:
             jobs_without_instance.add(f"job {attempt.job}")
-        if attempt.node_count > len(attempt.nodes) and attempt.certainly_ran:
+        priced = len(attempt.nodes) + attempt.rack_node_count
+        if attempt.node_count > priced and attempt.certainly_ran:
             jobs_elsewhere.add(f"job {attempt.job}")
     return sorted(jobs_without_instance), sorted(jobs_elsewhere)
 

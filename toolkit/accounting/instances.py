@@ -1,8 +1,9 @@
-"""An instance that costs money, from its launch to its end."""
+"""Things that cost money: instances from launch to end, racks' nodes, resources."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from slurmplugins.model.instance import EndCause
@@ -16,9 +17,24 @@ NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED})
 """End causes of failed launches. A job may have run before Slurm gave up, and then sacct has it."""
 
 
+class Kind(StrEnum):
+    """The kind of a thing that costs money; the report shows it as lifecycle."""
+
+    INSTANCE = "instance"
+    RACK = "rack"
+    """A node of one's own, with an amortised rate."""
+    STORAGE = "storage"
+    NETWORK = "network"
+    COMMITMENT = "commitment"
+    """What was paid in advance, as far as no instance used it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An EC2 instance of the cluster. Times are whole seconds since the epoch."""
+    """An EC2 instance of the cluster. Times are whole seconds since the epoch.
+
+    A rack's node and a resource have the same form, and another kind.
+    """
 
     instance_id: str
     node: str  # empty unless its tags name it
@@ -34,11 +50,19 @@ class Instance:
     running: int | None = None  # first seen in EC2's state `running`, rounded down
     seen_at: int | None = None  # last seen alive, where nobody saw its end
     static: bool = False  # its node always has an instance
+    kind: Kind = Kind.INSTANCE
 
     @property
     def is_head(self) -> bool:
         """Return whether it is the head node, whose cost no job causes."""
         return self.pool == HEAD_POOL
+
+    @property
+    def lifecycle(self) -> str:
+        """Return spot or on-demand; for what is no instance, its kind."""
+        if self.kind is not Kind.INSTANCE:
+            return self.kind.value
+        return "spot" if self.spot else "on-demand"
 
     @property
     def billed_from(self) -> int:
@@ -52,4 +76,12 @@ class Instance:
 
     def price_query(self) -> PriceQuery:
         """Return its query to the price book."""
-        return PriceQuery(self.instance_type, self.zone, self.spot, self.tag_price, self.launched)
+        return PriceQuery(
+            self.instance_type,
+            self.zone,
+            self.spot,
+            self.tag_price,
+            self.launched,
+            self.instance_id,
+            self.pool,
+        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
+from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import usd
 from toolkit.accounting.report import Key
 from toolkit.runs import queries
@@ -47,7 +48,7 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
     """
     tags = {}
     recorded_jobs = whole_jobs(report)
-    for group in report.groups([Key.JOB]):
+    for group in report.groups([Key.JOB], with_shares=False):
         (job,) = group.key_values
         if not job.isdigit() or job not in recorded_jobs or group.has_unknown():
             continue
@@ -78,7 +79,12 @@ def whole_jobs(report: Report) -> frozenset[str]:
 
 
 def _is_whole(report: Report, instance: Instance) -> bool:
-    """Return whether the report's time covers the instance's life so far."""
+    """Return whether the report's time covers the instance's life so far.
+
+    A rack's node has no life of its own: the attempts on it must be whole.
+    """
+    if instance.kind is not Kind.INSTANCE:
+        return True
     window = report.window
     end = report.made_at if instance.ended is None else instance.ended
     return window.since <= instance.launched and end <= max(window.until, instance.launched)

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.moments import moment
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, find_config_file, json_option, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.accounting.allocation import Window
+    from toolkit.accounting.collect import Sources
     from toolkit.accounting.report import Key, Report
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
+    from toolkit.prices import Catalogue
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key, ...]:
@@ -82,15 +84,22 @@ def command(
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
+    import secrets
+
+    from toolkit.accounting.allocation import Policy
+    from toolkit.accounting.collect import collect
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
+    from toolkit.prices import imports
 
     config = load(config_path)
     now = datetime.now(UTC)
     window = _window(since, until or now, now)
     with connected(config) as clients:
         head = Head(clients, config)
-        report = _collect(config, clients, head, window, int(now.timestamp()))
+        imported = imports.read(imports.folder(find_config_file(config_path)))
+        sources = _sources(config, clients, head, imported)
+        report = collect(sources, window, int(now.timestamp()), secrets.token_hex(16), Policy())
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
@@ -114,17 +123,15 @@ def _window(since: datetime, until: datetime, now: datetime) -> Window:
     return Window(int(since.timestamp()), int(until.timestamp()))
 
 
-def _collect(
-    config: ClusterConfig, clients: Clients, runner: Runner, window: Window, now: int
-) -> Report:
-    import secrets
-
+def _sources(
+    config: ClusterConfig, clients: Clients, runner: Runner, imported: tuple[Catalogue, ...]
+) -> Sources:
     from slurmplugins.model.hostlist import expand
-    from toolkit.accounting.allocation import Policy
-    from toolkit.accounting.collect import Sources, collect
+    from toolkit.accounting.collect import Sources
+    from toolkit.accounting.settings import contracts, cost_policy, infrastructure, racks
     from toolkit.deploy import names
 
-    sources = Sources(
+    return Sources(
         cluster=config.cluster,
         region=config.aws.region,
         bucket=names.bucket(config, clients.account),
@@ -137,8 +144,12 @@ def _collect(
             if pool.static
             for node in expand(config.nodes(name, pool.static))
         ),
+        contracts=contracts(config),
+        racks=racks(config),
+        cost_policy=cost_policy(config),
+        imported=imported,
+        infrastructure=infrastructure(config),
     )
-    return collect(sources, window, now, secrets.token_hex(16), Policy())
 
 
 def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
