@@ -1,9 +1,9 @@
 """Storage and network as resources, from the sizes in cluster.yaml and the lives of instances.
 
-The filesystem, the data volume and the NAT gateway live as long as the cluster. It
-lives from the launch of its first head node to the end of its last. A root volume lives
-as long as its instance. A GB-month is a GB for the seconds of that month, as EBS bills it. AWS's GB of
-a volume is a GiB.
+The filesystem, the data volume and the NAT gateway live as long as the cluster. It lives from
+the launch of its first head node to the end of its last. A root volume lives as long as its
+instance. A GB-month is a GB for the seconds of that month, as EBS bills it. AWS's GB of a
+volume is a GiB.
 
 A line without a price, or without a known usage, is unknown and says why.
 """
