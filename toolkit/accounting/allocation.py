@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
-from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.accounting.cost_policy import CostPolicy, hidden_components, not_paid_by_jobs
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
@@ -100,15 +100,17 @@ def _charges(
     """Return the charges of the spans, which sum to the rounded cost."""
     weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
     seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
-    prices: dict[_ChargeKey, dict[Price, None]] = defaultdict(dict)
+    prices: dict[_ChargeKey, list[Price]] = defaultdict(list)
+    not_of_jobs, hidden = not_paid_by_jobs(cost_policy), hidden_components(cost_policy)
     for piece in _price_pieces(spans, timeline.cuts(end)):
         price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
         for (component, attempt), share in timeline.shares(piece.start, end):
-            if cost_policy.hides(component):
+            if component in hidden:
                 continue
-            payer = attempt if cost_policy.is_paid_by_job(component) else None
-            key = component, payer, piece.price.is_known
-            prices[key][piece.price] = None
+            key = component, None if component in not_of_jobs else attempt, piece.price.is_known
+            key_prices = prices[key]
+            if not key_prices or key_prices[-1] is not piece.price:
+                key_prices.append(piece.price)
             # Most parts are the whole instance; a product of fractions costs more than the test.
             weights[key] += price if share is WHOLE else price * share
             seconds[key] += (piece.end - piece.start) * share

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from toolkit.prices import Price
@@ -71,22 +72,31 @@ class ChargePrices:
     as_of: int  # epoch second
 
     @classmethod
-    def of(cls, prices: Iterable[Price]) -> ChargePrices:
+    def of(cls, prices: Sequence[Price]) -> ChargePrices:
         """Return the sources in their order of quality."""
-        prices = tuple(prices)
-        known = {price.source for price in prices}
-        return cls(
-            tuple(source for source in PriceSource if source in known),
-            min(price.as_of for price in prices),
-        )
+        if len(prices) == 1:  # most charges have one
+            return _of_one(prices[0].source, prices[0].as_of)
+        sources = _in_order(frozenset(price.source for price in prices))
+        return cls(sources, min(price.as_of for price in prices))
 
     def joined(self, other: ChargePrices | None) -> ChargePrices:
         """Return the sources of both, and the age of the oldest."""
-        if other is None or other == self:
+        if other is None or other is self:
             return self
-        known = {*self.sources, *other.sources}
-        sources = tuple(source for source in PriceSource if source in known)
+        sources = self.sources
+        if sources != other.sources:
+            sources = _in_order(frozenset((*sources, *other.sources)))
         return ChargePrices(sources, min(self.as_of, other.as_of))
+
+
+@lru_cache(maxsize=4096)  # a report has few days and very many charges
+def _of_one(source: PriceSource, as_of: int) -> ChargePrices:
+    return ChargePrices((source,), as_of)
+
+
+@lru_cache(maxsize=256)
+def _in_order(sources: frozenset[PriceSource]) -> tuple[PriceSource, ...]:
+    return tuple(source for source in PriceSource if source in sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from toolkit.accounting.charges import Component
@@ -59,14 +60,18 @@ class CostPolicy:
         key = _KEY_OF.get(component)
         return Payer.JOB if key is None else Payer(getattr(self, key))
 
-    def is_paid_by_job(self, component: Component) -> bool:
-        """Return whether the job that caused it pays."""
-        return component not in _KEY_OF or self.payer(component) is Payer.JOB
-
-    def hides(self, component: Component) -> bool:
-        """Return whether the component is in no sum."""
-        return component is Component.RACK_IDLE and self.rack_idle is Payer.HIDDEN
-
     def payers(self) -> dict[str, str]:
         """Return the payer of each key, as cluster.yaml writes them."""
         return {key: getattr(self, key).value for key in KEYS}
+
+
+@lru_cache(maxsize=16)  # asked for each instance of a report
+def not_paid_by_jobs(policy: CostPolicy) -> frozenset[Component]:
+    """Return the components that no job pays alone."""
+    return frozenset(item for item in Component if policy.payer(item) is not Payer.JOB)
+
+
+@lru_cache(maxsize=16)
+def hidden_components(policy: CostPolicy) -> frozenset[Component]:
+    """Return the components that are in no sum."""
+    return frozenset(item for item in Component if policy.payer(item) is Payer.HIDDEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.money import usd
@@ -103,6 +104,7 @@ def money(micro: int) -> str:
     return str(usd(micro))
 
 
+@lru_cache(maxsize=4096)  # the days of prices are few
 def iso(second: int | None) -> str | None:
     """Return an epoch second in ISO 8601, UTC."""
     if second is None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
     from toolkit.head_runner import Runner
@@ -67,8 +68,7 @@ def whole_jobs(report: Report) -> frozenset[str]:
     partial_jobs = {
         report.attempts[charge.attempt].job_id
         for cost in report.costs
-        if not _is_whole(report, report.instances[cost.instance_id])
-        for charge in cost.charges
+        for charge in _partial_charges(report, cost)
         if charge.attempt is not None
     }
     return frozenset(
@@ -78,13 +78,29 @@ def whole_jobs(report: Report) -> frozenset[str]:
     )
 
 
-def _is_whole(report: Report, instance: Instance) -> bool:
-    """Return whether the report's time covers the instance's life so far.
+def _partial_charges(report: Report, cost: InstanceCost) -> Iterator[Charge]:
+    """Yield charges that the report's time may cut off.
 
     A rack's node has no life of its own: the attempts on it must be whole.
     """
-    if instance.kind is not Kind.INSTANCE:
-        return True
+    instance = report.instances[cost.instance_id]
+    if instance.kind is Kind.INSTANCE and _is_whole(report, instance):
+        return
+    for charge in cost.charges:
+        attempt = None if charge.attempt is None else report.attempts[charge.attempt]
+        if instance.kind is Kind.INSTANCE or (attempt and _reaches_out(report, attempt)):
+            yield charge
+
+
+def _reaches_out(report: Report, attempt: Attempt) -> bool:
+    """Return whether a part of an attempt lies outside the report's time."""
+    start = report.made_at if attempt.started is None else attempt.started
+    end = report.made_at if attempt.ended is None else attempt.ended
+    return start < report.window.since or end > report.window.until
+
+
+def _is_whole(report: Report, instance: Instance) -> bool:
+    """Return whether the report's time covers the instance's life so far."""
     window = report.window
     end = report.made_at if instance.ended is None else instance.ended
     return window.since <= instance.launched and end <= max(window.until, instance.launched)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.settings import as_of, contracts, racks
+from toolkit.config.rack_names import rack_nodes
 from toolkit.prices import Catalogue, PriceBook, PriceQuery, PriceSource, SpotHistory
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from toolkit.config import ClusterConfig
+    from toolkit.prices.contracts import Reservation, SavingsPlan
 
 _DAY = 86_400
 
@@ -38,17 +40,13 @@ def listing(config: ClusterConfig, imported: tuple[Catalogue, ...], now: int) ->
     region = config.aws.region
     book = PriceBook(region, Catalogue.bundled(), SpotHistory(), agreed, imported)
     rows = [_on_demand(book, name, now) for name in _types(config)]
-    for item in (*agreed.reservations, *agreed.savings_plans):
-        unit = "commitment-hour"
-        source = PriceSource.SAVINGS_PLAN
-        if item in agreed.reservations:
-            unit, source = "instance-hour", item.source  # type: ignore[union-attr]
-        rows.append(ListedPrice(item.name, item.usd_per_hour, unit, source.value, agreed.as_of))
-    for name, rack in racks(config).items():
-        price = rack.price
-        rows.append(
-            ListedPrice(name, price.usd_per_hour, "node-hour", price.source.value, price.as_of)
-        )
+    rows += [_committed(item, "instance-hour", agreed.as_of) for item in agreed.reservations]
+    rows += [_committed(item, "commitment-hour", agreed.as_of) for item in agreed.savings_plans]
+    rates = racks(config)
+    for rack in config.prices.racks:
+        price = rates[rack_nodes(rack.nodes)[0]].price
+        usd, source = price.usd_per_hour, price.source.value
+        rows.append(ListedPrice(rack.nodes, usd, "node-hour", source, price.as_of))
     return [*rows, *_units(config)]
 
 
@@ -64,6 +62,10 @@ def _on_demand(book: PriceBook, name: str, now: int) -> ListedPrice:
     usd = price.usd_per_hour if price.is_known else None
     seen = price.as_of if price.is_known else None
     return ListedPrice(f"{name} on demand", usd, "hour", price.source.value, seen)
+
+
+def _committed(item: Reservation | SavingsPlan, unit: str, seen: int) -> ListedPrice:
+    return ListedPrice(item.name, item.usd_per_hour, unit, item.source.value, seen)
 
 
 def _units(config: ClusterConfig) -> Iterator[ListedPrice]:

@@ -25,8 +25,13 @@ def price_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     prices = mapping(raw, "prices")
     if prices and prices.get("as_of") is None:
         yield ("prices",), "expected as_of: the day on which these prices were true"
+    kept: list[dict[str, Any]] = []
     for path, entry in _entries(prices, "on_demand"):
         yield from _on_demand(path, entry)
+        scope = {key: entry.get(key) for key in ("type", "region", "since", "until")}
+        if scope in kept:
+            yield path, "an entry above is for the same type, region and time"
+        kept.append(scope)
     for path, entry in _entries(prices, "reserved_instances"):
         yield from _one_of(path, entry, "type", "family")
     for path, entry in _entries(prices, "savings_plans"):

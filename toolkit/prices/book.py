@@ -49,14 +49,16 @@ class PriceBook:
         if query.spot:
             known = self.history.spans(query.instance_type, query.zone, start, end)
         else:
-            known = _clipped(self.fixed.get(query.instance_id, ()), start, end)
+            known = list(_clipped(self.fixed.get(query.instance_id, ()), start, end))
         spans: list[PriceSpan] = []
         position = start
         for span in known:
-            spans.extend(self._other_spans(query, position, span.start))
+            if position < span.start:
+                spans.extend(self._other_spans(query, position, span.start))
             spans.append(span)
             position = span.end
-        spans.extend(self._other_spans(query, position, end))
+        if position < end:
+            spans.extend(self._other_spans(query, position, end))
         return spans
 
     def on_demand(self, query: PriceQuery, second: int) -> Price:
@@ -71,8 +73,6 @@ class PriceBook:
 
     def _other_spans(self, query: PriceQuery, start: int, end: int) -> Iterator[PriceSpan]:
         """Yield prices of time without history or commitment."""
-        if start >= end:
-            return
         if query.spot:
             yield PriceSpan(start, end, self._spot_without_history(query, start))
             return

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.prices.contracts import Reservation, SavingsPlan, whole_places
-from toolkit.prices.model import Price, PriceQuery, PriceSource, PriceSpan
+from toolkit.prices.model import Price, PriceQuery, PriceSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -124,8 +124,9 @@ class _Sweep:
         commitment = self._commitment
         count = commitment.count if isinstance(commitment, Reservation) else 1
         whole = Fraction(commitment.usd_per_hour) * count * (self._end - self._start)
-        source = _source(commitment)
-        price = Price(commitment.usd_per_hour * count, source, self._book.contracts.as_of)
+        price = Price(
+            commitment.usd_per_hour * count, commitment.source, self._book.contracts.as_of
+        )
         usd = (whole - self._used) / 3600
         return UnusedCommitment(commitment.name, price, self._start, self._end, usd)
 
@@ -156,7 +157,7 @@ class _Sweep:
                 if used == 0:
                     continue
             self._used += Fraction(used) * (high - low)
-            price = Price(usd, _source(commitment), self._book.contracts.as_of)
+            price = Price(usd, commitment.source, self._book.contracts.as_of)
             _extend(self.paid[life], PriceSpan(low, high, price))
 
     def _share(self, life: Life, second: int, budget: Decimal) -> tuple[Decimal, Decimal]:
@@ -179,11 +180,6 @@ class _Sweep:
 
     def _on_demand(self, life: Life, second: int) -> Price:
         return self._book.on_demand(life.query, second)
-
-
-def _source(commitment: Reservation | SavingsPlan) -> PriceSource:
-    is_reservation = isinstance(commitment, Reservation)
-    return commitment.source if is_reservation else PriceSource.SAVINGS_PLAN
 
 
 def _clipped(term: Term, since: int, until: int) -> tuple[int, int]:

@@ -112,6 +112,11 @@ class SavingsPlan:
     discount_percent: Decimal | None = None
     rates: Mapping[str, Decimal] = field(default_factory=dict)  # by type
 
+    @property
+    def source(self) -> PriceSource:
+        """Return the source of its prices."""
+        return PriceSource.SAVINGS_PLAN
+
     def rate(self, query: PriceQuery, on_demand: Price) -> Decimal | None:
         """Return the plan's price of an hour; None without one."""
         rate = self.rates.get(query.instance_type)

@@ -168,6 +168,15 @@ def test_a_racks_node_is_in_every_table():
     assert "instance cost" not in printed(report)
 
 
+def test_a_part_of_a_job_on_a_rack_is_not_recorded_in_mlflow():
+    def tags(**attempt):
+        tries = [an_attempt(nodes=("rack-001",), restarts=0, **attempt)]
+        return mlflow.job_tags(a_report(attempts=tries, instances=[], racks=RACK))
+
+    assert tags()["7"]["cost_usd"] == "3.000000"
+    assert tags(started=T0 - 1) == tags(ended=UNTIL + 1) == {}
+
+
 def test_two_jobs_that_overbook_a_racks_node_share_its_rate():
     tries = [an_attempt(key, job_id=str(key), nodes=("rack-001",), restarts=0) for key in (1, 2)]
     report = a_report(attempts=tries, instances=[], racks=RACK)

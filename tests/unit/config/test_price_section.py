@@ -78,6 +78,11 @@ PURCHASE = "capex_usd: 30000, years: 5, target_utilisation: 0.7"
         ("on_demand: [{discount_percent: 7}]", "", "expected as_of"),
         ("on_demand: [{type: g5.xlarge}]", "on_demand[0]", "either usd_per_hour or"),
         ("on_demand: [{usd_per_hour: 1}]", "on_demand[0]", "expected type"),
+        (
+            "on_demand: [{discount_percent: 5}, {discount_percent: 7}]",
+            "on_demand[1]",
+            "an entry above",
+        ),
         ("on_demand: [{discount_percent: 100}]", "on_demand[0].discount_percent", "below 100"),
         ("on_demand: [{region: here, discount_percent: 1}]", "on_demand[0].region", "a region"),
         (
