@@ -56,6 +56,7 @@ COMMANDS = {
     "submit": "Check a batch script, then sbatch it.",
     "accounts": "Plan and apply Slurm accounts and users.",
     "data": "Add, check, cache and collect datasets.",
+    "prices": "Import AWS's price list, show the prices of a report.",
     "report": "Print the cluster's cost by account, user or job.",
     "runs": "List, show, compare and replay training runs.",
     "sweep": "Search for the best parameters with a job array.",

@@ -15,7 +15,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.accounting.charges import Charge, Component, InstanceCost
+from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
+from toolkit.accounting.cost_policy import CostPolicy, hidden_components, not_paid_by_jobs
+from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempt_instances import Usage, Wait
     from toolkit.accounting.instances import Instance
-    from toolkit.prices import PriceBook
+    from toolkit.prices import Price, PriceBook
 
 HOUR = 3600
+DEFAULT_COST_POLICY = CostPolicy()
 
 _ChargeKey = tuple[Component, int | None, bool]
 """A component, the attempt (DBIndex) that caused it, and whether its price is known."""
@@ -59,22 +62,28 @@ def allocate(
     policy: Policy,
     *,
     waits: Sequence[Wait] = (),
+    cost_policy: CostPolicy = DEFAULT_COST_POLICY,
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
     query = instance.price_query()
     billed = [
         (book.spans(query, max(span.start, window.since), min(span.until, window.until)), span.end)
-        for span in _billed_spans(instance, window.until, policy)
+        for span in billed_spans(instance, window.until, policy)
         if max(span.start, window.since) < min(span.until, window.until)
     ]
     if not billed:
         return None
-    charges = _charges(instance, billed, Timeline(instance, usages, waits))
+    charges = _charges(instance, billed, Timeline(instance, usages, waits), cost_policy)
+    if not charges:
+        return None  # a rack's node that no job held
     refunds = _refunds(instance, charges, policy)
     price_spans = [span for spans, _ in billed for span in spans]
+    seconds = sum(span.end - span.start for span in price_spans)
+    if instance.kind is Kind.RACK:
+        seconds = int(sum(charge.seconds for charge in charges))
     return InstanceCost(
         instance_id=instance.instance_id,
-        seconds=sum(span.end - span.start for span in price_spans),
+        seconds=seconds,
         gross=sum(charge.micro for charge in charges),
         refund=sum(refund.micro for refund in refunds),
         prices=tuple(dict.fromkeys(span.price for span in price_spans)),
@@ -82,7 +91,7 @@ def allocate(
     )
 
 
-class _BilledSpan(NamedTuple):
+class BilledSpan(NamedTuple):
     """A time in which an instance ran, and the second until which EC2 bills it."""
 
     start: int
@@ -90,17 +99,20 @@ class _BilledSpan(NamedTuple):
     until: int
 
 
-def _billed_spans(instance: Instance, until: int, policy: Policy) -> Iterator[_BilledSpan]:
+def billed_spans(instance: Instance, until: int, policy: Policy) -> Iterator[BilledSpan]:
     """Yield the spans of a life, each with its own minimum."""
     spans = instance.running_spans(until if instance.ended is None else instance.ended)
     is_running = instance.ended is None and spans[-1][1] == until
     for number, (start, end) in enumerate(spans, start=1):
         has_ended = number < len(spans) or not is_running
-        yield _BilledSpan(start, end, max(end, start + policy.minimum_seconds * has_ended))
+        yield BilledSpan(start, end, max(end, start + policy.minimum_seconds * has_ended))
 
 
 def _charges(
-    instance: Instance, billed: Sequence[tuple[Sequence[PriceSpan], int]], timeline: Timeline
+    instance: Instance,
+    billed: Sequence[tuple[Sequence[PriceSpan], int]],
+    timeline: Timeline,
+    cost_policy: CostPolicy,
 ) -> list[Charge]:
     """Return the charges of the spans, which sum to the rounded cost.
 
@@ -108,11 +120,19 @@ def _charges(
     """
     weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
     seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
+    prices: dict[_ChargeKey, list[Price]] = defaultdict(list)
+    not_of_jobs, hidden = not_paid_by_jobs(cost_policy), hidden_components(cost_policy)
     for spans, end in billed:
         for piece in _price_pieces(spans, timeline.cuts(end)):
             price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
             for (component, attempt), share in timeline.shares(piece.start, end):
-                key = component, attempt, piece.price.is_known
+                if component in hidden:
+                    continue
+                payer = None if component in not_of_jobs else attempt
+                key = component, payer, piece.price.is_known
+                key_prices = prices[key]
+                if not key_prices or key_prices[-1] is not piece.price:
+                    key_prices.append(piece.price)
                 # Most parts are the whole instance; a product of fractions costs more than a test.
                 weights[key] += price if share is WHOLE else price * share
                 seconds[key] += (piece.end - piece.start) * share
@@ -125,6 +145,7 @@ def _charges(
             micro,
             seconds[component, attempt, price_known],
             price_known,
+            ChargePrices.of(prices[component, attempt, price_known]),
         )
         for (component, attempt, price_known), micro in zip(
             weights, apportion(gross, list(weights.values())), strict=True
@@ -144,10 +165,14 @@ def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> l
     if instance.ended - instance.billed_from >= policy.refund_within:
         return []
     by_attempt: dict[int | None, int] = defaultdict(int)
+    prices: dict[int | None, ChargePrices | None] = {}
     for charge in charges:
         by_attempt[charge.attempt] += charge.micro
+        if charge.prices is not None:
+            prices[charge.attempt] = charge.prices.joined(prices.get(charge.attempt))
+    name = instance.instance_id
     return [
-        Charge(Component.REFUND, instance.instance_id, attempt, -micro, Fraction(0))
+        Charge(Component.REFUND, name, attempt, -micro, Fraction(0), prices=prices.get(attempt))
         for attempt, micro in by_attempt.items()
         if micro
     ]

@@ -72,6 +72,8 @@ class Attempt:
     comments: str = ""  # AdminComment and Comment
     node_count: int = 0  # all nodes, also those that are no instances; 0: not known
     lost_later: bool = False  # it was resized, and a later row of it lost all of its work
+    other_nodes: tuple[str, ...] = ()  # those that can't be instances, such as a rack's
+    rack_node_count: int = 0  # nodes that have a rack's rate, and are not in the lists
 
     @property
     def het_job(self) -> str:

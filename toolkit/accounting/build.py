@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from toolkit.accounting import notes
-from toolkit.accounting.allocation import Policy, Window, allocate
+from toolkit.accounting import notes, storage
+from toolkit.accounting.allocation import Policy, Window, allocate, billed_spans
 from toolkit.accounting.attempt_instances import match_instances
 from toolkit.accounting.attempts import with_resizes
+from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.lives import billed_lives
+from toolkit.accounting.racks import rack_use, with_rates
 from toolkit.accounting.report import Report
+from toolkit.accounting.resources import unused_commitment
 from toolkit.accounting.runaways import ends_of_runaways, with_ends
+from toolkit.accounting.shares import shares
+from toolkit.prices import Life, cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,8 +26,13 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.racks import RackNode, RackUse
+    from toolkit.accounting.resources import Resource
     from toolkit.accounting.set_aside import SetAside
+    from toolkit.accounting.storage import Infrastructure
     from toolkit.prices import PriceBook, Shape
+
+NO_RACKS: Mapping[str, RackNode] = MappingProxyType({})
 
 
 def build(
@@ -36,19 +47,33 @@ def build(
     policy: Policy | None = None,
     set_aside: Sequence[SetAside] = (),
     disagreements: Sequence[str] = (),
+    cost_policy: CostPolicy | None = None,
+    racks: Mapping[str, RackNode] = NO_RACKS,
+    infrastructure: Infrastructure | None = None,
 ) -> Report:
     """Build the report of one window.
 
     `attempts` must reach back to the launch of the first instance that overlaps the
     window. The jobs before and after tell boot and idle time apart. `shapes` is by
-    instance id.
+    instance id, `racks` by node.
     """
+    rules = Rules(policy or Policy(), cost_policy or CostPolicy())
     attempts = with_resizes(attempts)
-    instances = billed_lives(instances, attempts, now)
-    attempts, match, runaway_ends = _matched(attempts, instances, shapes, window, now)
-    costs = tuple(_costs(instances, match, book, window, policy or Policy()))
-    by_id = {instance.instance_id: instance for instance in instances}
-    attempts_in_window = [attempt for attempt in attempts if _overlaps(attempt, window, now)]
+    use = rack_use(attempts, racks, window, now)
+    instances = billed_lives(instances, use.attempts, now)
+    matched_attempts, match, runaway_ends = _matched(use.attempts, instances, shapes, window, now)
+    attempts = with_ends(attempts, runaway_ends)
+    book, resources = _paid_in_advance(book, instances, rules.billing, window)
+    if infrastructure is not None:
+        resources += storage.resources(infrastructure, instances, window)
+    costs = (
+        *_costs(instances, match, book, window, rules),
+        *_rack_costs(use, with_rates(book, racks, window), window, rules),
+        *(resource.cost for resource in resources),
+    )
+    all_items = (*instances, *use.nodes, *(resource.instance for resource in resources))
+    by_id = {item.instance_id: item for item in all_items}
+    attempts_in_window = [item for item in matched_attempts if _overlaps(item, window, now)]
     without_cost = _without_cost(attempts_in_window, frozenset(match.without_instance))
     return Report(
         cluster=cluster,
@@ -66,9 +91,37 @@ def build(
             *notes.stops((by_id[cost.instance_id] for cost in costs), window.since, window.until),
             *notes.ownerless(costs, by_id, match),
             *notes.runaways(attempts_in_window, runaway_ends),
+            *notes.resource_notes(resources),
             *notes.attempt_notes(attempts, *without_cost),
         ),
+        cost_policy=rules.payers,
+        shares=shares(costs, rules.payers),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """EC2's rules of billing, and the payers."""
+
+    billing: Policy
+    payers: CostPolicy
+
+
+def _paid_in_advance(
+    book: PriceBook, instances: Iterable[Instance], policy: Policy, window: Window
+) -> tuple[PriceBook, list[Resource]]:
+    """Return the book with all commitments, and their unused rest."""
+    lives = _lives(instances, policy, window)
+    coverage = cover(book, lives, window.since, window.until)
+    with_coverage = replace(book, fixed={**book.fixed, **coverage.spans})
+    return with_coverage, [unused_commitment(item) for item in coverage.unused]
+
+
+def _lives(instances: Iterable[Instance], policy: Policy, window: Window) -> Iterator[Life]:
+    """Yield the billed lives, for the commitments that pay for them."""
+    for instance in instances:
+        for span in billed_spans(instance, window.until, policy):
+            yield Life(instance.price_query(), span.start, span.until)
 
 
 def _matched(
@@ -109,12 +162,28 @@ def _costs(
     match: InstanceMatch,
     book: PriceBook,
     window: Window,
-    policy: Policy,
+    rules: Rules,
 ) -> Iterator[InstanceCost]:
     for instance in instances:
-        usages = match.usages.get(instance.instance_id, ())
-        waits = match.waits.get(instance.instance_id, ())
-        cost = allocate(instance, usages, book, window, policy, waits=waits)
+        cost = allocate(
+            instance,
+            match.usages.get(instance.instance_id, ()),
+            book,
+            window,
+            rules.billing,
+            waits=match.waits.get(instance.instance_id, ()),
+            cost_policy=rules.payers,
+        )
+        if cost is not None:
+            yield cost
+
+
+def _rack_costs(
+    use: RackUse, book: PriceBook, window: Window, rules: Rules
+) -> Iterator[InstanceCost]:
+    for node in use.nodes:
+        usages = use.usages.get(node.instance_id, ())
+        cost = allocate(node, usages, book, window, rules.billing, cost_policy=rules.payers)
         if cost is not None:
             yield cost
 
@@ -127,7 +196,8 @@ def _without_cost(
     for attempt in attempts:
         if attempt.key in without_instance:
             jobs_without_instance.add(f"job {attempt.job}")
-        if attempt.node_count > len(attempt.nodes) and attempt.certainly_ran:
+        priced = len(attempt.nodes) + attempt.rack_node_count
+        if attempt.node_count > priced and attempt.certainly_ran:
             jobs_elsewhere.add(f"job {attempt.job}")
     return sorted(jobs_without_instance), sorted(jobs_elsewhere)
 

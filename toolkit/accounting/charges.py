@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from toolkit.prices import PriceSource
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
-    from toolkit.prices import Price, PriceSource
+    from toolkit.prices import Price
 
 
 class Component(StrEnum):
@@ -27,6 +31,10 @@ class Component(StrEnum):
     MINIMUM = "minimum charge"
     HEAD = "head node"
     OTHER = "other machines"
+    RACK_IDLE = "unallocated rack"
+    STORAGE = "storage"
+    NETWORK = "network"
+    COMMITMENT = "unused commitment"
     REFUND = "spot refund"
 
     @property
@@ -48,8 +56,47 @@ _ABOUT = {
     Component.MINIMUM: "The rest of the first minute of instances that lived for less.",
     Component.HEAD: "The head node.",
     Component.OTHER: "Instances that are no nodes: login nodes and image builders.",
+    Component.RACK_IDLE: "Capacity of racks that no job held, at the rate of an hour in use.",
+    Component.STORAGE: "The shared filesystem, volumes and objects, by their size and time.",
+    Component.NETWORK: "The NAT gateway and traffic between zones.",
+    Component.COMMITMENT: "What was paid in advance, as far as no instance used it.",
     Component.REFUND: "Spot instances that EC2 interrupted within their first hour cost nothing.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ChargePrices:
+    """The sources of a charge's prices, and the age of the oldest."""
+
+    sources: tuple[PriceSource, ...]
+    as_of: int  # epoch second
+
+    @classmethod
+    def of(cls, prices: Sequence[Price]) -> ChargePrices:
+        """Return the sources in their order of quality."""
+        if len(prices) == 1:  # most charges have one
+            return _of_one(prices[0].source, prices[0].as_of)
+        sources = _in_order(frozenset(price.source for price in prices))
+        return cls(sources, min(price.as_of for price in prices))
+
+    def joined(self, other: ChargePrices | None) -> ChargePrices:
+        """Return the sources of both, and the age of the oldest."""
+        if other is None or other is self:
+            return self
+        sources = self.sources
+        if sources != other.sources:
+            sources = _in_order(frozenset((*sources, *other.sources)))
+        return ChargePrices(sources, min(self.as_of, other.as_of))
+
+
+@lru_cache(maxsize=4096)  # a report has few days and very many charges
+def _of_one(source: PriceSource, as_of: int) -> ChargePrices:
+    return ChargePrices((source,), as_of)
+
+
+@lru_cache(maxsize=256)
+def _in_order(sources: frozenset[PriceSource]) -> tuple[PriceSource, ...]:
+    return tuple(source for source in PriceSource if source in sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +109,7 @@ class Charge:
     micro: int
     seconds: Fraction  # instance time; a part of an instance counts for its share
     price_known: bool = True  # False: `micro` is 0, and the amount is unknown
+    prices: ChargePrices | None = field(default=None, compare=False)  # a share has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +127,14 @@ class InstanceCost:
     def sources(self) -> frozenset[PriceSource]:
         """Return the sources of its prices."""
         return frozenset(price.source for price in self.prices)
+
+    @property
+    def charge_prices(self) -> ChargePrices | None:
+        """Return the sources of its charges, and the oldest price's age."""
+        joined: ChargePrices | None = None
+        for charge in self.charges:
+            joined = charge.prices.joined(joined) if charge.prices is not None else joined
+        return joined
 
     @property
     def has_unknown(self) -> bool:

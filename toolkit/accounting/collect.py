@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from toolkit import slurm_nodes
 from toolkit.accounting import instance_sources, ledger, sacct, slurm_instances
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import build
-from toolkit.prices import Catalogue, PriceBook, Shape, read_history
+from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.prices import Catalogue, Contracts, PriceBook, Shape, read_history
+from toolkit.prices.catalogue import with_shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.racks import RackNode
     from toolkit.accounting.report import Report
+    from toolkit.accounting.storage import Infrastructure
     from toolkit.head_runner import Runner
     from toolkit.slurm_nodes import NodeInfo
 
@@ -37,6 +41,11 @@ class Sources:
     runner: Runner
     static_nodes: frozenset[str] = frozenset()  # nodes that always have an instance
     trail: Trail | None = None  # CloudTrail's events, if a person gave them
+    contracts: Contracts = field(default_factory=Contracts)
+    racks: Mapping[str, RackNode] = field(default_factory=dict)  # by node
+    cost_policy: CostPolicy = field(default_factory=CostPolicy)
+    imported: tuple[Catalogue, ...] = ()  # of any region and day
+    infrastructure: Infrastructure | None = None
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
@@ -51,17 +60,21 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     charged = [instance for instance in instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in charged), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
+    # A rack, and what was paid in advance, cost something before.
+    if sources.racks or sources.contracts.has_commitments:
+        since = min(since, window.since)
     window = replace(window, since=min(max(window.since, since), window.until - 1))
     jobs = sacct.read(sources.runner, since, window.until, token, cluster=sources.cluster)
-    catalogue = Catalogue.bundled()
+    catalogue = with_shapes_of(Catalogue.bundled(), sources.imported)
     spot = {instance.instance_type for instance in charged if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
+    nodes = slurm_nodes.read_nodes(sources.runner)
     return build(
         cluster=sources.cluster,
         attempts=jobs.attempts,
         instances=instances,
-        shapes=shapes(instances, slurm_nodes.read_nodes(sources.runner), catalogue),
-        book=PriceBook(sources.region, catalogue, history),
+        shapes=shapes(instances, nodes, catalogue),
+        book=PriceBook(sources.region, catalogue, history, sources.contracts, sources.imported),
         window=window,
         now=now,
         policy=policy,
@@ -72,7 +85,26 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
             *(sources.trail.set_aside if sources.trail else ()),
         ),
         disagreements=(*content.disagreements, *joined.disagreements),
+        cost_policy=sources.cost_policy,
+        racks=with_shapes(sources.racks, nodes),
+        infrastructure=sources.infrastructure,
     )
+
+
+def with_shapes(racks: Mapping[str, RackNode], nodes: Iterable[NodeInfo]) -> dict[str, RackNode]:
+    """Return the racks' nodes, each with a shape.
+
+    A node without one in cluster.yaml has Slurm's figures of today.
+    """
+    node_by_name = {node.name: node for node in nodes}
+    return {
+        name: replace(rack, shape=rack.shape or _shape(node_by_name.get(name)))
+        for name, rack in racks.items()
+    }
+
+
+def _shape(node: NodeInfo | None) -> Shape | None:
+    return None if node is None else Shape(node.cpus, node.memory_mib, node.gpus)
 
 
 def shapes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.money import usd
@@ -38,6 +39,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "until": iso(report.window.until),
         "made_at": iso(report.made_at),
         "currency": "USD",
+        "cost_policy": report.cost_policy.payers(),
         "gross": money(report.gross),
         "refund": money(report.refund),
         "total": money(report.net),
@@ -91,6 +93,9 @@ _CHARGE_FIELDS = (
     "seconds",
     "usd",
     "db_index",
+    "lifecycle",
+    "price_source",
+    "price_as_of",
 )
 
 
@@ -99,6 +104,7 @@ def money(micro: int) -> str:
     return str(usd(micro))
 
 
+@lru_cache(maxsize=4096)  # the days of prices are few
 def iso(second: int | None) -> str | None:
     """Return an epoch second in ISO 8601, UTC."""
     if second is None:
@@ -140,7 +146,7 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
         "pool": instance.pool or None,
         "type": instance.instance_type,
         "zone": instance.zone,
-        "capacity": "spot" if instance.spot else "on-demand",
+        "capacity": instance.lifecycle,
         "launched": iso(instance.launched),
         "billed_from": iso(instance.billed_from),
         "ended": iso(instance.ended),
@@ -164,7 +170,8 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
 
 def _charge(charge: Charge, report: Report) -> dict[str, Any]:
     attempt = None if charge.attempt is None else report.attempts[charge.attempt]
-    instance = report.instances[charge.instance_id]
+    instance = report.instances.get(charge.instance_id)  # a share belongs to none
+    prices = charge.prices
     return {
         "component": charge.component.value,
         "account": attempt.account if attempt else None,
@@ -172,12 +179,15 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
         "job": attempt.job_id if attempt else None,
         "attempt": None if charge.attempt is None else report.attempt_numbers[charge.attempt],
         "instance": charge.instance_id,
-        "node": instance.node or None,
-        "type": instance.instance_type,
+        "node": instance.node or None if instance else None,
+        "type": instance.instance_type if instance else None,
         "seconds": _seconds(charge.seconds),
         "usd": money(charge.micro) if charge.price_known else None,
         # Slurm's key has 63 bits; as a number it would be rounded by most readers.
         "db_index": None if charge.attempt is None else str(charge.attempt),
+        "lifecycle": instance.lifecycle if instance else None,
+        "price_source": " ".join(prices.sources) if prices else None,
+        "price_as_of": iso(prices.as_of) if prices else None,
     }
 
 
@@ -196,7 +206,7 @@ def _attempt(attempt: Attempt, number: int) -> dict[str, Any]:
         "started": iso(attempt.started),
         "ended": iso(attempt.ended),
         "lost_from": iso(attempt.lost_from()),
-        "nodes": list(attempt.nodes),
+        "nodes": [*attempt.nodes, *attempt.other_nodes],
     }
 
 

@@ -11,8 +11,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from toolkit import assets
 from toolkit.accounting.export import iso
-from toolkit.accounting.phrases import price_range, price_sources, span
-from toolkit.accounting.terminal import COLUMNS, amount, duration, money, percent
+from toolkit.accounting.phrases import (
+    day,
+    left_out,
+    payers_text,
+    price_sources,
+    price_text,
+    prices_text,
+    sources_text,
+    span,
+    total_name,
+)
+from toolkit.accounting.terminal import COLUMNS, amount, duration, end_text, money, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +62,9 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "components": _components(report),
         "instances": [_instance_row(report, cost) for cost in report.costs],
         "sources": price_sources(report),
+        "payers": payers_text(report),
+        "total_name": total_name(report),
+        "left_out": left_out(report),
         "notes": list(report.notes),
     }
 
@@ -88,6 +101,7 @@ def _components(report: Report) -> list[dict[str, Any]]:
                 ),
                 "percent": percent(micro, report.gross) if micro else "",
                 "about": component.about,
+                "sources": prices_text(report.component_prices.get(component)),
                 "x": position,
                 "width": width,
             }
@@ -98,15 +112,18 @@ def _components(report: Report) -> list[dict[str, Any]]:
 
 def _instance_row(report: Report, cost: InstanceCost) -> dict[str, Any]:
     instance = report.instances[cost.instance_id]
+    prices = cost.charge_prices
     return {
         "id": cost.instance_id,
         "node": instance.node,
         "type": instance.instance_type,
         "zone": instance.zone,
-        "lifecycle": "spot" if instance.spot else "on-demand",
+        "lifecycle": instance.lifecycle,
         "launched": iso(instance.launched),
         "duration": duration(cost.seconds),
-        "price": price_range(cost.prices),
-        "ended": "running" if instance.ended is None else instance.end_cause or "ended",
+        "price": price_text(cost),
+        "source": sources_text(prices.sources) if prices else "",
+        "as_of": day(prices.as_of) if prices else "",
+        "ended": end_text(instance),
         "total": amount(cost.net, report.gross, has_unknown=cost.has_unknown),
     }

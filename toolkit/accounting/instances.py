@@ -1,8 +1,9 @@
-"""An instance that costs money, from its launch to its end."""
+"""Things that cost money: instances from launch to end, racks' nodes, resources."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from slurmplugins.model.instance import EndCause
@@ -20,9 +21,24 @@ Stop = tuple[int, int | None]
 """When an instance stopped, rounded up, and when EC2 started it again, None until then."""
 
 
+class Kind(StrEnum):
+    """The kind of a thing that costs money; the report shows it as lifecycle."""
+
+    INSTANCE = "instance"
+    RACK = "rack"
+    """A node of one's own, with an amortised rate."""
+    STORAGE = "storage"
+    NETWORK = "network"
+    COMMITMENT = "commitment"
+    """What was paid in advance, as far as no instance used it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An EC2 instance of the cluster. Times are whole seconds since the epoch."""
+    """An EC2 instance of the cluster. Times are whole seconds since the epoch.
+
+    A rack's node and a resource have the same form, and another kind.
+    """
 
     instance_id: str
     node: str  # empty unless its tags name it
@@ -40,11 +56,19 @@ class Instance:
     static: bool = False  # its node always has an instance
     stops: tuple[Stop, ...] = ()  # in order, and not billed
     powered_down: int | None = None  # when Slurm had powered its node down, by slurmdbd
+    kind: Kind = Kind.INSTANCE
 
     @property
     def is_head(self) -> bool:
         """Return whether it is the head node, whose cost no job causes."""
         return self.pool == HEAD_POOL
+
+    @property
+    def lifecycle(self) -> str:
+        """Return spot or on-demand; for what is no instance, its kind."""
+        if self.kind is not Kind.INSTANCE:
+            return self.kind.value
+        return "spot" if self.spot else "on-demand"
 
     @property
     def billed_from(self) -> int:
@@ -76,4 +100,12 @@ class Instance:
 
     def price_query(self) -> PriceQuery:
         """Return its query to the price book."""
-        return PriceQuery(self.instance_type, self.zone, self.spot, self.tag_price, self.launched)
+        return PriceQuery(
+            self.instance_type,
+            self.zone,
+            self.spot,
+            self.tag_price,
+            self.launched,
+            self.instance_id,
+            self.pool,
+        )

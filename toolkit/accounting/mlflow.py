@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
+from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import usd
 from toolkit.accounting.report import Key
 from toolkit.runs import queries
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
     from toolkit.head_runner import Runner
@@ -47,7 +49,7 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
     """
     tags = {}
     recorded_jobs = whole_jobs(report)
-    for group in report.groups([Key.JOB]):
+    for group in report.groups([Key.JOB], with_shares=False):
         (job,) = group.key_values
         if not job.isdigit() or job not in recorded_jobs or group.has_unknown():
             continue
@@ -66,8 +68,7 @@ def whole_jobs(report: Report) -> frozenset[str]:
     partial_jobs = {
         report.attempts[charge.attempt].job_id
         for cost in report.costs
-        if not _is_whole(report, report.instances[cost.instance_id])
-        for charge in cost.charges
+        for charge in _partial_charges(report, cost)
         if charge.attempt is not None
     }
     return frozenset(
@@ -75,6 +76,27 @@ def whole_jobs(report: Report) -> frozenset[str]:
         for job, attempts in attempts_by_job.items()
         if job not in partial_jobs and _has_all_attempts(report, attempts)
     )
+
+
+def _partial_charges(report: Report, cost: InstanceCost) -> Iterator[Charge]:
+    """Yield charges that the report's time may cut off.
+
+    A rack's node has no life of its own: the attempts on it must be whole.
+    """
+    instance = report.instances[cost.instance_id]
+    if instance.kind is Kind.INSTANCE and _is_whole(report, instance):
+        return
+    for charge in cost.charges:
+        attempt = None if charge.attempt is None else report.attempts[charge.attempt]
+        if instance.kind is Kind.INSTANCE or (attempt and _reaches_out(report, attempt)):
+            yield charge
+
+
+def _reaches_out(report: Report, attempt: Attempt) -> bool:
+    """Return whether a part of an attempt lies outside the report's time."""
+    start = report.made_at if attempt.started is None else attempt.started
+    end = report.made_at if attempt.ended is None else attempt.ended
+    return start < report.window.since or end > report.window.until
 
 
 def _is_whole(report: Report, instance: Instance) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from toolkit.accounting.instances import NEVER_UP
+from toolkit.accounting.instances import NEVER_UP, Kind
 from toolkit.accounting.phrases import moment
 from toolkit.prices import PriceSource
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.resources import Resource
     from toolkit.accounting.set_aside import SetAside
 
 LONG_PENDING: Final = 600
@@ -32,6 +33,7 @@ _SOURCE_NOTES = {
 
 def instance_notes(costs: Sequence[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
     """Return what is doubtful about the charged instances."""
+    costs = [cost for cost in costs if by_id[cost.instance_id].kind is Kind.INSTANCE]
     instances = [by_id[cost.instance_id] for cost in costs]
     return [
         *price_notes(costs),
@@ -65,6 +67,15 @@ def price_notes(costs: Iterable[InstanceCost]) -> list[str]:
         for source, text in _SOURCE_NOTES.items()
         if ids_by_source[source]
     ]
+
+
+def resource_notes(resources: Iterable[Resource]) -> list[str]:
+    """Return why the amounts of resources are unknown."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for item in resources:
+        if item.usd is None:
+            names_by_reason[item.why_unknown].append(item.name)
+    return [f"{_first_few(names)}: {why}" for why, names in names_by_reason.items()]
 
 
 def set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:
@@ -134,6 +145,7 @@ def ownerless(
         item.instance_id
         for item in instances
         if item.node
+        and item.kind is Kind.INSTANCE
         and not (item.is_head or item.static)
         and item.end_cause not in NEVER_UP
         and not match.usages.get(item.instance_id)

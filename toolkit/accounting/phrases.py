@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from toolkit.accounting.cost_policy import Payer
+from toolkit.accounting.instances import Kind
 from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from toolkit.accounting.charges import ChargePrices, InstanceCost
     from toolkit.accounting.report import Report
     from toolkit.prices import Price
 
@@ -18,6 +21,12 @@ _SOURCES = {
     PriceSource.CATALOGUE: "on-demand catalogue of {day}",
     PriceSource.PRICE_TAG: "price tag from launch",
     PriceSource.CATALOGUE_FOR_SPOT: "on-demand catalogue of {day}, without spot history",
+    PriceSource.CAPACITY_BLOCK: "capacity block of {day}",
+    PriceSource.RESERVED: "reserved instances of {day}",
+    PriceSource.SAVINGS_PLAN: "savings plan of {day}",
+    PriceSource.CONTRACT: "contract of {day}",
+    PriceSource.DISCOUNT: "on-demand catalogue of {day}, with discount",
+    PriceSource.RACK: "rack rate of {day}",
     PriceSource.UNKNOWN: "unknown",
 }
 
@@ -48,6 +57,11 @@ def price_range(prices: Sequence[Price]) -> str:
     return f"{text}{mark}"
 
 
+def price_text(cost: InstanceCost) -> str:
+    """Return the price of an hour; storage and traffic have none."""
+    return price_range(cost.prices) if cost.prices or cost.has_unknown else ""
+
+
 def price_sources(report: Report) -> str:
     """Return the sources of the prices, with their numbers of instances."""
     counts: dict[str, int] = {}
@@ -57,6 +71,44 @@ def price_sources(report: Report) -> str:
     return ", ".join(f"{source_text} ({count})" for source_text, count in counts.items())
 
 
+def sources_text(sources: Iterable[PriceSource]) -> str:
+    """Return the sources of an amount, the best first."""
+    known = frozenset(sources)
+    return ", ".join(source.value for source in PriceSource if source in known)
+
+
+def day(second: int) -> str:
+    """Return the day of a second, in UTC."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d")
+
+
+def prices_text(prices: ChargePrices | None) -> str:
+    """Return the sources of an amount's prices, and the oldest's day."""
+    return f"{sources_text(prices.sources)}, {day(prices.as_of)}" if prices else ""
+
+
+def payers_text(report: Report) -> str:
+    """Return the payers, each with what it pays for."""
+    keys_by_payer: dict[str, list[str]] = {}
+    for key, payer in report.cost_policy.payers().items():
+        if payer != Payer.HIDDEN:
+            keys_by_payer.setdefault(payer, []).append(key.replace("_", " "))
+    parts = [f"{payer}: {', '.join(keys)}" for payer, keys in keys_by_payer.items()]
+    return "; ".join(parts)
+
+
+def left_out(report: Report) -> str:
+    """Return what the sum leaves out."""
+    kinds = {item.kind for item in report.instances.values()}
+    others = {"storage": Kind.STORAGE, "transfer": Kind.NETWORK}
+    words = ["taxes", *(word for word, kind in others.items() if kind not in kinds)]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def total_name(report: Report) -> str:
+    """Return the name of the sum."""
+    return "instance cost" if report.has_instances_alone else "cost"
+
+
 def _source(price: Price) -> str:
-    day = datetime.fromtimestamp(price.as_of, UTC).strftime("%Y-%m-%d")
-    return _SOURCES[price.source].format(day=day)
+    return _SOURCES[price.source].format(day=day(price.as_of))

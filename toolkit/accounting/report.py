@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.attempts import attempt_numbers, job_labels
 from toolkit.accounting.charges import Component
+from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.accounting.instances import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempts import Attempt
-    from toolkit.accounting.charges import Charge, InstanceCost
+    from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
 
@@ -88,10 +90,12 @@ class Report:
     notes: tuple[str, ...]
     set_aside: tuple[SetAside, ...] = ()
     jobs_without_cost: tuple[str, ...] = ()  # on nodes without a known instance
+    cost_policy: CostPolicy = field(default_factory=CostPolicy)
+    shares: tuple[Charge, ...] = ()  # what jobs share; their sum is zero
 
     @cached_property
     def gross(self) -> int:
-        """Return the cost of all instances before refunds."""
+        """Return the cost of all instances and resources before refunds."""
         return sum(cost.gross for cost in self.costs)
 
     @cached_property
@@ -101,7 +105,7 @@ class Report:
 
     @property
     def net(self) -> int:
-        """Return the cost of all instances after refunds.
+        """Return the cost of all instances and resources after refunds.
 
         The groups sum to this, and so do the components.
         """
@@ -130,9 +134,24 @@ class Report:
         return frozenset(charge.component for charge in self.charges() if not charge.price_known)
 
     def charges(self) -> Iterator[Charge]:
-        """Yield every charge of every instance."""
+        """Yield every charge of every instance, then the shares of jobs."""
         for cost in self.costs:
             yield from cost.charges
+        yield from self.shares
+
+    @cached_property
+    def has_instances_alone(self) -> bool:
+        """Return whether nothing else than instances has a cost."""
+        return all(item.kind is Kind.INSTANCE for item in self.instances.values())
+
+    @cached_property
+    def component_prices(self) -> Mapping[Component, ChargePrices]:
+        """Return the sources and the age of each component's prices."""
+        known: dict[Component, ChargePrices] = {}
+        for charge in self.charges():
+            if charge.prices is not None:
+                known[charge.component] = charge.prices.joined(known.get(charge.component))
+        return known
 
     def components(self) -> dict[Component, int]:
         """Return the money by component, in the order of the report.
@@ -148,13 +167,15 @@ class Report:
             if sums[component] or component in self.unknown_components
         }
 
-    def groups(self, keys: Sequence[Key]) -> list[Group]:
+    def groups(self, keys: Sequence[Key], *, with_shares: bool = True) -> list[Group]:
         """Return the rows by the given keys, the dearest first.
 
-        The row without jobs comes last.
+        The row without jobs comes last. Without shares a job's cost is the same in every
+        report that has all of it.
         """
         rows: dict[tuple[str, ...], Group] = {}
-        for charge in self.charges():
+        own_charges = (charge for cost in self.costs for charge in cost.charges)
+        for charge in self.charges() if with_shares else own_charges:
             attempt = None if charge.attempt is None else self.attempts[charge.attempt]
             key_values = tuple(self._key_value(attempt, key) for key in keys)
             rows.setdefault(key_values, Group(key_values)).add(

@@ -29,6 +29,7 @@ from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.errors import SacctError
 from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
+from toolkit.config.rack_names import rack_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,6 +201,7 @@ def _attempt(row: Mapping[str, str]) -> Attempt | None:
         started=_epoch_second(row["Start"]),
         ended=_epoch_second(row["End"]),
         nodes=_nodes(row["NodeList"]),
+        other_nodes=_other_nodes(row["NodeList"]),
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
         node_count=_whole_number(row["NNodes"]) or 0,
@@ -230,6 +232,18 @@ def _nodes(text: str) -> tuple[str, ...]:
     for part in _BETWEEN_NODES.split(text):
         with suppress(BadName):
             names.extend(expand(part))
+    return tuple(names)
+
+
+def _other_nodes(text: str) -> tuple[str, ...]:
+    """Return names that can't be instances, such as a rack's nodes."""
+    names: list[str] = []
+    for part in _BETWEEN_NODES.split(text):
+        try:
+            expand(part)
+        except BadName:
+            with suppress(ValueError):  # such as `None assigned`
+                names.extend(rack_nodes(part))
     return tuple(names)
 
 

@@ -16,8 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from toolkit.accounting.charges import Component
+from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import MICRO, usd
-from toolkit.accounting.phrases import price_range, price_sources, span
+from toolkit.accounting.phrases import (
+    left_out,
+    payers_text,
+    price_sources,
+    price_text,
+    prices_text,
+    sources_text,
+    span,
+    total_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +35,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from toolkit.accounting.charges import InstanceCost
+    from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
 
 MAX_ROWS = 20
-_BAR = 22
+_BAR = 12
 _EXACT_BELOW = 1_000 * MICRO
 
 IDLE = (Component.IDLE_GAP, Component.IDLE_TAIL, Component.IDLE)
@@ -54,6 +65,10 @@ _STYLES = {
     Component.IDLE: "yellow",
     Component.UNALLOCATED: "magenta",
     Component.FAILED_LAUNCH: "red",
+    Component.RACK_IDLE: "magenta",
+    Component.STORAGE: "blue",
+    Component.NETWORK: "blue",
+    Component.COMMITMENT: "magenta",
     Component.MINIMUM: "yellow",
     Component.HEAD: "blue",
     Component.OTHER: "blue",
@@ -173,10 +188,11 @@ def _total(report: Report) -> str:
 
 def _component_table(report: Report) -> Table:
     table = _table(footer=True)
-    table.add_column("component", footer="instance cost")
+    table.add_column("component", footer=total_name(report))
     table.add_column("USD", justify="right", footer=_total(report))
     table.add_column("", justify="right", footer="exact sum")
     table.add_column("")
+    table.add_column("prices, the oldest of", overflow="fold")
     for component, micro in report.components().items():
         share = max(micro, 0) * _BAR
         length = round(Decimal(share) / Decimal(report.gross)) if report.gross else 0
@@ -185,17 +201,19 @@ def _component_table(report: Report) -> Table:
             amount(micro, report.gross, has_unknown=component in report.unknown_components),
             percent(micro, report.gross) if micro else "",
             Text("█" * max(length, 1 if micro > 0 else 0), style=_STYLES[component]),
+            prices_text(report.component_prices.get(component)),
         )
     return table
 
 
 def _instance_table(report: Report) -> Table:
-    table = _table(footer=False)
+    table = _table(footer=False, gap=0)
     table.add_column("instance", no_wrap=True)
     table.add_column("type")
     table.add_column("lifecycle")
     table.add_column("duration", justify="right", no_wrap=True)
     table.add_column("USD/h", justify="right")
+    table.add_column("price", overflow="fold")
     table.add_column("ended by", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)
     costs = sorted(report.costs, key=lambda cost: (-cost.gross, cost.instance_id))
@@ -206,7 +224,7 @@ def _instance_table(report: Report) -> Table:
         has_unknown = any(cost.has_unknown for cost in other_costs)
         net = sum(cost.net for cost in other_costs)
         total = amount(net, report.gross, has_unknown=has_unknown)
-        table.add_row(f"({len(other_costs)} more)", "", "", "", "", "", total, style="dim")
+        table.add_row(f"({len(other_costs)} more)", "", "", "", "", "", "", total, style="dim")
     return table
 
 
@@ -214,17 +232,25 @@ def _instance_row(report: Report, cost: InstanceCost) -> list[Text]:
     """Return the cells as Text, in which a name can't be markup."""
     instance = report.instances[cost.instance_id]
     name = "head node" if instance.is_head else instance.node or cost.instance_id
-    end = instance.end_cause or "ended"
+    prices = cost.charge_prices
     cells = (
         printable(name),
         printable(instance.instance_type),
-        "spot" if instance.spot else "on-demand",
+        instance.lifecycle,
         duration(cost.seconds),
-        price_range(cost.prices),
-        "(running)" if instance.ended is None else printable(end),
+        price_text(cost),
+        sources_text(prices.sources) if prices else "",
+        printable(end_text(instance)),
         amount(cost.net, report.gross, has_unknown=cost.has_unknown),
     )
     return [Text(cell) for cell in cells]
+
+
+def end_text(instance: Instance) -> str:
+    """Return the end of an instance; a rack's node has none."""
+    if instance.kind is not Kind.INSTANCE:
+        return ""
+    return "(running)" if instance.ended is None else instance.end_cause or "ended"
 
 
 def duration(seconds: int) -> str:
@@ -236,4 +262,5 @@ def duration(seconds: int) -> str:
 
 def _price_line(report: Report) -> str:
     made_at = datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"prices: {price_sources(report)}\nas of {made_at}; before taxes, storage and transfer"
+    payers = f"who pays: {payers_text(report)}"
+    return f"prices: {price_sources(report)}\n{payers}\nas of {made_at}; before {left_out(report)}"

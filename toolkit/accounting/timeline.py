@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
-from toolkit.accounting.instances import NEVER_UP
+from toolkit.accounting.instances import NEVER_UP, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Timeline:
             ((_component(usage, at), usage.attempt), usage.share / scale) for usage in self._active
         ]
         if total < 1:
-            shares.append(((Component.UNALLOCATED, None), 1 - total))
+            shares.append(((self._unused_part, None), 1 - total))
         return shares
 
     def _advance(self, at: int) -> None:
@@ -83,12 +83,16 @@ class Timeline:
         if self._latest is None or item.end >= self._latest.end:
             self._latest = item
 
+    @property
+    def _unused_part(self) -> Component:
+        is_rack = self._instance.kind is Kind.RACK
+        return Component.RACK_IDLE if is_rack else Component.UNALLOCATED
+
     def _unused_line(self) -> Line:
         instance = self._instance
-        if instance.is_head:
-            return Component.HEAD, None
-        if not instance.node:
-            return Component.OTHER, None
+        component = _of_no_job(instance)
+        if component is not None:
+            return component, None
         # The wait that ends first is the one of the job that had the node first.
         wait = min(self._waiting, key=lambda item: (item.end, item.attempt), default=None)
         cause = wait or self._latest
@@ -100,6 +104,15 @@ class Timeline:
             return Component.IDLE, None
         has_later_use = self._next_usage < len(self._usages) or self._next_wait < len(self._waits)
         return (Component.IDLE_GAP if has_later_use else Component.IDLE_TAIL), cause.attempt
+
+
+def _of_no_job(instance: Instance) -> Component | None:
+    """Return the component of what no job waits for."""
+    if instance.kind is Kind.RACK:
+        return Component.RACK_IDLE
+    if instance.is_head:
+        return Component.HEAD
+    return None if instance.node else Component.OTHER
 
 
 def _component(usage: Usage, at: int) -> Component:

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.moments import moment
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, find_config_file, json_option, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
+    from toolkit.accounting.collect import Sources
     from toolkit.accounting.report import Key, Report
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
+    from toolkit.prices import Catalogue
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key, ...]:
@@ -91,8 +93,13 @@ def command(
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
+    import secrets
+
+    from toolkit.accounting.allocation import Policy
+    from toolkit.accounting.collect import collect
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
+    from toolkit.prices import imports
 
     config = load(config_path)
     now = datetime.now(UTC)
@@ -100,7 +107,9 @@ def command(
     trail = _trail(trail_paths)
     with connected(config) as clients:
         head = Head(clients, config)
-        report = _collect(config, clients, head, window, int(now.timestamp()), trail=trail)
+        imported = imports.read(imports.folder(find_config_file(config_path)))
+        sources = _sources(config, clients, head, imported, trail)
+        report = collect(sources, window, int(now.timestamp()), secrets.token_hex(16), Policy())
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
@@ -130,23 +139,19 @@ def _trail(paths: Sequence[Path]) -> Trail | None:
     return cloudtrail.read(paths) if paths else None
 
 
-def _collect(
+def _sources(
     config: ClusterConfig,
     clients: Clients,
     runner: Runner,
-    window: Window,
-    now: int,
-    *,
+    imported: tuple[Catalogue, ...],
     trail: Trail | None,
-) -> Report:
-    import secrets
-
+) -> Sources:
     from slurmplugins.model.hostlist import expand
-    from toolkit.accounting.allocation import Policy
-    from toolkit.accounting.collect import Sources, collect
+    from toolkit.accounting.collect import Sources
+    from toolkit.accounting.settings import contracts, cost_policy, infrastructure, racks
     from toolkit.deploy import names
 
-    sources = Sources(
+    return Sources(
         cluster=config.cluster,
         region=config.aws.region,
         bucket=names.bucket(config, clients.account),
@@ -160,8 +165,12 @@ def _collect(
             for node in expand(config.nodes(name, pool.static))
         ),
         trail=trail,
+        contracts=contracts(config),
+        racks=racks(config),
+        cost_policy=cost_policy(config),
+        imported=imported,
+        infrastructure=infrastructure(config),
     )
-    return collect(sources, window, now, secrets.token_hex(16), Policy())
 
 
 def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:

@@ -14,6 +14,7 @@ from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.iam import iam_checks
 from toolkit.config.monitoring import monitoring_checks
+from toolkit.config.price_checks import price_checks
 from toolkit.config.raw import items as _items, mapping as _mapping
 from toolkit.config.regions import region_checks
 from toolkit.config.s3_places import s3_place_checks
@@ -71,6 +72,7 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from s3_place_checks(raw)
     yield from backup_checks(raw)
     yield from filesystem_backup_checks(raw)
+    yield from price_checks(raw)
 
 
 def _cidr(text: object) -> IPv4Network | None:

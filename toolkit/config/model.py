@@ -14,9 +14,11 @@ from pydantic import Field, field_validator
 
 from toolkit.config import types
 from toolkit.config.backups import Backups
+from toolkit.config.cost_policy import CostPolicySection
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
 from toolkit.config.monitoring import Alarms, Logs
+from toolkit.config.prices import Prices
 from toolkit.config.section import Section
 from toolkit.config.ssh_keys import SshKey
 from toolkit.config.training import Data, Training
@@ -334,6 +336,8 @@ class ClusterConfig(Section):
     accounts: tuple[Account, ...] = ()
     users: tuple[User, ...] = ()
     access: Access = Access()
+    prices: Prices = Prices()
+    cost_policy: CostPolicySection = CostPolicySection()
 
     def pool_zones(self, pool: str) -> tuple[str, ...]:
         """Return the pool's zones in order, by default all of them."""

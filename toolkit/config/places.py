@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
     from toolkit.config.raw import KeyPath
 
+_DAY = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
+
 
 def read_tree(text: str, source: str) -> CommentedMap:
     """Parse YAML and keep its lines. Raises ConfigInvalid, which names `source`."""
@@ -25,11 +29,26 @@ def read_tree(text: str, source: str) -> CommentedMap:
         line = mark.line + 1 if mark is not None else 1
         message = str(error.problem or error.context).split("\n")[0]
         raise ConfigInvalid(source, [Problem(line, "", f"not YAML: {message}")]) from error
+    except ValueError as error:
+        # A day that no calendar has: ruamel constructs it before anybody can check it.
+        line = _line_of_wrong_day(text)
+        raise ConfigInvalid(source, [Problem(line, "", f"not a day: {error}")]) from error
     except YAMLError as error:
         raise ConfigInvalid(source, [Problem(1, "", f"not YAML: {error}")]) from error
     if not isinstance(tree, CommentedMap):
         raise ConfigInvalid(source, [Problem(1, "", "expected settings such as `cluster: demo`")])
     return tree
+
+
+def _line_of_wrong_day(text: str) -> int:
+    """Return the line of the first day that does not exist."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for day in _DAY.findall(line):
+            try:
+                date.fromisoformat(day)
+            except ValueError:
+                return number
+    return 1
 
 
 def read_file(path: Path) -> CommentedMap:

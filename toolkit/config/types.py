@@ -17,6 +17,7 @@ USER_NAME = r"^[a-z_][a-z0-9_-]{0,31}$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+FAMILY = r"^[a-z][a-z0-9-]{0,20}$"
 REQUIREMENT = r"^[A-Za-z0-9][^\n\r\x00#]{0,199}$"
 SETTING = r"^[A-Za-z][A-Za-z0-9]{1,60}$"
 GPU_KIND = r"^[a-z][a-z0-9_]{0,30}$"
@@ -55,6 +56,7 @@ WORDS = {
     USER_NAME: "up to 32 of a-z, 0-9, _ and -, starting with a letter or _",
     ZONE: "an availability zone such as us-east-1a",
     REGION: "a region such as us-east-1",
+    FAMILY: "a family of instance types such as g5",
     LABEL: "up to 63 of A-Z, a-z, 0-9, ., _ and -",
     REQUIREMENT: "a Python requirement such as torch==2.13.0",
     SETTING: "a slurm.conf setting such as MaxArraySize",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from toolkit.prices.model import Price, PriceSource
+from toolkit.prices.model import Price, PriceSource, parse_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from decimal import Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,26 @@ class Catalogue:
         data = json.loads(text)
         day = datetime.strptime(data["as_of"], "%Y-%m-%d").replace(tzinfo=UTC)
         types: dict[str, dict[str, object]] = data["types"]
+        prices = {name: parse_usd(str(row["usd"])) for name, row in types.items() if "usd" in row}
         return cls(
             region=data["region"],
             as_of=int(day.timestamp()),
-            prices={name: Decimal(str(row["usd"])) for name, row in types.items() if "usd" in row},
-            shapes={
-                name: Shape(
-                    cpus=int(str(row["cpus"])),
-                    memory_mib=int(str(row["memory_gib"])) * 1024,
-                    gpus=int(str(row.get("gpus", 0))),
-                )
-                for name, row in types.items()
-            },
+            prices={name: usd for name, usd in prices.items() if usd is not None},
+            shapes={name: _shape(row) for name, row in types.items() if "cpus" in row},
         )
 
     def price(self, instance_type: str, region: str) -> Price | None:
         """Return the list price; None for an unknown type or region."""
         usd = self.prices.get(instance_type) if region == self.region else None
         return None if usd is None else Price(usd, PriceSource.CATALOGUE, self.as_of)
+
+
+def _shape(row: Mapping[str, object]) -> Shape:
+    memory_mib = row["memory_mib"] if "memory_mib" in row else int(str(row["memory_gib"])) * 1024
+    return Shape(int(str(row["cpus"])), int(str(memory_mib)), int(str(row.get("gpus", 0))))
+
+
+def with_shapes_of(catalogue: Catalogue, others: Iterable[Catalogue]) -> Catalogue:
+    """Return a catalogue that knows the shapes of the others too."""
+    shapes = {name: shape for other in others for name, shape in other.shapes.items()}
+    return replace(catalogue, shapes={**shapes, **catalogue.shapes})

@@ -19,6 +19,18 @@ class PriceSource(StrEnum):
 
     HISTORY = "history"
     """DescribeSpotPriceHistory: the market's price at that second."""
+    CAPACITY_BLOCK = "capacity-block"
+    """A capacity block's total, spread over its instances and hours."""
+    RESERVED = "reserved"
+    """Reserved instances, from cluster.yaml."""
+    SAVINGS_PLAN = "savings-plan"
+    """A savings plan's rate, from cluster.yaml."""
+    CONTRACT = "contract"
+    """A negotiated price, from cluster.yaml."""
+    DISCOUNT = "list-with-discount"
+    """The on-demand catalogue, less the discount in cluster.yaml."""
+    RACK = "rack"
+    """The rate of a rack's node, from cluster.yaml."""
     CATALOGUE = "list"
     """The dated on-demand catalogue, for an on-demand instance."""
     PRICE_TAG = "believed"
@@ -34,8 +46,8 @@ class PriceSource(StrEnum):
         return self in {PriceSource.CATALOGUE_FOR_SPOT, PriceSource.UNKNOWN}
 
 
-def parse_usd(text: str) -> Decimal | None:
-    """Return US dollars an hour; None if the text is no price.
+def parse_usd(text: str, highest: Decimal = HIGHEST_USD) -> Decimal | None:
+    """Return US dollars; None if the text is no price.
 
     Zero is none, and so are NaN, Infinity and 1e40: tags and answers hold any text.
     """
@@ -43,11 +55,24 @@ def parse_usd(text: str) -> Decimal | None:
         usd = Decimal(text)
     except InvalidOperation:
         return None
-    if not usd.is_finite() or not 0 < usd <= HIGHEST_USD:
+    if not usd.is_finite() or not 0 < usd <= highest:
         return None
     # Checked before any arithmetic: an exact fraction of 1e-999999 has a million digits.
     exponent = usd.as_tuple().exponent
     return usd if isinstance(exponent, int) and exponent >= -_PLACES else None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceQuery:
+    """The facts of an instance that its price depends on."""
+
+    instance_type: str
+    zone: str
+    spot: bool
+    tag_price: Decimal | None  # US dollars an hour, from the price tag at launch
+    launched_at: int
+    instance_id: str = ""
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

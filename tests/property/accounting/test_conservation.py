@@ -13,12 +13,25 @@ from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.build import build
 from toolkit.accounting.charges import Component
+from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.instances import Instance
 from toolkit.accounting.lives import billed_lives
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
+from toolkit.accounting.racks import RackNode
 from toolkit.accounting.report import Key
 from toolkit.accounting.tres import Tres
-from toolkit.prices import Catalogue, PriceBook, Shape, SpotHistory
+from toolkit.prices import (
+    Catalogue,
+    Contracts,
+    Life,
+    Price,
+    PriceBook,
+    PriceSource,
+    Shape,
+    SpotHistory,
+    cover,
+)
+from toolkit.prices.contracts import Match, NegotiatedPrice, Reservation, SavingsPlan, Term
 
 # A small catalogue: hypothesis prints whole values when a law is broken.
 BUNDLED = Catalogue.bundled()
@@ -41,6 +54,7 @@ STATES = (
 )
 SHAPE = Shape(4, 16_000, 1)
 END = 8000
+ALL = (Payer.JOB, Payer.CLUSTER, Payer.SHARED)
 
 moments = st.integers(0, END)
 prices = st.decimals(Decimal("0.000001"), Decimal(150), places=6)
@@ -125,7 +139,45 @@ def windows(draw):
     return Window(since, draw(st.integers(since + 1, END + 6000)))
 
 
-def report(all_instances, all_attempts, book, window, policy=None):
+@st.composite
+def contracts(draw):
+    term = Term(*sorted((draw(moments), draw(moments) + 1)))
+    count = draw(st.integers(1, 3))
+    return Contracts(
+        as_of=1,
+        on_demand=tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        NegotiatedPrice,
+                        st.none() | prices,
+                        st.decimals(1, 99, places=1),
+                        st.sampled_from(("", *TYPES)),
+                    ),
+                    max_size=2,
+                )
+            )
+        ),
+        reservations=(
+            Reservation("r", PriceSource.RESERVED, Match("g5.xlarge"), count, draw(prices), term),
+        ),
+        savings_plans=(SavingsPlan("s", Match(), draw(prices), term, Decimal(20)),),
+    )
+
+
+policies = st.builds(
+    CostPolicy,
+    **dict.fromkeys(("boot", "idle_gap", "idle_tail", "failed_launch"), st.sampled_from(ALL)),
+    **dict.fromkeys(("idle", "unallocated", "storage", "overhead"), st.sampled_from(ALL[1:])),
+    rack_idle=st.sampled_from((*ALL[1:], Payer.HIDDEN)),
+)
+
+
+def rack(usd):
+    return {"gpu-003": RackNode(Price(usd, PriceSource.RACK, 1), SHAPE)}
+
+
+def report(all_instances, all_attempts, book, window, policy=None, **more):
     return build(
         cluster="demo",
         attempts=all_attempts,
@@ -135,7 +187,14 @@ def report(all_instances, all_attempts, book, window, policy=None):
         window=window,
         now=END + 6000,
         policy=policy,
+        **more,
     )
+
+
+def lives_of(all_instances, tries, window):
+    for item in billed_lives(all_instances, tries, END + 6000):
+        end = window.until if item.ended is None else max(item.ended, item.billed_from + 60)
+        yield Life(item.price_query(), item.billed_from, end)
 
 
 def by_hand(instance, book, window, policy):
@@ -170,6 +229,45 @@ def test_charges_and_rows_sum_to_the_instances_cost_exactly(all_instances, tries
         assert all(charge.micro >= 0 for charge in positive)
         assert sum(charge.seconds for charge in positive) == cost.seconds
         assert cost.refund in {0, -cost.gross}
+
+
+@given(instances(), attempts(), books(), windows(), st.tuples(contracts(), policies, prices))
+@settings(max_examples=150, deadline=None)
+def test_no_contract_rack_or_payer_loses_a_micro_dollar(all_instances, tries, book, window, drawn):
+    agreed, payers, rack_price = drawn
+    book = replace(book, contracts=agreed)
+    more = {"cost_policy": payers, "racks": rack(rack_price)}
+    result = report(all_instances, tries, book, window, **more)
+    assert sum(result.components().values()) == result.net == sum(c.net for c in result.costs)
+    for keys in ([Key.ACCOUNT, Key.USER], [Key.JOB]):
+        assert sum(group.total for group in result.groups(keys)) == result.net
+    assert sum(share.micro for share in result.shares) == 0
+    for cost in result.costs:
+        assert sum(charge.micro for charge in cost.charges) == cost.net
+    # Who pays changes no component, but for racks, whose idle time a policy may hide.
+    default = report(all_instances, tries, book, window, racks=rack(rack_price))
+    shown = {key: usd for key, usd in result.components().items() if key != Component.RACK_IDLE}
+    difference = [abs(shown.get(key, 0) - default.components().get(key, 0)) for key in Component]
+    assert sum(difference) <= len(Component) * len(result.costs)
+
+
+@given(instances(), attempts(), books(), windows(), contracts())
+@settings(max_examples=100, deadline=None)
+def test_what_was_paid_in_advance_comes_to_its_price(all_instances, tries, book, window, agreed):
+    """Allow a micro-dollar for each instance and commitment: each rounds once."""
+    book = replace(book, contracts=replace(agreed, savings_plans=()))
+    result = report(all_instances, tries, book, window)
+    (reservation,) = agreed.reservations
+    seconds = min(reservation.term.until, window.until) - max(reservation.term.since, window.since)
+    whole = Fraction(reservation.usd_per_hour) * reservation.count * max(seconds, 0) / 3600
+    unused = sum(cost.gross for cost in result.costs if cost.instance_id == "r")
+    spans = cover(book, lives_of(all_instances, tries, window), window.since, window.until).spans
+    paid = sum(
+        Fraction(span.price.usd_per_hour) * (span.end - span.start)
+        for own in spans.values()
+        for span in own
+    )
+    assert abs(unused + paid / 3600 * 10**6 - whole * 10**6) <= 1
 
 
 @given(instances(), attempts(), books(), windows())

@@ -25,8 +25,19 @@ from toolkit.accounting import (
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.collect import shapes, with_static_nodes
+from toolkit.accounting.cost_policy import CostPolicy, Payer
+from toolkit.accounting.racks import RackNode
 from toolkit.accounting.report import Key
-from toolkit.prices import Catalogue, PriceBook, SpotHistory, parse_usd
+from toolkit.config.rack_names import rack_nodes
+from toolkit.prices import (
+    Catalogue,
+    Price,
+    PriceBook,
+    PriceSource,
+    Shape,
+    SpotHistory,
+    parse_usd,
+)
 
 HISTORIES = sorted((Path(__file__).parents[2] / "corpus" / "accounting").glob("*.toml"))
 CATALOGUE = Catalogue.bundled()
@@ -121,6 +132,21 @@ def spot_history(history, since):
     )
 
 
+def rack_rates(history):
+    return {
+        name: RackNode(
+            Price(Decimal(entry["usd_per_hour"]), PriceSource.RACK, 0),
+            Shape(entry["cpus"], entry["memory_gib"] * 1024, entry.get("gpus", 0)),
+        )
+        for entry in history.get("racks", ())
+        for name in rack_nodes(entry["nodes"])
+    }
+
+
+def payers(history):
+    return CostPolicy(**{key: Payer(who) for key, who in history.get("cost_policy", {}).items()})
+
+
 def report_of(history):
     since, until = map(epoch, history["window"])
     launches = [
@@ -155,6 +181,8 @@ def report_of(history):
         now=epoch(history.get("now", history["window"][1])),
         set_aside=(*content.set_aside, *slurm.set_aside, *jobs.set_aside),
         disagreements=(*content.disagreements, *joined.disagreements),
+        racks=rack_rates(history),
+        cost_policy=payers(history),
     )
 
 

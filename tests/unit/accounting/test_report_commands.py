@@ -168,6 +168,27 @@ def test_json_is_one_document_on_standard_output(cluster):
     )
 
 
+def test_the_prices_of_cluster_yaml_are_in_the_report(cluster, tmp_path):
+    """Show half an hour of an unused reservation, at 0.06 an hour."""
+    reserved = (
+        "{type: m7i.large, count: 1, usd_per_hour: 0.06, since: 2026-11-21, until: 2027-01-01}"
+    )
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        f"{Path(CONFIG).read_text()}\n"
+        f"prices: {{as_of: 2026-11-01, reserved_instances: [{reserved}]}}\n"
+        "cost_policy: {boot: cluster}\n"
+    )
+    day = ["--since", "2026-11-21T10:00", "--json"]
+    result = CliRunner().invoke(report_command.command, ["--config", str(path), *day])
+    data = json.loads(result.stdout)
+    charges = {row["component"]: row for row in data["charges"]}
+    assert charges["unused commitment"]["usd"] == "0.030000"
+    assert charges["unused commitment"]["price_source"] == "reserved"
+    assert charges["boot"]["user"] is None
+    assert Decimal(data["total"]) == Decimal("0.0995") + Decimal("0.03")
+
+
 def test_csv_sums_to_the_total(cluster):
     rows = csv.DictReader(io.StringIO(report("--csv").stdout))
     assert sum(Decimal(row["usd"]) for row in rows) == Decimal("0.0995")
