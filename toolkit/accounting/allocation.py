@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Charge, Component, InstanceCost
+from toolkit.accounting.days import day_costs
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
@@ -71,13 +72,16 @@ def allocate(
     spans = book.spans(instance.price_query(), start, billed_until)
     charges = _charges(instance, spans, Timeline(instance, usages, waits), end)
     refunds = _refunds(instance, charges, policy)
+    gross = sum(charge.micro for charge in charges)
+    refund = sum(refund.micro for refund in refunds)
     return InstanceCost(
         instance_id=instance.instance_id,
         seconds=billed_until - start,
-        gross=sum(charge.micro for charge in charges),
-        refund=sum(refund.micro for refund in refunds),
+        gross=gross,
+        refund=refund,
         prices=tuple(dict.fromkeys(span.price for span in spans)),
         charges=(*charges, *refunds),
+        days=day_costs(spans, gross, refund),
     )
 
 

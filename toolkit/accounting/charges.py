@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from toolkit.accounting.days import DayCost
     from toolkit.prices import Price, PriceSource
 
 
@@ -74,6 +75,7 @@ class InstanceCost:
     refund: int  # micro-dollars, zero or negative
     prices: tuple[Price, ...]
     charges: tuple[Charge, ...]
+    days: tuple[DayCost, ...] = ()  # sum to `gross + refund`
 
     @property
     def sources(self) -> frozenset[PriceSource]:

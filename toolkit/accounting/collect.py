@@ -44,12 +44,13 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     charged = [instance for instance in instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in charged), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
+    asked_since = window.since
     window = replace(window, since=min(max(window.since, since), window.until - 1))
     jobs = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
     spot = {instance.instance_type for instance in charged if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
-    return build(
+    report = build(
         cluster=sources.cluster,
         attempts=jobs.attempts,
         instances=instances,
@@ -61,6 +62,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
         set_aside=(*content.set_aside, *jobs.set_aside),
         disagreements=content.disagreements,
     )
+    return replace(report, asked_since=asked_since)
 
 
 def shapes(

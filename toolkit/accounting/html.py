@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from toolkit import assets
+from toolkit.accounting.bill_status import correction_line, status_line
 from toolkit.accounting.export import iso
 from toolkit.accounting.phrases import price_range, price_sources, span
 from toolkit.accounting.terminal import COLUMNS, amount, duration, money, percent
@@ -52,8 +53,15 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "components": _components(report),
         "instances": [_instance_row(report, cost) for cost in report.costs],
         "sources": price_sources(report),
+        "bill": _bill_lines(report),
         "notes": list(report.notes),
     }
+
+
+def _bill_lines(report: Report) -> list[str]:
+    if report.bill_status is None:
+        return []
+    return [status_line(report.bill_status), *map(correction_line, report.bill_status.corrections)]
 
 
 def _group_row(report: Report, group: Group) -> dict[str, Any]:

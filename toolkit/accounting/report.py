@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.bill_status import BillStatus
     from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
@@ -88,6 +89,8 @@ class Report:
     notes: tuple[str, ...]
     set_aside: tuple[SetAside, ...] = ()
     jobs_without_cost: tuple[str, ...] = ()  # on nodes without a known instance
+    asked_since: int | None = None  # the window begins later, with the first instance
+    bill_status: BillStatus | None = None  # None: nobody has read the record of bills
 
     @cached_property
     def gross(self) -> int:

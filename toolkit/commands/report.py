@@ -90,7 +90,8 @@ def command(
     window = _window(since, until or now, now)
     with connected(config) as clients:
         head = Head(clients, config)
-        report = _collect(config, clients, head, window, int(now.timestamp()))
+        report = collect_report(config, clients, head, window, int(now.timestamp()))
+        report = _with_bill_status(report)
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
@@ -114,9 +115,10 @@ def _window(since: datetime, until: datetime, now: datetime) -> Window:
     return Window(int(since.timestamp()), int(until.timestamp()))
 
 
-def _collect(
+def collect_report(
     config: ClusterConfig, clients: Clients, runner: Runner, window: Window, now: int
 ) -> Report:
+    """Return the report of a window, from the head and AWS."""
     import secrets
 
     from slurmplugins.model.hostlist import expand
@@ -139,6 +141,27 @@ def _collect(
         ),
     )
     return collect(sources, window, now, secrets.token_hex(16), Policy())
+
+
+def _with_bill_status(report: Report) -> Report:
+    """Return the report with the status of its days.
+
+    A record that can't be read costs no report: a note names it.
+    """
+    from dataclasses import replace
+
+    from toolkit.accounting.days import day_of
+    from toolkit.bill import record
+    from toolkit.bill.errors import BillError
+    from toolkit.bill.history import bill_status, history
+
+    path = record.record_path(record.default_folder(), report.cluster)
+    try:
+        known = history(record.read_entries(path))
+    except BillError as error:
+        return replace(report, notes=(*report.notes, f"record of bills: {error.message}"))
+    status = bill_status(known, day_of(report.window.since), day_of(report.window.until - 1))
+    return replace(report, bill_status=status)
 
 
 def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
