@@ -1,4 +1,4 @@
-"""Whatever stands in a bill, the classes of its lines add up to the file."""
+"""The classes of a bill's lines add up to the file, whatever stands in it."""
 
 import csv
 import tempfile

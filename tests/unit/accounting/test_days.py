@@ -32,7 +32,7 @@ def test_a_price_change_counts_on_its_own_day():
 
 
 def test_a_micro_dollar_is_never_lost():
-    """One second a day at three thirds of a micro-dollar: the largest remainder decides."""
+    """Give the rest to the day with the largest remainder."""
     spans = [a_span(MIDNIGHT - 1, MIDNIGHT + 86_401, "0.0036")]
     days = day_costs(spans, 100, 0)
     assert [item.seconds for item in days] == [1, 86_400, 1]
