@@ -38,7 +38,7 @@ def parse_amount(text: str | None) -> Decimal | None:
     NaN, Infinity and 1e40 are none. A Parquet DOUBLE comes here as the shortest decimal
     that gives the same double. That is what AWS wrote, if it had at most 15 digits.
     """
-    if text is None:
+    if not text:
         return None
     try:
         amount = Decimal(text)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CURRENCY: Final = "USD"
 _CHUNK: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 10_000
+_COLUMNS: Final = tuple(Column)  # iterating an enum costs more than a row's cells
 _LONGEST_ROW: Final = 16 << 20
 _GLOB_SIGNS = re.compile(r"[*?\[\]{}]")
 _COST_COLUMNS: Final = {
@@ -89,11 +90,7 @@ def read_lines(files: Sequence[BillFile]) -> Generator[BillLine, None, None]:
     """
     import duckdb
 
-    settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    with (
-        tempfile.TemporaryDirectory() as spill,
-        duckdb.connect(config={**settings, "temp_directory": spill}) as database,
-    ):
+    with tempfile.TemporaryDirectory() as spill, _database(spill) as database:
         places = [find_columns(file.name, _header(database, file)) for file in files]
         try:
             yield from _lines(database, files, places)
@@ -109,6 +106,17 @@ def read_months(files: Sequence[BillFile]) -> tuple[date, ...]:
     return tuple(sorted({line.period for line in read_lines(files) if line.period is not None}))
 
 
+def _database(spill: str) -> Any:
+    """Return a database in memory, which loads nothing and prints nothing."""
+    import duckdb
+
+    settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    database = duckdb.connect(config={**settings, "temp_directory": spill})
+    # DuckDB prints it to standard output, in the midst of `--json`.
+    database.execute("SET enable_progress_bar = false")
+    return database
+
+
 def _lines(
     database: Any, files: Sequence[BillFile], places: Sequence[Mapping[Column, int]]
 ) -> Iterator[BillLine]:
@@ -117,7 +125,7 @@ def _lines(
     for number, (file, columns) in enumerate(zip(files, places, strict=True)):
         selects.append(_select(database, number, file, columns))
         parameters.append(_pattern(file.path))
-    names = ", ".join(f'"{column}"' for column in Column)
+    names = ", ".join(f'"{column}"' for column in _COLUMNS)
     query = (
         f"SELECT min(file), min(file_row), count(*), {names} FROM"  # noqa: S608  # names of ours
         f" ({' UNION ALL '.join(selects)}) GROUP BY {names}"
@@ -126,7 +134,7 @@ def _lines(
     while rows := result.fetchmany(_ROWS_AT_ONCE):
         for number, row, copies, *texts in rows:
             file = files[number]
-            yield _line(file, places[number], row, copies, dict(zip(Column, texts, strict=True)))
+            yield _line(file, places[number], row, copies, dict(zip(_COLUMNS, texts, strict=True)))
 
 
 def _line(
@@ -163,7 +171,7 @@ def _select(database: Any, number: int, file: BillFile, columns: Mapping[Column,
             f" nullstr='', max_line_size={_LONGEST_ROW}, columns={{{names}}},"
             f" compression='{'gzip' if file.format is Format.GZIP else 'none'}')"
         )
-    parts = ", ".join(f'{texts.get(column, "NULL")}::VARCHAR AS "{column}"' for column in Column)
+    parts = ", ".join(f'{texts.get(column, "NULL")}::VARCHAR AS "{column}"' for column in _COLUMNS)
     return f"SELECT {number} AS file, row_number() OVER () AS file_row, {parts} FROM {source}"  # noqa: S608
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.unit.bill.bills import CORPUS, as_gzip, as_parquet
+from toolkit.bill import reader
 from toolkit.bill.amounts import HIGHEST_USD, parse_amount
 from toolkit.bill.columns import plain_name
 from toolkit.bill.errors import BillError, BillUnreadable
@@ -83,6 +84,12 @@ def test_a_packed_file_without_an_end_of_line_is_refused(tmp_path):
     path.write_bytes(gzip.compress(PLAIN.read_bytes()[:-30]))
     with pytest.raises(BillUnreadable, match="does not end with a whole line"):
         lines_of(path)
+
+
+def test_a_long_query_prints_no_progress_into_the_output(tmp_path):
+    with reader._database(str(tmp_path)) as database:
+        setting = database.execute("SELECT current_setting('enable_progress_bar')").fetchone()
+    assert setting == (False,)
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):
