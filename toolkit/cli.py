@@ -12,7 +12,8 @@ Exit codes:
 - 4: AWS refused, or can't be reached.
 - 130: interrupted.
 
-`plan` and `image check` differ: 0 nothing differs, 2 something does, 1 every error.
+`plan`, `image check` and `reconcile-bill` differ: 0 nothing differs, 2 something does,
+1 every error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ INTERRUPTED = 130
 
 
 # The commands and their lines in `toolkit --help`. The module `toolkit.commands.NAME` holds a click
-# command named `command`.
+# command named `command`; a hyphen in a name is an underscore there.
 COMMANDS = {
     "deploy": "Bring the cluster to the state of cluster.yaml.",
     "plan": "Show what deploy would change.",
@@ -58,6 +59,7 @@ COMMANDS = {
     "data": "Add, check, cache and collect datasets.",
     "prices": "Import AWS's price list, show the prices of a report.",
     "report": "Print the cluster's cost by account, user or job.",
+    "reconcile-bill": "Hold AWS's bill to the report.",
     "runs": "List, show, compare and replay training runs.",
     "sweep": "Search for the best parameters with a job array.",
     "local": "Run the local cloud: an AWS endpoint on this computer.",
@@ -75,7 +77,7 @@ class LazyGroup(SuggestingGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"toolkit.commands.{cmd_name}").command
+        command = import_module(f"toolkit.commands.{cmd_name.replace('-', '_')}").command
         if not isinstance(command, click.Command):
             raise TypeError(f"toolkit.commands.{cmd_name}.command is not a click command")
         return command

@@ -38,6 +38,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
   * SlurmAnswerError                    toolkit.head_runner
   * AccountingError                     toolkit.accounting.errors
   * PricesError                         toolkit.prices.errors
+  * BillError                           toolkit.bill.errors
   * RunsError                           toolkit.runs.errors
   * LogsError                           toolkit.logs.errors
   * SubmitRefused, SlurmRefused         toolkit.submit.errors

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
 from toolkit.accounting.cost_policy import CostPolicy, hidden_components, not_paid_by_jobs
+from toolkit.accounting.days import day_costs
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
@@ -81,13 +82,17 @@ def allocate(
     seconds = sum(span.end - span.start for span in price_spans)
     if instance.kind is Kind.RACK:
         seconds = int(sum(charge.seconds for charge in charges))
+    gross = sum(charge.micro for charge in charges)
+    refund = sum(refund.micro for refund in refunds)
     return InstanceCost(
         instance_id=instance.instance_id,
         seconds=seconds,
-        gross=sum(charge.micro for charge in charges),
-        refund=sum(refund.micro for refund in refunds),
+        gross=gross,
+        refund=refund,
         prices=tuple(dict.fromkeys(span.price for span in price_spans)),
         charges=(*charges, *refunds),
+        # AWS bills no rack.
+        days=day_costs(price_spans, gross, refund) if instance.kind is Kind.INSTANCE else (),
     )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
+    from toolkit.accounting.days import DayCost
     from toolkit.prices import Price
 
 
@@ -122,6 +123,7 @@ class InstanceCost:
     refund: int  # micro-dollars, zero or negative
     prices: tuple[Price, ...]
     charges: tuple[Charge, ...]
+    days: tuple[DayCost, ...] = ()  # sum to `gross + refund`
 
     @property
     def sources(self) -> frozenset[PriceSource]:

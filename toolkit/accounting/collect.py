@@ -60,6 +60,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     charged = [instance for instance in instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in charged), default=window.since)
     # Before its first instance the cluster cost nothing, so the window begins with that.
+    asked_since = window.since
     # A rack, and what was paid in advance, cost something before.
     if sources.racks or sources.contracts.has_commitments:
         since = min(since, window.since)
@@ -69,7 +70,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     spot = {instance.instance_type for instance in charged if instance.spot}
     history = read_history(sources.ec2, spot, since, window.until)
     nodes = slurm_nodes.read_nodes(sources.runner)
-    return build(
+    report = build(
         cluster=sources.cluster,
         attempts=jobs.attempts,
         instances=instances,
@@ -89,6 +90,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
         racks=with_shapes(sources.racks, nodes),
         infrastructure=sources.infrastructure,
     )
+    return replace(report, asked_since=asked_since)
 
 
 def with_shapes(racks: Mapping[str, RackNode], nodes: Iterable[NodeInfo]) -> dict[str, RackNode]:

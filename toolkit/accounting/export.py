@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from toolkit.accounting.bill_status import usd_text
 from toolkit.accounting.money import usd
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.bill_status import BillStatus
     from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
@@ -35,6 +37,9 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
     """
     return {
         "cluster": report.cluster,
+        "asked_since": iso(
+            report.window.since if report.asked_since is None else report.asked_since
+        ),
         "since": iso(report.window.since),
         "until": iso(report.window.until),
         "made_at": iso(report.made_at),
@@ -58,6 +63,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
             for item in report.set_aside
         ],
         "notes": list(report.notes),
+        "bill": None if report.bill_status is None else _bill_status(report.bill_status),
     }
 
 
@@ -115,8 +121,11 @@ def iso(second: int | None) -> str | None:
 def _cell(name: str, value: object) -> object:
     if name == "usd":
         return UNKNOWN if value is None else value
-    if not isinstance(value, str):
-        return value
+    return value if not isinstance(value, str) else safe_cell(value)
+
+
+def safe_cell(value: str) -> str:
+    """Return outside text as a cell that is no formula."""
     # The csv module leaves a lone carriage return without quotes, and it would begin a row.
     value = value.replace("\r", "\n")
     is_formula = value.startswith(_FORMULA_BREAKS) or value.lstrip().startswith(_FORMULA_SIGNS)
@@ -164,6 +173,33 @@ def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
                 "as_of": iso(price.as_of),
             }
             for price in cost.prices
+        ],
+        "days": [
+            {
+                "day": day.day.isoformat(),
+                "seconds": day.seconds,
+                "usd": money(day.micro) if day.price_known else None,
+            }
+            for day in cost.days
+        ],
+    }
+
+
+def _bill_status(status: BillStatus) -> dict[str, Any]:
+    return {
+        "estimated_days": status.estimated,
+        "reconciled_days": status.reconciled,
+        "final_days": status.final,
+        "corrections": [
+            {
+                "day": item.day.isoformat(),
+                "resource": item.resource,
+                "old": usd_text(item.old),
+                "new": usd_text(item.new),
+                "difference": usd_text(item.difference),
+                "at": iso(item.at),
+            }
+            for item in status.corrections
         ],
     }
 

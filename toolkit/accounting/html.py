@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from toolkit import assets
+from toolkit.accounting.bill_status import correction_line, status_line
 from toolkit.accounting.export import iso
 from toolkit.accounting.phrases import (
     day,
@@ -65,8 +66,15 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "payers": payers_text(report),
         "total_name": total_name(report),
         "left_out": left_out(report),
+        "bill": _bill_lines(report),
         "notes": list(report.notes),
     }
+
+
+def _bill_lines(report: Report) -> list[str]:
+    if report.bill_status is None:
+        return []
+    return [status_line(report.bill_status), *map(correction_line, report.bill_status.corrections)]
 
 
 def _group_row(report: Report, group: Group) -> dict[str, Any]:

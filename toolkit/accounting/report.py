@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.bill_status import BillStatus
     from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
@@ -92,6 +93,8 @@ class Report:
     jobs_without_cost: tuple[str, ...] = ()  # on nodes without a known instance
     cost_policy: CostPolicy = field(default_factory=CostPolicy)
     shares: tuple[Charge, ...] = ()  # what jobs share; their sum is zero
+    asked_since: int | None = None  # the window begins later, with the first instance
+    bill_status: BillStatus | None = None  # None: nobody has read the record of bills
 
     @cached_property
     def gross(self) -> int:

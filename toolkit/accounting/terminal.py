@@ -15,6 +15,7 @@ from rich.console import Group as Stack
 from rich.table import Table
 from rich.text import Text
 
+from toolkit.accounting.bill_status import correction_line, status_line
 from toolkit.accounting.charges import Component
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import MICRO, usd
@@ -88,8 +89,19 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
         _component_table(report),
         _instance_table(report),
         Text(_price_line(report), style="dim"),
+        *_bill_lines(report),
     ]
     return Stack(*parts, *notes)
+
+
+def _bill_lines(report: Report) -> list[Text]:
+    if report.bill_status is None:
+        return []
+    corrections = map(correction_line, report.bill_status.corrections)
+    return [
+        Text(status_line(report.bill_status), style="dim"),
+        *(Text(printable(line), style="yellow") for line in corrections),
+    ]
 
 
 def _title(report: Report) -> str:

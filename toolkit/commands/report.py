@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.moments import moment
-from toolkit.commands.options import config_option, find_config_file, json_option, load
+from toolkit.commands.options import config_option, json_option, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
-    from toolkit.accounting.collect import Sources
     from toolkit.accounting.report import Key, Report
-    from toolkit.config import ClusterConfig
-    from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
-    from toolkit.prices import Catalogue
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key, ...]:
@@ -93,13 +89,9 @@ def command(
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
-    import secrets
-
-    from toolkit.accounting.allocation import Policy
-    from toolkit.accounting.collect import collect
+    from toolkit.commands.report_sources import collect_report
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
-    from toolkit.prices import imports
 
     config = load(config_path)
     now = datetime.now(UTC)
@@ -107,9 +99,16 @@ def command(
     trail = _trail(trail_paths)
     with connected(config) as clients:
         head = Head(clients, config)
-        imported = imports.read(imports.folder(find_config_file(config_path)))
-        sources = _sources(config, clients, head, imported, trail)
-        report = collect(sources, window, int(now.timestamp()), secrets.token_hex(16), Policy())
+        report = collect_report(
+            config_path,
+            config,
+            clients,
+            head,
+            window=window,
+            now=int(now.timestamp()),
+            trail=trail,
+        )
+        report = _with_bill_status(report)
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
@@ -139,38 +138,25 @@ def _trail(paths: Sequence[Path]) -> Trail | None:
     return cloudtrail.read(paths) if paths else None
 
 
-def _sources(
-    config: ClusterConfig,
-    clients: Clients,
-    runner: Runner,
-    imported: tuple[Catalogue, ...],
-    trail: Trail | None,
-) -> Sources:
-    from slurmplugins.model.hostlist import expand
-    from toolkit.accounting.collect import Sources
-    from toolkit.accounting.settings import contracts, cost_policy, infrastructure, racks
-    from toolkit.deploy import names
+def _with_bill_status(report: Report) -> Report:
+    """Return the report with the status of its days.
 
-    return Sources(
-        cluster=config.cluster,
-        region=config.aws.region,
-        bucket=names.bucket(config, clients.account),
-        ec2=clients.client("ec2"),
-        s3=clients.client("s3"),
-        runner=runner,
-        static_nodes=frozenset(
-            node
-            for name, pool in config.pools.items()
-            if pool.static
-            for node in expand(config.nodes(name, pool.static))
-        ),
-        trail=trail,
-        contracts=contracts(config),
-        racks=racks(config),
-        cost_policy=cost_policy(config),
-        imported=imported,
-        infrastructure=infrastructure(config),
-    )
+    A record that can't be read costs no report: a note names it.
+    """
+    from dataclasses import replace
+
+    from toolkit.accounting.days import day_of
+    from toolkit.bill import record
+    from toolkit.bill.errors import BillError
+    from toolkit.bill.history import bill_status, history
+
+    path = record.record_path(record.default_folder(), report.cluster)
+    try:
+        known = history(record.read_entries(path))
+    except BillError as error:
+        return replace(report, notes=(*report.notes, f"record of bills: {error.message}"))
+    status = bill_status(known, day_of(report.window.since), day_of(report.window.until - 1))
+    return replace(report, bill_status=status)
 
 
 def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:

@@ -15,10 +15,16 @@ from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.accounting.samples import T0
 from tests.unit.accounting.test_sacct import HELP, row
 from toolkit.accounting import sacct
-from toolkit.commands import accounts as accounts_command, moments, report as report_command
+from toolkit.commands import (
+    accounts as accounts_command,
+    moments,
+    reconcile_bill as reconcile_bill_command,
+    report as report_command,
+)
 from toolkit.deploy import head as head_module, session as session_module
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
+CUR = Path(__file__).parents[2] / "corpus" / "cur"
 RECORD = {
     "instance_id": "i-1",
     "node": "gpu-001",
@@ -133,6 +139,13 @@ def report(*args):
     )
 
 
+@pytest.fixture(autouse=True)
+def records(monkeypatch, tmp_path):
+    """A folder of records of bills that is nobody's."""
+    monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
+    return tmp_path / "bills"
+
+
 def accounts(*args):
     return CliRunner().invoke(accounts_command.command, [args[0], "--config", CONFIG, *args[1:]])
 
@@ -199,6 +212,59 @@ def test_html_is_written_beside_the_printed_report(cluster, tmp_path):
     result = report("--html", str(page))
     assert "vision/ada" in result.stdout
     assert page.read_text().startswith("<!doctype html>")
+
+
+def a_bill(folder, usd):
+    """Return the bill, with its invoice, of the cluster's one instance."""
+    text = (CUR / "plain-month.csv").read_text().replace("i-0a00000000000001a", "i-1")
+    text = text.replace("2026-11-03", "2026-11-21").replace("1.0060000000", usd)
+    path = folder / f"{usd}.csv"
+    path.write_text(text)
+    return str(path)
+
+
+def reconcile_bill(monkeypatch, *args):
+    """Run the command on the fifth of December, when November is over."""
+
+    class December(datetime):
+        @classmethod
+        def now(cls, tz=None) -> datetime:
+            return datetime(2026, 12, 5, tzinfo=tz)
+
+    monkeypatch.setattr(reconcile_bill_command, "datetime", December)
+    command = reconcile_bill_command.command
+    return CliRunner().invoke(command, ["--config", CONFIG, *args], standalone_mode=False)
+
+
+def test_a_bill_is_held_to_a_fresh_report(cluster, monkeypatch, tmp_path):
+    result = reconcile_bill(monkeypatch, a_bill(tmp_path, "0.0497500000"), "--json")
+    content = json.loads(result.stdout)
+    assert content["total"]["estimated"] == "0.099500"  # 995 s at the price tag's 0.36
+    assert content["total"]["billed"] == "0.099500"
+    assert result.return_value == 0
+
+
+def test_the_report_tells_the_status_of_its_days_and_corrections(cluster, monkeypatch, tmp_path):
+    assert "days against AWS's bill: 1 estimated, 0 reconciled, 0 final" in report().stdout
+    for usd in ("0.0497500000", "0.0397500000"):
+        reconcile_bill(monkeypatch, a_bill(tmp_path, usd))
+    text = report().stdout
+    assert "days against AWS's bill: 0 estimated, 0 reconciled, 1 final" in text
+    assert "correction of 2026-11-21: i-1 from 0.099500 to 0.079500" in text
+    bill = json.loads(report("--json").stdout)["bill"]
+    assert (bill["final_days"], bill["corrections"][0]["difference"]) == (1, "-0.020000")
+    page = tmp_path / "report.html"
+    report("--html", str(page))
+    assert "0 estimated, 0 reconciled, 1 final" in page.read_text()
+
+
+def test_a_damaged_record_of_bills_costs_no_report(cluster, records):
+    records.mkdir()
+    (records / "demo.jsonl").write_text("surprise\n")
+    result = report()
+    assert result.exit_code == 0
+    assert "note: record of bills:" in result.stdout
+    assert "vision/ada" in result.stdout
 
 
 def test_costs_are_recorded_in_mlflow_on_request(cluster):

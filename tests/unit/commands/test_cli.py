@@ -36,7 +36,7 @@ def test_help_and_version_import_nothing_heavy(arguments):
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_a_command_has_a_help_text(name):
     """Print a command's help without AWS."""
-    module = import_module(f"toolkit.commands.{name}")
+    module = import_module(f"toolkit.commands.{name.replace('-', '_')}")
     assert isinstance(module.command, click.Command)
     assert module.command.help
     result = CliRunner().invoke(cli.cli, [name, "--help"])

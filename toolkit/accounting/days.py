@@ -1,0 +1,65 @@
+"""An instance's cost, divided over the UTC days of its bill.
+
+AWS writes its bill by hours and days, so a report that is held to a bill needs days. The
+parts are whole micro-dollars, and they add up to the cost (largest remainder).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from toolkit.accounting.money import apportion, exact_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from toolkit.prices import PriceSpan
+
+DAY: Final = 86_400
+"""Seconds of a UTC day. The epoch counts no leap seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayCost:
+    """The cost of one instance on one UTC day."""
+
+    day: date
+    seconds: int  # billed
+    micro: int  # micro-dollars, refunds subtracted
+    price_known: bool  # False: a part of the amount is unknown, and in no sum
+
+
+def day_costs(spans: Sequence[PriceSpan], gross: int, refund: int) -> tuple[DayCost, ...]:
+    """Return the costs of the days, which sum to `gross + refund`."""
+    seconds: dict[date, int] = defaultdict(int)
+    weights: dict[date, Fraction] = defaultdict(Fraction)
+    unknown_days = set()
+    for span in spans:
+        for day, day_seconds in _seconds_by_day(span.start, span.end):
+            seconds[day] += day_seconds
+            weights[day] += exact_amount(span.price.usd_per_hour, day_seconds)
+            if not span.price.is_known:
+                unknown_days.add(day)
+    costs = apportion(gross, list(weights.values()))
+    refunds = apportion(-refund, list(weights.values()))
+    return tuple(
+        DayCost(day, seconds[day], cost - refunded, day not in unknown_days)
+        for day, cost, refunded in zip(weights, costs, refunds, strict=True)
+    )
+
+
+def day_of(second: int) -> date:
+    """Return the UTC day of an epoch second."""
+    return datetime.fromtimestamp(second, UTC).date()
+
+
+def _seconds_by_day(start: int, end: int) -> Iterator[tuple[date, int]]:
+    position = start
+    while position < end:
+        midnight = (position // DAY + 1) * DAY
+        yield day_of(position), min(midnight, end) - position
+        position = midnight

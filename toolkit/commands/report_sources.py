@@ -1,0 +1,70 @@
+"""Gathers a report's input by cluster.yaml: for `toolkit report` and `toolkit reconcile-bill`."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from slurmplugins.model.hostlist import expand
+from toolkit.accounting.allocation import Policy
+from toolkit.accounting.collect import Sources, collect
+from toolkit.accounting.settings import contracts, cost_policy, infrastructure, racks
+from toolkit.commands.options import find_config_file
+from toolkit.deploy import names
+from toolkit.prices import imports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolkit.accounting.allocation import Window
+    from toolkit.accounting.cloudtrail import Trail
+    from toolkit.accounting.report import Report
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+    from toolkit.head_runner import Runner
+    from toolkit.prices import Catalogue
+
+
+def collect_report(
+    config_path: Path | None,
+    config: ClusterConfig,
+    clients: Clients,
+    runner: Runner,
+    *,
+    window: Window,
+    now: int,
+    trail: Trail | None = None,
+) -> Report:
+    """Return the report of a window, from the head and AWS."""
+    imported = imports.read(imports.folder(find_config_file(config_path)))
+    sources = _sources(config, clients, runner, imported, trail)
+    return collect(sources, window, now, secrets.token_hex(16), Policy())
+
+
+def _sources(
+    config: ClusterConfig,
+    clients: Clients,
+    runner: Runner,
+    imported: tuple[Catalogue, ...],
+    trail: Trail | None,
+) -> Sources:
+    return Sources(
+        cluster=config.cluster,
+        region=config.aws.region,
+        bucket=names.bucket(config, clients.account),
+        ec2=clients.client("ec2"),
+        s3=clients.client("s3"),
+        runner=runner,
+        static_nodes=frozenset(
+            node
+            for name, pool in config.pools.items()
+            if pool.static
+            for node in expand(config.nodes(name, pool.static))
+        ),
+        trail=trail,
+        contracts=contracts(config),
+        racks=racks(config),
+        cost_policy=cost_policy(config),
+        imported=imported,
+        infrastructure=infrastructure(config),
+    )
