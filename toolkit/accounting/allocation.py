@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Charge, Component, InstanceCost
+from toolkit.accounting.instance_hours import charged_prices
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
@@ -66,9 +67,9 @@ def allocate(
     if instance.ended is not None:
         billed_end = max(end, instance.billed_from + policy.minimum_seconds)
     start, billed_until = max(instance.billed_from, window.since), min(billed_end, window.until)
-    if start >= billed_until:
+    if start >= billed_until or instance.never_ran:
         return None
-    spans = book.spans(instance.price_query(), start, billed_until)
+    spans = charged_prices(instance, book, start, billed_until)
     charges = _charges(instance, spans, Timeline(instance, usages, waits), end)
     refunds = _refunds(instance, charges, policy)
     return InstanceCost(

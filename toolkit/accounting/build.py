@@ -59,6 +59,7 @@ def build(
             *notes.set_aside_notes(set_aside),
             *disagreements,
             *notes.instance_notes(costs, by_id),
+            *notes.start_bound(costs, by_id, window.since),
             *notes.attempt_notes(attempts, *without_cost),
         ),
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 HEAD_POOL = "head"
-NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED})
+NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED, EndCause.LAUNCH_FAILED})
 """End causes of failed launches. A job may have run before Slurm gave up, and then sacct has it."""
 
 
@@ -42,13 +42,22 @@ class Instance:
 
     @property
     def billed_from(self) -> int:
-        """Return the second from which EC2 bills it: `pending` costs nothing."""
-        return self.launched if self.running is None else self.running
+        """Return the second from which EC2 bills it: `pending` costs nothing.
+
+        The first pass runs on the head itself, minutes after the head's start. So it proves
+        nothing of the head, and a head is billed from its launch.
+        """
+        return self.launched if self.running is None or self.is_head else self.running
 
     @property
     def interrupted(self) -> bool:
         """Return whether EC2 interrupted it."""
         return self.spot and self.end_cause == EndCause.INTERRUPTION
+
+    @property
+    def never_ran(self) -> bool:
+        """Return whether its launch failed in EC2, which bills nothing then."""
+        return self.end_cause == EndCause.LAUNCH_FAILED and self.running is None
 
     def price_query(self) -> PriceQuery:
         """Return its query to the price book."""
