@@ -41,18 +41,20 @@ def report(cluster, until):
 
 
 @pytest.fixture(scope="module")
-def invoice_lines(cluster, until):
+def invoice_lines(cluster, until, report):
     """The invoice's lines of the cluster's instances, by instance.
 
     Image builders are left out: no head looks at them, and EC2 forgets them within an hour.
+    Clusters of earlier runs, which the state directory still knows, are over before this one.
     """
+    first_launch = min(epoch(item["launched"]) for item in report["instances"])
     text = toolkit("local", "invoice", "--since", "2d", "--until", until, "--json").stdout
     name = load(cluster.config).cluster
     lines: dict[str, list[dict]] = {}
     for line in json.loads(text)["lines"]:
         tags = line["tags"]
         is_ours = tags.get("toolkit:cluster") == name and tags.get("toolkit:role") != "builder"
-        if line["kind"] == "instance" and is_ours:
+        if line["kind"] == "instance" and is_ours and line["start"] >= first_launch:
             lines.setdefault(line["resource"], []).append(line)
     return lines
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from toolkit.commands.options import json_option
 from toolkit.errors import LocalError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolkit.local.billing.invoice import Invoice, LineItem
 
 
@@ -107,22 +110,16 @@ def _print(made: Invoice, *, as_json: bool, as_csv: bool) -> None:
     elif as_csv:
         click.echo(_as_csv(made), nl=False)
     else:
-        rows = [
-            [line.resource_id, line.type, line.market or "-", _hours(made, line), f"{usd:.6f}"]
-            for line, usd in _by_resource(made)
-        ]
-        click.echo(table(["resource", "type", "market", "seconds", "USD"], rows))
+        columns = ["resource", "type", "market", "seconds", "USD"]
+        click.echo(table(columns, [_row(lines) for lines in made.lines_by_resource()]))
         click.echo(f"total: {made.total:.2f} USD")
 
 
-def _by_resource(made: Invoice) -> list[tuple[LineItem, Any]]:
-    """Return the first line of each resource, with the resource's sum."""
-    first_lines = {line.resource_id: line for line in reversed(made.lines)}
-    return [(first_lines[key], usd) for key, usd in made.by_resource().items()]
-
-
-def _hours(made: Invoice, line: LineItem) -> str:
-    return str(sum(item.seconds for item in made.lines if item.resource_id == line.resource_id))
+def _row(lines: Sequence[LineItem]) -> list[str]:
+    first = lines[0]
+    usd = sum((line.cost for line in lines), Decimal(0))
+    seconds = sum(line.seconds for line in lines)
+    return [first.resource_id, first.type, first.market or "-", str(seconds), f"{usd:.6f}"]
 
 
 def _as_json(line: LineItem) -> dict[str, Any]:

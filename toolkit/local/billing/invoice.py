@@ -72,10 +72,17 @@ class Invoice:
 
     def by_resource(self) -> dict[str, Decimal]:
         """Return the sum of each resource, free ones too."""
-        sums: dict[str, Decimal] = defaultdict(Decimal)
+        return {
+            lines[0].resource_id: sum((line.cost for line in lines), Decimal(0))
+            for lines in self.lines_by_resource()
+        }
+
+    def lines_by_resource(self) -> list[list[LineItem]]:
+        """Return the lines of each resource."""
+        lines: dict[str, list[LineItem]] = defaultdict(list)
         for line in self.lines:
-            sums[line.resource_id] += line.cost
-        return dict(sums)
+            lines[line.resource_id].append(line)
+        return list(lines.values())
 
 
 def make(
