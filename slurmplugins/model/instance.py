@@ -36,6 +36,19 @@ SPOT_INTERRUPTION_CODES: Final = frozenset(
 )
 """StateReason codes of an instance that EC2 took back."""
 
+LAUNCH_FAILURE_CODES: Final = frozenset(
+    {
+        "Client.InternalError",
+        "Client.InvalidSnapshot.NotFound",
+        "Client.VolumeLimitExceeded",
+        "Server.InternalError",
+    }
+)
+"""StateReason codes of an instance that ended during its launch, and so never ran.
+
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html
+"""
+
 USER_SHUTDOWN_CODE: Final = "Client.UserInitiatedShutdown"
 """StateReason code after TerminateInstances. It tells nothing about the image."""
 
@@ -149,6 +162,8 @@ class EndCause(StrEnum):
     """Launched, then terminated because the rest of its job's nodes could not be had."""
     BOOT_FAILED = "boot-failed"
     """The instance never registered as a node."""
+    LAUNCH_FAILED = "launch-failed"
+    """EC2 ended the instance during its launch. It never ran, and is not billed."""
     ORPHAN = "orphan"
     UNKNOWN = "unknown"
 

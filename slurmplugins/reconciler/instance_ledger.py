@@ -7,7 +7,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import CloudError
-from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, InstanceState
+from slurmplugins.model.instance import (
+    LAUNCH_FAILURE_CODES,
+    ROLE_HEAD,
+    SPOT_INTERRUPTION_CODES,
+    EndCause,
+    InstanceState,
+)
 from slurmplugins.system.log_events import LogEvent
 from slurmplugins.system.workers import WorkerPool
 
@@ -238,13 +244,15 @@ def _updated_entry(
     if entry.ended_at is None:
         entry = replace(entry, ended_at=instance.ended_at or now)
     if entry.end_cause in (None, EndCause.UNKNOWN.value):
-        entry = replace(entry, end_cause=_end_cause(instance, decided_cause).value)
+        entry = replace(entry, end_cause=_end_cause(entry, instance, decided_cause).value)
     return entry
 
 
-def _end_cause(instance: Instance, decided_cause: EndCause | None) -> EndCause:
+def _end_cause(entry: LedgerEntry, instance: Instance, decided_cause: EndCause | None) -> EndCause:
     if instance.end_code in SPOT_INTERRUPTION_CODES:
         return EndCause.INTERRUPTION
+    if instance.end_code in LAUNCH_FAILURE_CODES and entry.running_at is None:
+        return EndCause.LAUNCH_FAILED
     return decided_cause or EndCause.UNKNOWN
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
 from toolkit.accounting.cost_policy import CostPolicy, hidden_components, not_paid_by_jobs
 from toolkit.accounting.days import day_costs
+from toolkit.accounting.instance_hours import charged_prices
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import apportion, exact_amount, round_to_micro
 from toolkit.accounting.timeline import WHOLE, Timeline
@@ -66,11 +67,12 @@ def allocate(
     cost_policy: CostPolicy = DEFAULT_COST_POLICY,
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
-    query = instance.price_query()
+    if instance.never_ran:
+        return None
     billed = [
-        (book.spans(query, max(span.start, window.since), min(span.until, window.until)), span.end)
+        (charged_prices(instance, book, span.start, low, high), span.end)
         for span in billed_spans(instance, window.until, policy)
-        if max(span.start, window.since) < min(span.until, window.until)
+        if (low := max(span.start, window.since)) < (high := min(span.until, window.until))
     ]
     if not billed:
         return None

@@ -92,6 +92,7 @@ def build(
             *notes.ownerless(costs, by_id, match),
             *notes.runaways(attempts_in_window, runaway_ends),
             *notes.resource_notes(resources),
+            *notes.start_bound(costs, by_id, window.since),
             *notes.attempt_notes(attempts, *without_cost),
         ),
         cost_policy=rules.payers,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 HEAD_POOL = "head"
-NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED})
+NEVER_UP = frozenset({EndCause.RESUME_FAILED, EndCause.BOOT_FAILED, EndCause.LAUNCH_FAILED})
 """End causes of failed launches. A job may have run before Slurm gave up, and then sacct has it."""
 
 
@@ -72,8 +72,12 @@ class Instance:
 
     @property
     def billed_from(self) -> int:
-        """Return the second from which EC2 bills it: `pending` costs nothing."""
-        return self.launched if self.running is None else self.running
+        """Return the second from which EC2 bills it: `pending` costs nothing.
+
+        The first pass runs on the head itself, minutes after the head's start. So it proves
+        nothing of the head, and a head is billed from its launch.
+        """
+        return self.launched if self.running is None or self.is_head else self.running
 
     @property
     def interrupted(self) -> bool:
@@ -97,6 +101,11 @@ class Instance:
                 spans.append((start, stop))
             start = end if started_at is None else max(started_at, stop)
         return [*spans, (start, end)] if start < end or not spans else spans
+
+    @property
+    def never_ran(self) -> bool:
+        """Return whether its launch failed in EC2, which bills nothing then."""
+        return self.end_cause == EndCause.LAUNCH_FAILED and self.running is None
 
     def price_query(self) -> PriceQuery:
         """Return its query to the price book."""

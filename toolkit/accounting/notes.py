@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from toolkit.accounting.instances import NEVER_UP, Kind
+from toolkit.accounting.money import SECONDS_PER_HOUR, exact_amount, round_to_micro, usd
 from toolkit.accounting.phrases import moment
 from toolkit.prices import PriceSource
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 LONG_PENDING: Final = 600
 """Seconds. An instance is seldom pending for longer, so reconcile may have looked late."""
+
+CENT: Final = 10_000
+"""Micro-dollars."""
 
 SAME_MOMENT: Final = 60
 """Seconds by which two sources of one time may differ."""
@@ -39,6 +43,7 @@ def instance_notes(costs: Sequence[InstanceCost], by_id: Mapping[str, Instance])
         *price_notes(costs),
         *end_notes(instances),
         *start_notes(instances),
+        *refund_notes(instances),
         *reversed_lives(instances),
     ]
 
@@ -162,6 +167,35 @@ def runaways(attempts: Iterable[Attempt], ends: Mapping[int, int]) -> list[str]:
         f" {moment(ends[item.key])}"
         for item in attempts
         if item.key in ends
+    ]
+
+
+def start_bound(
+    costs: Iterable[InstanceCost], by_id: Mapping[str, Instance], since: int
+) -> list[str]:
+    """Return a note if EC2 may bill a cent more.
+
+    A pass sees `running` late. Starts that have a note of their own are left out.
+    """
+    missing = 0
+    for cost in costs:
+        instance = by_id[cost.instance_id]
+        late = instance.billed_from - instance.launched
+        if instance.running is not None and late <= LONG_PENDING and instance.billed_from >= since:
+            missing += round_to_micro(exact_amount(cost.prices[0].usd_per_hour, late))
+    text = "instances ran before the pass that first saw them running"
+    return [f"EC2 may bill up to {usd(missing):.2f} USD more: {text}"][: missing >= CENT]
+
+
+def refund_notes(instances: Iterable[Instance]) -> list[str]:
+    """Return a note on each refund that seconds of the start decide."""
+    return [
+        f"{item.instance_id}: interrupted within its first hour as passes saw it, refunded; it may"
+        " have run for an hour, and then EC2 charges it"
+        for item in instances
+        if item.interrupted
+        and item.ended is not None
+        and item.ended - item.billed_from < SECONDS_PER_HOUR <= item.ended - item.launched
     ]
 
 

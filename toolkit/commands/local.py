@@ -12,6 +12,7 @@ import click
 
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.local_instance_events import impair, schedule
+from toolkit.commands.local_invoice import invoice
 from toolkit.commands.local_options import control_client, print_answer, state_option
 from toolkit.commands.local_rights import rights
 from toolkit.commands.options import json_option
@@ -313,7 +314,7 @@ def _instance_of(client: Client, target: str) -> str:
     )
 
 
-for further in (impair, schedule, rights):
+for further in (impair, schedule, rights, invoice):
     local.add_command(further)
 
 command = local

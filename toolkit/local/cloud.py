@@ -50,6 +50,8 @@ from toolkit.local.aws.request_rates import Throttle
 from toolkit.local.aws.run_instances import Compute
 from toolkit.local.aws.ssm_run_command import Commands
 from toolkit.local.aws.volumes import Volumes
+from toolkit.local.billing.meter import Meter
+from toolkit.local.billing.usage_log import UsageLog
 from toolkit.local.control import Control
 from toolkit.local.endpoint import Endpoint, Router
 from toolkit.local.faults import Faults
@@ -104,6 +106,8 @@ class Cloud:
         self.options = options
         self.driver = driver
         self.tables = Tables(clock, wall)
+        self.meter = Meter(UsageLog(options.state), wall)
+        self.tables.on_state = self.meter.record_instance
         self.faults = Faults(clock)
         self.throttle = Throttle(clock, enabled=options.throttle)
         self.states = States(
@@ -179,6 +183,7 @@ class Cloud:
         instance_status.install(self._patches, self.tables)
         cloudwatch_logs.install(self._patches)
         alarms.install(self._patches, self.tables.wall)
+        self.meter.install(self._patches)
         forget_everything()
         return self
 

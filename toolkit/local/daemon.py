@@ -13,8 +13,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
+from toolkit.local.billing.usage_log import UsageLog
 from toolkit.local.cloud import Cloud
 from toolkit.local.daemon_files import StateFiles
 from toolkit.local.image_registry import DiskImageRegistry, MemoryImageRegistry
@@ -66,6 +68,7 @@ def serve(options: Options, ready: Callable[[], None]) -> None:
     for instance_id in driver.list():
         with contextlib.suppress(Exception):
             driver.delete(instance_id)
+    UsageLog(options.state).end_all(int(time.time()))
     log.info("ended")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit.errors import LocalError, PreflightFailed
+from toolkit.local.billing.usage_log import UsageLog
 from toolkit.local.client import Client
 from toolkit.local.daemon_files import RunningDaemon, StateFiles
 from toolkit.local.machines import cleanup, factory, host_limits, preflight
@@ -164,6 +165,7 @@ def down(state: Path, report: Report) -> cleanup.Remains:
         return cleanup.Remains((), (), (), ())
     report("clean", "machines, networks and mounts")
     remains = _clean(layout)
+    UsageLog(state).end_all(int(time.time()))  # a killed daemon could not
     files.record.unlink(missing_ok=True)
     return remains
 

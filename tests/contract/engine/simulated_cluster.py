@@ -58,7 +58,7 @@ real, wait = time.time, time.sleep
 true = lambda: began + (real() - began) * speed + ahead
 clock.SystemClock.now = lambda self: true() + wrong
 clock.SystemClock.monotonic = lambda self: true() - began + 10_000.0
-clock.SystemClock.sleep = lambda self, seconds: wait(seconds / speed)
+clock.SystemClock.sleep = lambda self, seconds: wait(seconds / (speed or 1))
 clock.SystemClock.boot = lambda self: {boot!r}
 daemonize.fork_to_background = lambda: True  # it stays with the caller, who waits for its end
 from slurmplugins import {program}
@@ -82,7 +82,7 @@ sys.exit(answer["status"])
 class ClusterClock:
     """A clock that runs `speed` times as fast as real time.
 
-    `ahead` is the time that a test skipped.
+    `ahead` is the time that a test skipped. At speed 0 nothing else moves it.
     """
 
     speed: float = 1.0
@@ -103,7 +103,7 @@ class ClusterClock:
         return "boot-1"
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds / self.speed)
+        time.sleep(seconds / (self.speed or 1))
 
 
 @dataclass(frozen=True)
@@ -491,7 +491,7 @@ class SimulatedCluster:
 
     def turn(self) -> None:
         """Let instances reach the states that are due."""
-        ahead = self.clock.now() - time.time()
+        ahead = self.clock.ahead if not self.clock.speed else self.clock.now() - time.time()
         self.local.clock.offset = self.local.wall.offset = ahead
         self.local.cloud.machine_controller.tick()
 
@@ -565,6 +565,9 @@ def running_cluster(
     with started(folder / "cloud", **options) as local:
         gate = Gate(local.cloud)
         cluster = SimulatedCluster(folder, local, gate, ClusterClock(speed))
+        if not speed:
+            local.clock.stop()
+            local.wall.stop(cluster.clock.began)
         gate.turn = cluster.turn
         cluster.endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listeners.add("hostile", bound, gate)

@@ -39,12 +39,12 @@ class Clock:
     def __call__(self) -> float:
         return self._base() + self.offset
 
-    def stop(self) -> None:
+    def stop(self, at: float | None = None) -> None:
         """Stop the clock; only a test moves it then.
 
         The time that the test host needs no longer counts.
         """
-        now = self._base()
+        now = self._base() if at is None else at
         self._base = lambda: now
 
 

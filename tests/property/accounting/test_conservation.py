@@ -205,9 +205,12 @@ def by_hand(instance, book, window, policy):
         if instance.ended is not None or end < window.until:
             end = max(end, start + policy.minimum_seconds)  # noqa: PLW2901 - as EC2 bills it
         low, high = max(start, window.since), min(end, window.until)
-        spans = book.spans(instance.price_query(), low, high)
-        assert sum(span.end - span.start for span in spans) == max(high - low, 0)
-        exact += sum(exact_amount(span.price.usd_per_hour, span.end - span.start) for span in spans)
+        while low < high:
+            hour = low - (low - start) % 3600
+            hour_end = min(hour + 3600, high)
+            (span,) = book.spans(instance.price_query(), hour, hour + 1)
+            exact += exact_amount(span.price.usd_per_hour, hour_end - low)
+            low = hour_end
     return round_to_micro(exact)
 
 

@@ -188,12 +188,12 @@ def test_the_minimum_minute_and_the_first_hour_begin_as_the_instance_runs():
 
 def test_an_unknown_price_makes_its_seconds_unknown_and_no_others():
     book = a_book(("x9.huge", "us-east-1a", T0 + 60, "0.36"))
-    instance = an_instance(ended=T0 + 100, instance_type="x9.huge", tag_price=None)
-    cost = allocate(instance, [use(0, 100)], book, EVER, Policy())
+    instance = an_instance(ended=T0 + 3640, instance_type="x9.huge", tag_price=None)
+    cost = allocate(instance, [use(0, 3640)], book, EVER, Policy())
     assert cost is not None
     assert cost.has_unknown
     assert [(c.micro, c.seconds, c.price_known) for c in cost.charges] == [
-        (0, 60, False),
+        (0, 3600, False),
         (40 * RATE, 40, True),
     ]
 
@@ -206,6 +206,13 @@ def test_a_running_instance_is_charged_up_to_the_end_of_the_window():
 def test_the_head_node_has_a_component_of_its_own():
     head = an_instance(pool="head", node="demo-head", spot=False, instance_type="m7i.large")
     assert lines(head) == {(Component.HEAD, None): 2 * 100_800}
+
+
+def test_a_head_is_billed_from_its_launch_as_its_first_pass_comes_late():
+    head = an_instance(
+        pool="head", spot=False, instance_type="m7i.large", running=T0 + 300, ended=T0 + 3600
+    )
+    assert lines(head) == {(Component.HEAD, None): 100_800}
 
 
 def test_an_instance_without_a_node_is_charged_as_other():
@@ -254,23 +261,38 @@ def test_the_refund_can_be_disabled():
     assert lines(instance, policy=Policy(refund_within=0)) == {(Component.IDLE, None): 100 * RATE}
 
 
-def test_every_second_is_charged_at_its_own_price():
+def test_a_new_spot_price_is_charged_from_the_instances_next_hour_on():
     book = a_book(
         ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
         ("g5.xlarge", "us-east-1a", T0 + 50, "0.72"),
         ("g5.xlarge", "us-east-1b", T0 + 60, "9.00"),
     )
-    result = lines(an_instance(ended=T0 + 100), use(0, 60), book=book)
-    assert result == {(Component.WORK, 1): 50 * 100 + 10 * 200, (Component.IDLE_TAIL, 1): 40 * 200}
+    assert lines(an_instance(ended=T0 + 3700), use(0, 3650), book=book) == {
+        (Component.WORK, 1): 3600 * 100 + 50 * 200,
+        (Component.IDLE_TAIL, 1): 50 * 200,
+    }
+    # In a window that begins within an hour, that hour has the same price.
+    cost = lines(an_instance(ended=T0 + 3700), book=book, window=Window(T0 + 3000, T0 + 4000))
+    assert cost == {(Component.IDLE, None): 600 * 100 + 100 * 200}
 
 
-def test_the_minimum_minute_is_charged_at_the_price_of_each_second():
+def test_the_instances_hours_begin_as_it_runs():
     book = a_book(
         ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
-        ("g5.xlarge", "us-east-1a", T0 + 40, "0.72"),
+        ("g5.xlarge", "us-east-1a", T0 + 20, "0.72"),
     )
-    result = lines(an_instance(ended=T0 + 20), use(0, 20), book=book)
-    assert result == {(Component.WORK, 1): 20 * 100, (Component.MINIMUM, 1): 20 * 100 + 20 * 200}
+    instance = an_instance(ended=T0 + 100, running=T0 + 30)
+    assert lines(instance, book=book) == {(Component.IDLE, None): 70 * 200}
+
+
+def test_an_on_demand_price_has_no_hours():
+    instance = an_instance(ended=T0 + 3700, spot=False)
+    assert sum(lines(instance).values()) == round(1_006_000 * 3700 / 3600)
+
+
+def test_an_instance_whose_launch_failed_in_ec2_costs_nothing():
+    failed_instance = an_instance(ended=T0 + 100, end_cause="launch-failed")
+    assert allocate(failed_instance, [], a_book(), EVER, Policy()) is None
 
 
 def test_a_window_charges_its_part_of_the_instances_life():

@@ -175,6 +175,7 @@ def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
         user_data=launch.user_data,
         request_tags=launch.tags.get("spot-instances-request", {}),
     )
+    row.launch_time = tables.utc_now()
     tables.instances[row.id] = instance
     tables.set_state(instance, "pending")
     if launch.market == SPOT:

@@ -72,6 +72,7 @@ class FileSystems:
         original["create"] = patches.replace(FSxBackend, "create_file_system", create)
         original["delete"] = patches.replace(FSxBackend, "delete_file_system", delete)
         original["to_dict"] = patches.replace(FileSystem, "to_dict", to_dict)
+        patches.replace(FSxBackend, "file_system_changed", lambda *_: None)
         self._install_backups(patches)
 
     def _install_backups(self, patches: Patches) -> None:
@@ -200,6 +201,7 @@ class StackFileSystem(StackType, CloudFormationModel):  # type: ignore[misc]  # 
         resource: StackFileSystem = original_resource
         resource.system.storage_capacity = int(properties.get("StorageCapacity") or 0)
         resource.system.lustre_configuration = properties.get("LustreConfiguration")
+        resource.backend.file_system_changed(resource.system)
         return resource
 
     def delete(self, account_id: str, region_name: str) -> None:

@@ -58,6 +58,9 @@ class States:
             )
 
         def start(instance: Any) -> Any:
+            # EC2's LaunchTime is that of the latest start.
+            if states.get(instance.id).state == "stopped":
+                instance.launch_time = states._tables.utc_now()
             return states.request_state(instance.id, "pending", ("stopped",), None)
 
         def reboot(instance: Any) -> None:

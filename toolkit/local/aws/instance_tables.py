@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from moto.ec2.models.instances import StateReason
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from toolkit.local.faults import CapacityPool
 
@@ -28,6 +29,7 @@ STATE_CODES = {
     "stopped": 80,
 }
 LIVE_STATES = ("pending", "running", "stopping", "stopped")
+_REACHED_STATES = ("stopped", "terminated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,14 @@ class Reason:
         return f"{self.code}: {self.message}"
 
     def transition(self, wall: float) -> str:
-        """Return what StateTransitionReason says; only a call's has the moment in it."""
-        if self.code != "Client.UserInitiatedShutdown":
-            return self.code
-        moment = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        return f"User initiated ({moment} GMT)"
+        """Return what StateTransitionReason says.
+
+        A call's and EC2's own have the moment in it, also that of an interruption.
+        """
+        moment = datetime.fromtimestamp(int(wall), UTC).strftime("%Y-%m-%d %H:%M:%S")
+        if self.code == "Client.UserInitiatedShutdown":
+            return f"User initiated ({moment} GMT)"
+        return f"Service initiated ({moment} GMT)" if self.code.startswith("Server.") else self.code
 
 
 USER_SHUTDOWN = Reason("Client.UserInitiatedShutdown", "User initiated shutdown")
@@ -75,6 +80,7 @@ class LocalInstance:
     detaching: set[str] = field(default_factory=set)  # those of them that shall go
     request_tags: Mapping[str, str] = field(default_factory=dict)  # of its spot request
     reason: Reason | None = None  # of the end it is on its way to
+    transition: str = ""  # EC2's words on the last change that was asked for, with its moment
     notice: Notice | None = None
     rebalance_time: float | None = None  # wall clock of the recommendation
     reboot_requested: bool = False
@@ -104,6 +110,10 @@ class LocalInstance:
         return dict(self.row.ec2_backend.tags.get(self.id, {}))
 
 
+StateWatcher = Callable[[LocalInstance, str, Reason | None, float], None]
+"""Called with the lock held, when an instance has reached a state, and at what time."""
+
+
 @dataclass(slots=True)
 class Tables:
     """The lock, the clock and every instance. Read and write with the lock held."""
@@ -113,6 +123,7 @@ class Tables:
     lock: threading.RLock = field(default_factory=threading.RLock)
     instances: dict[str, LocalInstance] = field(default_factory=dict)
     wanted_addresses: set[str] = field(default_factory=set)  # of running stack operations
+    on_state: StateWatcher = lambda *_: None
 
     def ec2(self, region: str) -> Any:
         """Return moto's EC2 of a region."""
@@ -122,6 +133,10 @@ class Tables:
         """Return the regions that were used so far."""
         return list(dict.keys(ec2_backends[ACCOUNT]))
 
+    def utc_now(self) -> datetime:
+        """Return the wall clock's time as moto keeps times, without a zone."""
+        return datetime.fromtimestamp(int(self.wall()), UTC).replace(tzinfo=None)
+
     def live_instances(self) -> Iterator[LocalInstance]:
         """Return every instance that is not ended or ending."""
         return (
@@ -130,8 +145,11 @@ class Tables:
 
     def set_state(self, instance: LocalInstance, name: str, reason: Reason | None = None) -> None:
         """Write a state and its reason into moto's row."""
-        row = instance.row
+        wall, row = self.wall(), instance.row
         row._state.name = name
         row._state.code = STATE_CODES[name]
         row.state_reason = StateReason(str(reason), reason.code) if reason else None
-        row._reason = reason.transition(self.wall()) if reason else ""
+        if name not in _REACHED_STATES:  # EC2 goes on telling when the change was asked for
+            instance.transition = reason.transition(wall) if reason else ""
+        row._reason = instance.transition
+        self.on_state(instance, name, reason, wall)

@@ -19,6 +19,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 from moto.ec2.responses import EC2Response
 
+from toolkit.local.aws.list_prices import ON_DEMAND
 from toolkit.local.aws.paging import page
 
 if TYPE_CHECKING:
@@ -30,33 +31,6 @@ PERIOD = 6 * 3600  # seconds a price holds
 _PAGE = 1000  # prices EC2 returns in one answer at most
 _LONGEST = 90 * 86400  # seconds of history EC2 keeps
 
-ON_DEMAND = {
-    "c5.large": "0.085",
-    "c6i.large": "0.085",
-    "c7i.large": "0.08925",
-    "c7i.xlarge": "0.1785",
-    "c7i.2xlarge": "0.357",
-    "g4dn.xlarge": "0.526",
-    "g4dn.2xlarge": "0.752",
-    "g4dn.12xlarge": "3.912",
-    "g5.xlarge": "1.006",
-    "g5.2xlarge": "1.212",
-    "g5.12xlarge": "5.672",
-    "g5.48xlarge": "16.288",
-    "g6.xlarge": "0.8048",
-    "g6.2xlarge": "0.9776",
-    "g6e.xlarge": "1.861",
-    "m5.large": "0.096",
-    "m5.xlarge": "0.192",
-    "m6i.large": "0.096",
-    "m7i.large": "0.1008",
-    "m7i.xlarge": "0.2016",
-    "m7i.2xlarge": "0.4032",
-    "p4d.24xlarge": "21.957642",
-    "p5.48xlarge": "55.04",
-    "t3.medium": "0.0416",
-    "t3.micro": "0.0104",
-}
 _PER_CPU = Decimal("0.048")
 _PER_GPU = Decimal("0.80")
 

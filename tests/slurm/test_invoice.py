@@ -1,0 +1,105 @@
+"""The report of the whole tier against the local cloud's invoice.
+
+It runs alone, when the lanes and the lost head are over: interruptions, failed launches, killed
+slurmctlds and heads that were away lie behind. The two sums share no code and no record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+from toolkit.config import load
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(600, func_only=True)]
+log = logging.getLogger(__name__)
+
+CENT = Decimal("0.01")
+MORE = re.compile(r"EC2 may bill up to ([0-9.]+) USD more")
+MINIMUM = 60  # seconds
+
+
+def epoch(text):
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+@pytest.fixture(scope="module")
+def until():
+    """The end of both sums, in a form that both commands take."""
+    return f"{datetime.now(UTC) - timedelta(seconds=5):%Y-%m-%dT%H:%M:%S}"
+
+
+@pytest.fixture(scope="module")
+def report(cluster, until):
+    return json.loads(cluster.toolkit("report", "--since", "2d", "--until", until, "--json").stdout)
+
+
+@pytest.fixture(scope="module")
+def invoice_lines(cluster, until, report):
+    """The invoice's lines of the cluster's instances, by instance.
+
+    Image builders are left out: no head looks at them, and EC2 forgets them within an hour.
+    Clusters of earlier runs, which the state directory still knows, are over before this one.
+    """
+    first_launch = min(epoch(item["launched"]) for item in report["instances"])
+    text = toolkit("local", "invoice", "--since", "2d", "--until", until, "--json").stdout
+    name = load(cluster.config).cluster
+    lines: dict[str, list[dict]] = {}
+    for line in json.loads(text)["lines"]:
+        tags = line["tags"]
+        is_ours = tags.get("toolkit:cluster") == name and tags.get("toolkit:role") != "builder"
+        if line["kind"] == "instance" and is_ours and line["start"] >= first_launch:
+            lines.setdefault(line["resource"], []).append(line)
+    return lines
+
+
+def billed(lines):
+    return sum((Decimal(line["cost"]) for line in lines), Decimal(0))
+
+
+def is_noted(instance_id, report):
+    return any(instance_id in note for note in report["notes"])
+
+
+def test_report_and_invoice_have_the_same_instances(report, invoice_lines):
+    reported = {item["instance"] for item in report["instances"]}
+    assert len(reported) > 1
+    assert invoice_lines.keys() <= reported
+    for instance_id in reported - invoice_lines.keys():
+        (item,) = (item for item in report["instances"] if item["instance"] == instance_id)
+        # It never ran, and no pass could know. It is in the report with the least that EC2 bills.
+        assert item["billed_seconds"] <= MINIMUM, item
+
+
+def test_each_instance_differs_by_the_seconds_before_a_pass_saw_it_run(report, invoice_lines):
+    for item in report["instances"]:
+        instance_id, lines = item["instance"], invoice_lines.get(item["instance"])
+        if lines is None or is_noted(instance_id, report):
+            continue
+        difference = billed(lines) - Decimal(item["total"])
+        late = epoch(item["billed_from"]) - lines[0]["start"]
+        hourly = max(Decimal(line["rate"]) for line in lines)
+        log.warning("%s: invoice %s, %s s late", item, billed(lines), late)
+        # At most what the report itself tells: from the launch to the start of the bill.
+        assert late <= epoch(item["billed_from"]) - epoch(item["launched"])
+        assert abs(difference) <= (abs(late) + 1) * hourly / 3600 + Decimal("0.000002"), item
+
+
+def test_the_sums_are_equal_to_the_cent_or_differ_by_what_the_report_notes(report, invoice_lines):
+    compared = {
+        item["instance"]: Decimal(item["total"])
+        for item in report["instances"]
+        if not is_noted(item["instance"], report)
+    }
+    reported = sum(compared.values(), Decimal(0))
+    invoiced = sum((billed(invoice_lines.get(key, [])) for key in compared), Decimal(0))
+    found = [MORE.search(note) for note in report["notes"]]
+    noted = sum((Decimal(match[1]) for match in found if match), Decimal(0))
+    log.warning("report %s, invoice %s, noted %s: %s", reported, invoiced, noted, report["notes"])
+    assert -CENT < invoiced - reported < noted + CENT
