@@ -84,6 +84,7 @@ def build(
             *notes.set_aside_notes(set_aside),
             *disagreements,
             *notes.instance_notes(costs, by_id),
+            *notes.rack_notes(use.without_shape),
             *notes.resource_notes(resources),
             *notes.attempt_notes(attempts, *without_cost),
         ),
