@@ -91,6 +91,7 @@ def build(
             *notes.stops((by_id[cost.instance_id] for cost in costs), window.since, window.until),
             *notes.ownerless(costs, by_id, match),
             *notes.runaways(attempts_in_window, runaway_ends),
+            *notes.rack_notes(use.without_shape),
             *notes.resource_notes(resources),
             *notes.start_bound(costs, by_id, window.since),
             *notes.attempt_notes(attempts, *without_cost),

@@ -83,6 +83,12 @@ def resource_notes(resources: Iterable[Resource]) -> list[str]:
     return [f"{_first_few(names)}: {why}" for why, names in names_by_reason.items()]
 
 
+def rack_notes(nodes_without_shape: Sequence[str]) -> list[str]:
+    """Return a note on nodes of racks whose size nobody knows."""
+    text = "size not known, so a job is charged for all of it"
+    return [f"{_first_few(nodes_without_shape)}: {text}"][: bool(nodes_without_shape)]
+
+
 def set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for item in set_aside:

@@ -38,6 +38,7 @@ class RackUse:
     nodes: tuple[Instance, ...]  # by name
     usages: Mapping[str, tuple[Usage, ...]]  # by name
     attempts: tuple[Attempt, ...]  # with the other nodes alone
+    without_shape: tuple[str, ...] = ()  # nodes that jobs held, and whose size nobody knows
 
 
 def rack_use(
@@ -58,7 +59,12 @@ def rack_use(
             usages[name].append(_usage(attempt, racks[name].shape, now))
         others.append(_without(attempt, frozenset(own)))
     nodes = [_node(name, window) for name in sorted(racks)]
-    return RackUse(tuple(nodes), {name: tuple(own) for name, own in usages.items()}, tuple(others))
+    return RackUse(
+        tuple(nodes),
+        {name: tuple(own) for name, own in usages.items()},
+        tuple(others),
+        tuple(name for name in sorted(usages) if racks[name].shape is None),
+    )
 
 
 def with_rates(book: PriceBook, racks: Mapping[str, RackNode], window: Window) -> PriceBook:

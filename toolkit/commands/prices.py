@@ -104,7 +104,7 @@ def show(*, config_path: Path | None, as_json: bool) -> None:
 def _json(row: ListedPrice, now: int) -> dict[str, Any]:
     return {
         "what": row.what,
-        "usd": None if row.usd is None else f"{row.usd:f}",
+        "usd": _usd(row),
         "unit": row.unit,
         "source": row.source,
         "as_of": None if row.as_of is None else _day(row.as_of),
@@ -113,25 +113,24 @@ def _json(row: ListedPrice, now: int) -> dict[str, Any]:
 
 
 def _print(rows: list[ListedPrice], now: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from toolkit.output import table
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("what", "USD", "unit", "source", "as of", "days old"):
-        table.add_column(name, justify="right" if name in {"USD", "days old"} else "left")
-    for row in rows:
-        age = row.age_days(now)
-        cells = (
+    texts = [
+        (
             row.what,
-            "unknown" if row.usd is None else f"{row.usd:f}",
+            _usd(row) or "unknown",
             row.unit,
             row.source,
             "" if row.as_of is None else _day(row.as_of),
-            "" if age is None else str(age),
+            row.age_days(now),
         )
-        table.add_row(*map(Text, cells))
-    Console(highlight=False).print(table)
+        for row in rows
+    ]
+    click.echo(table(("what", "USD", "unit", "source", "as of", "days old"), texts))
+
+
+def _usd(row: ListedPrice) -> str | None:
+    return None if row.usd is None else f"{row.usd.normalize():f}"
 
 
 def _day(second: int) -> str:

@@ -161,6 +161,7 @@ def test_a_racks_node_is_in_every_table():
     assert {row["capacity"] for row in data["instances"]} == {"rack"}
     assert data["attempts"][0]["nodes"] == ["rack-001", "RACK7"]
     assert report.unknown_costs == ()
+    assert report.notes == ("rack-001: size not known, so a job is charged for all of it",)
     for text in (printed(report, width=120), html.render(report, KEYS), export.as_csv(report)):
         assert "RACK7" in text
         assert "rack" in text

@@ -1,12 +1,15 @@
 """Prices and the cost policy in cluster.yaml."""
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
-from tests.unit.config.test_load import GOOD, problems
+from tests.unit.config.test_load import GOOD, edited, problems
 from toolkit.config import parse
+from toolkit.config.prices import Prices
 from toolkit.config.rack_names import MAX_NAMES, rack_nodes
 
 LINE = len(GOOD.splitlines()) + 1
@@ -173,6 +176,15 @@ def test_an_unknown_payer_is_refused(policy, path, words):
     found = problems(f"{GOOD}cost_policy: {{{policy}}}\n")
     assert list(found) == [path]
     assert words in found[path][1]
+
+
+def test_the_documented_prices_are_valid():
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    (section,) = re.findall(r"^```\n(prices:\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    offering = "{type: g5.xlarge, capacity: capacity-block, zone: us-east-1a, reservation: cr-0abc}"
+    text = edited("      - {type: g5.xlarge, capacity: spot}\n", f"      - {offering}\n")
+    prices = parse(f"{text}{section}").prices
+    assert all(getattr(prices, name) for name in Prices.model_fields)
 
 
 def test_a_hostlist_of_racks_is_expanded_in_its_order():
