@@ -40,8 +40,7 @@ def build(
     """Build the report of one window.
 
     `attempts` must reach back to the launch of the first instance that overlaps the
-    window. The jobs before and after tell boot and idle time apart. `shapes` is by
-    instance id.
+    window. The jobs before it tell boot and idle time apart. `shapes` is by instance id.
     """
     attempts = with_resizes(attempts)
     instances = billed_lives(instances, attempts, now)
@@ -62,9 +61,7 @@ def build(
         notes=(
             *notes.set_aside_notes(set_aside),
             *disagreements,
-            *notes.instance_notes(costs, by_id),
-            *notes.stops((by_id[cost.instance_id] for cost in costs), window.since, window.until),
-            *notes.ownerless(costs, by_id, match),
+            *notes.instance_notes(costs, by_id, match, window),
             *notes.runaways(attempts_in_window, runaway_ends),
             *notes.attempt_notes(attempts, *without_cost),
         ),
