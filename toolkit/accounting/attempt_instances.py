@@ -21,7 +21,7 @@ from toolkit.accounting.instances import NEVER_UP
 from toolkit.accounting.node_instances import NodeInstances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
@@ -91,11 +91,8 @@ def match_instances(
             shape = shapes.get(instance.instance_id)
             usages[instance.instance_id].append(_usage(attempt, instance, shape, now))
     first_users = {key: min(items, key=_order).attempt for key, items in usages.items()}
-    launches = _launches(instances_by_attempt, first_users)
-    for attempt, own_instances in instances_by_attempt:
-        first_launch = launches.get(_start_group(attempt))
-        for instance, wait in _waits_before_use(attempt, own_instances, first_users, first_launch):
-            waits[instance.instance_id].append(wait)
+    for instance, wait in _waits_of_users(instances_by_attempt, first_users):
+        waits[instance.instance_id].append(wait)
     return InstanceMatch(
         {key: tuple(sorted(items, key=_order)) for key, items in usages.items()},
         {key: tuple(sorted(items, key=_order)) for key, items in waits.items()},
@@ -183,6 +180,17 @@ def _usage(attempt: Attempt, instance: Instance, shape: Shape | None, now: int) 
     end = min(now if attempt.ended is None else attempt.ended, instance_end)
     share = node_share(attempt, shape)
     return Usage(attempt.key, start, max(start, end), share, attempt.lost_from())
+
+
+def _waits_of_users(
+    instances_by_attempt: Sequence[tuple[Attempt, Sequence[Instance]]],
+    first_users: Mapping[str, int],
+) -> Iterator[tuple[Instance, Wait]]:
+    """Yield all waits for instances that were then used."""
+    launches = _launches(instances_by_attempt, first_users)
+    for attempt, own_instances in instances_by_attempt:
+        first_launch = launches.get(_start_group(attempt))
+        yield from _waits_before_use(attempt, own_instances, first_users, first_launch)
 
 
 def _start_group(attempt: Attempt) -> tuple[str, int | None] | int:

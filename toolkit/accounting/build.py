@@ -54,8 +54,8 @@ def build(
     """Build the report of one window.
 
     `attempts` must reach back to the launch of the first instance that overlaps the
-    window. The jobs before and after tell boot and idle time apart. `shapes` is by
-    instance id, `racks` by node.
+    window. The jobs before it tell boot and idle time apart. `shapes` is by instance id,
+    `racks` by node.
     """
     rules = Rules(policy or Policy(), cost_policy or CostPolicy())
     attempts = with_resizes(attempts)
@@ -87,9 +87,7 @@ def build(
         notes=(
             *notes.set_aside_notes(set_aside),
             *disagreements,
-            *notes.instance_notes(costs, by_id),
-            *notes.stops((by_id[cost.instance_id] for cost in costs), window.since, window.until),
-            *notes.ownerless(costs, by_id, match),
+            *notes.instance_notes(costs, by_id, match, window),
             *notes.runaways(attempts_in_window, runaway_ends),
             *notes.rack_notes(use.without_shape),
             *notes.resource_notes(resources),

@@ -55,7 +55,9 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     )
     since = min((item.launched for item in content.instances), default=window.since)
     slurm = slurm_instances.read(sources.runner, sources.cluster, max(since, window.since))
-    joined = instance_sources.joined(content.instances, slurm.instances)
+    joined = instance_sources.joined(
+        content.instances, slurm.instances, window=window, trail=sources.trail
+    )
     instances = with_static_nodes(joined.instances, sources.static_nodes)
     charged = [instance for instance in instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in charged), default=window.since)

@@ -17,6 +17,8 @@ from toolkit.accounting.phrases import moment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from toolkit.accounting.allocation import Window
+    from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.slurm_instances import SlurmInstance
 
 SLACK: Final = 900
@@ -35,9 +37,16 @@ class JoinedInstances:
 
 
 def joined(
-    instances: Iterable[Instance], slurm_instances: Iterable[SlurmInstance]
+    instances: Iterable[Instance],
+    slurm_instances: Iterable[SlurmInstance],
+    *,
+    window: Window | None = None,
+    trail: Trail | None = None,
 ) -> JoinedInstances:
-    """Return the instances with Slurm's evidence, and those that Slurm alone knows."""
+    """Return the instances with Slurm's evidence, and those that Slurm alone knows.
+
+    Of a window, the latter are those that lived in it, and so are the disagreements'.
+    """
     rows_by_id: dict[str, list[SlurmInstance]] = defaultdict(list)
     for row in slurm_instances:
         rows_by_id[row.instance_id].append(row)
@@ -47,13 +56,30 @@ def joined(
         rows = rows_by_id.pop(instance.instance_id, None)
         if rows is None:
             known.append(instance)
-        else:
-            known.append(replace(instance, powered_down=_end(rows)))
+            continue
+        known.append(replace(instance, powered_down=_end(rows)))
+        if _lived_in(instance, window):
             sentences.extend(_disagreements(instance, rows))
-    unknown = [_instance(rows) for rows in rows_by_id.values()]
+    all_unknown = [_exact(_instance(rows), trail) for rows in rows_by_id.values()]
+    unknown = [instance for instance in all_unknown if _lived_in(instance, window)]
     sentences = [*_limited(sentences), *_limited(list(map(_unknown_sentence, unknown)))]
     ordered = sorted((*known, *unknown), key=lambda item: (item.launched, item.instance_id))
     return JoinedInstances(tuple(ordered), tuple(sentences))
+
+
+def _lived_in(instance: Instance, window: Window | None) -> bool:
+    return window is None or (
+        instance.launched < window.until
+        and (instance.ended is None or instance.ended > window.since)
+    )
+
+
+def _exact(instance: Instance, trail: Trail | None) -> Instance:
+    """Return an instance of Slurm's, with CloudTrail's end if there is one."""
+    if trail is None:
+        return instance
+    exact = trail.completed(replace(instance, end_seen=False))
+    return exact if exact.end_seen else replace(exact, end_seen=instance.end_seen)
 
 
 def _end(rows: Iterable[SlurmInstance]) -> int | None:
@@ -81,11 +107,11 @@ def _instance(rows: Sequence[SlurmInstance]) -> Instance:
 
 
 def _unknown_sentence(instance: Instance) -> str:
-    end = "never" if instance.ended is None else moment(instance.ended)
+    end = "last evidence" if instance.ended is None else f"end {moment(instance.ended)}"
     return (
         f"{instance.instance_id}: known to Slurm alone, as {instance.node} of type"
         f" {instance.instance_type}; billed from its power-up {moment(instance.launched)} to its"
-        f" power-down ({end})"
+        f" {end}"
     )
 
 

@@ -13,6 +13,7 @@ from toolkit.prices import PriceSource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempt_instances import InstanceMatch
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
@@ -35,7 +36,12 @@ _SOURCE_NOTES = {
 }
 
 
-def instance_notes(costs: Sequence[InstanceCost], by_id: Mapping[str, Instance]) -> list[str]:
+def instance_notes(
+    costs: Sequence[InstanceCost],
+    by_id: Mapping[str, Instance],
+    match: InstanceMatch,
+    window: Window,
+) -> list[str]:
     """Return what is doubtful about the charged instances."""
     costs = [cost for cost in costs if by_id[cost.instance_id].kind is Kind.INSTANCE]
     instances = [by_id[cost.instance_id] for cost in costs]
@@ -45,6 +51,8 @@ def instance_notes(costs: Sequence[InstanceCost], by_id: Mapping[str, Instance])
         *start_notes(instances),
         *refund_notes(instances),
         *reversed_lives(instances),
+        *stops(instances, window),
+        *ownerless(instances, match),
     ]
 
 
@@ -136,22 +144,20 @@ def start_notes(instances: Iterable[Instance]) -> list[str]:
     ]
 
 
-def stops(instances: Iterable[Instance], since: int, until: int) -> list[str]:
-    """Return a note on each stop within since … until."""
+def stops(instances: Iterable[Instance], window: Window) -> list[str]:
+    """Return a note on each stop in the window."""
     return [
         f"{item.instance_id}: stopped {moment(stopped_at)}, started"
         f" {'never again' if started_at is None else moment(started_at)}: not billed in between"
         for item in instances
         for stopped_at, started_at in item.stops
-        if stopped_at < until and (started_at is None or started_at > max(since, stopped_at))
+        if stopped_at < window.until
+        and (started_at is None or started_at > max(window.since, stopped_at))
     ]
 
 
-def ownerless(
-    costs: Iterable[InstanceCost], by_id: Mapping[str, Instance], match: InstanceMatch
-) -> list[str]:
+def ownerless(instances: Iterable[Instance], match: InstanceMatch) -> list[str]:
     """Return a note on instances on which sacct has no job."""
-    instances = [by_id[cost.instance_id] for cost in costs]
     ids = [
         item.instance_id
         for item in instances

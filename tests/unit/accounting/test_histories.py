@@ -154,17 +154,20 @@ def report_of(history):
     ]
     written_at = max(launches, default=since)
     objects = dict(map(ledger_object, history["ledger"]))
+    trail = trail_of(history.get("cloudtrail", ()))
     content = ledger.read(
         FakeS3({key: (value, written_at) for key, value in objects.items()}),
         "bucket",
         FakeEc2(*map(described, history.get("ec2", ()))),
         "demo",
-        trail=trail_of(history.get("cloudtrail", ())),
+        trail=trail,
     )
     slurm = slurm_instances.parse(
         "".join(map(slurm_row, history.get("slurm_instance", ()))), "demo"
     )
-    joined = instance_sources.joined(content.instances, slurm.instances)
+    joined = instance_sources.joined(
+        content.instances, slurm.instances, window=Window(since, until), trail=trail
+    )
     rows = [
         row(**(ROW | {name: str(epoch(value)) for name, value in entry.items()}))
         for entry in history.get("sacct", ())

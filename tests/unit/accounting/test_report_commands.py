@@ -267,6 +267,27 @@ def test_a_damaged_record_of_bills_costs_no_report(cluster, records):
     assert "vision/ada" in result.stdout
 
 
+def test_cloudtrails_stops_are_taken_off(cluster, tmp_path):
+    calls = [("StopInstances", "10:03:20"), ("StartInstances", "10:05:00")]
+    records = [
+        {
+            "eventSource": "ec2.amazonaws.com",
+            "eventName": name,
+            "eventTime": f"2026-11-21T{clock}Z",
+            "responseElements": {"instancesSet": {"items": [{"instanceId": "i-1"}]}},
+        }
+        for name, clock in calls
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({"Records": records}))
+    (tmp_path / "b.json").write_text("<html>")
+    data = json.loads(report("--json", "--cloudtrail", str(tmp_path)).stdout)
+    assert data["total"] == "0.089500"
+    notes = "\n".join(data["notes"])
+    assert "i-1: stopped 2026-11-21 10:03:20, started 2026-11-21 10:05:00" in notes
+    assert "b.json: no CloudTrail file" in notes
+    assert report("--cloudtrail", str(tmp_path / "nowhere")).exit_code == 2
+
+
 def test_costs_are_recorded_in_mlflow_on_request(cluster):
     messages = report("--record-mlflow").stderr
     assert "cost recorded on 1 run\n" in messages

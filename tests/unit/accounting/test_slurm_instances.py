@@ -6,6 +6,9 @@ import pytest
 
 from tests.unit.accounting.samples import T0, an_attempt, an_instance
 from toolkit.accounting import instance_sources, slurm_instances
+from toolkit.accounting.allocation import Window
+from toolkit.accounting.cloudtrail import Trail, TrailEvent
+from toolkit.accounting.instance_sources import JoinedInstances
 from toolkit.accounting.lives import billed_lives
 from toolkit.errors import ToolkitError
 
@@ -116,6 +119,24 @@ def test_an_instance_that_slurm_alone_knows_and_that_never_ended_is_billed_to_it
     attempt = an_attempt(started=T0 + 60, ended=T0 + 900)
     (life,) = billed_lives([instance], [attempt], T0 + 9 * DAY)
     assert (life.launched, life.ended) == (T0, T0 + 900)
+
+
+def test_an_instance_that_slurm_alone_knows_is_a_windows_only_if_it_lived_in_it():
+    rows = parse(line()).instances
+    before, in_it = Window(T0 - DAY, T0), Window(T0 + 500, T0 + DAY)
+    assert instance_sources.joined([], rows, window=before) == JoinedInstances(())
+    joined = instance_sources.joined([], rows, window=in_it)
+    assert [item.instance_id for item in joined.instances] == ["i-1"]
+    assert len(joined.disagreements) == 1
+
+
+def test_cloudtrail_knows_the_end_of_an_instance_better_than_slurm_does():
+    trail = Trail({"i-1": (TrailEvent(T0 + 480, "TerminateInstances"),)})
+    rows = parse(line()).instances
+    (exact,) = instance_sources.joined([], rows, trail=trail).instances
+    assert (exact.ended, exact.end_seen) == (T0 + 480, True)
+    (rough,) = instance_sources.joined([], rows, trail=Trail()).instances
+    assert (rough.ended, rough.end_seen) == (T0 + 600, True)
 
 
 def test_an_instance_that_was_two_nodes_is_one():
