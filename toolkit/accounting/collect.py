@@ -1,15 +1,19 @@
-"""Reads a report's input: the ledger, EC2, sacct, the nodes' shapes, the prices."""
+"""Reads a report's input: records, EC2, the head's sacct, the nodes' shapes, the prices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from slurmplugins.head.sacct_windows import MARGIN
+from slurmplugins.model import records
 from toolkit import slurm_nodes
-from toolkit.accounting import ledger, sacct
+from toolkit.accounting import notes, recorded_instances, recorded_prices, sacct
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import build
-from toolkit.prices import Catalogue, PriceBook, Shape, read_history
+from toolkit.accounting.records import Buckets, attempts_of, list_pages, read_pages
+from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
+from toolkit.prices import Catalogue, PriceBook, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,10 +22,17 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from toolkit.accounting.allocation import Window
+    from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
+    from toolkit.accounting.set_aside import SetAside
     from toolkit.head_runner import Runner
     from toolkit.slurm_nodes import NodeInfo
+
+
+LONGEST_LOOK_BACK = 31 * 86_400
+"""Seconds before a report in which the job that last had an instance is looked for."""
+NO_ANSWER = (HeadCommandFailed, HeadNotReady, StackMissing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +46,91 @@ class Sources:
     s3: S3Client
     runner: Runner
     static_nodes: frozenset[str] = frozenset()  # nodes that always have an instance
+    records_bucket: str = ""  # with the records that outlive the cluster
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
-    """Make the report of a window. `token` must be unguessable (see `sacct`)."""
-    content = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
+    """Make the report of a window. `token` must be unguessable (see `sacct`).
+
+    The head is asked for what is newer than the records. If it does not answer, a note says up to
+    which time the records reach. Raises the head's error where there are no records.
+    """
+    buckets = Buckets(sources.s3, sources.bucket, sources.records_bucket)
+    content = recorded_instances.read(
+        buckets, sources.ec2, sources.cluster, (window.since, window.until), now
+    )
     instances = with_static_nodes(content.instances, sources.static_nodes)
     charged = [instance for instance in instances if _overlaps(instance, window)]
     since = min((instance.launched for instance in charged), default=window.since)
+    jobs = _attempts(sources, _look_back(charged, window), window.until, token)
     # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
-    jobs = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
     spot = {instance.instance_type for instance in charged if instance.spot}
-    history = read_history(sources.ec2, spot, since, window.until)
+    history, damaged_prices = recorded_prices.read(
+        buckets, sources.ec2, sources.region, spot, (window.since, window.until)
+    )
     return build(
         cluster=sources.cluster,
         attempts=jobs.attempts,
         instances=instances,
-        shapes=shapes(instances, slurm_nodes.read_nodes(sources.runner), catalogue),
+        shapes=shapes(instances, _nodes(sources, charged, catalogue), catalogue),
         book=PriceBook(sources.region, catalogue, history),
         window=window,
         now=now,
         policy=policy,
-        set_aside=(*content.set_aside, *jobs.set_aside),
-        disagreements=content.disagreements,
+        set_aside=(*content.set_aside, *jobs.set_aside, *damaged_prices),
+        disagreements=(*content.disagreements, *jobs.notes),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """The attempts of a report, and what is doubtful about all of them."""
+
+    attempts: tuple[Attempt, ...]
+    set_aside: tuple[SetAside, ...]
+    notes: tuple[str, ...] = ()
+
+
+def _attempts(sources: Sources, since: int, until: int, token: str) -> _Jobs:
+    """Return the attempts of the records, and newer ones from the head."""
+    listing = list_pages(sources.s3, sources.records_bucket, records.SACCT, since, until)
+    pages, set_aside = read_pages(sources.s3, sources.records_bucket, listing.keys)
+    newer, sentences = [], []
+    reach = listing.reach
+    if reach is None or reach < until:
+        start = since if reach is None else max(since, reach - MARGIN)
+        try:
+            newer.append(sacct.read(sources.runner, start, until, token))
+        except NO_ANSWER as error:
+            if reach is None:
+                raise
+            sentences.append(notes.records_end(reach, error.message))
+    content = attempts_of(pages, *newer)
+    return _Jobs(content.attempts, (*set_aside, *content.set_aside), tuple(sentences))
+
+
+def _look_back(charged: Iterable[Instance], window: Window) -> int:
+    """Return the first second whose attempts the charged instances need.
+
+    No job is on the head. A static node's idle time is nobody's, whatever ran there before.
+    """
+    launches = [item.launched for item in charged if not (item.is_head or item.static)]
+    first = min([*launches, window.since])
+    return max(first, window.since - LONGEST_LOOK_BACK)
+
+
+def _nodes(
+    sources: Sources, charged: Iterable[Instance], catalogue: Catalogue
+) -> Iterable[NodeInfo]:
+    """Return Slurm's nodes, if an instance's type is not in the catalogue."""
+    if all(item.is_head or item.instance_type in catalogue.shapes for item in charged):
+        return ()
+    try:
+        return slurm_nodes.read_nodes(sources.runner)
+    except NO_ANSWER:
+        return ()  # the note on such an instance says that its size is unknown
 
 
 def shapes(

@@ -117,9 +117,8 @@ def _window(since: datetime, until: datetime, now: datetime) -> Window:
 def _collect(
     config: ClusterConfig, clients: Clients, runner: Runner, window: Window, now: int
 ) -> Report:
-    import secrets
-
     from slurmplugins.model.hostlist import expand
+    from slurmplugins.slurm.sacct import new_token
     from toolkit.accounting.allocation import Policy
     from toolkit.accounting.collect import Sources, collect
     from toolkit.deploy import names
@@ -128,6 +127,7 @@ def _collect(
         cluster=config.cluster,
         region=config.aws.region,
         bucket=names.bucket(config, clients.account),
+        records_bucket=names.backup_bucket(config, clients.account),
         ec2=clients.client("ec2"),
         s3=clients.client("s3"),
         runner=runner,
@@ -138,7 +138,7 @@ def _collect(
             for node in expand(config.nodes(name, pool.static))
         ),
     )
-    return collect(sources, window, now, secrets.token_hex(16), Policy())
+    return collect(sources, window, now, new_token(), Policy())
 
 
 def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
