@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from slurmplugins.head import sacct_windows
 from slurmplugins.head.sacct_pages import PageWriter
@@ -113,6 +113,8 @@ EVENTS = (
     *(("set clock", seconds) for seconds in (-3 * DAY, -3 * HOUR, -600, HOUR, 5 * DAY)),
     *(("size", rows) for rows in (1, 2, 4)),
 )
+FULL_RUN = ("run", 10**9)
+SHORT_JOB = (("begin", 0), ("end", 0))
 stories = st.lists(st.sampled_from(EVENTS), min_size=15, max_size=60)
 
 
@@ -140,6 +142,17 @@ def play(head: Head, what: str, amount: int) -> None:
             head.accounting.most_rows = amount
 
 
+# Stories that chance seldom tells: each fails without one of the program's rules.
+@example([("pass", 2 * DAY), FULL_RUN, ("set clock", -3 * DAY), *SHORT_JOB, ("pass", 3 * HOUR)])
+@example(
+    [
+        *[("pass", 2 * DAY), FULL_RUN, ("slurmdbd", 0), ("set clock", -3 * DAY), *SHORT_JOB],
+        *[FULL_RUN, ("pass", 3 * HOUR)],
+    ]
+)
+@example([("begin", 0), ("pass", 2 * DAY), FULL_RUN, ("end", 2 * DAY), ("pass", 1)])
+@example([("pass", 2 * DAY), ("slurmdbd", 0), *SHORT_JOB, FULL_RUN, ("pass", 3 * HOUR), FULL_RUN])
+@example([("pass", 295 * HOUR), *SHORT_JOB, ("pass", 50 * DAY)])  # where two windows meet
 @settings(max_examples=150)
 @given(stories)
 def test_no_attempt_is_missed_and_each_has_its_end(story):
