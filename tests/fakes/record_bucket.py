@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from botocore.exceptions import ClientError
+
 PAGE = 1000
 
 
@@ -40,6 +42,8 @@ class FakeS3:
 
     def get_object(self, Bucket, Key):  # noqa: N803
         self.calls["get"] += 1
+        if Key not in self.buckets.get(Bucket, ()):
+            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
         return {"Body": io.BytesIO(self.buckets[Bucket][Key])}
 
     def put(self, bucket: str, key: str, body: bytes, written: int) -> None:

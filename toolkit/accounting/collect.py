@@ -12,6 +12,8 @@ from toolkit.accounting import notes, recorded_instances, recorded_prices, sacct
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import build
 from toolkit.accounting.records import Buckets, attempts_of, list_pages, read_pages
+from toolkit.deploy import record_age
+from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
 from toolkit.prices import Catalogue, PriceBook, Shape
 
@@ -99,6 +101,10 @@ def _attempts(sources: Sources, since: int, until: int, token: str) -> _Jobs:
     pages, set_aside = read_pages(sources.s3, sources.records_bucket, listing.keys)
     newer, sentences = [], []
     reach = listing.reach
+    if reach is not None:
+        # slurmctld may have kept rows from slurmdbd while the last pages were written.
+        own = Bucket(sources.s3, sources.bucket)
+        reach = min(reach, record_age.parse(own.read_json(records.STATUS)).settled or reach)
     if reach is None or reach < until:
         start = since if reach is None else max(since, reach - MARGIN)
         try:

@@ -121,6 +121,8 @@ def from_bucket(
 
 
 def _listed(s3: S3Client, bucket: str, prefix: str) -> list[tuple[str, int]]:
+    if not bucket:
+        return []
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     try:
         return [

@@ -54,6 +54,8 @@ def read(
 
 
 def _keys(s3: S3Client, bucket: str, region: str, since: int, until: int) -> list[RecordKey]:
+    if not bucket:
+        return []
     prefix = f"{records.PRICES}{region}/"
     day = records.day_stamp(since - since % DAY)
     pages = s3.get_paginator("list_objects_v2").paginate(

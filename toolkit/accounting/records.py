@@ -89,6 +89,8 @@ def list_pages(s3: S3Client, bucket: str, prefix: str, since: int, until: int) -
     """
     keys: list[RecordKey] = []
     reach = None
+    if not bucket:
+        return Listing()
     pages = s3.get_paginator("list_objects_v2").paginate(
         Bucket=bucket, Prefix=prefix, StartAfter=f"{prefix}{records.stamp(max(since, 0))}"
     )

@@ -48,6 +48,15 @@ def take_over(s3: S3Client, old_cluster: str, cluster: str) -> int:
     return _copy(s3, (old_cluster, PREFIX), (cluster, PREFIX), lambda written: written)
 
 
+def copy_pages(s3: S3Client, source: str, target: str) -> int:
+    """Copy the pages of instances between buckets of backups; return their number."""
+    present = {key for key, _ in _listed(s3, target, records.INSTANCES)}
+    wanted = [key for key, _ in _listed(s3, source, records.INSTANCES) if key not in present]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda key: s3.copy({"Bucket": source, "Key": key}, target, key), wanted))
+    return len(wanted)
+
+
 def _copy(
     s3: S3Client,
     source: tuple[str, str],

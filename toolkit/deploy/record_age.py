@@ -20,9 +20,9 @@ LATE_SECONDS = 4 * PERIOD
 class LastRecords:
     """The head's words on its records. Times are epoch seconds, None before the first."""
 
-    attempts: float | None = None  # attempts are written up to here
-    settled: float | None = None  # and none of them can come later, up to here
-    instances: float | None = None
+    attempts: int | None = None  # attempts are written up to here
+    settled: int | None = None  # and none of them can come later, up to here
+    instances: int | None = None
     error: str = ""  # of a later run that failed
 
 
@@ -52,5 +52,5 @@ def warning(last: LastRecords, now: float, head_since: float) -> str:
     return f"the last records could not be written{cause}" if last.error else ""
 
 
-def _time(value: object) -> float | None:
-    return None if value is None else json_input.finite(value)
+def _time(value: object) -> int | None:
+    return None if value is None else int(json_input.finite(value))

@@ -175,6 +175,21 @@ def test_the_head_adds_what_is_newer_than_the_last_page(cluster):
     assert not any("does not answer" in note for note in report.notes)
 
 
+def test_the_head_adds_what_slurmdbd_lacked_when_the_last_pages_were_written(cluster):
+    """Ask it from the settled place on, which the head's status tells."""
+    now = T0 + 12 * HOUR
+    status = json.dumps({"attempts": now, "settled": T0 + 2 * HOUR}).encode()
+    head = SacctHead(FakeAccounting())
+    cluster.s3.put(OWN, records.STATUS, status, now)
+    try:
+        cluster.report(T0, T0 + 11 * HOUR, now, head)
+        stopped = cluster.report(T0, T0 + 11 * HOUR, now)
+    finally:
+        del cluster.s3.buckets[OWN][records.STATUS]
+    assert head.calls == 1
+    assert any("up to 2026-11-21 02:00:00 UTC" in note for note in stopped.notes)
+
+
 def test_without_any_record_the_heads_error_is_the_reports():
     with pytest.raises(HeadNotReady):
         Cluster().report(T0, T0 + HOUR, T0 + HOUR)
