@@ -101,3 +101,14 @@ class ObjectStore(Protocol):
     def get(self, key: str) -> dict[str, object] | None:
         """Return a JSON object, or None if there is none. Raises CloudError."""
         ...
+
+
+class RecordStore(Protocol):
+    """Objects that are added, and never replaced."""
+
+    def add(self, key: str, body: bytes) -> bool:
+        """Write an object unless the key exists.
+
+        Returns whether it was written. Raises CloudError.
+        """
+        ...

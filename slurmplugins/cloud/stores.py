@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class S3Store:
-    """An implementation of `cloud.port.ObjectStore` on a botocore S3 client, for one bucket."""
+    """An implementation of the stores in `cloud.port` on a botocore S3 client, for one bucket."""
 
     def __init__(self, bucket: str, connect: Callable[[], Any]) -> None:
         self._bucket = bucket
@@ -26,8 +26,14 @@ class S3Store:
         self._clock = SystemClock()
 
     def create(self, key: str, value: Mapping[str, object]) -> bool:
+        return self._add(key, _json(value), "application/json")
+
+    def add(self, key: str, body: bytes) -> bool:
+        return self._add(key, body, "application/gzip")
+
+    def _add(self, key: str, body: bytes, content_type: str) -> bool:
         try:
-            self._put(key, value, IfNoneMatch="*")
+            self._call("put_object", Key=key, Body=body, ContentType=content_type, IfNoneMatch="*")
         except CloudError as error:
             if error.code == "PreconditionFailed":
                 return False
@@ -35,11 +41,7 @@ class S3Store:
         return True
 
     def put(self, key: str, value: Mapping[str, object]) -> None:
-        self._put(key, value)
-
-    def _put(self, key: str, value: Mapping[str, object], **conditions: str) -> None:
-        body = json.dumps(value, separators=(",", ":")).encode()
-        self._call("put_object", Key=key, Body=body, ContentType="application/json", **conditions)
+        self._call("put_object", Key=key, Body=_json(value), ContentType="application/json")
 
     def put_text(self, key: str, text: str) -> None:
         self._call("put_object", Key=key, Body=text.encode(), ContentType="text/plain")
@@ -53,6 +55,36 @@ class S3Store:
             return None  # damaged: treated as absent, and about to be replaced
         return value if isinstance(value, dict) else None
 
+    def changed_since(self, prefix: str, moment: float) -> list[str]:
+        """Return the keys of objects written since then. Raises CloudError."""
+        keys: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self._answer("list_objects_v2", Prefix=prefix, **more)
+            keys += [
+                item["Key"]
+                for item in page.get("Contents", ())
+                if item["LastModified"].timestamp() >= moment
+            ]
+            if not page.get("IsTruncated"):
+                return keys
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def _answer(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            answer: dict[str, Any] = getattr(self._connected(), operation)(
+                Bucket=self._bucket, **arguments
+            )
+            return answer
+
+        return call(self._clock, operation, work)
+
+    def _connected(self) -> Any:
+        with self._connecting:  # making a client takes longer than writing a dozen objects
+            if self._client is None:
+                self._client = self._connect()
+        return self._client
+
     def _call(self, operation: str, **arguments: Any) -> bytes:
         """Return the answer's body, within the time limit of the call.
 
@@ -60,14 +92,15 @@ class S3Store:
         """
 
         def work() -> bytes:
-            with self._connecting:  # making a client takes longer than writing a dozen objects
-                if self._client is None:
-                    self._client = self._connect()
-            answer = getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+            answer = getattr(self._connected(), operation)(Bucket=self._bucket, **arguments)
             body: bytes = answer["Body"].read() if operation == "get_object" else b""
             return body
 
         return call(self._clock, operation, work)
+
+
+def _json(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 class SecretStore:

@@ -86,6 +86,7 @@ class LogEvent(StrEnum):
     # Backups
     BACKUP_TAKEN = "backup_taken"
     BACKUP_RESTORED = "backup_restored"
+    RECORDS_WRITTEN = "records_written"
 
     # First boot of a compute node
     BOOT_STEP_FAILED = "boot_step_failed"

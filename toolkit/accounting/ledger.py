@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.exceptions import ClientError
+
 from slurmplugins.cloud import ec2_messages, tags
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
 from slurmplugins.reconciler import instance_ledger
@@ -27,7 +29,7 @@ from toolkit.accounting.set_aside import SetAside
 from toolkit.prices import parse_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
@@ -49,8 +51,8 @@ class Record:
 
     @property
     def is_original(self) -> bool:
-        """Return whether reconcile wrote it under this key; a copy has another."""
-        return self.key == instance_ledger.object_key(self.instance.instance_id)
+        """Return whether its key is its instance's; a copy has another."""
+        return self.key.endswith(instance_ledger.object_key(self.instance.instance_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,19 @@ def read(
     Starts and ends that no pass saw are CloudTrail's, if its events are given.
     """
     records, set_aside = from_bucket(s3, bucket)
+    return combine(records, set_aside, from_ec2(ec2, cluster), trail=trail)
+
+
+def combine(
+    records: Iterable[Record],
+    set_aside: Iterable[SetAside],
+    ec2_instances: Sequence[Instance],
+    *,
+    trail: Trail | None = None,
+) -> LedgerContent:
+    """Return the records, completed by CloudTrail's events and EC2's answer."""
     if trail is not None:
         records = [replace(item, instance=trail.completed(item.instance)) for item in records]
-    ec2_instances = from_ec2(ec2, cluster)
     known_keys = {instance_ledger.object_key(item.instance_id) for item in ec2_instances}
     originals, copies = _without_copies(records)
     return LedgerContent(
@@ -93,14 +105,17 @@ def _disagreements(records: Iterable[Record], ec2_instances: Iterable[Instance])
             yield from notes.disagreements(record.instance, ec2_instance)
 
 
-def from_bucket(s3: S3Client, bucket: str) -> tuple[list[Record], list[SetAside]]:
-    """Return the ledger's records, and the objects that are none."""
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
+def from_bucket(
+    s3: S3Client, bucket: str, prefix: str = PREFIX, *, changed_since: int = 0
+) -> tuple[list[Record], list[SetAside]]:
+    """Return the records that changed since then.
+
+    The objects that are none come beside them. A bucket that does not exist has none.
+    """
     objects = [
-        (item["Key"], int(item["LastModified"].timestamp()))
-        for page in pages
-        for item in page.get("Contents", [])
-        if item["Key"].endswith(".json")
+        (key, written_at)
+        for key, written_at in _listed(s3, bucket, prefix)
+        if key.endswith(".json") and written_at >= changed_since
     ]
 
     def fetch(key: str) -> str:
@@ -115,6 +130,22 @@ def from_bucket(s3: S3Client, bucket: str) -> tuple[list[Record], list[SetAside]
             except LedgerError:
                 set_aside.append(SetAside(key, "no record of an instance"))
         return records, set_aside
+
+
+def _listed(s3: S3Client, bucket: str, prefix: str) -> list[tuple[str, int]]:
+    if not bucket:
+        return []
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    try:
+        return [
+            (item["Key"], int(item["LastModified"].timestamp()))
+            for page in pages
+            for item in page.get("Contents", [])
+        ]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucket":
+            raise
+        return []
 
 
 def _without_copies(records: Iterable[Record]) -> tuple[list[Record], list[SetAside]]:

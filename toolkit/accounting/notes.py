@@ -251,3 +251,11 @@ def disagreements(recorded: Instance, ec2_instance: Instance) -> list[str]:
             f" {moment(ends[1])} by EC2; billed to the former"
         )
     return sentences
+
+
+def records_end(reach: int, reason: str) -> str:
+    """Return a note on a report without the head's answer."""
+    return (
+        f"the head node does not answer ({reason}): attempts are known up to {moment(reach)} UTC,"
+        " and later time shows as idle"
+    )

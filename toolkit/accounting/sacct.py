@@ -1,17 +1,6 @@
-"""The one sacct call, and its parser.
+"""The parser of sacct's text: rows become attempts.
 
-The call's flags and their reasons:
-
-* `-D`: every attempt. Without it only the newest row of a requeued job is shown. *
-`-X`: allocations, not steps; steps cost slurmdbd one query for each job. * `-P
---noconvert`: plain columns and exact units. JSON takes ten times the time and 40 times
-the memory, and has no attempt key in 24.11. * no `-T`: it gets suspended and unfinished
-jobs wrong. Times are clipped in our own code. * `TZ=UTC SLURM_TIME_FORMAT=%s`: sacct
-otherwise prints local wall time, which repeats in autumn.
-
-Names and comments are free text of the users, and sacct escapes nothing. Therefore the
-delimiter holds a random token that is made for one call, so nobody can forge a row. The
-one field that may span lines next to the row's end is the last.
+The call is `slurmplugins.slurm.sacct`, since a program on the head makes it as well.
 """
 
 from __future__ import annotations
@@ -20,11 +9,11 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import BadName
+from slurmplugins.errors import BadName, SlurmError
 from slurmplugins.model.hostlist import expand
+from slurmplugins.slurm import sacct as call
 from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.errors import SacctError
 from toolkit.accounting.set_aside import SetAside
@@ -36,29 +25,10 @@ if TYPE_CHECKING:
 
     from toolkit.head_runner import Runner
 
-_REQUIRED = (
-    "DBIndex",
-    "JobIDRaw",
-    "JobID",
-    "Cluster",
-    "Partition",
-    "Account",
-    "User",
-    "QOS",
-    "Submit",
-    "Start",
-    "End",
-    "State",
-    "ExitCode",
-    "DerivedExitCode",
-    "NNodes",
-    "AllocTRES",
-    "NodeList",
-)
-# 24.11 and later know how often a job was restarted when a row was written.
-_OPTIONAL = ("Restarts",)
-_FREE_TEXT = ("AdminComment", "Comment", "JobName")
-_ENVIRONMENT = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
+_REQUIRED = call.REQUIRED
+_OPTIONAL = call.OPTIONAL
+_FREE_TEXT = call.FREE_TEXT
+_ENVIRONMENT = call.ENVIRONMENT
 _TIMEOUT = 300.0
 # 64 bits have 20 digits.
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
@@ -75,43 +45,15 @@ class SacctContent:
     set_aside: tuple[SetAside, ...] = ()
 
 
-def delimiter(token: str) -> str:
-    """Return the text between two fields of one call."""
-    return f"\x1f{token}\x1f"
+delimiter, argv = call.delimiter, call.argv
 
 
 def fields(help_text: str) -> tuple[str, ...]:
-    """Return the fields to request, given `sacct --helpformat`.
-
-    An unknown name is an error to sacct. Raises SacctError if a required field is
-    missing.
-    """
-    sacct_fields = set(help_text.split())
-    missing_fields = [name for name in (*_REQUIRED, *_FREE_TEXT) if name not in sacct_fields]
-    if missing_fields:
-        raise SacctError(f"the head node's sacct has no field {', '.join(missing_fields)}")
-    return (*_REQUIRED, *(name for name in _OPTIONAL if name in sacct_fields), *_FREE_TEXT)
-
-
-def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
-    """Return the call for attempts that overlap since … until.
-
-    Both are epoch seconds.
-    """
-    return [
-        *_ENVIRONMENT,
-        "sacct",
-        "--allusers",
-        "--duplicates",
-        "--allocations",
-        "--parsable2",
-        "--noheader",
-        "--noconvert",
-        f"--delimiter={delimiter(token)}",
-        f"--starttime={_timestamp(since)}",
-        f"--endtime={_timestamp(until)}",
-        f"--format={','.join(names)}",
-    ]
+    """Return the fields to request, given `sacct --helpformat`. Raises SacctError."""
+    try:
+        return call.fields(help_text)
+    except SlurmError as error:
+        raise SacctError(error.message) from error
 
 
 def read(runner: Runner, since: int, until: int, token: str, *, cluster: str = "") -> SacctContent:
@@ -153,32 +95,11 @@ def parse(text: str, names: Sequence[str], token: str, *, cluster: str = "") -> 
 
 
 def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
-    """Cut the text into rows; free text may hold any characters.
-
-    Line breaks and pipes are among them. Between two rows there is only a line break,
-    so the last field of one and the first of the next come as one piece. The first
-    field is a number, hence it follows the piece's last line break.
-    """
-    pieces = text.split(delimiter(token))
-    if len(pieces) == 1:
-        if text.strip():
-            raise SacctError("sacct printed no field delimiter")
-        return []
-    fields_a_row = len(names) - 1
-    if (len(pieces) - 1) % fields_a_row:
-        raise SacctError("sacct's output is incomplete: a row has too few fields")
-    parsed_rows = []
-    first_field = pieces[0].rpartition("\n")[2]
-    for start in range(1, len(pieces), fields_a_row):
-        middle_fields = pieces[start : start + fields_a_row - 1]
-        last_piece = pieces[start + fields_a_row - 1]
-        is_last = start + fields_a_row >= len(pieces)
-        last_field, _, next_first_field = (
-            (last_piece.removesuffix("\n"), "", "") if is_last else last_piece.rpartition("\n")
-        )
-        parsed_rows.append(dict(zip(names, (first_field, *middle_fields, last_field), strict=True)))
-        first_field = next_first_field
-    return parsed_rows
+    """Cut the text into rows. Raises SacctError."""
+    try:
+        return call.rows(text, names, token)
+    except SlurmError as error:
+        raise SacctError(error.message) from error
 
 
 def _attempt(row: Mapping[str, str]) -> Attempt | None:
@@ -245,7 +166,3 @@ def _other_nodes(text: str) -> tuple[str, ...]:
             with suppress(ValueError):  # such as `None assigned`
                 names.extend(rack_nodes(part))
     return tuple(names)
-
-
-def _timestamp(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

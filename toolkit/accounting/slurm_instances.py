@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.instance import Lifecycle
 from toolkit.accounting.set_aside import SetAside
-from toolkit.errors import ToolkitError
+from toolkit.errors import HeadNotReady, StackMissing, ToolkitError
 from toolkit.prices import parse_usd
 
 if TYPE_CHECKING:
@@ -89,10 +89,12 @@ def read(runner: Runner, cluster: str, since: int) -> SlurmInstances:
     """Return the cluster's instances since then, and LOOK_BACK before.
 
     It is a second source: Slurm before 23.11 does not have it, and an older head's readers may
-    not ask it. Then the report says so.
+    not ask it. Then the report says so. Raises HeadNotReady or StackMissing without a head.
     """
     try:
         text = runner.run(argv(cluster, since - LOOK_BACK), timeout=_TIMEOUT)
+    except (HeadNotReady, StackMissing):
+        raise
     except ToolkitError as error:
         reason = f"not read, so only ledger and EC2 name instances ({str(error)[:200]})"
         name = "Slurm's instance accounting"

@@ -30,7 +30,7 @@ def command(
 ) -> int:
     """Delete the cluster and everything in it: instances, files, accounting, artifacts.
 
-    Backups stay for good, and the instance ledger with them, unless --backups is given. A snapshot
+    Backups stay for good, and the records of what was spent, unless --backups is given. A snapshot
     of the head node's data volume stays: Slurm's state and the databases. Machine images stay for
     the next deploy, unless --images is given. An image that another cluster's launch template or
     instance uses stays with --images, too. The output names all of them.

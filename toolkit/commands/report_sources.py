@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from slurmplugins.model.hostlist import expand
+from slurmplugins.slurm.sacct import new_token
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.collect import Sources, collect
 from toolkit.accounting.settings import contracts, cost_policy, infrastructure, racks
@@ -38,7 +38,7 @@ def collect_report(
     """Return the report of a window, from the head and AWS."""
     imported = imports.read(imports.folder(find_config_file(config_path)))
     sources = _sources(config, clients, runner, imported, trail)
-    return collect(sources, window, now, secrets.token_hex(16), Policy())
+    return collect(sources, window, now, new_token(), Policy())
 
 
 def _sources(
@@ -52,6 +52,7 @@ def _sources(
         cluster=config.cluster,
         region=config.aws.region,
         bucket=names.bucket(config, clients.account),
+        records_bucket=names.backup_bucket(config, clients.account),
         ec2=clients.client("ec2"),
         s3=clients.client("s3"),
         runner=runner,

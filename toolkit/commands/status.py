@@ -56,6 +56,7 @@ def _print(status: Status) -> None:
         *([("login nodes", _counts(status.login_nodes))] if status.login_nodes else []),
         *([("accounts", f"{missing} missing")] if missing else []),
         ("backup", _backup_text(status)),
+        ("records", _records_text(status)),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))
     for reason in status.reasons:
@@ -84,6 +85,15 @@ def _backup_text(status: Status) -> str:
 
     last = status.backup
     return f"{last.id}, {age_text(time.time() - last.at)} ago" if last.id else "none yet"
+
+
+def _records_text(status: Status) -> str:
+    import time
+
+    from toolkit.deploy.backup_age import age_text
+
+    until = status.records.attempts
+    return "none yet" if until is None else f"of jobs up to {age_text(time.time() - until)} ago"
 
 
 def _counts(values: Mapping[str, int] | Mapping[str, str]) -> str:

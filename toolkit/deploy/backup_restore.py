@@ -121,6 +121,9 @@ class Restore:
         old = Bucket(s3, names.bucket(source, self.clients.account))
         if old.name != self._bucket.name and old.exists():
             entries += kept_records.take_over(s3, old.name, self._bucket.name)
+        own_backups = names.backup_bucket(self.config, self.clients.account)
+        if self.source.bucket.name != own_backups:
+            kept_records.copy_pages(s3, self.source.bucket.name, own_backups)
         return entries
 
     @property

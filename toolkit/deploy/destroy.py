@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
+from slurmplugins.model import records
 from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import (
     abandoned_builders,
@@ -20,6 +21,7 @@ from toolkit.deploy import (
     instances,
     kept_records,
     names,
+    record_age,
 )
 from toolkit.deploy.backup_store import BackupStore
 from toolkit.deploy.head_volume import Snapshot, snapshots
@@ -71,6 +73,7 @@ class Inventory:
     used_images: tuple[UsedImage, ...] = ()  # stay, since other clusters need them
     backups: tuple[Backup, ...] = ()
     backup_bucket: str = ""  # if it exists
+    records: int = 0  # objects there with attempts, instances and prices
     with_backups: bool = False  # they are deleted too
     final_backup: bool = False  # of the filesystem, before it is deleted
 
@@ -89,7 +92,11 @@ class Inventory:
             [f"- the bucket: logs, artifacts of runs{self._ledger_text}"] if self.bucket else []
         )
         if self.with_backups and self.backup_bucket:
-            lines.append(f"- {self._backups_text}, and the records there")
+            lines.append(f"- {self._backups_text}")
+            lines.append(
+                f"- {self.records} records of jobs, instances and prices there: no report of this"
+                " cluster will be possible"
+            )
         lines += [
             f"- {item}{self._loss(item)}"
             for item in self.other_resources
@@ -121,8 +128,9 @@ class Inventory:
         if self.with_backups or not self.backup_bucket:
             return ""
         return (
-            f"kept: {self._backups_text}; `toolkit backup restore` brings one into a cluster"
-            " (toolkit destroy --backups deletes them and the kept records)"
+            f"kept: {self._backups_text}; `toolkit backup restore` brings one into a cluster\n"
+            f"kept: {self.records} records of jobs, instances and prices: `toolkit report` reads"
+            " them (toolkit destroy --backups deletes both)"
         )
 
     @property
@@ -199,9 +207,13 @@ class Destroyer:
             used_images=used_images if with_images else (),
             backups=self._backups.find() if has_backups else (),
             backup_bucket=self._backups.bucket.name if has_backups else "",
+            records=self._record_count() if has_backups else 0,
             with_backups=with_backups,
             final_backup=self._config.shared.final_backup,
         )
+
+    def _record_count(self) -> int:
+        return sum(1 for _ in self._backups.bucket.sizes(records.PREFIX))
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return the snapshots of the head node's data volumes, which stay."""
@@ -287,8 +299,9 @@ class Destroyer:
         self._backups.prepare(expires=False)
         with self._report.phase("Keeping the instance ledger with the backups") as phase:
             s3, bucket = self._clients.client("s3"), self._backups.bucket.name
-            entries = kept_records.keep(s3, self._bucket.name, bucket, self._now())
-            phase.result(f"{entries} instances")
+            written = record_age.parse(self._bucket.read_json(records.STATUS)).instances
+            entries = kept_records.keep(s3, self._bucket.name, bucket, self._now(), written)
+            phase.result(f"{entries} instances that no record has yet")
 
     def _delete_backups(self, phase: Phase) -> None:
         if self._backups.bucket.exists():

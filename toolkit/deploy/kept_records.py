@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from slurmplugins.model import records
 from slurmplugins.model.instance import EndCause
 from slurmplugins.reconciler.instance_ledger import PREFIX
 
@@ -14,17 +15,22 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-RECORDS = "records/"
-"""The prefix of records in the bucket of backups."""
+RECORDS = records.PREFIX
+CLOCKS_DIFFER = 3600
+"""Seconds by which the bucket's times may differ from the head's."""
 _AT_ONCE = 8
 
 
-def keep(s3: S3Client, cluster: str, backups: str, now: float) -> int:
-    """Copy a cluster's ledger to its backups; return the entries' number.
+def keep(
+    s3: S3Client, cluster: str, backups: str, now: float, written_until: float | None = None
+) -> int:
+    """Copy the ledger entries that no page has; return their number.
 
-    Its instances have just been terminated: an entry without an end ends now.
+    The pages have all that changed before `written_until`. Instances have just been
+    terminated: an entry without an end ends now.
     """
-    return _copy(s3, (cluster, PREFIX), (backups, f"{RECORDS}{PREFIX}"), lambda _: now)
+    source, target = (cluster, PREFIX), (backups, f"{RECORDS}{PREFIX}")
+    return _copy(s3, source, target, lambda _: now, paged_until=written_until)
 
 
 def bring_back(s3: S3Client, backups: str, cluster: str) -> int:
@@ -42,6 +48,15 @@ def take_over(s3: S3Client, old_cluster: str, cluster: str) -> int:
     return _copy(s3, (old_cluster, PREFIX), (cluster, PREFIX), lambda written: written)
 
 
+def copy_pages(s3: S3Client, source: str, target: str) -> int:
+    """Copy the pages of instances between buckets of backups; return their number."""
+    present = {key for key, _ in _listed(s3, target, records.INSTANCES)}
+    wanted = [key for key, _ in _listed(s3, source, records.INSTANCES) if key not in present]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda key: s3.copy({"Bucket": source, "Key": key}, target, key), wanted))
+    return len(wanted)
+
+
 def _copy(
     s3: S3Client,
     source: tuple[str, str],
@@ -49,8 +64,11 @@ def _copy(
     end_of: Callable[[float], float],
     *,
     replaces: bool = False,
+    paged_until: float | None = None,
 ) -> int:
     """Copy the entries that the target lacks, or all.
+
+    Entries that ended and were written before `paged_until` are in pages of records.
 
     `end_of` gives the end of an instance that has none, by the time of its entry's last write. A
     copy is written later, and that time is what the report takes for such an end.
@@ -63,15 +81,17 @@ def _copy(
         if key.removeprefix(source[1]) not in there
     ]
 
-    def copy(entry: tuple[str, float]) -> None:
+    def copy(entry: tuple[str, float]) -> bool:
         name, written = entry
         body = s3.get_object(Bucket=source[0], Key=f"{source[1]}{name}")["Body"].read()
         ended = with_end(body, end_of(written))
+        if paged_until is not None and written < paged_until - CLOCKS_DIFFER and ended == body:
+            return False
         s3.put_object(Bucket=target[0], Key=f"{target[1]}{name}", Body=ended)
+        return True
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(copy, wanted))
-    return len(wanted)
+        return sum(pool.map(copy, wanted))
 
 
 def with_end(entry: bytes, moment: float) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from slurmplugins.cloud.metrics import HEARTBEAT
-from slurmplugins.model import backup
+from slurmplugins.model import backup, records
 from slurmplugins.model.instance import ROLE_HEAD, ROLE_LOGIN
 from toolkit.deploy import head_volume, names
 from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules
@@ -90,6 +90,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "read_document": names.read_document(config),
             "bucket": bucket,
             "backup_bucket": names.backup_bucket(config, facts.account),
+            "record_prefixes": records.WRITTEN_BY_HEAD,
             "backup_prefix": backup.PREFIX,
             "restore_prefix": backup.RESTORE_PREFIX,
             "tls_only": tls_only(config),

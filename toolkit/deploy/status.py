@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
-from slurmplugins.model import backup
+from slurmplugins.model import backup, records
 from toolkit import accounts
-from toolkit.deploy import backup_age, instances, login_nodes, names
+from toolkit.deploy import backup_age, instances, login_nodes, names, record_age
 from toolkit.deploy.backup_age import LastBackup
 from toolkit.deploy.head import Head, find_head
 from toolkit.deploy.head_setup import HeadSetup
+from toolkit.deploy.record_age import LastRecords
 from toolkit.deploy.stack_events import stack_status
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
@@ -79,6 +80,7 @@ class Status:
     alarms: Mapping[str, str] = field(default_factory=dict)  # CloudWatch's state by subject
     login_nodes: Mapping[str, str] = field(default_factory=dict)  # state by name
     backup: LastBackup = field(default_factory=LastBackup)
+    records: LastRecords = field(default_factory=LastRecords)
     warnings: tuple[str, ...] = ()  # people can work all the same
 
     @property
@@ -148,6 +150,7 @@ def gather(config: ClusterConfig, clients: Clients, now: Callable[[], float] = t
     bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
     boot = HeadSetup(clients, config, bucket).status()
     last_backup = backup_age.parse(bucket.read_json(backup.STATUS))
+    last_records = record_age.parse(bucket.read_json(records.STATUS))
     status = Status(
         cluster=config.cluster,
         stack=stack,
@@ -157,7 +160,11 @@ def gather(config: ClusterConfig, clients: Clients, now: Callable[[], float] = t
         instances=_instances(config, clients),
         alarms=_alarms(config, clients),
         backup=last_backup,
-        warnings=_backup_warnings(config, last_backup, now(), head),
+        records=last_records,
+        warnings=(
+            *_backup_warnings(config, last_backup, now(), head),
+            *_record_warnings(last_records, now(), head),
+        ),
     )
     return _with_head(config, clients, status) if status.head_state == "running" else status
 
@@ -203,6 +210,16 @@ def _backup_warnings(
     if not config.backups.enabled or head is None:
         return ()
     text = backup_age.warning(last, config.backups.period, now, head["LaunchTime"].timestamp())
+    return (text,) if text else ()
+
+
+def _record_warnings(
+    last: LastRecords, now: float, head: InstanceTypeDef | None
+) -> tuple[str, ...]:
+    """Return a warning on the records, if there is a head."""
+    if head is None:
+        return ()
+    text = record_age.warning(last, now, head["LaunchTime"].timestamp())
     return (text,) if text else ()
 
 
@@ -257,6 +274,7 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
 def _units(config: ClusterConfig) -> list[str]:
     """Return the units that run on this cluster's head node."""
     units = [*SERVICES]
+    units.append("slurm-records.timer")
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
     if config.backups.enabled:

@@ -59,7 +59,10 @@ class FakeCloud:
         return self
 
     def paginate(self, **arguments):
-        if self.listing == "list_objects_v2":
+        if self.listing == "list_objects_v2" and arguments["Prefix"].startswith("records/"):
+            assert arguments["Bucket"] == "demo-123456789012-us-east-1-bak"
+            yield {}
+        elif self.listing == "list_objects_v2":
             assert arguments["Bucket"] == "demo-123456789012-us-east-1"
             yield {
                 "Contents": [
@@ -93,7 +96,7 @@ class FakeHead:
         if "sacct" in argv:
             delimiter_option = next(part for part in argv if part.startswith("--delimiter="))
             token = delimiter_option.removeprefix("--delimiter=").strip("\x1f")
-            assert len(token) == 32
+            assert len(token) == 8
             line = row(
                 Start=str(T0 + 100),
                 End=str(T0 + 900),

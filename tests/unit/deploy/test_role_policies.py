@@ -370,6 +370,7 @@ def test_a_compute_node_has_no_right_in_ec2_or_iam(roles):
 def test_the_head_node_has_the_listed_rights_in_ec2_only(roles):
     assert rights(roles, "head", "ec2") == {
         "DescribeInstances", "DescribeInstanceStatus", "DescribeSpotInstanceRequests",
+        "DescribeSpotPriceHistory",
         "RunInstances", "CreateFleet", "CreateTags",
         "TerminateInstances", "GetConsoleOutput",
     }  # fmt: skip
@@ -411,6 +412,20 @@ def test_the_head_node_adds_backups_and_reads_and_deletes_none(roles):
     assert not roles.compute("s3:GetObject", backup)
     assert roles.head("s3:GetObject", "Bucket.Arn/restore/2026-11-25T22-20-00Z/manifest.json")
     assert not roles.head("s3:PutObject", "Bucket.Arn/restore/2026-11-25T22-20-00Z/manifest.json")
+
+
+def test_the_head_node_adds_records_and_replaces_reads_and_deletes_none(roles):
+    """Protect the evidence from who becomes root on the head."""
+    bucket = f"arn:aws:s3:::{names.backup_bucket(roles.config, ACCOUNT)}"
+    for prefix in ("records/sacct/", "records/instances/", "records/prices/"):
+        page = f"{bucket}/{prefix}x.gz"
+        assert roles.head("s3:PutObject", page, {"s3:if-none-match": "*"})
+        assert not roles.head("s3:PutObject", page)
+        for action in ("s3:GetObject", "s3:DeleteObject", "s3:DeleteObjectVersion"):
+            assert not roles.head(action, page, {"s3:if-none-match": "*"})
+        assert not roles.compute("s3:PutObject", page, {"s3:if-none-match": "*"})
+    kept = f"{bucket}/records/ledger/instances/i-1.json"
+    assert not roles.head("s3:PutObject", kept, {"s3:if-none-match": "*"})
 
 
 SSM_AGENT = {

@@ -89,7 +89,10 @@ def test_the_services_are_those_that_this_cluster_has():
     off = {"mlflow": no_mlflow, "backups": no_backups}
     quiet = {"logs": Logs(enabled=False), "alarms": Alarms(enabled=False)}
     bare = config.model_copy(update={"users": keyless, **off, **quiet})
-    least = {"slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"}
+    least = {
+        *("slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"),
+        "slurm-records.timer",
+    }
     assert set(_units(bare)) == least
     taken = bare.model_copy(update={"backups": config.backups})
     assert set(_units(taken)) == {*least, "slurm-backup.timer"}

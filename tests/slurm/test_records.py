@@ -1,0 +1,116 @@
+"""Records of a real cluster: its report is the same with the head's answer and without.
+
+The window ends before the records are written, so both reports are of the same facts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from slurmplugins.model import records
+from tests.slurm.training_job import submit
+from tests.slurm.waiting import until
+from toolkit.accounting.allocation import Policy, Window
+from toolkit.accounting.collect import Sources, collect
+from toolkit.accounting.report import Key
+from toolkit.config import load
+from toolkit.deploy import names
+from toolkit.deploy.session import Clients
+from toolkit.errors import HeadNotReady
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(1800, func_only=True)]
+DAY = 86_400
+NAME = "a|b\n42\x1f7"  # what could forge a row
+
+
+class NoHead:
+    """A head that answers nobody."""
+
+    def run(self, argv, *, timeout=60):
+        raise HeadNotReady("head node i-0 is stopped")
+
+
+@pytest.fixture(scope="module")
+def sources(cluster):
+    """The sources of a report, without a head and with records."""
+    config = load(cluster.config)
+    clients = Clients(config)
+    return Sources(
+        cluster=config.cluster,
+        region=config.aws.region,
+        bucket=names.bucket(config, clients.account),
+        ec2=clients.client("ec2"),
+        s3=clients.client("s3"),
+        runner=NoHead(),
+        records_bucket=names.backup_bucket(config, clients.account),
+    )
+
+
+@pytest.fixture(scope="module")
+def job(cluster):
+    """A job that ended, whose row slurmdbd has."""
+    job = submit(cluster, "--output=/dev/null", f"--job-name={NAME}", "--wrap=sleep 3")
+    assert job.ended() == {"COMPLETED"}
+    argv = ("sacct", "--allocations", "--noheader", "--format=End", f"--jobs={job.number}")
+    until("its end in accounting", lambda: "T" in cluster.run(*argv))
+    return job
+
+
+@pytest.fixture(scope="module")
+def end(cluster, job):
+    """The end of the reports' window, after which the records are written."""
+    end = int(time.time())
+    until("the next second", lambda: time.time() > end + 1)
+    cluster.run("systemctl", "start", "slurm-records.service", timeout=900)
+    return end
+
+
+def report(sources, runner, bucket, end):
+    parts = {"runner": runner, "records_bucket": bucket}
+    fields = {name: getattr(sources, name) for name in Sources.__dataclass_fields__}
+    window = Window(end - DAY, end)
+    return collect(Sources(**fields | parts), window, int(time.time()), "t0k3nXYZ", Policy())
+
+
+def test_a_report_of_records_has_the_sums_of_the_heads_own_answer(cluster, sources, job, end):
+    live = report(sources, cluster.head, f"{sources.bucket}-none", end)
+    recorded = report(sources, NoHead(), sources.records_bucket, end)
+    assert recorded.components() == live.components()
+
+    def rows(made):
+        return {row.key_values: dict(row.micro) for row in made.groups([Key.JOB])}
+
+    assert rows(recorded) == rows(live)
+    assert (job.number,) in rows(recorded)
+    (attempt,) = [item for item in recorded.attempts.values() if item.job_id == job.number]
+    assert attempt.name == NAME
+
+
+def test_a_second_run_repeats_no_old_time_and_replaces_nothing(cluster, sources, end):
+    def pages():
+        listed = sources.s3.list_objects_v2(Bucket=sources.records_bucket, Prefix=records.SACCT)
+        return {item["Key"]: item["ETag"] for item in listed["Contents"]}
+
+    before = pages()
+    cluster.run("systemctl", "start", "slurm-records.service", timeout=900)
+    after = pages()
+    assert before.items() <= after.items()
+    (new_key, *more) = after.keys() - before.keys()
+    assert more == []
+    key = records.parse_key(new_key)
+    assert key.until - key.since < 2 * 3600
+
+
+def test_status_tells_how_far_the_records_reach(cluster, end):
+    status = json.loads(cluster.toolkit("status", "--json", may_fail=True).stdout)
+    assert status["records"]["attempts"] >= end
+    assert status["records"]["error"] == ""
+    assert status["services"]["slurm-records.timer"] == "active"
+
+
+def test_prices_of_spot_offerings_are_kept_by_day(sources, end):
+    listed = sources.s3.list_objects_v2(Bucket=sources.records_bucket, Prefix=records.PRICES)
+    assert listed["KeyCount"] >= 10
