@@ -201,7 +201,9 @@ def _with_stops(
         return entry
     if started_at is None:
         return replace(entry, stops=(*earlier, (stopped_at, instance.launched_at)))
-    last_seen_at = min(max(last_pass_at, entry.running_at or 0.0, started_at), instance.launched_at)
+    last_seen_at = max(last_pass_at, entry.running_at or 0.0, started_at)
+    if last_seen_at >= instance.launched_at:
+        return entry  # an older head saw the start: nobody knows the stop, and the report says so
     return replace(entry, stops=(*entry.stops, (last_seen_at, instance.launched_at)))
 
 

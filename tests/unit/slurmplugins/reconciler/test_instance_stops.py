@@ -55,6 +55,13 @@ def test_a_head_that_is_started_again_had_stopped_after_its_last_pass():
     assert entry.stops == ((9000, 50_000),)
 
 
+def test_a_start_that_an_older_head_saw_makes_no_stop_up():
+    restarted = replace(HEAD, launched_at=50_000.0)
+    entries = {HEAD.id: after((1060, HEAD))}
+    entries = instance_ledger.update(entries, [restarted], {}, 60_000, last_pass_at=59_985)
+    assert (entries[HEAD.id].launched_at, entries[HEAD.id].stops) == (1000, ())
+
+
 def test_each_stop_is_kept():
     first, second = replace(HEAD, launched_at=50_000.0), replace(HEAD, launched_at=90_000.0)
     entry = after((1060, HEAD), (50_060, first), (60_000, first), (90_060, second))
