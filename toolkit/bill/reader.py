@@ -110,8 +110,12 @@ def _database(spill: str) -> Any:
     """Return a database in memory, which loads nothing and prints nothing."""
     import duckdb
 
-    settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    database = duckdb.connect(config={**settings, "temp_directory": spill})
+    settings: dict[str, Any] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "temp_directory": spill,
+    }
+    database = duckdb.connect(config=settings)
     # DuckDB prints it to standard output, in the midst of `--json`.
     database.execute("SET enable_progress_bar = false")
     return database
