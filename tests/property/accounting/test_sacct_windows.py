@@ -152,7 +152,9 @@ def play(head: Head, what: str, amount: int) -> None:
 )
 @example([("begin", 0), ("pass", 2 * DAY), FULL_RUN, ("end", 2 * DAY), ("pass", 1)])
 @example([("pass", 2 * DAY), ("slurmdbd", 0), *SHORT_JOB, FULL_RUN, ("pass", 3 * HOUR), FULL_RUN])
-@example([("pass", 295 * HOUR), *SHORT_JOB, ("pass", 50 * DAY)])  # where two windows meet
+@example([("begin", 0), ("set clock", -3 * DAY)])
+# Where two windows meet, and where they would if there were a second between them.
+@example([("pass", 63 * HOUR), *SHORT_JOB, ("pass", 9), *SHORT_JOB, ("pass", 50 * DAY)])
 @settings(max_examples=150)
 @given(stories)
 def test_no_attempt_is_missed_and_each_has_its_end(story):
