@@ -57,6 +57,7 @@ COMMANDS = {
     "accounts": "Plan and apply Slurm accounts and users.",
     "data": "Add, check, cache and collect datasets.",
     "report": "Print the cluster's cost by account, user or job.",
+    "usage": "Import dumps of sacct, and report on them offline.",
     "runs": "List, show, compare and replay training runs.",
     "sweep": "Search for the best parameters with a job array.",
     "local": "Run the local cloud: an AWS endpoint on this computer.",

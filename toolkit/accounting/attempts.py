@@ -17,9 +17,9 @@ REQUEUE_EXIT = 85
 """The exit code of a job that saved its work and asks to be requeued."""
 
 # The mark that a training run writes in its job's comment when a checkpoint is committed.
-_CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)")
+_CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)", re.ASCII)
 
-_FAILED_STATES = frozenset(
+FAILED_STATES = frozenset(
     {
         "BOOT_FAIL",
         "DEADLINE",
@@ -32,8 +32,11 @@ _FAILED_STATES = frozenset(
         "TIMEOUT",
     }
 )
+FINAL_STATES = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
+"""States that an attempt reaches only after it ran."""
+
 # Ended by a person: work is lost only after a known checkpoint.
-_CANCELLED_STATES = frozenset({"CANCELLED"})
+CANCELLED_STATES = frozenset({"CANCELLED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class Attempt:
 
         Any other attempt may have ended because it got no instances.
         """
-        final_state = self.state in {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
-        return (final_state or self.requeue_requested) and self.ended != self.started
+        is_final = self.state in FINAL_STATES
+        return (is_final or self.requeue_requested) and self.ended != self.started
 
     def checkpoint(self) -> int | None:
         """Return the second of its last committed checkpoint, if known.
@@ -97,9 +100,9 @@ class Attempt:
         if self.ended is None or self.started is None or self.requeue_requested:
             return None
         checkpoint = self.checkpoint()
-        if self.state in _FAILED_STATES:
+        if self.state in FAILED_STATES:
             return self.started if checkpoint is None else checkpoint
-        return checkpoint if self.state in _CANCELLED_STATES else None
+        return checkpoint if self.state in CANCELLED_STATES else None
 
 
 def jobs_of(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
