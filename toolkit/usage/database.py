@@ -77,7 +77,9 @@ class Database:
     def table(
         self, name: str, columns: Sequence[tuple[str, str]], rows: list[Sequence[object]]
     ) -> None:
-        """Make a table of Python's values; `columns` are pairs of name and type."""
+        """Make a table of Python's values.
+
+        `columns` are pairs of name and type."""
         lists = {
             f"c{position}": list(values) for position, values in enumerate(zip(*rows, strict=True))
         }
@@ -96,10 +98,10 @@ class Database:
         columns: Sequence[tuple[str, str]],
         parse: Callable[..., Sequence[object]],
     ) -> None:
-        """Make a table of what `parse` makes of each distinct text of a query.
+        """Make a table of what `parse` makes of each text.
 
-        The texts keep their columns' names and types. A column repeats few texts, so Python sees
-        each once.
+        The query gives the texts, and each is parsed once. They keep their columns' names and
+        types.
         """
         found = self.rows(f"SELECT DISTINCT * FROM ({texts})")  # noqa: S608  # our own text
         self.table(name, columns, [(*row, *parse(*row)) for row in found])
@@ -111,5 +113,5 @@ def sql_text(name: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text as a literal of SQL, for statements that take no parameter there."""
+    """Return text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""From the text of sacct's fields to typed columns of an attempt, by SQL.
+"""SQL that turns the text of sacct's fields into typed columns.
 
 What needs more than a cast is read by the functions that read a page of our own cluster
 (`toolkit.accounting`): each distinct text once.

@@ -97,7 +97,9 @@ def rows_after(text: Iterable[str], form: DumpFormat, line: int) -> Iterator[Row
 
 
 def _plain(text: str, delimiter: str) -> str:
-    """Return a row with the spool's delimiter, and without what ends a line there."""
+    """Return a row as the spool has it.
+
+    It has the spool's delimiter, and nothing that ends a line there."""
     if "\x00" in text or "\r" in text:
         text = text.replace("\x00", " ").replace("\r", " ")
     if delimiter == SPOOL_DELIMITER:

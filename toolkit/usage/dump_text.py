@@ -98,7 +98,7 @@ def _no_header(header: str) -> DumpUnreadable:
 def whole_rows(
     lines: Iterable[str], form: DumpFormat, first_line: int = 2
 ) -> Iterator[Row | BadLine]:
-    """Yield the rows of a dump's lines, and the lines that are none.
+    """Yield the rows of a dump, and the bad lines.
 
     This also reads the pages that the head writes: their delimiter can't be in a name, so each
     row becomes whole.
@@ -129,7 +129,7 @@ def whole_rows(
 
 
 def _alone(line: str, number: int, found: int, form: DumpFormat) -> Iterator[Row | BadLine]:
-    """Yield a line that continues no row: whole, too long, or a name's further line."""
+    """Yield what becomes of a line that continues no row."""
     wanted = form.delimiters
     text = line.rstrip("\n")
     if len(line) >= LONGEST_ROW:

@@ -26,7 +26,7 @@ ROWS_A_PART = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How a dump is read."""
+    """Options of an import."""
 
     delimiter: str | None = None  # None: as the header tells
     timezone: str = "UTC"  # of ISO times
@@ -35,7 +35,7 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What an import did."""
+    """The outcome of an import."""
 
     record: Import
     was_known: bool = False  # the same file was read before
@@ -114,7 +114,9 @@ def _part(store: Store, dump: _OpenDump, record: Import) -> tuple[Import, Manife
 def _read_part(
     opened: database.Database, dump: _OpenDump, record: Import
 ) -> tuple[Import, list[BadLine]]:
-    """Make the table `read_attempts` of the next rows; returns the record and bad lines."""
+    """Make the table `read_attempts` of the next rows.
+
+    Returns the record and the bad lines."""
     spool, limit = dump.temporary / "spool", dump.options.rows_a_part
     part = dump_file.spool_rows(dump.rows, dump.form, spool, limit)
     steps, no_attempts = dump_columns.read_spool(
@@ -133,6 +135,6 @@ def _read_part(
 
 
 def _with_import(manifest: Manifest, record: Import) -> Manifest:
-    """Return the manifest with the record, in place of an earlier one of the same number."""
+    """Return the manifest with the record, in place of its earlier one."""
     others = [item for item in manifest.imports if item.number != record.number]
     return replace(manifest, imports=(*others, record))

@@ -52,7 +52,9 @@ def merged(
 
 
 def _latest(database: Database) -> str:
-    """Return the filter of one row an attempt; none where no key is there twice."""
+    """Return the filter that leaves one row of each attempt.
+
+    It is empty where no key is there twice."""
     rows, keys = database.row(
         f"SELECT count(*), count(DISTINCT hash(concat_ws('|', {_KEY}))) FROM all_rows"  # noqa: S608
     )

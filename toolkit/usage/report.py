@@ -82,9 +82,9 @@ class UsageReport:
 def usage_report(
     store: Store, since: int | None, until: int | None, keys: Sequence[UsageKey], rates: Rates
 ) -> UsageReport:
-    """Return the usage of since ≤ t < until; None: all that the store has.
+    """Return the usage of since ≤ t < until.
 
-    Raises UsageStoreError.
+    None stands for all that the store has. Raises UsageStoreError.
     """
     manifest = store.manifest()
     until = manifest.known_until + 1 if until is None else until
@@ -102,7 +102,7 @@ def usage_report(
 
 
 def _make_types(database: Database, rates: Rates) -> None:
-    """Make tables of node types by list of nodes, and of partitions' prices."""
+    """Make the tables of node types and of partitions' prices."""
 
     def facts(node_list: str) -> tuple[object, ...]:
         # A job's nodes are of one type, as a rule: its first node tells.

@@ -23,7 +23,9 @@ def hours(seconds: int) -> str:
 
 
 def as_json(report: UsageReport) -> dict[str, Any]:
-    """Return the report as JSON values; amounts are text, so they are never floats."""
+    """Return the report as JSON values.
+
+    Amounts are text, so they are never floats."""
     return {
         "since": iso(report.since),
         "until": iso(report.until),
@@ -35,7 +37,9 @@ def as_json(report: UsageReport) -> dict[str, Any]:
 
 
 def as_csv(report: UsageReport) -> str:
-    """Return a line for each row; an amount of which nothing is known is `unknown`."""
+    """Return a line for each row.
+
+    An amount of which nothing is known is `unknown`."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = ("attempts", "running", *_HOURS, "usd", "unknown_cost_attempts")
@@ -70,7 +74,7 @@ def _is_known(amount: Amount, row: UsageRow) -> bool:
 
 
 def as_text(report: UsageReport) -> str:
-    """Return the table for a terminal; a `?` stands for an unknown part."""
+    """Return the table for a terminal; `?` is an unknown part."""
     if not report.rows:
         return "no attempts in this time"
     headers = [*(key.value for key in report.keys), "attempts"]

@@ -22,7 +22,7 @@ from toolkit.usage.dump_columns import COLUMNS
 from toolkit.usage.errors import StoreUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from toolkit.usage.database import Database
     from toolkit.usage.dump_text import BadLine
@@ -62,6 +62,9 @@ class Manifest:
     days: Mapping[str, Day] = field(default_factory=dict)  # by `2026-11-21`
     imports: tuple[Import, ...] = ()
     known_until: int = 0  # the latest second in the store
+    charges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # files, by day of booking
+    closings: int = 0  # how many times charges were closed
+    sealed_until: str = ""  # the last day that takes no charge any more
 
     @property
     def attempts(self) -> int:
@@ -69,7 +72,9 @@ class Manifest:
         return sum(day.attempts for day in self.days.values())
 
     def files(self, since: int, until: int) -> list[str]:
-        """Return the files that may have an attempt of since ≤ t < until."""
+        """Return the files with attempts of since ≤ t < until.
+
+        They may have others too."""
         return [
             file
             for day in self.days.values()
@@ -144,12 +149,15 @@ class Store:
         content = {"version": VERSION, **asdict(manifest)}
         write_atomically(self.manifest_file, json.dumps(content).encode(), mode=0o644)
         named = {file for day in manifest.days.values() for file in day.files}
-        for path in (self.folder / "attempts").glob("day=*/*.parquet"):
+        named |= {file for files in manifest.charges.values() for file in files}
+        for path in self.folder.glob("*/day=*/*.parquet"):
             if str(path.relative_to(self.folder)) not in named:
                 path.unlink(missing_ok=True)
 
     def keep_bad_lines(self, number: int, bad_lines: list[BadLine]) -> None:
-        """Write an import's bad lines to its own file; a repeated write changes nothing."""
+        """Write an import's bad lines to its file.
+
+        A repeated write changes nothing."""
         if not bad_lines:
             return
         path = self.bad_lines_file(number)
@@ -173,12 +181,19 @@ class Store:
 
     def view(self, database: Database, files: list[str]) -> None:
         """Make the view `attempts` of some files of the store."""
-        columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in COLUMNS)
-        source = f"(SELECT {columns} LIMIT 0)"
-        if files:
-            paths = ", ".join(quoted(str(self.folder / file)) for file in files)
-            source = f"read_parquet([{paths}], hive_partitioning=false)"
+        source = rows_of(self.folder, files, COLUMNS)
         database.run(f"CREATE OR REPLACE TEMP VIEW attempts AS SELECT * FROM {source}")  # noqa: S608
+
+
+def rows_of(folder: Path, files: Sequence[str], columns: Sequence[tuple[str, str]]) -> str:
+    """Return the source of a query: the rows of some files.
+
+    Without files it has no rows, and these columns."""
+    if not files:
+        names = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns)
+        return f"(SELECT {names} LIMIT 0)"
+    paths = ", ".join(quoted(str(folder / file)) for file in files)
+    return f"read_parquet([{paths}], hive_partitioning=false)"
 
 
 def _manifest(data: dict[str, Any]) -> Manifest:
@@ -191,4 +206,7 @@ def _manifest(data: dict[str, Any]) -> Manifest:
         },
         imports=tuple(Import(**item) for item in data["imports"]),
         known_until=int(data["known_until"]),
+        charges={day: tuple(files) for day, files in data["charges"].items()},
+        closings=int(data["closings"]),
+        sealed_until=str(data["sealed_until"]),
     )
