@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from toolkit.usage.dump_text import BadLine, DumpFormat, Row, dump_format, whole_rows
+from toolkit.usage.dump_text import (
+    BadLine,
+    DumpFormat,
+    Row,
+    SacctText,
+    dump_format,
+    whole_rows,
+)
 from toolkit.usage.errors import DumpUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import TextIO
 
@@ -89,9 +96,9 @@ def spool_rows(rows: Iterator[Row | BadLine], form: DumpFormat, path: Path, limi
     return Spooled(count, last_line, tuple(bad_lines))
 
 
-def rows_after(text: Iterable[str], form: DumpFormat, line: int) -> Iterator[Row | BadLine]:
-    """Yield the rows behind a line of the file; 0: all."""
-    for row in whole_rows(text, form):
+def rows_after(source: SacctText, line: int) -> Iterator[Row | BadLine]:
+    """Yield the rows behind a line; 0: all."""
+    for row in whole_rows(source.lines, source.form, source.first_line):
         if row.line > line:
             yield row
 

@@ -51,6 +51,21 @@ class DumpFormat:
         return self.fields[-1] in FREE_TEXT
 
 
+@dataclass(frozen=True, slots=True)
+class SacctText:
+    """The lines of a dump, or of a page that the head wrote.
+
+    A page names its delimiter and fields: `DumpFormat(page.delimiter, fields in small letters)`.
+    Its lines are those of `io.StringIO(page.content, newline="\\n")`.
+    """
+
+    name: str  # of the file or the object
+    sha256: str  # of its content, by which it is known again
+    form: DumpFormat
+    lines: Iterable[str]  # each with its line break
+    first_line: int = 1  # the number of the first of them
+
+
 class Row(NamedTuple):  # made a million times, and a dataclass takes three times as long
     """A whole row: as many delimiters as the header has."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.usage import database, dump_columns, dump_file
-from toolkit.usage.dump_text import BadLine
+from toolkit.usage.dump_text import BadLine, SacctText
 from toolkit.usage.merge import merged
 from toolkit.usage.store import Import
 
@@ -53,31 +53,29 @@ class _OpenDump:
     temporary: Path
 
 
-def planned_import(store: Store, path: Path) -> Import:
-    """Return the record that an import of the file goes on with.
-
-    It is complete if the same file was read before. Raises DumpUnreadable or StoreUnreadable.
-    """
-    sha256 = dump_file.digest(path)
-    imports = store.manifest().imports
-    for record in imports:
-        if record.sha256 == sha256:
-            return record
-    return Import(len(imports) + 1, path.name, sha256, 1, False, 0, 0, 0)
-
-
 def import_dump(store: Store, path: Path, options: ImportOptions) -> ImportResult:
     """Read a dump into the store.
 
     It may be killed at any time, and repeated. Raises UsageStoreError.
     """
-    with store.changing() as temporary, dump_file.opened(path) as text:
+    sha256 = dump_file.digest(path)
+    with dump_file.opened(path) as text:
         form = dump_file.header_of(text, options.delimiter)
-        record = planned_import(store, path)
+        return import_lines(store, SacctText(path.name, sha256, form, text, 2), options)
+
+
+def import_lines(store: Store, source: SacctText, options: ImportOptions) -> ImportResult:
+    """Read sacct's lines into the store.
+
+    It may be killed at any time, and repeated. A source that was read before is read no second
+    time. Raises UsageStoreError.
+    """
+    with store.changing() as temporary:
+        record = _record(store.manifest(), source)
         if record.complete:
             return ImportResult(record, was_known=True)
-        rows = dump_file.rows_after(text, form, record.last_line)
-        dump = _OpenDump(rows, form, options, temporary)
+        rows = dump_file.rows_after(source, record.last_line)
+        dump = _OpenDump(rows, source.form, options, temporary)
         days: set[str] = set()
         while not record.complete:
             before = store.manifest()
@@ -87,12 +85,20 @@ def import_dump(store: Store, path: Path, options: ImportOptions) -> ImportResul
     return ImportResult(record, days=len(days), bad_lines=tuple(store.bad_lines(record.number)))
 
 
+def _record(manifest: Manifest, source: SacctText) -> Import:
+    """Return the record that an import of the source goes on with."""
+    for record in manifest.imports:
+        if record.sha256 == source.sha256:
+            return record
+    return Import(len(manifest.imports) + 1, source.name, source.sha256, 0, False, 0, 0, 0)
+
+
 def checked_dump(path: Path, options: ImportOptions, temporary: Path) -> ImportResult:
     """Read a dump and keep nothing of it: what `--dry-run` shows."""
     with dump_file.opened(path) as text:
         form = dump_file.header_of(text, options.delimiter)
-        record = Import(0, path.name, dump_file.digest(path), 1, False, 0, 0, 0)
-        rows = dump_file.rows_after(text, form, 1)
+        record = Import(0, path.name, "", 0, False, 0, 0, 0)
+        rows = dump_file.rows_after(SacctText(path.name, "", form, text, 2), 0)
         dump = _OpenDump(rows, form, options, temporary)
         bad_lines: list[BadLine] = []
         while not record.complete:
@@ -116,7 +122,8 @@ def _read_part(
 ) -> tuple[Import, list[BadLine]]:
     """Make the table `read_attempts` of the next rows.
 
-    Returns the record and the bad lines."""
+    Returns the record and the bad lines.
+    """
     spool, limit = dump.temporary / "spool", dump.options.rows_a_part
     part = dump_file.spool_rows(dump.rows, dump.form, spool, limit)
     steps, no_attempts = dump_columns.read_spool(

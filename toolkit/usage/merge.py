@@ -31,6 +31,8 @@ def merged(
     Of two rows of one attempt, the one with an end wins, then the one that was read later.
     """
     changed = [day for (day,) in database.rows("SELECT DISTINCT day FROM read_attempts")]
+    if not changed:
+        return manifest
     old_files = [
         file for day in changed if day in manifest.days for file in manifest.days[day].files
     ]

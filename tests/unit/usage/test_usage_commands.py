@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from toolkit.commands.usage import command
 from toolkit.usage import import_dump
+from toolkit.usage.dump_text import DumpFormat, SacctText
 from toolkit.usage.errors import DumpUnreadable, RateInvalid, StoreUnreadable
 
 HEADER = (
@@ -190,8 +191,11 @@ def test_a_dry_run_shows_the_same_and_keeps_nothing(usage, dump, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_an_import_that_was_killed_goes_on_behind_its_last_part(usage, dump, tmp_path, monkeypatch):
-    path = dump(*(row(str(key), str(key)) for key in range(1, 8)))
+@pytest.mark.parametrize("attempts", [6, 7])
+def test_an_import_that_was_killed_goes_on_behind_its_last_part(
+    usage, dump, tmp_path, monkeypatch, attempts
+):
+    path = dump(*(row(str(key), str(key)) for key in range(1, attempts + 1)))
     options = import_dump.ImportOptions(rows_a_part=3)
     store = import_dump_store(tmp_path)
     commits = []
@@ -209,8 +213,8 @@ def test_an_import_that_was_killed_goes_on_behind_its_last_part(usage, dump, tmp
     assert "interrupted" in usage("status")
     monkeypatch.undo()
     result = import_dump.import_dump(store, path, options)
-    assert (result.record.attempts, result.record.complete) == (7, True)
-    assert report(usage)["total"]["attempts"] == 7
+    assert (result.record.attempts, result.record.complete) == (attempts, True)
+    assert report(usage)["total"]["attempts"] == attempts
     named = {file for day in store.manifest().days.values() for file in day.files}
     files = (store.folder / "attempts").rglob("*.parquet")
     assert {str(file.relative_to(store.folder)) for file in files} == named
@@ -272,3 +276,19 @@ def test_a_damaged_manifest_is_named(usage, tmp_path):
 def test_an_empty_store_says_so(usage):
     assert "empty" in usage("status")
     assert usage("report") == "no attempts in this time\n"
+
+
+def test_a_page_of_the_head_is_imported_by_its_lines_and_fields(usage, tmp_path):
+    delimiter = "\x1f0f1e2d3c\x1f"
+    form = DumpFormat(delimiter, tuple(HEADER.lower().split("|")))
+    forged = "a\n" + row("9", "99").replace("|", "\x1f") + "\nb|c"
+    content = "".join(
+        row(key, key, JobName=forged).replace("|", delimiter, form.delimiters) + "\n"
+        for key in ("1", "2")
+    )
+    page = SacctText("records/1", "digest", form, io.StringIO(content, newline="\n"))
+    result = import_dump.import_lines(
+        import_dump_store(tmp_path), page, import_dump.ImportOptions()
+    )
+    assert (result.record.attempts, result.bad_lines) == (2, ())
+    assert {item["job"] for item in report(usage, "--by", "job")["rows"]} == {"1", "2"}

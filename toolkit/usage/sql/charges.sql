@@ -114,3 +114,10 @@ WHERE b.interrupted AND b.ended IS NOT NULL AND b.end_seen
     AND b.ended - b.billed_from < getvariable('refund_within')
 GROUP BY c.i, c.attempt
 HAVING sum(c.micro) <> 0;
+
+DROP TABLE lines;
+DROP TABLE totals;
+DROP TABLE line_costs;
+DROP TABLE weights;
+DROP TABLE sums;
+DROP TABLE grosses;

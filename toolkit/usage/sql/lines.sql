@@ -216,3 +216,14 @@ SELECT i, second, sum(change) OVER (PARTITION BY i ORDER BY second) AS part FROM
 INSERT INTO hard
 SELECT DISTINCT i, 'its jobs have more than the whole of it' FROM totals JOIN bills USING (i)
 WHERE part > whole;
+
+DROP TABLE billed;
+DROP TABLE wholes;
+DROP TABLE latest_usages;
+DROP TABLE segments;
+DROP TABLE ordered_waits;
+DROP TABLE pieces;
+DROP TABLE piece_waits;
+DROP TABLE unused;
+DROP TABLE used;
+DROP TABLE spans;

@@ -70,3 +70,7 @@ SELECT * EXCLUDE (ended, ran_from, last_sign, first_second, bill_ended),
         ELSE least(ran_from, greatest(bill_ended, launched)) END AS billed_from,
     coalesce(bill_ended, getvariable('now')) AS life_end
 FROM ends;
+
+DROP TABLE node_instances;
+DROP TABLE newest;
+DROP TABLE evidence;

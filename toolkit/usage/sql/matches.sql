@@ -114,3 +114,11 @@ WITH first_launches AS (
     FROM usages AS u JOIN first_launches AS f USING (attempt)
 )
 SELECT i, attempt, w_start, w_end FROM begun WHERE w_start < w_end;
+
+DROP TABLE latest;
+DROP TABLE node_lives;
+DROP TABLE own;
+DROP TABLE waiting;
+DROP TABLE sizes;
+DROP TABLE attempts_of_nodes;
+DROP TABLE instances;
