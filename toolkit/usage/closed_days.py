@@ -98,8 +98,7 @@ def close(
     if count:
         target = temporary / f"charges-{closing}"
         database.run(
-            f"""COPY changes TO {quoted(str(target))} (FORMAT parquet, COMPRESSION zstd,
-            COMPRESSION_LEVEL 1, PARTITION_BY (day),
+            f"""COPY changes TO {quoted(str(target))} (FORMAT parquet, PARTITION_BY (day),
             FILENAME_PATTERN {quoted(f"{closing}-{{i}}")})"""
         )
         charges = dict(manifest.charges)
@@ -116,45 +115,43 @@ def _changes(closing: int, now: int, sealed_until: str) -> str:
 
     Each row has the day on which it is booked."""
     open_from = _next(sealed_until) if sealed_until else ""
-    columns = "instance_id, component, attempt, usage_day"
     return f"""CREATE OR REPLACE TEMP TABLE changes AS
-    WITH new AS (
-        SELECT {columns}, sum(micro)::BIGINT AS micro, bool_and(known) AS known,
-            sum(seconds) AS seconds, any_value(i) AS i
-        FROM (SELECT d.*, l.instance_id,
-                strftime(make_timestamp(day * 86400000000), '%Y-%m-%d') AS usage_day
-            FROM day_charges AS d JOIN lives AS l USING (i) WHERE l.ended IS NOT NULL)
-        GROUP BY {columns}
+    WITH known AS MATERIALIZED (SELECT DISTINCT instance_id FROM closed),
+    ended AS (SELECT i, instance_id, node FROM lives WHERE ended IS NOT NULL),
+    first_charges AS (
+        SELECT d.i, d.component, d.attempt, d.day, d.micro, d.known, d.seconds, 'charge' AS kind
+        FROM day_charges AS d SEMI JOIN (SELECT i FROM ended ANTI JOIN known USING (instance_id))
+            USING (i)
+    ), closed_before AS (SELECT i, instance_id FROM ended SEMI JOIN known USING (instance_id)),
+    new AS (
+        SELECT i, component, attempt, day, sum(micro)::BIGINT AS micro,
+            bool_and(known) AS known, sum(seconds) AS seconds
+        FROM day_charges SEMI JOIN closed_before USING (i) GROUP BY i, component, attempt, day
     ), old AS (
-        SELECT {columns}, sum(micro)::BIGINT AS micro, sum(seconds) AS seconds,
-            bool_and(known) AS known
-        FROM closed SEMI JOIN (SELECT DISTINCT instance_id FROM new) USING (instance_id)
-        GROUP BY {columns}
-    ), compared AS (
-        SELECT coalesce(n.instance_id, o.instance_id) AS instance_id,
-            coalesce(n.component, o.component) AS component,
-            coalesce(n.attempt, o.attempt) AS attempt,
-            coalesce(n.usage_day, o.usage_day) AS usage_day,
-            coalesce(n.micro, 0) - coalesce(o.micro, 0) AS micro,
-            coalesce(n.known, o.known) AS known,
-            coalesce(n.seconds, 0) - coalesce(o.seconds, 0) AS seconds
-        FROM new AS n FULL JOIN old AS o ON n.instance_id = o.instance_id
-            AND n.component = o.component AND n.usage_day = o.usage_day
-            AND n.attempt IS NOT DISTINCT FROM o.attempt
-        WHERE coalesce(n.micro, 0) <> coalesce(o.micro, 0) OR o.instance_id IS NULL
-            OR n.known IS DISTINCT FROM o.known AND n.known IS NOT NULL
+        SELECT i, component, attempt, epoch(usage_day::TIMESTAMP)::BIGINT // 86400 AS day,
+            sum(micro)::BIGINT AS micro, sum(seconds) AS seconds
+        FROM closed JOIN closed_before USING (instance_id) GROUP BY ALL
+    ), corrections AS (
+        SELECT coalesce(n.i, o.i) AS i, coalesce(n.component, o.component) AS component,
+            coalesce(n.attempt, o.attempt) AS attempt, coalesce(n.day, o.day) AS day,
+            coalesce(n.micro, 0) - coalesce(o.micro, 0) AS micro, coalesce(n.known, true) AS known,
+            coalesce(n.seconds, 0) - coalesce(o.seconds, 0) AS seconds, 'correction' AS kind
+        FROM new AS n FULL JOIN old AS o ON n.i = o.i AND n.component = o.component
+            AND n.day = o.day AND n.attempt IS NOT DISTINCT FROM o.attempt
+        WHERE coalesce(n.micro, 0) <> coalesce(o.micro, 0) OR (o.i IS NULL AND NOT n.known)
+    ), rows AS (
+        SELECT *, strftime(make_timestamp(day * 86400000000), '%Y-%m-%d') AS usage_day
+        FROM (SELECT * FROM first_charges UNION ALL SELECT * FROM corrections)
     )
-    SELECT c.usage_day, CASE WHEN k.instance_id IS NOT NULL THEN 'correction'
-            WHEN c.usage_day < {quoted(open_from)} THEN 'late charge' ELSE 'charge' END AS kind,
-        {quoted(ESTIMATED)} AS status, {closing} AS closing, {now} AS closed_at, c.instance_id,
+    SELECT c.usage_day, CASE WHEN c.kind = 'charge' AND c.usage_day < {quoted(open_from)}
+            THEN 'late charge' ELSE c.kind END AS kind,
+        {quoted(ESTIMATED)} AS status, {closing} AS closing, {now} AS closed_at, l.instance_id,
         l.node, t.instance_type, t.spot, c.component, c.attempt, a.cluster, a.job_id, a.account,
         a.user_name, a.partition_name, a.qos, c.micro, c.known, c.seconds,
         p.sources AS price_sources, greatest(c.usage_day, {quoted(open_from)}) AS day
-    FROM compared AS c JOIN lives AS l USING (instance_id) JOIN types AS t USING (instance_id)
-        LEFT JOIN prices AS p ON p.i = l.i
-        LEFT JOIN (SELECT DISTINCT instance_id FROM old) AS k ON k.instance_id = c.instance_id
-        LEFT JOIN attempts AS a ON a.db_index = c.attempt
-    ORDER BY day"""  # noqa: S608  # our own text
+    FROM rows AS c JOIN ended AS l USING (i) JOIN types AS t USING (instance_id)
+        LEFT JOIN prices AS p USING (i)
+        LEFT JOIN attempts AS a ON a.db_index = c.attempt"""  # noqa: S608  # our own text
 
 
 def report(store: Store, first_day: str, last_day: str, keys: Sequence[str]) -> list[ClosedRow]:

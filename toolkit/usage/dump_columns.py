@@ -52,9 +52,8 @@ CREATE OR REPLACE TEMP MACRO whole_number(x) AS
     CASE WHEN regexp_full_match(x, '[0-9]{1,20}') THEN TRY_CAST(x AS UBIGINT) END;
 CREATE OR REPLACE TEMP MACRO moment(x) AS
     CASE WHEN x LIKE '____-__-__T%' THEN epoch(local(TRY_CAST(x AS TIMESTAMP)))::BIGINT
-         ELSE TRY_CAST(whole_number(x) AS BIGINT) END;
-CREATE OR REPLACE TEMP MACRO second(x) AS
-    CASE WHEN moment(x) BETWEEN 1 AND 99999999999 THEN moment(x) END;
+         ELSE TRY_CAST(x AS BIGINT) END;
+CREATE OR REPLACE TEMP MACRO second(x) AS CASE WHEN x BETWEEN 1 AND 99999999999 THEN x END;
 """
 
 
@@ -157,17 +156,21 @@ def _typed(form: DumpFormat, number: int) -> str:
     """Return the statement that makes the table `typed`."""
     has_key = "dbindex" in form.fields
     no_key = "WHEN db_index IS NULL THEN 'its DBIndex is no number'" if has_key else ""
-    return f"""CREATE OR REPLACE TEMP TABLE typed AS WITH cast_texts AS (
-        SELECT *, whole_number(db_index_text) AS db_index, second(submit_text) AS submitted,
-            second(start_text) AS started, second(end_text) AS ended,
-            TRY_CAST(whole_number(restarts_text) AS BIGINT) AS restarts,
-            TRY_CAST(whole_number(nodes_text) AS BIGINT) AS node_count,
-            coalesce(tres_cpus, TRY_CAST(whole_number(cpus_text) AS BIGINT)) AS cpus,
+    return f"""CREATE OR REPLACE TEMP TABLE typed AS WITH moments AS (
+        SELECT *, moment(submit_text) AS submit, moment(start_text) AS start_moment,
+            moment(end_text) AS end_moment
+        FROM texts),
+    cast_texts AS (
+        SELECT *, whole_number(db_index_text) AS db_index, second(submit) AS submitted,
+            second(start_moment) AS started, second(end_moment) AS ended,
+            TRY_CAST(restarts_text AS BIGINT) AS restarts,
+            TRY_CAST(nodes_text AS BIGINT) AS node_count,
+            coalesce(tres_cpus, TRY_CAST(cpus_text AS BIGINT)) AS cpus,
             rtrim(split_part(state_text, ' ', 1), '+') AS state,
             CASE WHEN contains(comments, 'toolkit:checkpoint=') THEN
                 regexp_extract_all(comments, 'toolkit:checkpoint=([0-9]+)', 1) END AS marks,
             {number} AS import_number
-        FROM texts JOIN tres USING (tres_text) JOIN exits USING (exit_text, derived_text))
+        FROM moments JOIN tres USING (tres_text) JOIN exits USING (exit_text, derived_text))
     SELECT *, CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
             list_transform(list_filter(marks, lambda m: length(m) <= 12), lambda m: m::BIGINT),
             lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,

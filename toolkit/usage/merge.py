@@ -45,7 +45,7 @@ def merged(
     target = temporary / f"days-{name}"
     database.run(
         f"""COPY (SELECT * FROM all_rows {_latest(database)}) TO {quoted(str(target))}
-        (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARTITION_BY (day),
+        (FORMAT parquet, PARTITION_BY (day),
         FILENAME_PATTERN {quoted(name + "-{i}")})"""  # noqa: S608
     )
     days = dict(manifest.days) | _moved(database, store, target)

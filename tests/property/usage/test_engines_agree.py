@@ -70,7 +70,7 @@ def exact_charges(tries, facts, window):
 
 
 @given(st.data(), instances(), attempts(), windows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sql_charges_what_the_exact_engine_charges(database, data, all_instances, tries, window):
     tries = [replace(attempt, node_count=len(attempt.nodes)) for attempt in tries]
     shapes = {item.instance_id: data.draw(st.sampled_from(SHAPES)) for item in all_instances}
@@ -157,7 +157,7 @@ class Busy:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sql_charges_a_busy_cluster_as_the_exact_engine_does(database, seed):
     busy = Busy(seed)
     by_sql = charges_by_sql(database, busy.attempts, busy.facts, busy.window)
