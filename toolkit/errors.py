@@ -37,6 +37,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
     - PreflightFailed                   preflight-failed          1
   * SlurmAnswerError                    toolkit.head_runner
   * AccountingError                     toolkit.accounting.errors
+  * UsageStoreError                     toolkit.usage.errors
   * RunsError                           toolkit.runs.errors
   * LogsError                           toolkit.logs.errors
   * SubmitRefused, SlurmRefused         toolkit.submit.errors

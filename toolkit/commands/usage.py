@@ -185,8 +185,10 @@ def report_command(
     from toolkit.usage.report import usage_report
 
     rates = read_rates(rate_options, prices_path)
-    seconds = [None if moment is None else int(moment.timestamp()) for moment in (since, until)]
-    report = usage_report(_store(store_path), *seconds, keys, rates)
+    since_second, until_second = (
+        None if time is None else int(time.timestamp()) for time in (since, until)
+    )
+    report = usage_report(_store(store_path), since_second, until_second, keys, rates)
     if as_json:
         print_json(show.as_json(report))
     elif as_csv:

@@ -54,7 +54,8 @@ class Database:
 
     def rows(self, sql: str, **parameters: object) -> list[tuple[Any, ...]]:
         """Return the rows of one query."""
-        return self._connection.execute(sql, parameters or None).fetchall()
+        rows: list[tuple[Any, ...]] = self._connection.execute(sql, parameters or None).fetchall()
+        return rows
 
     def row(self, sql: str, **parameters: object) -> tuple[Any, ...]:
         """Return the one row of a query."""

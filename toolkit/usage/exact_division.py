@@ -121,8 +121,8 @@ def _days(
             continue
         by_day = seconds[_key(charge)]
         amounts = apportion(charge.micro, list(by_day.values()))
-        for (day, part_seconds), micro in zip(by_day.items(), amounts, strict=True):
-            values = (day, micro, float(part_seconds), charge.price_known)
+        for (number, part_seconds), micro in zip(by_day.items(), amounts, strict=True):
+            values = (number, micro, float(part_seconds), charge.price_known)
             yield charge.component.value, charge.attempt, *values
 
 

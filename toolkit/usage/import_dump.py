@@ -77,11 +77,13 @@ def import_lines(store: Store, source: SacctText, options: ImportOptions) -> Imp
         rows = dump_file.rows_after(source, record.last_line)
         dump = _OpenDump(rows, source.form, options, temporary)
         days: set[str] = set()
-        while not record.complete:
+        is_complete = False
+        while not is_complete:
             before = store.manifest()
             record, manifest = _part(store, dump, record)
             days |= {day for day in manifest.days if manifest.days[day] != before.days.get(day)}
             store.commit(_with_import(manifest, record))
+            is_complete = record.complete
     return ImportResult(record, days=len(days), bad_lines=tuple(store.bad_lines(record.number)))
 
 
