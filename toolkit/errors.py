@@ -39,6 +39,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
   * AccountingError                     toolkit.accounting.errors
   * PricesError                         toolkit.prices.errors
   * BillError                           toolkit.bill.errors
+  * UsageStoreError                     toolkit.usage.errors
   * RunsError                           toolkit.runs.errors
   * LogsError                           toolkit.logs.errors
   * SubmitRefused, SlurmRefused         toolkit.submit.errors

@@ -1,6 +1,7 @@
 """Command that runs the benchmarks and prints their tables.
 
-python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--json FILE] [--into FILE]
+python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--attempts N] [--json FILE]
+    [--into FILE]
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.bench import (
     simulated_aws,
     starting,
     tracking,
+    usage,
     workload,
 )
 from tests.bench.contest import PEER
@@ -258,6 +260,24 @@ def runs(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
     return dict(found)
 
 
+def usage_table(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    found = usage.measure(options.attempts, max(options.limit, usage.LIMIT))
+    say(f"\n{options.attempts:,} attempts of a generated history; CPU and peak of each process\n")
+    peer = next(run for run in found if run.what == usage.PEER)
+    rows = [
+        [
+            run.what,
+            f"{run.wall:.1f}",
+            f"{run.cpu:.1f}",
+            f"{run.peak_mb:,.0f}",
+            "" if run is peer else f"{run.cpu / peer.cpu:.3f}",
+        ]
+        for run in found
+    ]
+    say(report.table(("", "wall s", "CPU s", "peak MB", "CPU over slurm2sql's"), rows))
+    return {run.what: asdict(run) for run in found}
+
+
 def start_on_head(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     python, found = starting.on_head(options.cluster)
     say(f"\nThe same on the head node that is up, with its Python {python}: 500 jobs x 8, CPU\n")
@@ -281,6 +301,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str
     "cache": cache,
     "checkpoints": checkpoints,
     "tracking": runs,
+    "usage": usage_table,
     "requeue": requeue,
     "start-on-head": start_on_head,
 }
@@ -299,6 +320,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=1, help="runs of each; medians are shown")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--json", type=Path, help="also write the figures there")
+    parser.add_argument("--attempts", type=int, default=usage.ATTEMPTS, help="of usage; 10000000")
     parser.add_argument("--cluster", type=Path, default=EXAMPLE, help="a cluster that is up")
     parser.add_argument("--into", type=Path, help="put what is printed between the file's marks")
     options = parser.parse_args(arguments)

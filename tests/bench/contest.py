@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PEER_VENV = ROOT / ".bench-venv"
 PEER = "aws-parallelcluster-node==3.16.1"
+SLURM2SQL = "slurm2sql==0.9.9"
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,15 @@ def our_python() -> str:
 
 
 def peer_python() -> str:
-    """Return the peer's interpreter.
+    """Return the peers' interpreter.
 
-    Its virtualenv is made on first use, outside of ours.
+    Their virtualenv is made on first use, outside of ours.
     """
     python = PEER_VENV / "bin" / "python"
-    if not (PEER_VENV / ".complete").exists():
+    complete, peers = PEER_VENV / ".complete", [PEER, SLURM2SQL]
+    if not complete.exists() or complete.read_text().split() != peers:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEER_VENV)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PEER]
-        subprocess.run(pip, check=True, env={**os.environ}, stderr=subprocess.DEVNULL)
-        (PEER_VENV / ".complete").touch()
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *peers], check=True, env={**os.environ}, stderr=subprocess.DEVNULL)
+        complete.write_text("\n".join(peers))
     return str(python)

@@ -24,9 +24,9 @@ REQUEUE_EXIT = 85
 """The exit code of a job that saved its work and asks to be requeued."""
 
 # The mark that a training run writes in its job's comment when a checkpoint is committed.
-_CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)")
+_CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)", re.ASCII)
 
-_FAILED_STATES = frozenset(
+FAILED_STATES = frozenset(
     {
         "BOOT_FAIL",
         "DEADLINE",
@@ -39,12 +39,13 @@ _FAILED_STATES = frozenset(
         "TIMEOUT",
     }
 )
-# Ended by a person: work is lost only after a known checkpoint.
-_CANCELLED_STATES = frozenset({"CANCELLED"})
-# Slurm resizes and suspends running jobs alone.
-_STATES_OF_RUNNING = frozenset(
+STATES_OF_RUNNING = frozenset(
     {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "SUSPENDED", "TIMEOUT", RESIZED}
 )
+"""States that an attempt reaches only after it ran: Slurm resizes and suspends running jobs alone."""
+
+# Ended by a person: work is lost only after a known checkpoint.
+CANCELLED_STATES = frozenset({"CANCELLED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Attempt:
 
         Any other attempt may have ended because it got no instances.
         """
-        ran = self.state in _STATES_OF_RUNNING or self.requeue_requested
+        ran = self.state in STATES_OF_RUNNING or self.requeue_requested
         return ran and self.ended != self.started
 
     def checkpoint(self) -> int | None:
@@ -120,9 +121,9 @@ class Attempt:
         if self.ended is None or self.started is None or self.requeue_requested:
             return None
         checkpoint = self.checkpoint()
-        if self.state in _FAILED_STATES or self.lost_later:
+        if self.state in FAILED_STATES or self.lost_later:
             return self.started if checkpoint is None else checkpoint
-        return checkpoint if self.state in _CANCELLED_STATES else None
+        return checkpoint if self.state in CANCELLED_STATES else None
 
 
 def jobs_of(attempts: Iterable[Attempt]) -> list[list[Attempt]]:

@@ -78,12 +78,12 @@ def as_csv(report: Report) -> str:
     writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _cell(name, value) for name, value in row.items()})
+        writer.writerow({name: cell(name, value) for name, value in row.items()})
     charged_ids = {cost.instance_id for cost in report.costs}
     for name in report.unknown_costs:
         if name not in charged_ids:
             row = {"component": UNKNOWN, "instance": name, "usd": None}
-            writer.writerow({key: _cell(key, value) for key, value in row.items()})
+            writer.writerow({key: cell(key, value) for key, value in row.items()})
     return out.getvalue()
 
 
@@ -118,7 +118,8 @@ def iso(second: int | None) -> str | None:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _cell(name: str, value: object) -> object:
+def cell(name: str, value: object) -> object:
+    """Return a CSV cell that no spreadsheet takes for a formula."""
     if name == "usd":
         return UNKNOWN if value is None else value
     return value if not isinstance(value, str) else safe_cell(value)

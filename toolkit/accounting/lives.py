@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _FOUND_DEAD = frozenset({"BOOT_FAIL", "NODE_FAIL"})
 """States whose end is the discovery of a dead node."""
 
-_ENDED_BY_SLURM = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED"})
+ENDED_BY_SLURM = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED"})
 """States whose end slurmctld decided, so it is no late discovery of a dead node."""
 
 
@@ -79,7 +79,7 @@ def _extended(
     first, last = known.first, known.last
     if attempt.certainly_ran:
         first = started if first is None else min(first, started)
-    if attempt.certainly_ran or attempt.state in _ENDED_BY_SLURM:
+    if attempt.certainly_ran or attempt.state in ENDED_BY_SLURM:
         # The next instance of the node was not launched while this one lived.
         limit = min(nodes.next_launch(instance), nodes.end(instance))
         last = max(last, min(attempt.ended or started, limit))

@@ -116,12 +116,12 @@ def _attempt(row: Mapping[str, str]) -> Attempt | None:
         partition=row["Partition"],
         # "CANCELLED by 1001" names the user who did it.
         state=row["State"].split(" ")[0].rstrip("+"),
-        exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
+        exit_codes=tuple(exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
         restarts=_whole_number(row.get("Restarts", "")),
         submitted=_epoch_second(row["Submit"]),
         started=_epoch_second(row["Start"]),
         ended=_epoch_second(row["End"]),
-        nodes=_nodes(row["NodeList"]),
+        nodes=nodes(row["NodeList"]),
         other_nodes=_other_nodes(row["NodeList"]),
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
@@ -139,12 +139,13 @@ def _whole_number(text: str) -> int | None:
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
-def _exit_code(text: str) -> int:
+def exit_code(text: str) -> int:
+    """Return the code of `code:signal`; 0 for what is none."""
     code = re.match(r"([0-9]{1,10})(?::[0-9]+)?$", text)
     return int(code[1]) if code else 0
 
 
-def _nodes(text: str) -> tuple[str, ...]:
+def nodes(text: str) -> tuple[str, ...]:
     """Return the nodes that can be instances.
 
     Names of another pattern (racks, `None assigned`) can't.

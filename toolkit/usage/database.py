@@ -1,0 +1,118 @@
+"""DuckDB, opened in memory for one piece of work. It is imported here alone."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from toolkit.usage.errors import UsageStoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
+
+MEMORY = "1GB"
+"""DuckDB's own limit. Beyond it, it writes to the store's folder for temporary files."""
+
+
+@contextmanager
+def opened(temporary: Path | None = None, *, threads: int | None = None) -> Iterator[Database]:
+    """Open a database in memory, which spills into the folder `temporary`.
+
+    Raises UsageStoreError for any failure of DuckDB.
+    """
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY,
+        # Nothing is fetched: the answers need no network.
+        "autoinstall_known_extensions": "false",
+        "temp_directory": str(temporary) if temporary else "",
+    }
+    if threads:
+        settings["threads"] = threads
+    try:
+        with duckdb.connect(":memory:", config=settings) as connection:
+            connection.execute("SET enable_progress_bar = false")
+            yield Database(connection)
+    except duckdb.Error as error:
+        raise UsageStoreError(f"DuckDB: {error}") from error
+
+
+class Database:
+    """A connection of DuckDB, with what this room needs of it."""
+
+    def __init__(self, connection: DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, **parameters: object) -> None:
+        """Run one statement; `$name` in it stands for a parameter."""
+        self._connection.execute(sql, parameters or None)
+
+    def rows(self, sql: str, **parameters: object) -> list[tuple[Any, ...]]:
+        """Return the rows of one query."""
+        rows: list[tuple[Any, ...]] = self._connection.execute(sql, parameters or None).fetchall()
+        return rows
+
+    def row(self, sql: str, **parameters: object) -> tuple[Any, ...]:
+        """Return the one row of a query."""
+        (row,) = self.rows(sql, **parameters)
+        return row
+
+    def value(self, sql: str, **parameters: object) -> Any:
+        """Return the one value of a query."""
+        return self.row(sql, **parameters)[0]
+
+    def run_file(self, name: str, **variables: int) -> None:
+        """Run the statements of a file of `toolkit/usage/sql`.
+
+        The file reads a variable by `getvariable('name')`.
+        """
+        for variable, value in variables.items():
+            self.run(f"SET VARIABLE {variable} = {int(value)}::BIGINT")
+        self._connection.execute(sql_text(name))
+
+    def table(
+        self, name: str, columns: Sequence[tuple[str, str]], rows: list[Sequence[object]]
+    ) -> None:
+        """Make a table of Python's values.
+
+        `columns` are pairs of name and type."""
+        lists = {
+            f"c{position}": list(values) for position, values in enumerate(zip(*rows, strict=True))
+        }
+        if not rows:
+            lists = {f"c{position}": [] for position in range(len(columns))}
+        fields = ", ".join(
+            f"unnest($c{position}::{kind}[]) AS {column}"
+            for position, (column, kind) in enumerate(columns)
+        )
+        self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {fields}", **lists)
+
+    def parsed(
+        self,
+        name: str,
+        texts: str,
+        columns: Sequence[tuple[str, str]],
+        parse: Callable[..., Sequence[object]],
+    ) -> None:
+        """Make a table of what `parse` makes of each text.
+
+        The query gives the texts, and each is parsed once. They keep their columns' names and
+        types.
+        """
+        found = self.rows(f"SELECT DISTINCT * FROM ({texts})")  # noqa: S608  # our own text
+        self.table(name, columns, [(*row, *parse(*row)) for row in found])
+
+
+def sql_text(name: str) -> str:
+    """Return the text of a file of `toolkit/usage/sql`."""
+    return files("toolkit.usage").joinpath("sql", name).read_text(encoding="utf-8")
+
+
+def quoted(text: str) -> str:
+    """Return text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

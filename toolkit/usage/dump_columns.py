@@ -1,0 +1,179 @@
+"""SQL that turns the text of sacct's fields into typed columns.
+
+What needs more than a cast is read by the functions that read a page of our own cluster
+(`toolkit.accounting`): each distinct text once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.accounting.attempts import REQUEUE_EXIT
+from toolkit.accounting.sacct import exit_code
+from toolkit.accounting.tres import Tres
+from toolkit.usage.database import quoted
+from toolkit.usage.dump_file import SPOOL_DELIMITER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolkit.usage.database import Database
+    from toolkit.usage.dump_text import DumpFormat
+
+COLUMNS = (
+    ("cluster", "VARCHAR"),
+    ("db_index", "UBIGINT"),  # DuckDB writes HUGEINT to Parquet as DOUBLE, which makes keys equal
+    ("job_id", "VARCHAR"),
+    ("job", "VARCHAR"),
+    ("job_name", "VARCHAR"),
+    ("user_name", "VARCHAR"),
+    ("account", "VARCHAR"),
+    ("partition_name", "VARCHAR"),
+    ("qos", "VARCHAR"),
+    ("state", "VARCHAR"),
+    ("requeue_requested", "BOOLEAN"),
+    ("restarts", "BIGINT"),
+    ("submitted", "BIGINT"),
+    ("started", "BIGINT"),
+    ("ended", "BIGINT"),
+    ("node_count", "BIGINT"),
+    ("node_list", "VARCHAR"),
+    ("cpus", "BIGINT"),
+    ("memory_mib", "BIGINT"),
+    ("gpus", "BIGINT"),
+    ("checkpoint", "BIGINT"),
+    ("import_number", "INTEGER"),
+    ("line", "BIGINT"),
+)
+"""The columns of an attempt in the store."""
+
+_MACROS = r"""
+CREATE OR REPLACE TEMP MACRO whole_number(x) AS
+    CASE WHEN regexp_full_match(x, '[0-9]{1,20}') THEN TRY_CAST(x AS UBIGINT) END;
+CREATE OR REPLACE TEMP MACRO moment(x) AS
+    CASE WHEN x LIKE '____-__-__T%' THEN epoch(local(TRY_CAST(x AS TIMESTAMP)))::BIGINT
+         ELSE TRY_CAST(x AS BIGINT) END;
+CREATE OR REPLACE TEMP MACRO second(x) AS CASE WHEN x BETWEEN 1 AND 99999999999 THEN x END;
+"""
+
+
+def read_spool(
+    database: Database, spool: Path, form: DumpFormat, number: int, timezone: str
+) -> tuple[int, list[tuple[int, str, str]]]:
+    """Make the table `read_attempts` of a spool.
+
+    Returns how many rows were job steps, and the rows that are no attempt: line, text, reason.
+    """
+    zone = "x" if timezone == "UTC" else f"timezone({quoted(timezone)}, x)"
+    database.run(f"CREATE OR REPLACE TEMP MACRO local(x) AS {zone}")
+    for macro in _MACROS.split(";"):
+        if macro.strip():
+            database.run(macro)
+    names = ["line", *(f"c{position}" for position in range(len(form.fields)))]
+    kinds = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
+    database.run(
+        f"""CREATE OR REPLACE TEMP VIEW spooled AS SELECT * FROM read_csv({quoted(str(spool))},
+        delim={quoted(SPOOL_DELIMITER)}, header=false, auto_detect=false, quote='', escape='',
+        comment='', new_line='\\n', nullstr='', columns={{{kinds}}})"""  # noqa: S608
+    )
+    database.run(f"CREATE OR REPLACE TEMP TABLE texts AS SELECT {_texts(form)} FROM spooled")  # noqa: S608
+    steps = database.value("SELECT count(*) FROM texts WHERE contains(job_id, '.')")
+    database.run("DELETE FROM texts WHERE contains(job_id, '.')")
+    _parse_texts(database)
+    database.run(_typed(form, number))
+    bad_rows = database.rows(
+        """SELECT line, job_id || '|' || db_index_text || '|' || submit_text, reason
+        FROM typed WHERE reason IS NOT NULL ORDER BY line"""
+    )
+    columns = ", ".join(name for name, _ in COLUMNS)
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE read_attempts AS
+        SELECT {columns}, strftime(make_timestamp(coalesce(submitted, started) * 1000000),
+        '%Y-%m-%d') AS day FROM typed WHERE reason IS NULL"""  # noqa: S608
+    )
+    return int(steps), [(int(line), text, reason) for line, text, reason in bad_rows]
+
+
+def _texts(form: DumpFormat) -> str:
+    """Return the select list that names the fields, each as trimmed text."""
+
+    def text(*names: str) -> str:
+        found = [
+            f"nullif(trim(c{form.fields.index(name)}), '')" for name in names if name in form.fields
+        ]
+        return f"coalesce({', '.join([*found, quoted('')])})"
+
+    fields = {
+        "line": "line::BIGINT",
+        "cluster": text("cluster"),
+        "db_index_text": text("dbindex"),
+        "job_id": text("jobidraw", "jobid"),
+        "job": text("jobid", "jobidraw"),
+        "job_name": text("jobname"),
+        "user_name": text("user"),
+        "account": text("account"),
+        "partition_name": text("partition"),
+        "qos": text("qos"),
+        "state_text": text("state"),
+        "exit_text": text("exitcode"),
+        "derived_text": text("derivedexitcode"),
+        "restarts_text": text("restarts"),
+        "submit_text": text("submit"),
+        "start_text": text("start"),
+        "end_text": text("end"),
+        "nodes_text": text("nnodes", "allocnodes"),
+        "node_list": text("nodelist"),
+        "cpus_text": text("alloccpus", "ncpus"),
+        "tres_text": text("alloctres"),
+        "comments": f"{text('admincomment')} || ' ' || {text('comment')}",
+    }
+    return ", ".join(f"{expression} AS {name}" for name, expression in fields.items())
+
+
+def _parse_texts(database: Database) -> None:
+    """Make tables of the distinct texts that SQL doesn't read itself."""
+
+    def amounts(text: str) -> tuple[int | None, ...]:
+        tres = Tres.parse(text)
+        return (tres.cpus, tres.memory_mib, tres.gpus) if text else (None, None, None)
+
+    def requeued(*codes: str) -> tuple[bool]:
+        return (REQUEUE_EXIT in map(exit_code, codes),)
+
+    numbers = tuple((name, "BIGINT") for name in ("tres_cpus", "memory_mib", "gpus"))
+    database.parsed(
+        "tres", "SELECT tres_text FROM texts", (("tres_text", "VARCHAR"), *numbers), amounts
+    )
+    database.parsed(
+        "exits",
+        "SELECT exit_text, derived_text FROM texts",
+        (("exit_text", "VARCHAR"), ("derived_text", "VARCHAR"), ("requeue_requested", "BOOLEAN")),
+        requeued,
+    )
+
+
+def _typed(form: DumpFormat, number: int) -> str:
+    """Return the statement that makes the table `typed`."""
+    has_key = "dbindex" in form.fields
+    no_key = "WHEN db_index IS NULL THEN 'its DBIndex is no number'" if has_key else ""
+    return f"""CREATE OR REPLACE TEMP TABLE typed AS WITH moments AS (
+        SELECT *, moment(submit_text) AS submit, moment(start_text) AS start_moment,
+            moment(end_text) AS end_moment
+        FROM texts),
+    cast_texts AS (
+        SELECT *, whole_number(db_index_text) AS db_index, second(submit) AS submitted,
+            second(start_moment) AS started, second(end_moment) AS ended,
+            TRY_CAST(restarts_text AS BIGINT) AS restarts,
+            TRY_CAST(nodes_text AS BIGINT) AS node_count,
+            coalesce(tres_cpus, TRY_CAST(cpus_text AS BIGINT)) AS cpus,
+            rtrim(split_part(state_text, ' ', 1), '+') AS state,
+            CASE WHEN contains(comments, 'toolkit:checkpoint=') THEN
+                regexp_extract_all(comments, 'toolkit:checkpoint=([0-9]+)', 1) END AS marks,
+            {number} AS import_number
+        FROM moments JOIN tres USING (tres_text) JOIN exits USING (exit_text, derived_text))
+    SELECT *, CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
+            list_transform(list_filter(marks, lambda m: length(m) <= 12), lambda m: m::BIGINT),
+            lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,
+        CASE WHEN job_id = '' THEN 'it has no job id' {no_key}
+            WHEN submitted IS NULL AND started IS NULL THEN 'it has no time' END AS reason
+    FROM cast_texts"""  # noqa: S608  # our own text

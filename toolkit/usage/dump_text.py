@@ -1,0 +1,169 @@
+"""The text of a sacct dump: its header, its delimiter, and its rows made whole. Pure.
+
+`sacct -P` escapes nothing, and names and comments are free text of users. A name may hold a
+line break or the delimiter. A row is whole if it has as many delimiters as the header. What is
+broken by line breaks is joined; what can't be made whole is set aside, and never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolkit.usage.errors import DumpUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FREE_TEXT = frozenset({"jobname", "comment", "admincomment", "systemcomment", "workdir"})
+"""Fields that users write, in small letters."""
+
+LONGEST_ROW = 1_000_000
+"""Characters of a row: a longer one is damage."""
+
+# sacct's field names have letters and digits alone. Whatever follows the first is the delimiter.
+_FIRST_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*([^A-Za-z0-9]+)")
+
+_ONE_OF = (("jobid", "jobidraw"), ("submit",), ("start",), ("end",))
+_CALL = (
+    "sacct -a -D -X -P --noconvert -S 2026-01-01 -o DBIndex,JobIDRaw,JobID,Restarts,Cluster,"
+    "Partition,Account,User,QOS,Submit,Start,End,State,ExitCode,DerivedExitCode,NNodes,AllocTRES,"
+    "NodeList,AdminComment,Comment,JobName"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFormat:
+    """The delimiter and the fields of a dump, as its header names them."""
+
+    delimiter: str
+    fields: tuple[str, ...]  # in small letters; an empty name is no field
+
+    @property
+    def delimiters(self) -> int:
+        """Return how many delimiters a whole row has."""
+        return len(self.fields) - 1
+
+    @property
+    def ends_with_free_text(self) -> bool:
+        """Return whether users write a row's last field."""
+        return self.fields[-1] in FREE_TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class SacctText:
+    """The lines of a dump, or of a page that the head wrote.
+
+    A page names its delimiter and fields: `DumpFormat(page.delimiter, fields in small letters)`.
+    Its lines are those of `io.StringIO(page.content, newline="\\n")`.
+    """
+
+    name: str  # of the file or the object
+    sha256: str  # of its content, by which it is known again
+    form: DumpFormat
+    lines: Iterable[str]  # each with its line break
+    first_line: int = 1  # the number of the first of them
+
+
+class Row(NamedTuple):  # made a million times, and a dataclass takes three times as long
+    """A whole row: as many delimiters as the header has."""
+
+    line: int  # of the file, from 1
+    text: str
+
+
+class BadLine(NamedTuple):
+    """A line that is no row, nor a part of one."""
+
+    line: int
+    text: str
+    reason: str
+
+
+def dump_format(header: str, delimiter: str | None = None) -> DumpFormat:
+    """Return a dump's format from its first line.
+
+    Raises DumpUnreadable if the line names no fields, or lacks one that is needed.
+    """
+    header = header.strip("\r\n\ufeff")
+    if delimiter is None:
+        first_field = _FIRST_FIELD.match(header)
+        if first_field is None:
+            raise _no_header(header)
+        delimiter = first_field[1]
+    fields = tuple(name.strip().lower() for name in header.split(delimiter))
+    if not all(name.isalnum() for name in fields if name):
+        raise _no_header(header)
+    missing = [names[-1] for names in _ONE_OF if not set(names) & set(fields)]
+    if missing:
+        raise DumpUnreadable(
+            f"the dump has no field {', '.join(missing)}", next_step=f"dump it by: {_CALL}"
+        )
+    return DumpFormat(delimiter, fields)
+
+
+def _no_header(header: str) -> DumpUnreadable:
+    return DumpUnreadable(
+        f"the first line names no fields of sacct: {header[:80]!r}",
+        next_step=f"keep the header (no --noheader), or give --delimiter. A good call: {_CALL}",
+    )
+
+
+def whole_rows(
+    lines: Iterable[str], form: DumpFormat, first_line: int = 2
+) -> Iterator[Row | BadLine]:
+    """Yield the rows of a dump, and the bad lines.
+
+    This also reads the pages that the head writes: their delimiter can't be in a name, so each
+    row becomes whole.
+    """
+    delimiter, wanted = form.delimiter, form.delimiters
+    begun: list[str] = []  # the lines of a row that is not whole yet
+    count = 0
+    number = first_line - 1
+    for line in lines:
+        number += 1
+        found = line.count(delimiter)
+        if found == wanted and not begun and len(line) < LONGEST_ROW:
+            yield Row(number, line.rstrip("\n"))
+            continue
+        if begun and count + found <= wanted and sum(map(len, begun)) + len(line) < LONGEST_ROW:
+            begun.append(line)
+            count += found
+            if count == wanted:
+                yield Row(number - len(begun) + 1, "".join(begun).rstrip("\n").replace("\n", " "))
+                begun, count = [], 0
+            continue
+        yield from _unfinished(begun, number, wanted)
+        begun, count = [], 0
+        yield from _alone(line, number, found, form)
+        if 0 < found < wanted:
+            begun, count = [line], found
+    yield from _unfinished(begun, number + 1, wanted)
+
+
+def _alone(line: str, number: int, found: int, form: DumpFormat) -> Iterator[Row | BadLine]:
+    """Yield what becomes of a line that continues no row."""
+    wanted = form.delimiters
+    text = line.rstrip("\n")
+    if len(line) >= LONGEST_ROW:
+        yield BadLine(number, text[:1000], f"a row has fewer than {LONGEST_ROW:,} characters")
+    elif found == wanted:
+        yield Row(number, text)
+    elif found > wanted and form.ends_with_free_text:
+        # What is too much belongs to the name at the end.
+        parts = text.split(form.delimiter)
+        whole = [*parts[:wanted], " ".join(parts[wanted:])]
+        yield Row(number, form.delimiter.join(whole))
+    elif found > wanted:
+        yield BadLine(number, text, f"{found + 1} fields, not {wanted + 1}")
+    elif found == 0 and text.strip() and not form.ends_with_free_text:
+        yield BadLine(number, text, "no delimiter")
+
+
+def _unfinished(begun: list[str], number: int, wanted: int) -> Iterator[BadLine]:
+    if begun:
+        text = "".join(begun).rstrip("\n").replace("\n", " ")
+        reason = f"fewer than {wanted + 1} fields"
+        yield BadLine(number - len(begun), text, reason)

@@ -1,0 +1,76 @@
+-- The start and the end of each instance's bill, by the best evidence: `toolkit/accounting/lives.py`.
+--
+-- In:  attempts_of_nodes(pair, attempt, node, started, ...), instances(i, ...), variable now.
+-- Out: latest(pair, attempt, node, started, i): the newest instance launched until the start;
+--      lives: the instances with the start and the end of their bills.
+
+CREATE OR REPLACE TEMP TABLE node_instances AS
+SELECT i, node, launched, coalesce(ended, getvariable('now')) AS life_end,
+    max(coalesce(ended, getvariable('now'))) OVER earlier AS earlier_end
+FROM instances
+WHERE node <> '' AND NOT is_head
+WINDOW earlier AS (
+    PARTITION BY node ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+);
+
+-- Of two instances launched in one second the one with the greater id is the newer.
+CREATE OR REPLACE TEMP TABLE newest AS
+SELECT node, launched, max(i) AS i FROM node_instances GROUP BY node, launched;
+
+CREATE OR REPLACE TEMP TABLE latest AS
+SELECT p.*, n.i
+FROM (SELECT * FROM attempts_of_nodes SEMI JOIN newest USING (node)) AS p
+    ASOF LEFT JOIN newest AS n ON p.node = n.node AND p.started >= n.launched;
+
+CREATE OR REPLACE TEMP TABLE evidence AS
+WITH pairs AS (
+    SELECT l.attempt, l.i
+    FROM latest AS l JOIN node_instances AS n USING (i)
+    WHERE n.life_end >= l.started
+    UNION ALL
+    -- The newest had ended already, and an older one lives on: two of one name overlap.
+    SELECT l.attempt, max(older.i)
+    FROM latest AS l JOIN node_instances AS n USING (i)
+        JOIN node_instances AS older ON older.node = l.node
+            AND older.i < l.i AND older.life_end >= l.started
+    WHERE n.life_end < l.started AND n.earlier_end >= l.started
+    GROUP BY l.pair, l.attempt
+), next_launches AS (
+    SELECT node, launched, lead(launched) OVER (PARTITION BY node ORDER BY launched) AS next_launch
+    FROM newest
+)
+SELECT p.i,
+    min(t.started) FILTER (t.certainly_ran) AS first_second,
+    max(least(coalesce(nullif(t.ended, 0), t.started), n.life_end,
+        coalesce(x.next_launch, getvariable('now'))))
+        FILTER (t.certainly_ran OR t.ended_by_slurm) AS last_second
+FROM pairs AS p JOIN tries AS t USING (attempt) JOIN node_instances AS n USING (i)
+    JOIN next_launches AS x ON x.node = n.node AND x.launched = n.launched
+GROUP BY p.i;
+
+CREATE OR REPLACE TEMP TABLE lives AS
+WITH known AS (
+    SELECT instances.*, e.first_second,
+        greatest(launched, coalesce(running, 0), coalesce(seen_at, 0), coalesce(e.last_second, 0))
+            AS last_sign
+    FROM instances LEFT JOIN evidence AS e USING (i)
+), ends AS (
+    SELECT *,
+        CASE WHEN end_seen THEN ended
+            WHEN ended IS NULL THEN last_sign
+            ELSE greatest(least(ended, last_sign), launched) END AS bill_ended,
+        greatest(launched, CASE WHEN first_second IS NULL THEN running
+            ELSE least(running, first_second) END) AS ran_from
+    FROM known
+)
+SELECT * EXCLUDE (ended, ran_from, last_sign, first_second, bill_ended),
+    bill_ended AS ended,
+    CASE WHEN running IS NULL THEN launched
+        WHEN bill_ended IS NULL THEN ran_from
+        ELSE least(ran_from, greatest(bill_ended, launched)) END AS billed_from,
+    coalesce(bill_ended, getvariable('now')) AS life_end
+FROM ends;
+
+DROP TABLE node_instances;
+DROP TABLE newest;
+DROP TABLE evidence;

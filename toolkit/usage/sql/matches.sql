@@ -1,0 +1,124 @@
+-- Attempts and the instances of their nodes: `toolkit/accounting/attempt_instances.py`.
+--
+-- In:  latest, lives, tries, attempts_of_nodes, variable now.
+-- Out: usages(i, position, attempt, u_start, u_end, above, below, lost_from, earlier_end): the
+--      attempt has above / below of the instance, and earlier ones used it until earlier_end;
+--      waits(i, attempt, w_start, w_end).
+
+CREATE OR REPLACE TEMP TABLE node_lives AS
+SELECT i, node, launched, life_end, never_up,
+    max(life_end) OVER (
+        PARTITION BY node ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS earlier_end
+FROM lives
+WHERE node <> '' AND NOT is_head;
+
+-- Nearly always exactly one instance of the node is alive at the start.
+CREATE OR REPLACE TEMP TABLE own AS
+SELECT l.pair, l.attempt, l.i
+FROM latest AS l JOIN node_lives AS n USING (i)
+WHERE n.life_end > l.started AND coalesce(n.earlier_end, -1) <= l.started;
+
+INSERT INTO own
+WITH others AS (
+    SELECT l.*, t.ended AS t_ended, coalesce(t.ended, getvariable('now')) AS t_end
+    FROM latest AS l ANTI JOIN own USING (pair)
+    JOIN tries AS t USING (attempt)
+), candidates AS (
+    SELECT o.pair, o.attempt, n.i, n.launched <= o.started AND o.started < n.life_end AS is_live,
+        NOT n.never_up AS came_up,
+        least(o.t_end, n.life_end) - greatest(o.started, n.launched) AS overlap,
+        -- An attempt of no second may end with its instance.
+        CASE WHEN o.t_ended = o.started THEN 0 ELSE 1 END AS least_overlap
+    FROM others AS o JOIN node_lives AS n ON n.node = o.node
+        AND n.launched <= greatest(o.started, o.t_end) AND n.life_end >= o.started
+)
+SELECT pair, attempt, i
+FROM candidates
+WHERE is_live OR overlap >= least_overlap
+QUALIFY row_number() OVER (
+    PARTITION BY pair ORDER BY is_live DESC, came_up DESC, overlap DESC, i DESC
+) = 1;
+
+-- Attempts that never got beyond waiting for their nodes.
+CREATE OR REPLACE TEMP TABLE waiting AS
+SELECT DISTINCT attempt
+FROM own JOIN tries AS t USING (attempt) JOIN lives AS n USING (i)
+WHERE NOT t.certainly_ran AND t.started < n.launched;
+
+CREATE OR REPLACE TEMP TABLE waits AS
+WITH launched_for AS (
+    SELECT attempt, i FROM own SEMI JOIN waiting USING (attempt)
+    UNION
+    SELECT t.attempt, n.i
+    FROM waiting JOIN tries AS t USING (attempt) JOIN attempts_of_nodes AS p USING (attempt)
+        JOIN node_lives AS n ON n.node = p.node AND n.launched >= t.started
+            AND n.launched < coalesce(t.ended, getvariable('now')) AND n.life_end >= t.started
+)
+SELECT i, attempt, greatest(t.started, n.launched) AS w_start,
+    greatest(t.started, n.launched, least(coalesce(t.ended, getvariable('now')), n.life_end))
+        AS w_end
+FROM launched_for JOIN tries AS t USING (attempt) JOIN lives AS n USING (i);
+
+-- The dominant share of a node. Few sizes of jobs meet few sizes of instances.
+CREATE OR REPLACE TEMP TABLE sizes AS
+WITH pairs AS (
+    SELECT DISTINCT t.cpus, t.memory_mib, t.gpus, t.nodes, n.shape_cpus, n.shape_memory, n.shape_gpus
+    FROM own JOIN tries AS t USING (attempt) JOIN lives AS n USING (i)
+), wholes AS (
+    SELECT *, greatest(shape_cpus, 1)::HUGEINT * greatest(shape_memory, 1)
+        * greatest(shape_gpus, 1) AS whole
+    FROM pairs
+), parts AS (
+    SELECT *, nodes * whole AS all_nodes, greatest(
+        CASE WHEN shape_cpus > 0 THEN cpus * (whole // shape_cpus) ELSE 0 END,
+        CASE WHEN shape_memory > 0 THEN memory_mib * (whole // shape_memory) ELSE 0 END,
+        CASE WHEN shape_gpus > 0 THEN gpus * (whole // shape_gpus) ELSE 0 END) AS part
+    FROM wholes
+), shares AS (
+    SELECT *, CASE WHEN part = 0 THEN all_nodes ELSE least(part, all_nodes) END AS numerator
+    FROM parts
+)
+SELECT * EXCLUDE (whole, all_nodes, part, numerator),
+    (numerator // gcd(numerator, all_nodes)) AS above,
+    (all_nodes // gcd(numerator, all_nodes)) AS below
+FROM shares;
+
+CREATE OR REPLACE TEMP TABLE usages AS
+WITH used AS (
+    SELECT o.i, t.attempt, greatest(t.started, n.launched) AS u_start,
+        greatest(t.started, n.launched, least(coalesce(t.ended, getvariable('now')), n.life_end))
+            AS u_end,
+        s.above, s.below, t.lost_from, t.started, t.submitted, n.launched
+    FROM (SELECT * FROM own ANTI JOIN waiting USING (attempt)) AS o
+        JOIN tries AS t USING (attempt) JOIN lives AS n USING (i)
+        JOIN sizes AS s ON s.cpus = t.cpus AND s.memory_mib = t.memory_mib AND s.gpus = t.gpus
+            AND s.nodes = t.nodes AND s.shape_cpus = n.shape_cpus
+            AND s.shape_memory = n.shape_memory AND s.shape_gpus = n.shape_gpus
+)
+SELECT *, row_number() OVER in_order AS position,
+    max(u_end) OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end
+FROM used
+WINDOW in_order AS (PARTITION BY i ORDER BY u_start, attempt);
+
+-- The first user of an instance waited for it. An attempt for which one was launched had its
+-- other nodes from that launch on.
+INSERT INTO waits
+WITH first_launches AS (
+    SELECT attempt, min(launched) FILTER (launched >= submitted AND launched < started) AS launch
+    FROM usages WHERE position = 1 GROUP BY attempt
+), begun AS (
+    SELECT u.i, u.attempt, u.started AS w_end,
+        CASE WHEN u.position = 1 THEN greatest(u.launched, u.submitted)
+            WHEN f.launch IS NOT NULL THEN greatest(u.launched, f.launch) END AS w_start
+    FROM usages AS u JOIN first_launches AS f USING (attempt)
+)
+SELECT i, attempt, w_start, w_end FROM begun WHERE w_start < w_end;
+
+DROP TABLE latest;
+DROP TABLE node_lives;
+DROP TABLE own;
+DROP TABLE waiting;
+DROP TABLE sizes;
+DROP TABLE attempts_of_nodes;
+DROP TABLE instances;
