@@ -42,7 +42,7 @@ FAILED_STATES = frozenset(
 STATES_OF_RUNNING = frozenset(
     {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "SUSPENDED", "TIMEOUT", RESIZED}
 )
-"""States that an attempt reaches only after it ran: Slurm resizes and suspends running jobs alone."""
+"""States that prove a run. Slurm resizes and suspends running jobs alone."""
 
 # Ended by a person: work is lost only after a known checkpoint.
 CANCELLED_STATES = frozenset({"CANCELLED"})
