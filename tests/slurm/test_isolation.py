@@ -195,8 +195,10 @@ def test_the_users_next_job_on_the_node_finds_her_scratch_alone(neighbours):
 
 
 def test_a_jobs_files_end_with_it(neighbours):
-    # Debian's slurmd adds the node's name (MULTIPLE_SLURMD in read_jcconf.c).
-    mounts = f"/var/lib/slurm-toolkit/job-mounts/{neighbours.names[0]}/{neighbours.number}"
+    # Debian's slurmd adds the node's name (MULTIPLE_SLURMD in read_jcconf.c), SchedMD's does not.
+    folder = "/var/lib/slurm-toolkit/job-mounts"
+    named = ("find", folder, "-maxdepth", "2", "-name", neighbours.number)
+    (mounts,) = neighbours.on_node(*named).split()
     assert neighbours.on_node("find", mounts, "-name", "of-ada").split()
     neighbours.cluster.as_user("scancel", neighbours.number)
     until(
