@@ -190,7 +190,7 @@ def test_a_running_job_on_a_rack_is_charged_until_now():
 
 
 def test_the_next_job_on_a_racks_node_ends_a_runaway_one():
-    """Charge ada for 1200 s, and bob for his own 3000 s alone."""
+    """Charge ada for 1200 s, and bob for 3000 s."""
     tries = [
         an_attempt(1, nodes=("rack-001",), ended=None, state="RUNNING"),
         an_attempt(
