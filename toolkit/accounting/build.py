@@ -22,7 +22,7 @@ from toolkit.prices import Life, cover
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from toolkit.accounting.attempt_instances import InstanceMatch
+    from toolkit.accounting.attempt_instances import InstanceMatch, Usage
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
@@ -61,8 +61,10 @@ def build(
     attempts = with_resizes(attempts)
     use = rack_use(attempts, racks, window, now)
     instances = billed_lives(instances, use.attempts, now)
-    matched_attempts, match, runaway_ends = _matched(use.attempts, instances, shapes, window, now)
-    attempts = with_ends(attempts, runaway_ends)
+    match, runaway_ends = _matched(use, instances, shapes, window, now)
+    if runaway_ends:
+        attempts = with_ends(attempts, runaway_ends)
+        use = rack_use(attempts, racks, window, now)
     book, resources = _paid_in_advance(book, instances, rules.billing, window)
     if infrastructure is not None:
         resources += storage.resources(infrastructure, instances, window)
@@ -73,7 +75,7 @@ def build(
     )
     all_items = (*instances, *use.nodes, *(resource.instance for resource in resources))
     by_id = {item.instance_id: item for item in all_items}
-    attempts_in_window = [item for item in matched_attempts if _overlaps(item, window, now)]
+    attempts_in_window = [item for item in use.attempts if _overlaps(item, window, now)]
     without_cost = _without_cost(attempts_in_window, frozenset(match.without_instance))
     return Report(
         cluster=cluster,
@@ -120,35 +122,46 @@ def _paid_in_advance(
 def _lives(instances: Iterable[Instance], policy: Policy, window: Window) -> Iterator[Life]:
     """Yield the billed lives, for the commitments that pay for them."""
     for instance in instances:
+        if instance.never_ran:
+            continue
         for span in billed_spans(instance, window.until, policy):
             yield Life(instance.price_query(), span.start, span.until)
 
 
 def _matched(
-    attempts: Sequence[Attempt],
+    use: RackUse,
     instances: Sequence[Instance],
     shapes: Mapping[str, Shape],
     window: Window,
     now: int,
-) -> tuple[Sequence[Attempt], InstanceMatch, Mapping[int, int]]:
+) -> tuple[InstanceMatch, Mapping[int, int]]:
     """Match attempts with instances; return the ends of runaways as well.
 
     Attempts and instances that began behind the window change none of its charges, so a
     window that is over stays as it is. They are asked only where a job has no instance.
     """
-    begun = [attempt for attempt in attempts if _begin(attempt) < window.until]
+    begun = [attempt for attempt in use.attempts if _begin(attempt) < window.until]
     launched = [instance for instance in instances if instance.launched < window.until]
     match = match_instances(begun, launched, shapes, now)
-    runaway_ends = ends_of_runaways(begun, match.usages)
+    runaway_ends = ends_of_runaways(begun, {**match.usages, **_begun_usages(use, begun)})
     if runaway_ends:
-        attempts, begun = with_ends(attempts, runaway_ends), with_ends(begun, runaway_ends)
+        begun = with_ends(begun, runaway_ends)
         match = match_instances(begun, launched, shapes, now)
     if match.without_instance and len(launched) < len(instances):
         keys = frozenset(match.without_instance)
         doubtful = [attempt for attempt in begun if attempt.key in keys]
         without_instance = match_instances(doubtful, instances, shapes, now).without_instance
         match = replace(match, without_instance=without_instance)
-    return attempts, match, runaway_ends
+    return match, runaway_ends
+
+
+def _begun_usages(use: RackUse, begun: Iterable[Attempt]) -> dict[str, list[Usage]]:
+    """Return the usages of racks' nodes by these attempts."""
+    keys = {attempt.key for attempt in begun}
+    return {
+        name: [usage for usage in usages if usage.attempt in keys]
+        for name, usages in use.usages.items()
+    }
 
 
 def _begin(attempt: Attempt) -> int:

@@ -49,7 +49,7 @@ class Timeline:
 
     def shares(self, at: int, end: int) -> list[tuple[Line, Fraction]]:
         """Return the lines charged from `at` on; their parts sum to 1."""
-        self._advance(at)
+        self._advance(min(at, end))  # a minimum may reach into the next start
         if at >= end:
             return [((Component.MINIMUM, self._latest.attempt if self._latest else None), WHOLE)]
         if not self._active:

@@ -125,6 +125,11 @@ def differences(made: Invoice, report: Report) -> dict[str, Decimal]:
     return {key: difference for key, difference in by_id.items() if abs(difference) > MICRO}
 
 
+def notes_on_cost(report: Report) -> list[str]:
+    """Return all notes but the one on a sacct without rows."""
+    return [note for note in report.notes if "sacct has no job on it" not in note]
+
+
 def test_two_instances_cost_the_same_in_report_and_invoice(cluster: SimulatedCluster):
     ids = {*launch(cluster, 7, GPU[:1]), *launch(cluster, 8, CPU)}
     pass_hours(cluster, 0.25)
@@ -135,7 +140,7 @@ def test_two_instances_cost_the_same_in_report_and_invoice(cluster: SimulatedClu
     assert made.by_resource().keys() == ids
     assert made.total > Decimal("0.05")
     assert differences(made, report) == {}
-    assert report.notes == ()
+    assert notes_on_cost(report) == []
 
 
 def test_interruptions_before_and_after_the_first_hour_and_a_price_that_changed(
@@ -155,7 +160,7 @@ def test_interruptions_before_and_after_the_first_hour_and_a_price_that_changed(
     assert billed[living] > 0
     assert len({line.rate for line in made.lines if line.resource_id == late}) == 2
     assert differences(made, report) == {}
-    assert report.notes == ()
+    assert notes_on_cost(report) == []
 
 
 def test_a_head_that_was_away_while_instances_ended(cluster: SimulatedCluster):
@@ -240,7 +245,7 @@ def test_a_pass_that_looks_late_bills_too_little_and_the_report_says_how_much_at
     made, report = invoice_and_report(cluster)
     missing = -sum(differences(made, report).values(), Decimal(0))
     assert missing > Decimal("0.04")
-    (note,) = report.notes
+    (note,) = notes_on_cost(report)
     assert f"up to {missing:.2f} USD more" in note
 
 

@@ -22,6 +22,7 @@ from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.cloud.log_stream import LogStreams
 from slurmplugins.cloud.metrics import put_heartbeat
+from slurmplugins.cloud.spot_history import spot_prices
 from slurmplugins.cloud.stores import S3Store, SecretStore
 from slurmplugins.model.hostlist import expand
 from slurmplugins.model.instance import Lifecycle, Offering
@@ -120,6 +121,9 @@ def use_ec2(aws: Aws) -> None:
     cloud.health()
     cloud.console(ids[0])
     assert cloud.terminate(ids) == set(ids)
+    now = int(SystemClock().now())
+    prices = spot_prices(lambda: aws.connect("ec2"), SystemClock(), [SPOT.type], now - 3600, now)
+    assert {name for name, *_ in prices} == {SPOT.type}
 
 
 def use_stores(aws: Aws) -> None:
@@ -129,6 +133,9 @@ def use_stores(aws: Aws) -> None:
     store.put("ledger/one", {"n": 2})
     store.put_text("log", "text")
     assert store.get("ledger/one") == {"n": 2}
+    assert store.add("records/page", b"rows")
+    assert not store.add("records/page", b"other rows")
+    assert store.changed_since("records/", 0) == ["records/page"]
     assert SecretStore(lambda: aws.connect("secretsmanager")).get("demo/slurm-key") == "k" * 40
 
 

@@ -314,3 +314,13 @@ def test_an_unknown_price_is_in_no_sum_and_has_the_source_unknown():
     assert (cost.gross, cost.sources) == (0, {PriceSource.UNKNOWN})
     assert cost.has_unknown
     assert not cost.prices[0].is_known
+
+
+def test_a_start_within_the_minimum_of_the_last_one_is_paid_for_twice():
+    """Charge each start its minute, and the job what it used."""
+    stopped = an_instance(ended=T0 + 100, running=T0, stops=((T0 + 10, T0 + 20),))
+    assert lines(stopped, use(30, 100)) == {
+        (Component.IDLE, None): 20 * RATE,
+        (Component.MINIMUM, None): 50 * RATE,
+        (Component.WORK, 1): 70 * RATE,
+    }

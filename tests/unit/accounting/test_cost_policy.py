@@ -187,3 +187,38 @@ def test_two_jobs_that_overbook_a_racks_node_share_its_rate():
 def test_a_running_job_on_a_rack_is_charged_until_now():
     attempt = an_attempt(nodes=("rack-001",), ended=None, state="RUNNING")
     assert by_user(a_report(attempts=[attempt], instances=[], racks=RACK)) == {"ada": 6_600_000}
+
+
+def test_the_next_job_on_a_racks_node_ends_a_runaway_one():
+    """Charge ada for 1200 s, and bob for 3000 s."""
+    tries = [
+        an_attempt(1, nodes=("rack-001",), ended=None, state="RUNNING"),
+        an_attempt(
+            2,
+            job_id="8",
+            job="8",
+            user="bob",
+            nodes=("rack-001",),
+            started=T0 + 1800,
+            ended=T0 + 4800,
+        ),
+    ]
+    report = a_report(attempts=tries, instances=[], racks=RACK)
+    assert by_user(report) == {"ada": 1_200_000, "bob": 3_000_000}
+    assert any("job 7: sacct has no end" in note for note in report.notes)
+
+
+def test_a_commitment_pays_for_no_instance_that_never_ran():
+    """Keep the whole of 2 hours at 0.06 unused."""
+    reserved = Reservation(
+        "reserved: 1 x g5.xlarge (1)",
+        PriceSource.RESERVED,
+        Match("g5.xlarge"),
+        1,
+        Decimal("0.06"),
+        Term(T0, UNTIL),
+    )
+    failed = an_instance(spot=False, ended=T0 + 5, end_cause="launch-failed", running=None)
+    book = replace(a_book(), contracts=Contracts(as_of=T0, reservations=(reserved,)))
+    report = a_report(attempts=[], instances=[failed], book=book)
+    assert report.components() == {Component.COMMITMENT: 120_000}
