@@ -63,7 +63,7 @@ def build(
     instances = billed_lives(instances, use.attempts, now)
     matched_attempts, match, runaway_ends = _matched(use.attempts, instances, shapes, window, now)
     attempts = with_ends(attempts, runaway_ends)
-    book, resources = _paid_in_advance(book, instances, rules.billing, window)
+    book, resources = paid_in_advance(book, instances, rules.billing, window)
     if infrastructure is not None:
         resources += storage.resources(infrastructure, instances, window)
     costs = (
@@ -107,7 +107,7 @@ class Rules:
     payers: CostPolicy
 
 
-def _paid_in_advance(
+def paid_in_advance(
     book: PriceBook, instances: Iterable[Instance], policy: Policy, window: Window
 ) -> tuple[PriceBook, list[Resource]]:
     """Return the book with all commitments, and their unused rest."""
