@@ -65,7 +65,7 @@ def build(
     if runaway_ends:
         attempts = with_ends(attempts, runaway_ends)
         use = rack_use(attempts, racks, window, now)
-    book, resources = _paid_in_advance(book, instances, rules.billing, window)
+    book, resources = paid_in_advance(book, instances, rules.billing, window)
     if infrastructure is not None:
         resources += storage.resources(infrastructure, instances, window)
     costs = (
@@ -109,7 +109,7 @@ class Rules:
     payers: CostPolicy
 
 
-def _paid_in_advance(
+def paid_in_advance(
     book: PriceBook, instances: Iterable[Instance], policy: Policy, window: Window
 ) -> tuple[PriceBook, list[Resource]]:
     """Return the book with all commitments, and their unused rest."""

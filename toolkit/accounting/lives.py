@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
 
 
-_FOUND_DEAD = frozenset({"BOOT_FAIL", "NODE_FAIL"})
+FOUND_DEAD = frozenset({"BOOT_FAIL", "NODE_FAIL"})
 """States whose end is the discovery of a dead node."""
 
 ENDED_BY_SLURM = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED"})
@@ -83,4 +83,4 @@ def _extended(
         # The next instance of the node was not launched while this one lived.
         limit = min(nodes.next_launch(instance), nodes.end(instance))
         last = max(last, min(attempt.ended or started, limit))
-    return _Evidence(first, last, known.found_dead or attempt.state in _FOUND_DEAD)
+    return _Evidence(first, last, known.found_dead or attempt.state in FOUND_DEAD)

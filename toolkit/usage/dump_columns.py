@@ -42,6 +42,7 @@ COLUMNS = (
     ("memory_mib", "BIGINT"),
     ("gpus", "BIGINT"),
     ("checkpoint", "BIGINT"),
+    ("checkpoint_marks", "VARCHAR"),  # all of its comment, as `100,200`: other rows' among them
     ("import_number", "INTEGER"),
     ("line", "BIGINT"),
 )
@@ -171,7 +172,9 @@ def _typed(form: DumpFormat, number: int) -> str:
                 regexp_extract_all(comments, 'toolkit:checkpoint=([0-9]+)', 1) END AS marks,
             {number} AS import_number
         FROM moments JOIN tres USING (tres_text) JOIN exits USING (exit_text, derived_text))
-    SELECT *, CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
+    SELECT *, CASE WHEN marks IS NOT NULL THEN array_to_string(
+            list_filter(marks, lambda m: length(m) <= 12), ',') END AS checkpoint_marks,
+        CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
             list_transform(list_filter(marks, lambda m: length(m) <= 12), lambda m: m::BIGINT),
             lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,
         CASE WHEN job_id = '' THEN 'it has no job id' {no_key}

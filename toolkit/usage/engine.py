@@ -1,19 +1,24 @@
 """Charges of instances by SQL, equal to those of the exact engine.
 
 `toolkit.accounting` is the exact engine: it divides one instance after another, in fractions. Here
-DuckDB divides all of them at once, in whole numbers. A few instances need more than 127 bits, or
-have jobs that want more than the whole of it. The exact engine divides these. A property test holds
-both to each other, charge by charge.
+DuckDB divides all of them at once, in whole numbers. A few instances were stopped, need more than
+127 bits, or have jobs that want more than the whole of it. The exact engine divides these. A
+property test holds both to each other, charge by charge.
+
+Racks, storage and what was paid without use are no instances, so `toolkit.accounting` alone has
+them. So it has the shares of costs that all jobs pay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from toolkit.accounting.build import Rules, paid_in_advance
 from toolkit.accounting.charges import Charge, Component
-from toolkit.usage import engine_input, exact_division
+from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.usage import engine_input, exact_division, rare_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +37,7 @@ class Facts:
     shapes: Mapping[str, Shape]  # by instance id
     book: PriceBook
     now: int
+    cost_policy: CostPolicy = field(default_factory=CostPolicy)
 
 
 def charge(database: Database, facts: Facts, window: Window, policy: Policy) -> None:
@@ -39,23 +45,30 @@ def charge(database: Database, facts: Facts, window: Window, policy: Policy) -> 
 
     Its rows name an instance by its number, `i`, which the table `lives` has.
     """
-    match(database, facts)
+    match(database, facts, window)
     divide(database, facts, window, policy)
 
 
-def match(database: Database, facts: Facts) -> None:
+def match(database: Database, facts: Facts, window: Window) -> None:
     """Find the bill, the usages and the waits of each instance."""
     numbered = engine_input.numbered(facts.instances)
     engine_input.make_instances(database, numbered, facts.shapes)
     engine_input.make_attempts(database)
+    rare_attempts.apply_resizes(database)
     database.run_file("lives.sql", now=facts.now)
-    database.run_file("matches.sql")
+    database.run_file("matches.sql", until=window.until)
+    if rare_attempts.end_runaways(database, window.until):
+        database.run_file("matches.sql")
+    database.run("DROP TABLE latest")
+    database.run("DROP TABLE attempts_of_nodes")
 
 
 def divide(database: Database, facts: Facts, window: Window, policy: Policy) -> None:
     """Divide the cost of each matched instance within a window."""
-    numbered = engine_input.numbered(facts.instances)
-    engine_input.make_spans(database, numbered, facts.book, max(facts.now, window.until))
+    billed = _billed_lives(database, engine_input.numbered(facts.instances))
+    book, _ = paid_in_advance(facts.book, billed, policy, window)
+    engine_input.make_spans(database, billed, book, window, policy)
+    engine_input.make_payers(database, facts.cost_policy)
     database.run_file(
         "lines.sql",
         since=window.since,
@@ -63,28 +76,34 @@ def divide(database: Database, facts: Facts, window: Window, policy: Policy) -> 
         minimum_seconds=policy.minimum_seconds,
     )
     database.run_file("charges.sql", refund_within=policy.refund_within)
-    _divide_hard(database, numbered, facts, window, policy)
+    rules = Rules(policy, facts.cost_policy)
+    _divide_hard(database, billed, book, window, rules)
+
+
+def _billed_lives(database: Database, numbered: Sequence[Instance]) -> list[Instance]:
+    """Return the instances with the start and the end of their bills."""
+    lives = database.rows(
+        """SELECT ended, CASE WHEN running IS NULL THEN NULL ELSE billed_from END
+        FROM lives ORDER BY i"""
+    )
+    return [
+        item
+        if (item.ended, item.running) == (ended, running)
+        else replace(item, ended=ended, running=running)
+        for item, (ended, running) in zip(numbered, lives, strict=True)
+    ]
 
 
 def _divide_hard(
-    database: Database, numbered: Sequence[Instance], facts: Facts, window: Window, policy: Policy
+    database: Database, billed: Sequence[Instance], book: PriceBook, window: Window, rules: Rules
 ) -> None:
     """Let the exact engine divide the instances that SQL can't."""
     usages, waits = exact_division.uses(database)
-    lives = database.rows(
-        """SELECT i, ended, CASE WHEN running IS NULL THEN NULL ELSE billed_from END
-        FROM lives SEMI JOIN hard USING (i) ORDER BY i"""
-    )
     divisions = [
         exact_division.Division(
-            number,
-            replace(numbered[number], ended=ended, running=running),
-            usages.get(number, []),
-            waits.get(number, []),
-            facts.book,
-            policy,
+            number, billed[number], usages.get(number, []), waits.get(number, []), book, rules
         )
-        for number, ended, running in lives
+        for (number,) in database.rows("SELECT DISTINCT i FROM hard ORDER BY i")
     ]
     exact_division.write(database, divisions, window)
 

@@ -9,10 +9,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.allocation import HOUR
+from toolkit.accounting.allocation import billed_spans
 from toolkit.accounting.attempts import CANCELLED_STATES, FAILED_STATES, STATES_OF_RUNNING
+from toolkit.accounting.cost_policy import hidden_components, not_paid_by_jobs
+from toolkit.accounting.instance_hours import charged_prices
 from toolkit.accounting.instances import NEVER_UP
-from toolkit.accounting.lives import ENDED_BY_SLURM
+from toolkit.accounting.lives import ENDED_BY_SLURM, FOUND_DEAD
 from toolkit.accounting.sacct import nodes
 from toolkit.usage.database import quoted
 from toolkit.usage.rates import PICO
@@ -20,8 +22,10 @@ from toolkit.usage.rates import PICO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from toolkit.accounting.allocation import Policy, Window
+    from toolkit.accounting.cost_policy import CostPolicy
     from toolkit.accounting.instances import Instance
-    from toolkit.prices import PriceBook, Shape
+    from toolkit.prices import PriceBook, PriceSpan, Shape
     from toolkit.usage.database import Database
 
 _LARGEST_PRICE = 2**62
@@ -38,7 +42,10 @@ _INSTANCES = {
     "seen_at": "BIGINT",
     "end_seen": "BOOLEAN",
     "static": "BOOLEAN",
+    "powered_down": "BIGINT",
     "never_up": "BOOLEAN",
+    "never_ran": "BOOLEAN",
+    "stopped": "BOOLEAN",
     "interrupted": "BOOLEAN",
     "shape_cpus": "BIGINT",
     "shape_memory": "BIGINT",
@@ -73,24 +80,26 @@ def make_instances(
             sizes = (shape.cpus, shape.memory_mib, shape.gpus) if shape else (0, 0, 0)
             yield (
                 number, item.instance_id, item.node, item.is_head, item.launched, item.ended,
-                item.running, item.seen_at, item.end_seen, item.static,
-                item.end_cause in NEVER_UP, item.interrupted, *sizes,
+                item.running, item.seen_at, item.end_seen, item.static, item.powered_down,
+                item.end_cause in NEVER_UP, item.never_ran, bool(item.stops),
+                item.interrupted, *sizes,
             )  # fmt: skip
 
     _table(database, "instances", _INSTANCES, rows())
 
 
 def make_spans(
-    database: Database, instances: Sequence[Instance], book: PriceBook, until: int
+    database: Database,
+    instances: Sequence[Instance],
+    book: PriceBook,
+    window: Window,
+    policy: Policy,
 ) -> None:
-    """Make the table `spans`: the prices over each instance's life."""
+    """Make the table `spans`, of the prices of billed seconds."""
 
     def rows() -> Iterator[tuple[object, ...]]:
         for number, item in enumerate(instances):
-            # No bill begins before the launch, or ends an hour behind the last sign of life.
-            signs = (item.launched, item.ended or 0, item.running or 0, item.seen_at or 0)
-            end = max(*signs, until if item.ended is None else 0) + HOUR
-            for span in book.spans(item.price_query(), item.launched, end):
+            for span in _charged_spans(item, book, window, policy):
                 price = span.price
                 pico = price.usd_per_hour * PICO
                 is_exact = pico == int(pico) and pico < _LARGEST_PRICE
@@ -100,6 +109,24 @@ def make_spans(
                 )  # fmt: skip
 
     _table(database, "spans", _SPANS, rows())
+
+
+def make_payers(database: Database, cost_policy: CostPolicy) -> None:
+    """Make the table `payers`, of what jobs don't pay alone."""
+    hidden = hidden_components(cost_policy)
+    rows = [(item.value, item in hidden) for item in sorted(not_paid_by_jobs(cost_policy))]
+    database.table("payers", (("component", "VARCHAR"), ("hidden", "BOOLEAN")), list(rows))
+
+
+def _charged_spans(
+    instance: Instance, book: PriceBook, window: Window, policy: Policy
+) -> Iterator[PriceSpan]:
+    if instance.never_ran:
+        return
+    for span in billed_spans(instance, window.until, policy):
+        low, high = max(span.start, window.since), min(span.until, window.until)
+        if low < high:
+            yield from charged_prices(instance, book, span.start, low, high)
 
 
 def make_attempts(database: Database) -> None:
@@ -112,11 +139,19 @@ def make_attempts(database: Database) -> None:
     )
     database.run(
         f"""CREATE OR REPLACE TEMP TABLE tries AS
-        WITH facts AS (
+        -- The components of a het job start together: their group is the least of their keys.
+        WITH het_jobs AS (
+            SELECT split_part(job, '+', 1) AS het_job, submitted AS het_submitted,
+                min(db_index) AS start_group
+            FROM attempts WHERE contains(job, '+') AND NOT starts_with(job, '+') GROUP BY ALL
+        ), facts AS (
             SELECT db_index AS attempt, started, ended, coalesce(submitted, 0) AS submitted,
+                least(coalesce(submitted, started), started) AS begun,
+                coalesce(h.start_group, db_index) AS start_group,
                 (state IN {_names(STATES_OF_RUNNING)} OR requeue_requested)
                     AND ended IS DISTINCT FROM started AS certainly_ran,
                 state IN {_names(ENDED_BY_SLURM)} AS ended_by_slurm,
+                state IN {_names(FOUND_DEAD)} AS found_dead,
                 CASE WHEN ended IS NULL OR requeue_requested THEN NULL
                     WHEN state IN {_names(FAILED_STATES)} THEN coalesce(checkpoint, started)
                     WHEN state IN {_names(CANCELLED_STATES)} THEN checkpoint END AS lost_from,
@@ -124,13 +159,16 @@ def make_attempts(database: Database) -> None:
                 coalesce(cpus, 0) AS cpus, coalesce(memory_mib, 0) AS memory_mib,
                 coalesce(gpus, 0) AS gpus, l.nodes AS node_names
             FROM attempts JOIN node_lists AS l USING (node_list)
+                LEFT JOIN het_jobs AS h ON contains(job, '+')
+                    AND h.het_job = split_part(job, '+', 1)
+                    AND h.het_submitted IS NOT DISTINCT FROM attempts.submitted
             WHERE started IS NOT NULL AND db_index IS NOT NULL)
         SELECT * FROM facts"""  # noqa: S608  # our own names of states
     )
     database.run(
         """CREATE OR REPLACE TEMP TABLE attempts_of_nodes AS
         SELECT row_number() OVER () AS pair, *
-        FROM (SELECT attempt, unnest(node_names) AS node, started FROM tries)"""
+        FROM (SELECT attempt, unnest(node_names) AS node, started, begun FROM tries)"""
     )
     database.run("ALTER TABLE tries DROP COLUMN node_names")
 

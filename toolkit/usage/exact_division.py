@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.allocation import Window, allocate
+from toolkit.accounting.allocation import Window, allocate, billed_spans
 from toolkit.accounting.attempt_instances import Usage, Wait
 from toolkit.accounting.charges import Component
 from toolkit.accounting.money import apportion
@@ -15,7 +15,7 @@ from toolkit.accounting.money import apportion
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from toolkit.accounting.allocation import Policy
+    from toolkit.accounting.build import Rules
     from toolkit.accounting.charges import Charge
     from toolkit.accounting.instances import Instance
     from toolkit.prices import PriceBook
@@ -51,21 +51,26 @@ class Division:
     usages: Sequence[Usage]
     waits: Sequence[Wait]
     book: PriceBook
-    policy: Policy
+    rules: Rules
 
     def charges(self, window: Window) -> tuple[Charge, ...]:
         """Return the exact engine's charges."""
         cost = allocate(
-            self.instance, self.usages, self.book, window, self.policy, waits=self.waits
+            self.instance,
+            self.usages,
+            self.book,
+            window,
+            self.rules.billing,
+            waits=self.waits,
+            cost_policy=self.rules.payers,
         )
         return cost.charges if cost else ()
 
     def days(self, window: Window) -> list[Window]:
         """Return the days in which it is billed."""
-        instance = self.instance
-        end = window.until if instance.ended is None else instance.ended
-        end = min(max(end, instance.billed_from + self.policy.minimum_seconds), window.until)
-        start = max(instance.billed_from, window.since)
+        spans = list(billed_spans(self.instance, window.until, self.rules.billing))
+        end = min(max(span.until for span in spans), window.until)
+        start = max(spans[0].start, window.since)
         return [
             Window(max(day * DAY, start), min((day + 1) * DAY, end))
             for day in range(start // DAY, (end - 1) // DAY + 1)

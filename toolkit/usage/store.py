@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
     from toolkit.usage.dump_text import BadLine
 
-VERSION = 1
+VERSION = 2
 FOLDER_VARIABLE = "TOOLKIT_USAGE_STORE"
 
 

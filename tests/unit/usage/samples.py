@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from toolkit.usage.dump_columns import COLUMNS
 
 
@@ -11,6 +13,7 @@ def stored(attempt):
         "cluster": "demo",
         "db_index": attempt.key,
         "job_id": attempt.job_id,
+        "job": attempt.job,
         "user_name": attempt.user,
         "account": attempt.account,
         "partition_name": attempt.partition,
@@ -21,10 +24,11 @@ def stored(attempt):
         "started": attempt.started,
         "ended": attempt.ended,
         "node_count": attempt.node_count,
-        "node_list": ",".join(name for name in attempt.nodes if name),
+        "node_list": ",".join(name for name in (*attempt.nodes, *attempt.other_nodes) if name),
         "cpus": attempt.tres.cpus,
         "memory_mib": attempt.tres.memory_mib,
         "gpus": attempt.tres.gpus,
         "checkpoint": attempt.checkpoint(),
+        "checkpoint_marks": ",".join(re.findall(r"toolkit:checkpoint=(\d+)", attempt.comments)),
     }
     return [values.get(name) for name, _ in COLUMNS]

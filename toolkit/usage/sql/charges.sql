@@ -3,7 +3,7 @@
 -- An instance's cost is rounded once, halves to the even micro-dollar. Its parts are rounded down,
 -- and what is left goes to the largest remainders, to the earlier of equal ones.
 --
--- In:  lines, bills, used, totals, priced_spans, hard, variable refund_within.
+-- In:  lines, bills, used, totals, spans, hard, variable refund_within.
 -- Out: charges(i, component, attempt, micro, above, below, known, first_day, last_day): its
 --      seconds are above / below;
 --      day_weights: what each day has in a charge.
@@ -16,7 +16,7 @@ UNION ALL
 SELECT l.*, l_to - l_from, sum((s.pico // b.unit)::HUGEINT
     * (least(l.l_to, s.s_end) - greatest(l.l_from, s.s_start)))
 FROM lines AS l JOIN bills AS b USING (i)
-    JOIN priced_spans AS s ON s.i = l.i AND s.s_start < l.l_to AND s.s_end > l.l_from
+    JOIN spans AS s ON s.i = l.i AND s.s_start < l.l_to AND s.s_end > l.l_from
 WHERE NOT b.is_uniform
 GROUP BY ALL;
 
@@ -39,7 +39,7 @@ WITH parts AS (
     UNION ALL
     SELECT h.i, h.second, h.rest, h.next_second - h.second, sum((s.pico // h.unit)::HUGEINT
         * (least(h.next_second, s.s_end) - greatest(h.second, s.s_start)))
-    FROM shared AS h JOIN priced_spans AS s
+    FROM shared AS h JOIN spans AS s
         ON s.i = h.i AND s.s_start < h.next_second AND s.s_end > h.second
     WHERE NOT h.is_uniform
     GROUP BY ALL
@@ -53,6 +53,9 @@ UNION ALL
 SELECT i, 'unallocated', NULL, second // 86400, sum(cost * rest), sum(seconds * rest), min(second),
     true, 0
 FROM shared_costs GROUP BY i, second // 86400;
+
+DELETE FROM day_weights
+WHERE component IN (SELECT component FROM payers WHERE hidden);
 
 CREATE OR REPLACE TEMP TABLE weights AS
 SELECT i, component, attempt, sum(weight) AS weight, sum(above) AS above, min(first_at) AS first_at,

@@ -1,19 +1,21 @@
 -- What each second of an instance went to: `toolkit/accounting/timeline.py`.
 --
--- In:  lives, usages, waits, spans(i, s_start, s_end, pico, known, is_exact, source), variables since,
---      until, now, minimum_seconds.
+-- In:  lives, usages, waits, spans(i, s_start, s_end, pico, known, is_exact, source) within the
+--      billed time, payers(component, hidden), variables since, until, minimum_seconds.
 -- Out: bills: the billed time of each instance, lo ≤ t < hi, with its prices and its whole;
 --      lines(i, component, attempt, l_from, l_to, part, u_start, day): part of the whole;
 --      hard: instances that the exact engine divides, since these statements can't.
 
 CREATE OR REPLACE TEMP TABLE hard(i BIGINT, reason VARCHAR);
 
+INSERT INTO hard SELECT i, 'it was stopped' FROM lives WHERE stopped AND NOT never_ran;
+
 CREATE OR REPLACE TEMP TABLE billed AS
 WITH ends AS (
     SELECT *, coalesce(ended, getvariable('until')) AS alive_end,
         CASE WHEN ended IS NULL THEN getvariable('until')
             ELSE greatest(ended, billed_from + getvariable('minimum_seconds')) END AS billed_end
-    FROM lives
+    FROM lives WHERE NOT never_ran
 )
 SELECT *, greatest(billed_from, getvariable('since')) AS lo,
     least(billed_end, getvariable('until')) AS hi,
@@ -21,22 +23,16 @@ SELECT *, greatest(billed_from, getvariable('since')) AS lo,
 FROM ends
 WHERE greatest(billed_from, getvariable('since')) < least(billed_end, getvariable('until'));
 
-CREATE OR REPLACE TEMP TABLE priced_spans AS
-SELECT s.i, greatest(s_start, lo) AS s_start, least(s_end, hi) AS s_end, pico, known, is_exact,
-    source
-FROM spans AS s JOIN billed AS b USING (i)
-WHERE greatest(s_start, lo) < least(s_end, hi);
-
 CREATE OR REPLACE TEMP TABLE prices AS
 SELECT i, bool_and(known) AS known, min(pico) = max(pico) AS is_uniform,
     string_agg(DISTINCT source, ',' ORDER BY source) AS sources,
     CASE WHEN min(pico) = max(pico) THEN greatest(min(pico), 1)
         ELSE list_reduce(list(DISTINCT pico), lambda x, y: gcd(x, y)) END AS unit
-FROM priced_spans
+FROM spans
 GROUP BY i;
 
 INSERT INTO hard
-SELECT i, 'a part of its price is unknown' FROM priced_spans
+SELECT i, 'a part of its price is unknown' FROM spans
 GROUP BY i HAVING bool_or(known) AND NOT bool_and(known) OR NOT bool_and(is_exact);
 
 -- The whole: one denominator for all shares of an instance.
@@ -149,23 +145,27 @@ causes AS (
     SELECT *, CASE WHEN usage_was_last THEN user_before ELSE waited_before END AS last_owner,
         next IS NOT DISTINCT FROM -1 AS behind_end
     FROM causes
+), causers AS (
+    SELECT i, p_from, p_to,
+        CASE WHEN behind_end THEN 'minimum charge'
+            WHEN is_head THEN 'head node'
+            WHEN node = '' THEN 'other machines'
+            WHEN never_up AND usages = 0 THEN 'failed launch'
+            WHEN waiting IS NOT NULL THEN CASE WHEN started > 0 THEN 'wait for nodes' ELSE 'boot' END
+            WHEN last_owner IS NULL OR static THEN 'idle'
+            WHEN next IS NOT NULL OR has_later_wait THEN 'idle gap'
+            ELSE 'idle tail' END AS component,
+        CASE WHEN behind_end THEN last_owner
+            WHEN is_head OR node = '' THEN NULL
+            WHEN never_up AND usages = 0 THEN coalesce(waiting, last_owner)
+            WHEN waiting IS NOT NULL THEN waiting
+            WHEN static THEN NULL
+            ELSE last_owner END AS attempt
+    FROM owners
 )
-SELECT i, p_from, p_to,
-    CASE WHEN behind_end THEN 'minimum charge'
-        WHEN is_head THEN 'head node'
-        WHEN node = '' THEN 'other machines'
-        WHEN never_up AND usages = 0 THEN 'failed launch'
-        WHEN waiting IS NOT NULL THEN CASE WHEN started > 0 THEN 'wait for nodes' ELSE 'boot' END
-        WHEN last_owner IS NULL OR static THEN 'idle'
-        WHEN next IS NOT NULL OR has_later_wait THEN 'idle gap'
-        ELSE 'idle tail' END AS component,
-    CASE WHEN behind_end THEN last_owner
-        WHEN is_head OR node = '' THEN NULL
-        WHEN never_up AND usages = 0 THEN coalesce(waiting, last_owner)
-        WHEN waiting IS NOT NULL THEN waiting
-        WHEN static THEN NULL
-        ELSE last_owner END AS attempt
-FROM owners;
+SELECT i, p_from, p_to, component, CASE WHEN p.hidden IS NULL THEN attempt END AS attempt
+FROM causers LEFT JOIN payers AS p USING (component)
+WHERE NOT coalesce(p.hidden, false);
 
 CREATE OR REPLACE TEMP TABLE used AS
 WITH clipped AS (
@@ -226,4 +226,3 @@ DROP TABLE pieces;
 DROP TABLE piece_waits;
 DROP TABLE unused;
 DROP TABLE used;
-DROP TABLE spans;

@@ -1,7 +1,7 @@
 -- The start and the end of each instance's bill, by the best evidence: `toolkit/accounting/lives.py`.
 --
 -- In:  attempts_of_nodes(pair, attempt, node, started, ...), instances(i, ...), variable now.
--- Out: latest(pair, attempt, node, started, i): the newest instance launched until the start;
+-- Out: latest(pair, attempt, node, started, begun, i): the newest instance launched until the start;
 --      lives: the instances with the start and the end of their bills.
 
 CREATE OR REPLACE TEMP TABLE node_instances AS
@@ -43,17 +43,26 @@ SELECT p.i,
     min(t.started) FILTER (t.certainly_ran) AS first_second,
     max(least(coalesce(nullif(t.ended, 0), t.started), n.life_end,
         coalesce(x.next_launch, getvariable('now'))))
-        FILTER (t.certainly_ran OR t.ended_by_slurm) AS last_second
+        FILTER (t.certainly_ran OR t.ended_by_slurm) AS last_second,
+    bool_or(t.found_dead) AS found_dead
 FROM pairs AS p JOIN tries AS t USING (attempt) JOIN node_instances AS n USING (i)
     JOIN next_launches AS x ON x.node = n.node AND x.launched = n.launched
 GROUP BY p.i;
 
+-- Slurm powers a node down for its newest instance. A node found dead was powered down late.
+CREATE OR REPLACE TEMP TABLE power_downs AS
+SELECT p.i, least(p.powered_down, coalesce(n.launched, getvariable('now'))) AS powered_down
+FROM (SELECT * FROM instances WHERE powered_down IS NOT NULL) AS p
+    ASOF LEFT JOIN newest AS n ON n.node = p.node AND p.launched < n.launched
+    LEFT JOIN evidence AS e ON e.i = p.i
+WHERE NOT coalesce(e.found_dead, false);
+
 CREATE OR REPLACE TEMP TABLE lives AS
 WITH known AS (
-    SELECT instances.*, e.first_second,
-        greatest(launched, coalesce(running, 0), coalesce(seen_at, 0), coalesce(e.last_second, 0))
-            AS last_sign
-    FROM instances LEFT JOIN evidence AS e USING (i)
+    SELECT instances.* EXCLUDE (powered_down), e.first_second,
+        greatest(launched, coalesce(running, 0), coalesce(seen_at, 0), coalesce(e.last_second, 0),
+            coalesce(d.powered_down, 0)) AS last_sign
+    FROM instances LEFT JOIN evidence AS e USING (i) LEFT JOIN power_downs AS d USING (i)
 ), ends AS (
     SELECT *,
         CASE WHEN end_seen THEN ended
@@ -65,7 +74,8 @@ WITH known AS (
 )
 SELECT * EXCLUDE (ended, ran_from, last_sign, first_second, bill_ended),
     bill_ended AS ended,
-    CASE WHEN running IS NULL THEN launched
+    -- The first pass runs on the head itself, so it proves nothing of the head.
+    CASE WHEN running IS NULL OR is_head THEN launched
         WHEN bill_ended IS NULL THEN ran_from
         ELSE least(ran_from, greatest(bill_ended, launched)) END AS billed_from,
     coalesce(bill_ended, getvariable('now')) AS life_end
@@ -74,3 +84,5 @@ FROM ends;
 DROP TABLE node_instances;
 DROP TABLE newest;
 DROP TABLE evidence;
+DROP TABLE power_downs;
+DROP TABLE instances;

@@ -1,6 +1,6 @@
 -- Attempts and the instances of their nodes: `toolkit/accounting/attempt_instances.py`.
 --
--- In:  latest, lives, tries, attempts_of_nodes, variable now.
+-- In:  latest, lives, tries, attempts_of_nodes, variables now, until.
 -- Out: usages(i, position, attempt, u_start, u_end, above, below, lost_from, earlier_end): the
 --      attempt has above / below of the instance, and earlier ones used it until earlier_end;
 --      waits(i, attempt, w_start, w_end).
@@ -11,18 +11,32 @@ SELECT i, node, launched, life_end, never_up,
         PARTITION BY node ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS earlier_end
 FROM lives
-WHERE node <> '' AND NOT is_head;
+WHERE node <> '' AND NOT is_head AND launched < getvariable('until');
+
+-- What began behind the window changes none of its charges.
+CREATE OR REPLACE TEMP TABLE begun AS
+SELECT l.*
+FROM latest AS l LEFT JOIN lives AS n USING (i)
+WHERE l.begun < getvariable('until') AND coalesce(n.launched, 0) < getvariable('until');
+
+INSERT INTO begun
+WITH earlier AS (SELECT node, launched, max(i) AS i FROM node_lives GROUP BY node, launched)
+SELECT l.*, n.i
+FROM (
+    SELECT latest.* EXCLUDE (i) FROM latest JOIN lives AS n USING (i)
+    WHERE latest.begun < getvariable('until') AND n.launched >= getvariable('until')
+) AS l ASOF LEFT JOIN earlier AS n ON n.node = l.node AND l.started >= n.launched;
 
 -- Nearly always exactly one instance of the node is alive at the start.
 CREATE OR REPLACE TEMP TABLE own AS
 SELECT l.pair, l.attempt, l.i
-FROM latest AS l JOIN node_lives AS n USING (i)
+FROM begun AS l JOIN node_lives AS n USING (i)
 WHERE n.life_end > l.started AND coalesce(n.earlier_end, -1) <= l.started;
 
 INSERT INTO own
 WITH others AS (
     SELECT l.*, t.ended AS t_ended, coalesce(t.ended, getvariable('now')) AS t_end
-    FROM latest AS l ANTI JOIN own USING (pair)
+    FROM begun AS l ANTI JOIN own USING (pair)
     JOIN tries AS t USING (attempt)
 ), candidates AS (
     SELECT o.pair, o.attempt, n.i, n.launched <= o.started AND o.started < n.life_end AS is_live,
@@ -89,7 +103,7 @@ WITH used AS (
     SELECT o.i, t.attempt, greatest(t.started, n.launched) AS u_start,
         greatest(t.started, n.launched, least(coalesce(t.ended, getvariable('now')), n.life_end))
             AS u_end,
-        s.above, s.below, t.lost_from, t.started, t.submitted, n.launched
+        s.above, s.below, t.lost_from, t.started, t.submitted, t.start_group, n.launched
     FROM (SELECT * FROM own ANTI JOIN waiting USING (attempt)) AS o
         JOIN tries AS t USING (attempt) JOIN lives AS n USING (i)
         JOIN sizes AS s ON s.cpus = t.cpus AND s.memory_mib = t.memory_mib AND s.gpus = t.gpus
@@ -101,24 +115,23 @@ SELECT *, row_number() OVER in_order AS position,
 FROM used
 WINDOW in_order AS (PARTITION BY i ORDER BY u_start, attempt);
 
--- The first user of an instance waited for it. An attempt for which one was launched had its
--- other nodes from that launch on.
+-- The first user of an instance waited for it. Attempts that start together, and for which one was
+-- launched, had their other nodes from that launch on.
 INSERT INTO waits
 WITH first_launches AS (
-    SELECT attempt, min(launched) FILTER (launched >= submitted AND launched < started) AS launch
-    FROM usages WHERE position = 1 GROUP BY attempt
+    SELECT start_group, min(launched) AS launch
+    FROM usages WHERE position = 1 AND launched >= submitted AND launched < started
+    GROUP BY start_group
 ), begun AS (
     SELECT u.i, u.attempt, u.started AS w_end,
         CASE WHEN u.position = 1 THEN greatest(u.launched, u.submitted)
             WHEN f.launch IS NOT NULL THEN greatest(u.launched, f.launch) END AS w_start
-    FROM usages AS u JOIN first_launches AS f USING (attempt)
+    FROM usages AS u LEFT JOIN first_launches AS f USING (start_group)
 )
 SELECT i, attempt, w_start, w_end FROM begun WHERE w_start < w_end;
 
-DROP TABLE latest;
 DROP TABLE node_lives;
+DROP TABLE begun;
 DROP TABLE own;
 DROP TABLE waiting;
 DROP TABLE sizes;
-DROP TABLE attempts_of_nodes;
-DROP TABLE instances;
