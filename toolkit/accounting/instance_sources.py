@@ -108,10 +108,12 @@ def _instance(rows: Sequence[SlurmInstance]) -> Instance:
 
 def _unknown_sentence(instance: Instance) -> str:
     end = "last evidence" if instance.ended is None else f"end {moment(instance.ended)}"
+    # slurmd of 26.05 loses Extra, which tells zone and Spot.
+    unknown = "" if instance.zone else "; Slurm has no Extra of it, so it counts as On-Demand"
     return (
         f"{instance.instance_id}: known to Slurm alone, as {instance.node} of type"
         f" {instance.instance_type}; billed from its power-up {moment(instance.launched)} to its"
-        f" {end}"
+        f" {end}{unknown}"
     )
 
 

@@ -4,7 +4,8 @@ slurmctld tells slurmdbd the instance of a node (`scontrol update InstanceId=`, 
 --instance-id`). slurmdbd shows it from the node's power-up to the second in which the node
 was POWERED_DOWN again. That is `_create_instance_rec` in as_mysql_cluster.c, 23.11 and
 later. So the start is before EC2's launch, and the end is behind SuspendProgram by
-SuspendTimeout. Two traps:
+SuspendTimeout. 24.11, 25.11 and 26.05 answer alike (tests/golden/accounting), but 26.05 has
+no Extra from slurmd. Two traps:
 
 * `start=` selects by the start alone. An instance that began before it is not listed.
 * `end=` would hide the row from which an earlier instance has its end. It is never given.

@@ -12,10 +12,14 @@ from slurmplugins.model.launch import JobRequest
 from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.slurm.resume_file import job_requests
 from slurmplugins.slurm.scontrol import ScontrolSlurm
+from tests.golden.slurm import capture
 from tests.golden.slurm.recorded import VERSIONS, Recorded, RecordedHead
+from tests.unit.render.render_samples import PRICES, a_config
 from toolkit.accounting import sacct
 from toolkit.accounts import Association
 from toolkit.accounts.current import read as read_accounts
+from toolkit.render.context import slurm_context
+from toolkit.render.slurm import slurm_files
 from toolkit.slurm_nodes import read_nodes
 from toolkit.training.slurm.job import SlurmJob, is_cancelled
 
@@ -251,3 +255,10 @@ def test_slurmctld_that_answers_is_up(recorded):
 
 def test_the_partitions_have_the_rendered_names(recorded):
     assert sorted(set(recorded.text("sinfo-partitions.txt").split())) == ["any", "spot"]
+
+
+def test_a_capture_has_the_init_script_that_the_rendered_files_name():
+    files = slurm_files(slurm_context(a_config(), PRICES), REPOSITORY / "templates")
+    name = capture.HOOKS / capture.INIT_SCRIPT.name
+    assert f"InitScript={name}\n" in files["job_container.conf"]
+    assert capture.INIT_SCRIPT.is_file()

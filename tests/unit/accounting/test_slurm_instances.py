@@ -130,6 +130,13 @@ def test_an_instance_that_slurm_alone_knows_is_a_windows_only_if_it_lived_in_it(
     assert len(joined.disagreements) == 1
 
 
+@pytest.mark.parametrize(("extra", "is_guessed"), [(EXTRA, False), ("", True)])
+def test_an_instance_without_extra_is_noted_as_on_demand(extra, is_guessed):
+    joined = instance_sources.joined([], parse(line(Extra=extra)).instances)
+    (sentence,) = joined.disagreements
+    assert sentence.endswith("so it counts as On-Demand") is is_guessed
+
+
 def test_cloudtrail_knows_the_end_of_an_instance_better_than_slurm_does():
     trail = Trail({"i-1": (TrailEvent(T0 + 480, "TerminateInstances"),)})
     rows = parse(line()).instances
