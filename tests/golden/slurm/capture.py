@@ -42,6 +42,7 @@ USERS = {"ada": 2001, "grace": 2002}
 PATIENCE = 240
 COMPLAINT = re.compile(r"error:|warning:|fatal:|defunct|deprecated")
 CHECKOUT = Path(__file__).parents[3]
+INIT_SCRIPT = CHECKOUT / "ansible/roles/slurmctld/files/hooks/slurm-user-scratch"
 ETC, PROGRAMS, HOOKS = (
     Path("/etc/slurm"),
     Path("/opt/slurm-toolkit/bin"),
@@ -125,8 +126,7 @@ def prepare(version: str) -> None:
     for program in ("suspend", "resume-fail", "prolog"):
         write_program(PROGRAMS / f"slurm-{program}", "#!/bin/sh\n")
     write_program(PROGRAMS / "slurm-resume", RESUME)
-    scratch = CHECKOUT / "ansible/roles/burst/files/bin/slurm-user-scratch"
-    write_program(PROGRAMS / scratch.name, scratch.read_text())
+    write_program(HOOKS / INIT_SCRIPT.name, INIT_SCRIPT.read_text())
     for hook in ("slurm-job-token", "slurm-task-prolog"):
         write_program(HOOKS / hook, "#!/bin/sh\n")
     write_configuration(version)
