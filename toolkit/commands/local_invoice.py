@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolkit.commands.local_options import state_option
-from toolkit.commands.moments import moment
-from toolkit.commands.options import json_option
+from toolkit.commands.moments import period, since_option, until_option
+from toolkit.commands.options import check_format, json_option
 from toolkit.errors import LocalError
 
 if TYPE_CHECKING:
@@ -23,15 +23,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--since",
-    callback=moment,
-    default="30d",
-    show_default=True,
-    metavar="TIME",
-    help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or a time before now: 90m, 36h, 7d.",
-)
-@click.option("--until", callback=moment, metavar="TIME", help="End  [default: now].")
+@since_option("30d")
+@until_option
 @click.option(
     "--granularity",
     type=click.Choice(["hourly", "daily"]),
@@ -61,13 +54,9 @@ def invoice(
 
     The sums come from the local cloud's own events and prices, not from the toolkit's records.
     """
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
+    check_format(as_json=as_json, as_csv=as_csv)
     now = datetime.now(UTC)
-    until = min(until or now, now)
-    if since >= until:
-        raise click.UsageError(f"--since {since:%Y-%m-%dT%H:%M} is not before --until or now")
-    made = _make(state, int(since.timestamp()), int(until.timestamp()), granularity)
+    made = _make(state, *period(since, until, now), granularity)
     if cur_path is not None:
         _write_cur(cur_path, made)
     _print(made, as_json=as_json, as_csv=as_csv)

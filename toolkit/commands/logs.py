@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.moments import moment
+from toolkit.commands.moments import since_option
 from toolkit.commands.options import config_option, load
 
 if TYPE_CHECKING:
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 @click.command("logs")
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
-@click.option(
-    "--since",
-    callback=moment,
-    default="1h",
-    show_default=True,
-    metavar="TIME",
-    help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or a time before now: 90m, 36h, 7d.",
-)
+@since_option("1h")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new lines, until ^C.")
 @click.option("--unit", metavar="UNIT", help="Lines of one unit, such as slurmd or kernel.")
 @click.argument("target", metavar="NODE|INSTANCE|head")

@@ -37,6 +37,12 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+def check_format(*, as_json: bool, as_csv: bool) -> None:
+    """Raise UsageError if both formats are asked for."""
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other")
+
+
 def yes_option(function: F) -> F:
     """Add `--yes`, passed on as `yes`."""
     return click.option("--yes", "-y", is_flag=True, help="Confirm deletions and replacements.")(

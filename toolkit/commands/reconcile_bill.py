@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.exit_codes import DIFFERS, SAME, ComparingCommand
-from toolkit.commands.options import config_option, dry_run_option, json_option, load
+from toolkit.commands.options import check_format, config_option, dry_run_option, json_option, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +85,7 @@ def command(
 
     Exit code 0: every gap is within the tolerance; 2: one is not, or is unknown; 1: any error.
     """
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
+    check_format(as_json=as_json, as_csv=as_csv)
     from toolkit.bill.reader import open_files
     from toolkit.bill.reconcile import Options
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.moments import moment
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.moments import period, since_option, until_option
+from toolkit.commands.options import check_format, config_option, json_option, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
     from toolkit.head_runner import Runner
@@ -32,15 +31,8 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
 
 @click.command("report")
 @config_option
-@click.option(
-    "--since",
-    callback=moment,
-    default="30d",
-    show_default=True,
-    metavar="TIME",
-    help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or a time before now: 90m, 36h, 7d.",
-)
-@click.option("--until", callback=moment, metavar="TIME", help="End  [default: now].")
+@since_option("30d")
+@until_option
 @click.option(
     "--by",
     "keys",
@@ -87,15 +79,15 @@ def command(
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly.
     """
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
+    check_format(as_json=as_json, as_csv=as_csv)
+    from toolkit.accounting.allocation import Window
     from toolkit.commands.report_sources import collect_report
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
 
     config = load(config_path)
     now = datetime.now(UTC)
-    window = _window(since, until or now, now)
+    window = Window(*period(since, until, now))
     trail = _trail(trail_paths)
     with connected(config) as clients:
         head = Head(clients, config)
@@ -117,19 +109,6 @@ def command(
         finally:
             # A tracking server that is down, or a full disk, must not cost the report.
             _print(report, keys, as_json=as_json, as_csv=as_csv)
-
-
-def _window(since: datetime, until: datetime, now: datetime) -> Window:
-    """Return the window, which ends now at the latest.
-
-    The future costs nothing yet.
-    """
-    from toolkit.accounting.allocation import Window
-
-    until = min(until, now)
-    if since >= until:
-        raise click.UsageError(f"--since {since:%Y-%m-%dT%H:%M} is not before --until or now")
-    return Window(int(since.timestamp()), int(until.timestamp()))
 
 
 def _trail(paths: Sequence[Path]) -> Trail | None:

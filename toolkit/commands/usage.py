@@ -9,7 +9,7 @@ import click
 
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.moments import moment
-from toolkit.commands.options import dry_run_option, json_option
+from toolkit.commands.options import check_format, dry_run_option, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,8 +177,7 @@ def report_command(
     as_csv: bool,
 ) -> None:
     """Print attempts, node-hours, CPU-hours, GPU-hours, and cost where rates are given."""
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
+    check_format(as_json=as_json, as_csv=as_csv)
     from toolkit.output import print_json
     from toolkit.usage import show
     from toolkit.usage.rates import read_rates
