@@ -48,7 +48,7 @@ class S3Store:
 
     def get(self, key: str) -> dict[str, object] | None:
         try:
-            value = json_input.loads(self._call("get_object", Key=key))
+            value = json_input.loads(self._call("get_object", Key=key)["Body"])
         except NotFound:
             return None
         except ValueError:
@@ -60,7 +60,7 @@ class S3Store:
         keys: list[str] = []
         more: dict[str, str] = {}
         while True:
-            page = self._answer("list_objects_v2", Prefix=prefix, **more)
+            page = self._call("list_objects_v2", Prefix=prefix, **more)
             keys += [
                 item["Key"]
                 for item in page.get("Contents", ())
@@ -70,31 +70,22 @@ class S3Store:
                 return keys
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
-    def _answer(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        def work() -> dict[str, Any]:
-            answer: dict[str, Any] = getattr(self._connected(), operation)(
-                Bucket=self._bucket, **arguments
-            )
-            return answer
-
-        return call(self._clock, operation, work)
-
     def _connected(self) -> Any:
         with self._connecting:  # making a client takes longer than writing a dozen objects
             if self._client is None:
                 self._client = self._connect()
         return self._client
 
-    def _call(self, operation: str, **arguments: Any) -> bytes:
-        """Return the answer's body, within the time limit of the call.
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer, with a body as bytes.
 
-        Reading the body may take as long as the rest of the call.
+        The time limit of the call holds for both. Reading the body may take as long as the rest of
+        the call.
         """
 
-        def work() -> bytes:
+        def work() -> dict[str, Any]:
             answer = getattr(self._connected(), operation)(Bucket=self._bucket, **arguments)
-            body: bytes = answer["Body"].read() if operation == "get_object" else b""
-            return body
+            return {**answer, "Body": answer["Body"].read()} if "Body" in answer else answer
 
         return call(self._clock, operation, work)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model import records
 from slurmplugins.reconciler import instance_ledger
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 GAP: Final = int(instance_ledger.KEEP_SECONDS) - 1200
 """Seconds after which reconcile may have forgotten an end that no page has."""
-CLOCKS_DIFFER: Final = 3600
-"""Seconds by which the bucket's times may differ from the head's."""
 ENTRIES_AT_ONCE: Final = 5000
 READERS: Final = 8
 
@@ -46,7 +44,7 @@ class InstancePages:
         """
         entries = {entry.instance_id: entry for entry in self.current_entries()}
         if last is None or not 0 <= now - last <= GAP:
-            older = self._from_bucket(0 if last is None else min(last, now) - CLOCKS_DIFFER)
+            older = self._from_bucket(0 if last is None else min(last, now) - records.CLOCKS_DIFFER)
             entries = {**{entry.instance_id: entry for entry in older}, **entries}
         ended = sorted(
             (entry for entry in entries.values() if entry.ended_at is not None),
@@ -68,17 +66,10 @@ class InstancePages:
     def _put(self, entries: Sequence[LedgerEntry], until: int, now: int) -> None:
         launches = [int(entry.launched_at) for entry in entries if entry.ended_at is not None]
         first = max(min([*launches, until]), 0)
-        first_line: dict[str, Any] = {
-            "format": records.FORMAT,
-            "kind": "instances",
-            "cluster": self.cluster,
-            "since": first,
-            "until": until,
-            "written": now,
-        }
+        header = records.first_line("instances", self.cluster, (first, until), now)
         content = "".join(
             json.dumps(instance_ledger.to_json(entry), separators=(",", ":")) + "\n"
             for entry in entries
         )
-        body = records.pack(first_line, content)
+        body = records.pack(header, content)
         self.store.add(records.instances_key(until, first, body), body)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.cloud.spot_history import KEPT_SECONDS
 from slurmplugins.model import records
+from slurmplugins.model.records import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from slurmplugins.cloud.port import RecordStore
     from slurmplugins.cloud.spot_history import PricePoint
 
-DAY: Final = 86_400
 LATE_SECONDS: Final = 3600
 """Seconds after a day's end: EC2's list may lag behind."""
 DAYS_AT_ONCE: Final = 10
@@ -51,16 +51,9 @@ class PriceDays:
 
     def _write(self, day: int, now: int) -> None:
         points = sorted(self.prices(self.types, day, day + DAY))
-        first_line = {
-            "format": records.FORMAT,
-            "kind": "prices",
-            "cluster": self.cluster,
-            "region": self.region,
-            "since": day,
-            "until": day + DAY,
-            "written": now,
-            "types": sorted(self.types),
-        }
+        window = day, day + DAY
+        more = {"region": self.region, "types": sorted(self.types)}
+        header = records.first_line("prices", self.cluster, window, now, **more)
         content = "".join(json.dumps(point, separators=(",", ":")) + "\n" for point in points)
-        body = records.pack(first_line, content)
+        body = records.pack(header, content)
         self.store.add(records.prices_key(self.region, day, body), body)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import BadName
 from slurmplugins.model import json_input
+from slurmplugins.slurm import sacct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,17 +34,13 @@ _REPORT: Final = (
     "/usr/bin/env", "PYTHONPATH=/opt/slurm-toolkit/lib", "/usr/bin/python3", "-P", "-m",
     "slurmplugins.head_report",
 )  # fmt: skip
-_SACCT: Final = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", "sacct")
-_INSTANCES: Final = (
-    "env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "sacctmgr", "--noheader", "--parsable2", "show",
-    "instance",
-)  # fmt: skip
+_SACCT: Final = (*sacct.ENVIRONMENT, "sacct")
 _FORMS: Final = (
     _Form(("systemctl", "is-active"), r"[a-z][a-z0-9.-]*"),
     _Form(("scontrol", "ping")),
     _Form(("scontrol", "show", "nodes", "--json")),
     _Form(("sacctmgr", "-n", "-P", "show"), r"[a-z]+|(cluster|format)=[A-Za-z0-9_,-]+"),
-    _Form(_INSTANCES, r"(clusters|start|format)=[A-Za-z0-9_,:T-]+"),
+    _Form(sacct.SHOW_INSTANCES, r"(clusters|start|format)=[A-Za-z0-9_,:T-]+"),
     _Form((*_SACCT, "--helpformat")),
     _Form(
         _SACCT,

@@ -115,17 +115,8 @@ class PageWriter:
         now: Moment,
     ) -> None:
         since, until = window
-        first_line = {
-            "format": records.FORMAT,
-            "kind": "sacct",
-            "cluster": self.cluster,
-            "since": since,
-            "until": until,
-            "written": now.wall,
-            "slurm": slurm,
-            "fields": answer.names,
-            "delimiter": delimiter(answer.token),
-        }
-        body = records.pack(first_line, answer.text)
+        call = {"slurm": slurm, "fields": answer.names, "delimiter": delimiter(answer.token)}
+        header = records.first_line("sacct", self.cluster, window, now.wall, **call)
+        body = records.pack(header, answer.text)
         first = sacct_windows.earliest_submission(rows, until)
         self.store.add(records.sacct_key(since, until, min(first, until), body), body)

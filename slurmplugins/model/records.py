@@ -30,6 +30,9 @@ WRITTEN_BY_HEAD: Final = (SACCT, INSTANCES, PRICES)
 STATUS: Final = "status/records.json"
 """The object in the cluster's bucket that tells how far the records reach."""
 
+CLOCKS_DIFFER: Final = 3600
+"""Seconds by which S3's times may differ from the head's."""
+DAY: Final = 86_400
 LEVEL: Final = 6
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 _DAY: Final = "%Y%m%d"
@@ -98,15 +101,24 @@ def parse_key(key: str) -> RecordKey | None:
             return RecordKey(key, first, until, first, match[3])
         if match := _PRICES_KEY.fullmatch(key):
             day = int(datetime.strptime(match[2], _DAY).replace(tzinfo=UTC).timestamp())
-            return RecordKey(key, day, day + 86_400, day, match[3])
+            return RecordKey(key, day, day + DAY, day, match[3])
     except ValueError:  # no such day
         return None
     return None
 
 
-def pack(first_line: Mapping[str, Any], content: str) -> bytes:
+def first_line(
+    kind: str, cluster: str, window: tuple[int, int], written: int, **more: object
+) -> dict[str, Any]:
+    """Return the first line of an object, with more of its kind."""
+    since, until = window
+    line = {"kind": kind, "cluster": cluster, "since": since, "until": until, "written": written}
+    return {"format": FORMAT, **line, **more}
+
+
+def pack(header: Mapping[str, Any], content: str) -> bytes:
     """Return the bytes of an object."""
-    text = f"{json.dumps(first_line, separators=(',', ':'), sort_keys=True)}\n{content}"
+    text = f"{json.dumps(header, separators=(',', ':'), sort_keys=True)}\n{content}"
     return gzip.compress(text.encode("utf-8", errors="surrogateescape"), LEVEL, mtime=0)
 
 

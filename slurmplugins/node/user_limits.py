@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.model import json_input
+from slurmplugins.node import setup_command
 from slurmplugins.node.root_file import RootFile
 from slurmplugins.system.files import write_text
 
@@ -61,9 +62,9 @@ class UserLimits:
         drop_in = self._root / paths.USER_SLICE_DROP_IN.relative_to("/")
         drop_in.parent.mkdir(parents=True, exist_ok=True)
         write_text(drop_in, wanted)
-        result = self._runner.run(["/usr/bin/systemctl", "daemon-reload"], timeout=TIMEOUT)
-        if result.returncode:
-            raise BootError(f"systemctl daemon-reload failed: {result.stderr.strip()[-200:]}")
+        reload = ["/usr/bin/systemctl", "daemon-reload"]
+        name = "systemctl daemon-reload"
+        setup_command.run(self._runner, reload, timeout=TIMEOUT, shown=name, max_output=200)
 
 
 def _share(text: str) -> float:

@@ -52,6 +52,11 @@ OPTIONAL: Final = ("Restarts",)
 """Fields of some versions. 24.11 and later know how often a job was restarted at a row."""
 FREE_TEXT: Final = ("AdminComment", "Comment", "JobName")
 ENVIRONMENT: Final = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
+SHOW_INSTANCES: Final = (
+    *("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s"),
+    *("sacctmgr", "--noheader", "--parsable2", "show", "instance"),
+)
+"""The first words of the call for Slurm's own instance accounting."""
 _FLAGS: Final = (
     "--allusers",
     "--duplicates",

@@ -83,6 +83,12 @@ class Attempt:
         return first_id if sign else ""
 
     @property
+    def begun(self) -> int:
+        """Return when it was submitted or started, whichever is earlier."""
+        moments = [second for second in (self.submitted, self.started) if second is not None]
+        return min(moments, default=0)
+
+    @property
     def requeue_requested(self) -> bool:
         """Return whether the job saved its work, then asked for a requeue."""
         return REQUEUE_EXIT in self.exit_codes

@@ -140,7 +140,7 @@ def _matched(
     Attempts and instances that began behind the window change none of its charges, so a
     window that is over stays as it is. They are asked only where a job has no instance.
     """
-    begun = [attempt for attempt in use.attempts if _begin(attempt) < window.until]
+    begun = [attempt for attempt in use.attempts if attempt.begun < window.until]
     launched = [instance for instance in instances if instance.launched < window.until]
     match = match_instances(begun, launched, shapes, now)
     runaway_ends = ends_of_runaways(begun, {**match.usages, **_begun_usages(use, begun)})
@@ -162,12 +162,6 @@ def _begun_usages(use: RackUse, begun: Iterable[Attempt]) -> dict[str, list[Usag
         name: [usage for usage in usages if usage.attempt in keys]
         for name, usages in use.usages.items()
     }
-
-
-def _begin(attempt: Attempt) -> int:
-    """Return when it was submitted or started, whichever is earlier."""
-    moments = [second for second in (attempt.submitted, attempt.started) if second is not None]
-    return min(moments, default=0)
 
 
 def _costs(

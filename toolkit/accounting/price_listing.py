@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.accounting.days import DAY
 from toolkit.accounting.settings import as_of, contracts, racks
 from toolkit.config.rack_names import rack_nodes
 from toolkit.prices import Catalogue, PriceBook, PriceQuery, PriceSource, SpotHistory
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from toolkit.config import ClusterConfig
     from toolkit.prices.contracts import Reservation, SavingsPlan
-
-_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class ListedPrice:
 
     def age_days(self, now: int) -> int | None:
         """Return its whole days of age."""
-        return None if self.as_of is None else max(now - self.as_of, 0) // _DAY
+        return None if self.as_of is None else max(now - self.as_of, 0) // DAY
 
 
 def listing(config: ClusterConfig, imported: tuple[Catalogue, ...], now: int) -> list[ListedPrice]:

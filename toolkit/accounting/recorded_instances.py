@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 EC2_REMEMBERS: Final = 3000
 """Seconds after its end for which EC2 surely lists an instance: it says about an hour."""
-CLOCKS_DIFFER: Final = 3600
-"""Seconds by which the bucket's times may differ from the head's."""
 KEPT: Final = f"{records.PREFIX}{ledger.PREFIX}"
 """The entries that `destroy` kept, in the bucket of backups."""
 
@@ -51,7 +49,7 @@ def read(
     newest: list[Record] = []
     damaged_objects: list[SetAside] = []
     if listing.reach is None or listing.reach + EC2_REMEMBERS < min(now, until + EC2_REMEMBERS):
-        changed = 0 if listing.reach is None else listing.reach - CLOCKS_DIFFER
+        changed = 0 if listing.reach is None else listing.reach - records.CLOCKS_DIFFER
         newest, damaged_objects = ledger.from_bucket(s3, own, changed_since=changed)
     copied, damaged_copies = ledger.from_bucket(s3, kept, KEPT)
     return ledger.combine(

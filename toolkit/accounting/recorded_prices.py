@@ -5,11 +5,12 @@ EC2 keeps 90 days. A stored day has all zones of the types that the cluster's po
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from slurmplugins.model import records
+from toolkit.accounting.days import DAY
 from toolkit.accounting.records import read_pages
 from toolkit.prices import SpotHistory, parse_usd, read_history
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from toolkit.accounting.set_aside import SetAside
 
     Point = tuple[str, str, int, Decimal | None]
-
-DAY: Final = 86_400
 
 
 def read(

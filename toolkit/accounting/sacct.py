@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
     from toolkit.head_runner import Runner
 
-_REQUIRED = call.REQUIRED
-_OPTIONAL = call.OPTIONAL
-_FREE_TEXT = call.FREE_TEXT
-_ENVIRONMENT = call.ENVIRONMENT
 _TIMEOUT = 300.0
 # 64 bits have 20 digits.
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
@@ -61,7 +57,7 @@ def read(runner: Runner, since: int, until: int, token: str, *, cluster: str = "
 
     The token must be unguessable.
     """
-    names = fields(runner.run([*_ENVIRONMENT, "sacct", "--helpformat"]))
+    names = fields(runner.run([*call.ENVIRONMENT, "sacct", "--helpformat"]))
     text = runner.run(argv(names, since, until, token), timeout=_TIMEOUT)
     return parse(text, names, token, cluster=cluster)
 

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.instance import Lifecycle
+from slurmplugins.slurm.sacct import SHOW_INSTANCES
 from toolkit.accounting.set_aside import SetAside
 from toolkit.errors import HeadNotReady, StackMissing, ToolkitError
 from toolkit.prices import parse_usd
@@ -72,14 +73,7 @@ def argv(cluster: str, since: int) -> list[str]:
     """Return the call for all instances that began since then."""
     start = datetime.fromtimestamp(max(since, 0), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return [
-        "env",
-        "TZ=UTC",
-        "SLURM_TIME_FORMAT=%s",
-        "sacctmgr",
-        "--noheader",
-        "--parsable2",
-        "show",
-        "instance",
+        *SHOW_INSTANCES,
         f"clusters={cluster}",
         f"start={start}",
         f"format={','.join(_FIELDS)}",

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
+from toolkit.accounting.days import DAY
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.resources import Resource
 from toolkit.prices import Price, PriceSource
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
 
 _HOUR = 3600
-_DAY = 86_400
 NO_PRICE = "no price in cluster.yaml: its cost is unknown"
 NO_USAGE = "its size or traffic is not known, and so its cost"
 NO_HEAD = "no head node is known, so neither is its time nor its cost"
@@ -94,7 +94,7 @@ def gb_months(size: int, start: int, end: int) -> Fraction:
     total = Fraction(0)
     while start < end:
         first = datetime.fromtimestamp(start, UTC).replace(day=1, hour=0, minute=0, second=0)
-        seconds = monthrange(first.year, first.month)[1] * _DAY
+        seconds = monthrange(first.year, first.month)[1] * DAY
         next_month = int(first.timestamp()) + seconds
         total += Fraction(size * (min(end, next_month) - start), seconds)
         start = next_month

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 RECORDS = records.PREFIX
-CLOCKS_DIFFER = 3600
-"""Seconds by which the bucket's times may differ from the head's."""
 _AT_ONCE = 8
 
 
@@ -80,12 +78,13 @@ def _copy(
         for key, written in _listed(s3, *source)
         if key.removeprefix(source[1]) not in there
     ]
+    surely_paged = 0.0 if paged_until is None else paged_until - records.CLOCKS_DIFFER
 
     def copy(entry: tuple[str, float]) -> bool:
         name, written = entry
         body = s3.get_object(Bucket=source[0], Key=f"{source[1]}{name}")["Body"].read()
         ended = with_end(body, end_of(written))
-        if paged_until is not None and written < paged_until - CLOCKS_DIFFER and ended == body:
+        if written < surely_paged and ended == body:
             return False
         s3.put_object(Bucket=target[0], Key=f"{target[1]}{name}", Body=ended)
         return True

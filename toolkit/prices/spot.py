@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from slurmplugins.cloud.spot_history import PRODUCT
 from toolkit.prices.model import Price, PriceSource, PriceSpan, parse_usd
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from mypy_boto3_ec2 import EC2Client
-
-PRODUCT = "Linux/UNIX"
 
 
 @dataclass(frozen=True, slots=True)

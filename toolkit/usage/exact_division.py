@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit.accounting.allocation import Window, allocate, billed_spans
 from toolkit.accounting.attempt_instances import Usage, Wait
 from toolkit.accounting.charges import Component
+from toolkit.accounting.days import DAY
 from toolkit.accounting.money import apportion
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook
     from toolkit.usage.database import Database
 
-DAY = 86_400
 
 _KEY = (("i", "BIGINT"), ("component", "VARCHAR"), ("attempt", "UBIGINT"))
 _CHARGES = (

@@ -38,7 +38,7 @@ def apply_resizes(database: Database) -> None:
 
 def end_runaways(database: Database, until: int) -> bool:
     """Set the ends of runaway attempts; return whether there are any."""
-    attempts = [item for item in _job_rows(database, _OPEN) if _begin(item) < until]
+    attempts = [item for item in _job_rows(database, _OPEN) if item.begun < until]
     ends = ends_of_runaways(attempts, _usages_beside_open(database))
     if ends:
         database.table("runaways", _VALUES, list(ends.items()))
@@ -48,11 +48,6 @@ def end_runaways(database: Database, until: int) -> bool:
             FROM runaways AS r WHERE tries.attempt = r.attempt"""
         )
     return bool(ends)
-
-
-def _begin(attempt: Attempt) -> int:
-    moments = [second for second in (attempt.submitted, attempt.started) if second is not None]
-    return min(moments, default=0)
 
 
 def _job_rows(database: Database, condition: str) -> list[Attempt]:

@@ -16,9 +16,9 @@ from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
 from slurmplugins.head import read_commands
+from slurmplugins.slurm import sacct as call
 from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit import polling
-from toolkit.accounting import sacct
 from toolkit.config import parse
 from toolkit.deploy import head_setup, names
 from toolkit.deploy.session import Clients
@@ -30,7 +30,7 @@ from toolkit.local.options import ADMIN_KEY, Options
 from toolkit.local.sockets import Listeners, bind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
-SACCT_FIELDS = (*sacct._REQUIRED, *sacct._OPTIONAL, *sacct._FREE_TEXT)
+SACCT_FIELDS = (*call.REQUIRED, *call.OPTIONAL, *call.FREE_TEXT)
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
 ANSWERS = {
     "show nodes": json.dumps({"nodes": [NODE]}).encode(),

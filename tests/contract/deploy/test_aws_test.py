@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from slurmplugins.slurm import sacct as call
 from tests.aws.__main__ import main
 from tests.aws.place import Place, cluster_yaml
 from tests.aws.sizes import SIZES
 from tests.contract.deploy.conftest import said
 from tests.patience import PROGRAM_SECONDS
-from toolkit.accounting import sacct
 from toolkit.config import parse
 from toolkit.deploy.session import Clients
 from toolkit.deploy.tagged_resources import find_resources
@@ -63,7 +63,7 @@ class Run:
         if "slurm-1.out" in text:
             return CommandResult(0, self.output.encode(), b"")
         if "--helpformat" in text:
-            return CommandResult(0, " ".join((*sacct._REQUIRED, *sacct._FREE_TEXT)).encode(), b"")
+            return CommandResult(0, " ".join((*call.REQUIRED, *call.FREE_TEXT)).encode(), b"")
         # The fake slurmdbd knows one cluster, the example's.
         script = script.replace(self.cluster.cluster, "demo")
         return self._answer(instance_id, argv, timeout=timeout, stdin=script.encode())

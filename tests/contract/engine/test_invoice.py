@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurmplugins.model import hostlist
+from slurmplugins.slurm import sacct as call
 from tests.contract.engine.simulated_cluster import SimulatedCluster, running_cluster
-from toolkit.accounting import sacct
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.collect import Sources, collect
 from toolkit.accounting.money import usd
@@ -43,7 +43,7 @@ class HeadWithoutJobs:
     def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
         assert timeout > 0
         if argv[-1] == "--helpformat":
-            return " ".join((*sacct._REQUIRED, *sacct._FREE_TEXT))
+            return " ".join((*call.REQUIRED, *call.FREE_TEXT))
         return '{"nodes": []}' if "scontrol" in argv else ""
 
 

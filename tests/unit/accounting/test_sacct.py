@@ -2,11 +2,12 @@
 
 import pytest
 
+from slurmplugins.slurm import sacct as call
 from toolkit.accounting import sacct
 from toolkit.accounting.errors import SacctError
 
 TOKEN = "5f2d"
-HELP = " ".join([*sacct._REQUIRED, "Restarts", *sacct._FREE_TEXT, "Eligible"])
+HELP = " ".join([*call.REQUIRED, "Restarts", *call.FREE_TEXT, "Eligible"])
 NAMES = sacct.fields(HELP)
 
 

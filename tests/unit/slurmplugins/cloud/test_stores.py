@@ -27,6 +27,7 @@ class FakeS3:
         if more.get("IfNoneMatch") == "*" and Key in self.objects:
             raise _error("PreconditionFailed")
         self.objects[Key] = Body
+        return {}
 
     def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803  # boto3's names
         if Key not in self.objects:

@@ -8,12 +8,13 @@ import pytest
 from slurmplugins import head_read
 from slurmplugins.errors import BadName
 from slurmplugins.head import read_commands
+from slurmplugins.slurm import sacct as call
 from toolkit.accounting import sacct, slurm_instances
 from toolkit.accounts import current
 from toolkit.deploy.status import SERVICES
 from toolkit.explain import head_facts
 
-NAMES = (*sacct._REQUIRED, *sacct._OPTIONAL, *sacct._FREE_TEXT)
+NAMES = (*call.REQUIRED, *call.OPTIONAL, *call.FREE_TEXT)
 
 
 class Recorder:
@@ -41,7 +42,7 @@ def commands_of_people():
         ["systemctl", "is-active", *SERVICES, "mlflow"],
         ["scontrol", "ping"],
         ["scontrol", "show", "nodes", "--json"],
-        [*sacct._ENVIRONMENT, "sacct", "--helpformat"],
+        [*call.ENVIRONMENT, "sacct", "--helpformat"],
         sacct.argv(NAMES, 1_700_000_000, 1_700_086_400, "0123456789abcdef" * 2),
         slurm_instances.argv("demo", 1_700_000_000),
     ]
@@ -68,9 +69,9 @@ REFUSED = [
     ["sacctmgr", "-i", "modify", "user"],
     ["sacctmgr", "-n", "-P", "show", "file=/etc/shadow"],
     ["sacctmgr", "-n", "-P", "delete", "user"],
-    [*sacct._ENVIRONMENT, "sacct", "--completion"],
-    [*sacct._ENVIRONMENT, "sacct", "--helpformat\n"],
-    [*sacct._ENVIRONMENT, "sacct", "--format=A;id"],
+    [*call.ENVIRONMENT, "sacct", "--completion"],
+    [*call.ENVIRONMENT, "sacct", "--helpformat\n"],
+    [*call.ENVIRONMENT, "sacct", "--format=A;id"],
     ["env", "LD_PRELOAD=/home/ada/x.so", "sacct"],
     [*head_facts._AS_SLURM, *head_facts._FACTS, "slurmplugins.reconcile"],
     [*head_facts._AS_SLURM, *head_facts._FACTS, "slurmplugins.head_report", "--x"],
