@@ -21,6 +21,7 @@ from slurmplugins.head.job_history import JobReader
 from slurmplugins.head.report import to_json
 from slurmplugins.model import hostlist
 from slurmplugins.model.node import parse_job_id
+from slurmplugins.slurm.node_reader import NodeReader
 from slurmplugins.system import program
 from slurmplugins.system.command import SystemRunner
 from slurmplugins.system.logger import Log, to_stderr
@@ -35,8 +36,9 @@ def main() -> None:
     def work() -> None:
         subject = parse(sys.argv[1:])
         engine = assemble(log)
-        jobs = JobReader(SystemRunner(), engine.config.slurm_bin)
-        report = gather(engine, jobs, subject, paths.DECISIONS)
+        runner, slurm_bin = SystemRunner(), engine.config.slurm_bin
+        nodes, jobs = NodeReader(runner, slurm_bin, log=log), JobReader(runner, slurm_bin)
+        report = gather(engine, nodes, jobs, subject, paths.DECISIONS)
         sys.stdout.write(json.dumps(to_json(report)) + "\n")
 
     sys.exit(program.run_to_exit_code(log, work))

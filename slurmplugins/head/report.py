@@ -27,7 +27,6 @@ class NodeReport:
     flags: tuple[str, ...] = ()
     reason: str = ""
     pool: str = ""
-    instance_id: str = ""
     static: bool = False
 
 
@@ -138,6 +137,8 @@ class HeadReport:
     at: float
     cluster: str = ""
     nodes: tuple[NodeReport, ...] = ()
+    node_source: str = ""
+    """What read the nodes: `pyslurm 25.11.2`, or `scontrol` with the reason."""
     machines: tuple[InstanceReport, ...] = ()
     jobs: tuple[JobReport, ...] = ()
     attempts: tuple[AttemptReport, ...] = ()

@@ -33,6 +33,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 SACCT_FIELDS = (*call.REQUIRED, *call.OPTIONAL, *call.FREE_TEXT)
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
 ANSWERS = {
+    "slurmplugins.head_nodes": json.dumps({"nodes": [NODE]}).encode(),
     "show nodes": json.dumps({"nodes": [NODE]}).encode(),
     "slurm-reconcile --plan": b"{}",
     "--helpformat": " ".join(SACCT_FIELDS).encode(),

@@ -56,7 +56,7 @@ def report(*jobs: JobReport, **more: Any) -> HeadReport:
 
 
 def up(flags: str, reason: str = "", **more: Any) -> NodeReport:
-    return NodeReport("gpu-001", tuple(flags.split("+")), reason, "gpu", "i-1", **more)
+    return NodeReport("gpu-001", tuple(flags.split("+")), reason, "gpu", **more)
 
 
 def test_a_job_without_capacity_shows_offerings_ec2s_message_and_the_next_attempt():
