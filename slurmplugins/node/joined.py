@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
@@ -16,12 +17,10 @@ from slurmplugins.node import setup_command
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slurmplugins.config.node import SiteAccounts
     from slurmplugins.system.command import Runner
 
-MUNGE_KEY: Final = paths.Path("/etc/munge/munge.key")
+MUNGE_KEY: Final = Path("/etc/munge/munge.key")
 MUNGE_UNIT: Final = "munge.service"
 _SECONDS: Final = 60.0
 

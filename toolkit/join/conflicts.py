@@ -91,7 +91,7 @@ def _settings(site: SiteFacts) -> Iterator[Conflict]:
 
 
 def _node_names(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
-    own = {name: pool for pool in config.pools for name in expand(config.nodes(pool))}
+    own = {str(name): pool for pool in config.pools for name in expand(config.nodes(pool))}
     for line in site.nodes:
         shared = [name for name in line.names if name in own]
         if not shared:

@@ -62,7 +62,7 @@ def _put(item: dict[str, Any]) -> bool:
         return False
     mode, *ids = wanted
     draft = path.with_name(f"{path.name}.toolkit-new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
