@@ -10,27 +10,33 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from slurmplugins.slurm.controllers import active_host, parse_ping
 from toolkit.config.rack_names import rack_nodes
+from toolkit.errors import HeadCommandFailed
 from toolkit.join.errors import SiteUnreadable
 from toolkit.lint.slurm_conf.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from slurmplugins.slurm.controllers import Controller
     from toolkit.head_runner import Runner
 
 SLURM_CONF: Final = "/etc/slurm/slurm.conf"
+GRES_CONF: Final = "gres.conf"
+DEFAULT_PORT: Final = 6817
 MAX_INCLUDES: Final = 200
 """A file that includes itself would be read for ever."""
 _ROW: Final = re.compile(r"(\S[^=]*?)\s*= ?(.*)")
-_PING: Final = re.compile(r"Slurmctld\((\S+)\) at (\S+) is (UP|DOWN)", re.IGNORECASE)
+_HOST_ROW: Final = re.compile(r"slurmctldhost\[(\d+)\]")
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\(([A-Za-z0-9._:-]+)\))?")
 _VERSION: Final = re.compile(r"slurm\S* (\d{2}\.\d{2}\.\d+\S*)")
 
 
 class SiteRunner(Protocol):
     """A way to run commands as root on the site's controller."""
 
-    def run(self, argv: Sequence[str], *, timeout: float = 60, stdin: str = "") -> str:
+    def run(self, argv: Sequence[str], *, timeout: float = 60, stdin: bytes = b"") -> str:
         """Run one argv and return its standard output.
 
         Raises SiteCommandFailed for any exit code but 0.
@@ -90,14 +96,6 @@ class SitePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
-    """A host of SlurmctldHost, as `scontrol ping` shows it."""
-
-    host: str
-    answers: bool
-
-
-@dataclass(frozen=True, slots=True)
 class SiteFacts:
     """A site as its files and its slurmctld describe it."""
 
@@ -109,6 +107,7 @@ class SiteFacts:
     version: str = ""  # slurmctld's, such as 24.11.5
     running: Mapping[str, str] = field(default_factory=dict)  # show config, keys in lower case
     controllers: tuple[Controller, ...] = ()  # primary first
+    gres_conf: str | None = None  # the text of the gres.conf beside slurm.conf, if there is one
 
     @property
     def cluster_name(self) -> str:
@@ -127,11 +126,33 @@ class SiteFacts:
 
     @property
     def active_controller(self) -> str:
-        """Return the host whose slurmctld is in charge, "" if none answers.
+        """Return the host whose slurmctld is in charge, "" if none answers."""
+        return active_host(self.controllers)
 
-        A primary that is back takes over at once, so the first that answers is in charge.
+    @property
+    def hosts(self) -> tuple[tuple[str, str], ...]:
+        """Return SlurmctldHost's names and addresses, primary first.
+
+        The address is "" where the site leaves it to the resolver.
         """
-        return next((item.host for item in self.controllers if item.answers), "")
+        rows = sorted(
+            (int(match[1]), value)
+            for name, value in self.running.items()
+            if (match := _HOST_ROW.fullmatch(name))
+        )
+        hosts = (_HOST.fullmatch(value) for _, value in rows)
+        return tuple((host[1], host[2] or "") for host in hosts if host is not None)
+
+    @property
+    def port(self) -> int:
+        """Return slurmctld's port, the first of a range."""
+        text = self.running.get("slurmctldport", "").partition("-")[0]
+        return int(text) if text.isdecimal() else DEFAULT_PORT
+
+    @property
+    def slurm_user(self) -> str:
+        """Return SlurmUser, which slurmctld and our programs run as."""
+        return self.value("SlurmUser", "root")
 
     @property
     def configless(self) -> bool:
@@ -167,7 +188,19 @@ def read_site(
         version=version[1],
         running=parse_config(runner.run([scontrol, "show", "config"])),
         controllers=parse_ping(runner.run([scontrol, "ping"])),
+        gres_conf=read_if_there(runner, posixpath.join(posixpath.dirname(slurm_conf), GRES_CONF)),
     )
+
+
+def read_if_there(runner: SiteRunner | Runner, path: str) -> str | None:
+    """Return a file's text, None if there is no such file."""
+    try:
+        runner.run(["/usr/bin/test", "-e", path])
+    except HeadCommandFailed as error:
+        if error.returncode != 1:
+            raise
+        return None
+    return runner.run(["/usr/bin/cat", "--", path])
 
 
 def read_files(runner: SiteRunner | Runner, slurm_conf: str) -> tuple[ConfFile, ...]:
@@ -203,6 +236,7 @@ def site_facts(
     version: str = "",
     running: Mapping[str, str] | None = None,
     controllers: Sequence[Controller] = (),
+    gres_conf: str | None = None,
 ) -> SiteFacts:
     """Return the facts of a site's files, slurm.conf first. Raises nothing."""
     settings: dict[str, SiteSetting] = {}
@@ -229,6 +263,20 @@ def site_facts(
         version=version,
         running=dict(running or {}),
         controllers=tuple(controllers),
+        gres_conf=gres_conf,
+    )
+
+
+def without(site: SiteFacts, name: str) -> SiteFacts:
+    """Return the site as it would be without an included file in slurm.conf's folder."""
+    path = posixpath.join(site.folder, name)
+    files = [file for file in site.files if file.path != path]
+    return site_facts(
+        files,
+        version=site.version,
+        running=site.running,
+        controllers=site.controllers,
+        gres_conf=site.gres_conf,
     )
 
 
@@ -236,11 +284,6 @@ def parse_config(text: str) -> dict[str, str]:
     """Return the rows of `scontrol show config`, by name in lower case."""
     rows = map(_ROW.fullmatch, text.splitlines())
     return {row[1].lower(): row[2].strip() for row in rows if row is not None}
-
-
-def parse_ping(text: str) -> tuple[Controller, ...]:
-    """Return the controllers of `scontrol ping`, primary first."""
-    return tuple(Controller(host, state.upper() == "UP") for _, host, state in _PING.findall(text))
 
 
 def _names(hostlist: str) -> tuple[str, ...]:

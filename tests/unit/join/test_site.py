@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.join.errors import SiteCommandFailed, SiteUnreadable
-from toolkit.join.site import ConfFile, Place, parse_config, parse_ping, read_site, site_facts
+from toolkit.join.site import ConfFile, Place, parse_config, read_site, site_facts
 
 SLURM_CONF = """\
 ClusterName=Racks
@@ -24,6 +24,9 @@ CONFIG = """\
 Configuration data as of 2026-11-26T05:00:00
 AccountingStorageEnforce = none
 ResumeProgram           = /site/resume
+SlurmctldHost[0]        = ctl(10.0.0.1)
+SlurmctldHost[1]        = ctl2
+SlurmctldPort           = 6820-6823
 SuspendTime             = INFINITE
 
 Slurmctld(primary) at ctl is UP
@@ -43,6 +46,8 @@ class Site:
             if argv[2] not in self.files:
                 raise SiteCommandFailed(f"cat: {argv[2]}: No such file or directory")
             return self.files[argv[2]]
+        if argv[0] == "/usr/bin/test":
+            raise SiteCommandFailed("no such file", returncode=1)
         return {"--version": self.version, "show": CONFIG, "ping": PING}[argv[1]]
 
 
@@ -68,8 +73,14 @@ def test_each_line_has_its_place():
 
 def test_the_first_controller_that_answers_is_in_charge():
     assert read_site(Site()).active_controller == "ctl2"
-    assert parse_ping("Slurmctld(primary) at a is UP\nSlurmctld(backup) at b is UP")[0].answers
     assert site_facts([ConfFile("/x/slurm.conf", "")]).active_controller == ""
+
+
+def test_the_controllers_and_their_port_are_those_of_the_running_slurmctld():
+    facts = read_site(Site())
+    assert facts.hosts == (("ctl", "10.0.0.1"), ("ctl2", ""))
+    assert facts.port == 6820
+    assert facts.slurm_user == "root"
 
 
 def test_a_missing_include_is_the_sites_error():
