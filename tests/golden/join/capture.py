@@ -51,9 +51,14 @@ class RecordingRunner:
     def __init__(self) -> None:
         self.calls: list[dict[str, object]] = []
 
-    def run(self, argv, *, timeout=60, stdin="") -> str:
+    def run(self, argv, *, timeout=60, stdin=b"") -> str:
         done = subprocess.run(
-            [*argv], input=stdin, capture_output=True, text=True, check=False, timeout=timeout
+            [*argv],
+            input=stdin.decode(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
         )
         answer = {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
         self.calls.append({"argv": [*argv], **answer})

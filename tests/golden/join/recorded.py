@@ -22,7 +22,7 @@ class RecordedSite:
         text = (HERE / version / f"{site}.json").read_text(encoding="utf-8")
         self.calls = {tuple(call["argv"]): call for call in json.loads(text)}
 
-    def run(self, argv: Sequence[str], *, timeout: float = 60, stdin: str = "") -> str:
+    def run(self, argv: Sequence[str], *, timeout: float = 60, stdin: bytes = b"") -> str:
         """Return the kept answer. Raises SiteCommandFailed as the site's runner does."""
         assert timeout > 0
         assert not stdin, "no recorded call has standard input"

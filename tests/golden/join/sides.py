@@ -15,4 +15,5 @@ FITTING = CloudSide(
     gpu_nodes="gpu-[001-002]",
     gpu_kinds=("a10g",),
     users={"ada": 2001, "grace": 2002},
+    shared_paths=("/shared",),
 )

@@ -10,16 +10,18 @@ Does not: the site's files themselves (`toolkit.join.site`), and what AWS is ask
 """
 
 from toolkit.join.preflight.checks import site_checks
-from toolkit.join.preflight.cloud import CloudSide
+from toolkit.join.preflight.cloud import CloudSide, cloud_side
 from toolkit.join.preflight.facts import PreflightFacts
 from toolkit.join.preflight.findings import SiteCheck, SiteFinding
-from toolkit.join.preflight.run import check_site
+from toolkit.join.preflight.run import Measurements, check_site
 
 __all__ = [
     "CloudSide",
+    "Measurements",
     "PreflightFacts",
     "SiteCheck",
     "SiteFinding",
     "check_site",
+    "cloud_side",
     "site_checks",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, Final
 
 from toolkit.join.preflight.findings import Hit, Origin, SiteRule
@@ -39,7 +38,7 @@ def _slurm_user(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     "Killing non-startable batch job: Invalid user id".
     """
     match = _UID.search(facts.value("SlurmUser"))
-    if match is None or int(match[1]) in {0, cloud.slurm_uid}:
+    if match is None or cloud.slurm_uid is None or int(match[1]) in {0, cloud.slurm_uid}:
         return
     uid = int(match[1])
     text = f"SlurmUser has uid {uid}, and {cloud.slurm_uid} in the node image: slurmd refuses"
@@ -47,6 +46,15 @@ def _slurm_user(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     fix = "Give the image's user the site's uid, in the image's set-up."
     setting = f"groupmod --gid {uid} slurm && usermod --uid {uid} --gid {uid} slurm"
     yield Hit(facts.origin("SlurmUser"), text, fix, setting)
+
+
+def _low_slurm_uid(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
+    match = _UID.search(facts.value("SlurmUser"))
+    if cloud.slurm_uid is None and match is not None and 0 < int(match[1]) < cloud.first_user_uid:
+        text = f"nodes give SlurmUser the site's uid {match[1]}: if a service of the image has it,"
+        text += " no node boots"
+        fix = "Ask the image; give its service another uid if there is one."
+        yield Hit(facts.origin("SlurmUser"), text, fix, f"getent passwd {match[1]}")
 
 
 def _system_uids(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
@@ -135,11 +143,10 @@ def _homes(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     away = [user for user in facts.job_users or () if user.home and not cloud.has_path(user.home)]
     if away:
         folders = sorted({"/".join(user.home.split("/")[:FOLDER_DEPTH]) for user in away})
-        text = f"the homes of {_people(away)} are in {', '.join(folders[:5])}, which nodes do not"
-        text += " have: a job starts in /tmp, and its output stays there"
-        fix = "Submit with a folder that nodes have, or give nodes these paths."
-        setting = shlex.join(("sbatch", f"--chdir={cloud.shared_paths[0]}/home/USER"))
-        yield Hit(PASSWD, text, fix, setting)
+        text = f"the homes of {_people(away)} are in {', '.join(folders[:5])}, which is not in the"
+        text += " cloud: a job finds no file of theirs, and its output stays on the node"
+        fix = "Submit with a folder that nodes have, and bring data by jobs of its own."
+        yield Hit(PASSWD, text, fix, "sbatch --chdir=/tmp --output=/dev/null")
 
 
 def _state(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
@@ -162,7 +169,8 @@ def _people(users: Iterable[Account]) -> str:
 _E, _W = Severity.ERROR, Severity.WARNING
 RULES: Final = (
     SiteRule("slurm-uid", _E, QUICKSTART, _slurm_user),
-    SiteRule("uid-of-system", _E, QUICKSTART, _system_uids),
+    SiteRule("slurm-uid-low", _W, QUICKSTART, _low_slurm_uid),
+    SiteRule("uid-of-system", _W, QUICKSTART, _system_uids),
     SiteRule("uid-differs", _E, QUICKSTART, _other_uids),
     SiteRule("state-not-shared", _E, MAN + "#OPT_StateSaveLocation", _state),
     SiteRule("user-missing", _W, NSS, _missing_users),

@@ -18,7 +18,6 @@ SLURM_UID: Final = 64030
 FIRST_USER_UID: Final = 1000
 """UID_MIN of Debian's and Ubuntu's /etc/login.defs: below it are the system's own accounts."""
 AUTH_TYPES: Final = frozenset({"auth/munge", "auth/slurm"})
-SHARED_PATHS: Final = ("/shared",)
 
 PLUGINS: Final = frozenset(
     (
@@ -49,11 +48,12 @@ class CloudSide:
     gpu_nodes: str = ""  # a hostlist; "" without GPUs
     gpu_kinds: tuple[str, ...] = ()
     users: Mapping[str, int] | None = None  # None: nodes ask the site's own directory, such as LDAP
-    slurm_uid: int = SLURM_UID
+    slurm_uid: int | None = SLURM_UID  # None: nodes take the site's
     first_user_uid: int = FIRST_USER_UID
     auth_types: frozenset[str] = AUTH_TYPES
     plugins: frozenset[str] = PLUGINS
-    shared_paths: tuple[str, ...] = SHARED_PATHS  # nodes have what is below them
+    shared_paths: tuple[str, ...] = ()  # nodes have what is below them
+    own_settings: frozenset[str] = frozenset()  # that our own file adds, in lower case
 
     def has_path(self, path: str) -> bool:
         """Return whether nodes have a path of the site's."""
@@ -61,10 +61,11 @@ class CloudSide:
 
 
 def cloud_side(config: ClusterConfig) -> CloudSide:
-    """Return what a cluster.yaml brings."""
+    """Return the nodes of a cluster.yaml of `kind: join`."""
     hostlists = [config.nodes(pool) for pool in config.pools]
     with_gpus = [name for name, pool in config.pools.items() if pool.shape.gpus]
     kinds = {pool.shape.gpu for pool in config.pools.values() if pool.shape.gpu}
+    users = config.joined_site.users
     return CloudSide(
         slurm_version=config.slurm.version,
         nodes=tuple(name for hostlist in hostlists for name in expand(hostlist)),
@@ -73,5 +74,7 @@ def cloud_side(config: ClusterConfig) -> CloudSide:
         subnets=tuple(config.network.zones.values()),
         gpu_nodes=",".join(config.nodes(pool) for pool in with_gpus),
         gpu_kinds=tuple(sorted(kinds)),
-        users={user.name: user.uid for user in config.users},
+        users={user.name: user.uid for user in users} if users else None,
+        slurm_uid=None,
+        own_settings=frozenset({"grestypes"}),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.join.preflight.facts import Connection, PathMtu, Unanswered
-from toolkit.join.preflight.questions import SYSTEM
+from toolkit.join.preflight.questions import ODD_ANSWERS, SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def measure(runner: SiteRunner, side: Side, targets: Sequence[Target]) -> Measur
             connections.append(connect(runner, side, target))
             if connections[-1].outcome in {"open", "refused"}:
                 path_mtus.append(path_mtu(runner, side, target.host))
-        except (ToolkitError, ValueError, TypeError) as error:
+        except (ToolkitError, *ODD_ANSWERS) as error:
             question = f"the path from the {side} to {target.host}:{target.port}"
             unanswered.append(Unanswered(question, str(error)[:300]))
     return Measured(tuple(connections), tuple(dict.fromkeys(path_mtus)), tuple(unanswered))
@@ -78,7 +78,7 @@ def measure(runner: SiteRunner, side: Side, targets: Sequence[Target]) -> Measur
 
 def connect(runner: SiteRunner, side: Side, target: Target) -> Connection:
     """Connect some times. Raises ToolkitError without Python, ValueError for an odd answer."""
-    program = resources.files(__package__).joinpath("connect_times.py").read_text()
+    program = resources.files(__package__).joinpath("connect_times.py").read_bytes()
     words = (target.host, str(target.port), str(ATTEMPTS), str(LIMIT_SECONDS))
     limit = ATTEMPTS * LIMIT_SECONDS + 15
     answer = json.loads(

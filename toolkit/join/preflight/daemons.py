@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from toolkit.join.preflight.cloud import CloudSide
     from toolkit.join.preflight.facts import PreflightFacts
 
+CONFIGLESS: Final = "https://slurm.schedmd.com/configless_slurm.html"
 CGROUP: Final = "https://slurm.schedmd.com/cgroup.conf.html"
 PLUGIN_SETTINGS: Final = (
     "CredType", "HashPlugin", "ProctrackType", "TaskPlugin", "JobAcctGatherType",
@@ -27,6 +29,7 @@ PLUGIN_SETTINGS: Final = (
 """The settings by which slurmd loads a plugin at its start, or with a job."""
 PROGRAMS: Final = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "HealthCheckProgram")
 """Programs that slurmd runs. A node is drained, or its job fails, if one is missing."""
+_INCLUDE: Final = re.compile(r"^\s*include\s+([^\s#]+)", re.IGNORECASE | re.MULTILINE)
 _REQUIRED: Final = re.compile(r"^\s*required\s+(\S+)", re.MULTILINE)
 
 
@@ -88,8 +91,10 @@ def _programs(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
             path = value.split(" ")[0]
             if path.startswith("/") and not cloud.has_path(path):
                 text = f"slurmd runs {path}, which nodes do not have: nodes drain, or jobs fail"
-                fix = f"Put it below {cloud.shared_paths[0]}, or into the node image."
-                setting = f"{name}={cloud.shared_paths[0]}{path}"
+                fix = "Put it beside slurm.conf and name it without a folder: nodes then get it."
+                if name == "HealthCheckProgram":
+                    fix = "Put it into the node image: slurmctld does not send it."
+                setting = f"{name}={posixpath.basename(path)}"
                 yield Hit(facts.origin(name), text, fix, setting)
 
 
@@ -98,6 +103,22 @@ def _configless(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
         text = "new nodes get no slurm.conf: slurmd fetches it from slurmctld"
         fix = "Add enable_configless, and restart slurmctld; racks go on with their own files."
         yield Hit(facts.origin(PARAMETERS), text, fix, parameters_line(facts))
+
+
+def _includes(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
+    """Find included files that slurmctld does not send to nodes.
+
+    It sends those alone whose name has no slash: slurm.conf(5), enable_configless.
+    """
+    for file in facts.site.files:
+        for match in _INCLUDE.finditer(file.text):
+            if "/" in match[1]:
+                line = file.text.count("\n", 0, match.start(1)) + 1
+                text = f"slurmctld does not send {match[1]} along with slurm.conf: slurmd on a node"
+                text += " does not start"
+                fix = "Put the file beside slurm.conf, and name it without its folder."
+                setting = f"Include {posixpath.basename(match[1])}"
+                yield Hit(Origin(file.path, line), text, fix, setting)
 
 
 def _proctrack(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
@@ -144,7 +165,8 @@ RULES: Final = (
     SiteRule("plugin-dir", _E, MAN + "#OPT_PluginDir", _plugin_dir),
     SiteRule("spank-plugin", _E, "https://slurm.schedmd.com/spank.html", _spank),
     SiteRule("program-missing", _E, "https://slurm.schedmd.com/prolog_epilog.html", _programs),
-    SiteRule("configless", _E, "https://slurm.schedmd.com/configless_slurm.html", _configless),
+    SiteRule("configless", _E, CONFIGLESS, _configless),
+    SiteRule("include-not-sent", _E, CONFIGLESS, _includes),
     SiteRule("cgroup-plugin", _E, CGROUP + "#OPT_CgroupPlugin", _cgroup_plugin),
     SiteRule("proctrack", _W, MAN + "#OPT_ProctrackType", _proctrack),
     SiteRule("task-plugin", _W, MAN + "#OPT_TaskPlugin", _task_plugin),

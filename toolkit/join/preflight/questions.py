@@ -32,7 +32,7 @@ MOST_UIDS: Final = 500
 """Job users are asked for in one call, far below the kernel's limit of arguments."""
 FILES: Final = ("gres.conf", "cgroup.conf", "topology.conf", "topology.yaml", "plugstack.conf")
 # json.loads raises RecursionError for a thousand brackets, int() OverflowError for infinity.
-_ODD_ANSWERS: Final = (
+ODD_ANSWERS: Final = (
     ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
 
@@ -94,7 +94,7 @@ class Questions:
             return read(self._run(argv, min(seconds, left)))
         except ToolkitError as error:
             reason = str(error)
-        except _ODD_ANSWERS as error:
+        except ODD_ANSWERS as error:
             reason = f"an answer of another shape: {error}"
         if not quiet:
             self.unanswered.append(Unanswered(question[:200], " ".join(reason.split())[:300]))

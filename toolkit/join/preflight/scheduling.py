@@ -46,7 +46,8 @@ def _select_memory(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
 
 
 def _gres_types(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
-    if cloud.gpu_nodes and "gpu" not in facts.words("GresTypes"):
+    ours = "grestypes" in cloud.own_settings
+    if cloud.gpu_nodes and not ours and "gpu" not in facts.words("GresTypes"):
         text = f"GresTypes lacks gpu: slurmctld leaves out the GPUs of {cloud.gpu_nodes}, and"
         text += " refuses jobs that ask for one"
         setting = facts.line_with("GresTypes", add=("gpu",))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from tests.golden.join.recorded import RecordedSite
 from tests.golden.join.sides import FITTING
-from toolkit.join.preflight.facts import PreflightFacts
 from toolkit.join.preflight.questions import Questions
 from toolkit.join.site import ConfFile, read_site, site_facts
+
+if TYPE_CHECKING:
+    from toolkit.join.preflight.facts import PreflightFacts
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
@@ -22,9 +25,9 @@ def captured(site: str, version: str = "24.11") -> PreflightFacts:
 
 
 def fit(**settings: str) -> PreflightFacts:
-    """Return the site that fits, with these settings in its slurm.conf and its slurmctld.
+    """Return the site that fits, with these settings.
 
-    An empty value takes the setting out.
+    They are in its slurm.conf and in its slurmctld. An empty value takes the setting out.
     """
     facts = captured("fit")
     names = {name.lower() for name in settings}

@@ -10,6 +10,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
+from slurmplugins.slurm.controllers import Controller
 from tests.golden.join.sides import FITTING
 from tests.unit.join.preflight.samples import (
     captured,
@@ -27,11 +28,11 @@ from toolkit.join.preflight.facts import (
     Connection,
     License,
     PathMtu,
+    PreflightFacts,
     Route,
     SlurmReservation,
 )
 from toolkit.join.preflight.power import LINTED
-from toolkit.join.site import Controller
 from toolkit.lint.finding import Severity
 from toolkit.slurm_nodes import NodeInfo
 
@@ -48,6 +49,10 @@ TREE_YAML = """\
 ADA = Account("ada", 2001, 2001, "/shared/home/ada")
 NODE = NodeInfo("rack01", frozenset({"IDLE"}), 2, 3000, 0, (), "", "", "10.42.1.9", "")
 TWO = (Controller("rack-head", True), Controller("rack-spare", True))
+NAMES = (
+    "MaxNodeCount", "TreeWidth", "JobRequeue", "SlurmUser", "SlurmctldHost", "SlurmctldPort",
+    "SrunPortRange", "SuspendExcNodes", "TaskPlugin", "PluginDir", "Prolog",
+)  # fmt: skip
 PLUGSTACK = "# quotas\nrequired /usr/lib/slurm/quota.so limit=1T\n"
 
 
@@ -125,6 +130,8 @@ CASES = [
     ("packets-lost", mtu(1400, told=False)),
     ("small-packets", mtu(1400, told=True)),
     ("slurm-uid", fit(SlurmUser="slurm(450)")),
+    ("slurm-uid-low", fit(SlurmUser="slurm(450)"), {"slurm_uid": None}),
+    ("include-not-sent", with_more("Include /etc/slurm/more.conf")),
     ("uid-of-system", users(ADA, Account("render", 451, 451, "/shared/home/render"))),
     ("uid-differs", replace(FIT, accounts={"ada": replace(ADA, uid=2050)}, job_users=())),
     ("uid-differs", replace(FIT, accounts={"eve": Account("eve", 2001, 2001, "")}, job_users=())),
@@ -264,10 +271,7 @@ def test_an_odd_topology_yaml_ends_in_no_exception(text):
     site_checks(with_file("topology.yaml", text), FITTING)
 
 
-@pytest.mark.parametrize(
-    "name", ["MaxNodeCount", "TreeWidth", "JobRequeue", "SlurmUser", "SlurmctldHost", "SlurmctldPort",
-             "SrunPortRange", "SuspendExcNodes", "TaskPlugin", "PluginDir", "Prolog"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "value", ["", "9" * 400, "-1", "²", "a[1-", "(", "\x1b[2J", "=,=", "rack(x)"]
 )
@@ -276,8 +280,7 @@ def test_an_odd_value_ends_in_no_exception(name, value):
 
 
 def test_facts_without_any_answer_end_in_no_exception():
-    bare = replace(with_lines(FIT, "ClusterName=x", {}), nodes=None, licenses=None, job_users=None,
-                   reservations=None, routes=None, listening_ports=None, files={}, addresses={})  # fmt: skip
+    bare = PreflightFacts(with_lines(FIT, "ClusterName=x", {}).site)
     assert isinstance(site_checks(bare, FITTING), tuple)
 
 
