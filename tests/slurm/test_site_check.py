@@ -37,7 +37,7 @@ TopologyPlugin=topology/tree
 MaxNodeCount=4
 JobRequeue=0
 MailProg=/bin/true
-NodeName=rack[01-02] CPUs=2 State=UNKNOWN
+NodeName=rack[01-02] NodeAddr=127.0.0.1 Port=[16820-16821] CPUs=2 State=UNKNOWN
 PartitionName=batch Nodes=ALL Default=YES
 """
 EXPECTED = {
