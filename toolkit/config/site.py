@@ -79,6 +79,8 @@ class Site(Section):
     """The networks of controllers, racks and submit hosts: they reach the cloud nodes."""
     slurm_conf: Annotated[str, Field(pattern=types.FOLDER)] = "/etc/slurm/slurm.conf"
     slurm_bin: Annotated[str, Field(pattern=types.FOLDER)] = "/usr/bin"
+    slurm_user: UserName = "slurm"
+    """SlurmUser of slurm.conf, whom our programs run as."""
     python: Annotated[str, Field(pattern=types.PROGRAM)] = "/usr/bin/python3"
     """Python 3.11 or later with boto3, on the controllers."""
     include: Literal["add", "by-hand"] = "add"

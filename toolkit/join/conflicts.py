@@ -43,7 +43,7 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
     """
     return (
         *_versions(config, site),
-        *_settings(site),
+        *_settings(config, site),
         *_node_names(config, site),
         *_partitions(config, site),
         *_other_joins(config, site),
@@ -68,7 +68,12 @@ def _versions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
         )
 
 
-def _settings(site: SiteFacts) -> Iterator[Conflict]:
+def _settings(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    user, wanted = site.settings.get("slurmuser"), config.joined_site.slurm_user
+    if site.slurm_user != wanted:
+        place = user.place if user is not None else None
+        mend = f"set site.slurm_user to {site.slurm_user}"
+        yield Conflict(f"SlurmUser is {site.slurm_user}, not {wanted}", mend, place)
     auth = site.settings.get("authtype")
     if auth is not None and auth.value.lower() not in AUTH_TYPES:
         mend = f"only {' and '.join(AUTH_TYPES)} can be given to cloud nodes"

@@ -64,3 +64,25 @@ class ControllerRunner:
 def controllers(site: Site) -> tuple[ControllerRunner, ...]:
     """Return a runner for each controller, primary first."""
     return tuple(ControllerRunner(host, site.ssh) for host in site.controllers)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstController:
+    """Runs commands on the first controller that can be reached."""
+
+    site: Site
+
+    def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
+        """Run one argv and return its standard output.
+
+        Raises SiteCommandFailed of the first controller if none can be reached.
+        """
+        failure: SiteCommandFailed | None = None
+        for runner in controllers(self.site):
+            try:
+                return runner.run(argv, timeout=timeout)
+            except SiteCommandFailed as error:
+                if error.returncode not in {-1, SSH_FAILED}:
+                    raise
+                failure = failure or error
+        raise failure or SiteCommandFailed("cluster.yaml names no controller")
