@@ -9,18 +9,24 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
+from slurmplugins.config import site
 from slurmplugins.head.assemble import assemble
 from slurmplugins.model.actions import Drain, MarkDown, RequestStop, Terminate
 from slurmplugins.reconciler import rules
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import read_snapshot, run_pass
+from slurmplugins.slurm import controllers
 from slurmplugins.system import files, program
+from slurmplugins.system.command import SystemRunner
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import Plan
+    from slurmplugins.system.logger import Log
 
 
 def main() -> None:
@@ -36,6 +42,8 @@ def main() -> None:
             sys.stdout.write(json.dumps(printable(plan), indent=2) + "\n")
             return
         with contextlib.ExitStack() as stack:
+            if not is_in_charge(log):
+                return
             lock_is_free = True
             with contextlib.suppress(OSError):  # an unwritable lock is held by no other pass either
                 lock_is_free = stack.enter_context(
@@ -45,6 +53,20 @@ def main() -> None:
                 run_pass(engine)
 
     sys.exit(program.run_to_exit_code(log, work))
+
+
+def is_in_charge(log: Log) -> bool:
+    """Return whether reconcile may act on this host.
+
+    On a site with several controllers, only that of the acting slurmctld may.
+    """
+    joined = site.load()
+    if joined is None:
+        return True
+    acts = controllers.is_active(SystemRunner(), joined.slurm_bin, socket.gethostname())
+    if not acts:
+        log.info(LogEvent.CONTROLLER_NOT_ACTIVE, host=socket.gethostname())
+    return acts
 
 
 def printable(plan: Plan) -> dict[str, Any]:

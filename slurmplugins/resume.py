@@ -12,6 +12,7 @@ import os
 import sys
 
 _LARGEST = 64 * 1024 * 1024
+_SITE = "/etc/slurm-toolkit/site.json"  # paths.SITE
 
 
 def main() -> None:
@@ -19,7 +20,9 @@ def main() -> None:
     content = _resume_file(os.environ.get("SLURM_RESUME_FILE"))
     from slurmplugins.system import daemonize
 
-    if not daemonize.fork_to_background():
+    if os.path.exists(_SITE):  # noqa: PTH110 - pathlib would cost a third of the start
+        hostlist = _own_nodes(content)
+    elif not daemonize.fork_to_background():
         daemonize.exit_without_cleanup(0)
     import gc
 
@@ -61,6 +64,16 @@ def main() -> None:
         resume(engine, job_requests)
 
     daemonize.exit_without_cleanup(program.run_to_exit_code(log, work))
+
+
+def _own_nodes(content: bytes | None) -> str:
+    """Return our nodes, in a process of its own, on a controller that we joined.
+
+    This process becomes the site's program, or exits.
+    """
+    from slurmplugins.power_save import hand_on
+
+    return hand_on.go_on("resume", sys.argv[1:], content)
 
 
 def _resume_file(path: str | None) -> bytes | None:

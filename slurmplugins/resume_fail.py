@@ -12,7 +12,7 @@ from slurmplugins.suspend import terminate_instances
 
 
 def main() -> None:
-    terminate_instances("resume-fail", sys.argv[1] if len(sys.argv) > 1 else "", "boot-failed")
+    terminate_instances("resume-fail", sys.argv[1:], "boot-failed")
 
 
 if __name__ == "__main__":

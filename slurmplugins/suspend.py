@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main() -> None:
-    terminate_instances("suspend", sys.argv[1] if len(sys.argv) > 1 else "", "suspend")
+    terminate_instances("suspend", sys.argv[1:], "suspend")
 
 
-def terminate_instances(program: str, hostlist: str, cause: str) -> None:
+def terminate_instances(program: str, argv: Sequence[str], cause: str) -> None:
     """Terminate these nodes' instances in the background.
 
-    resume_fail uses it too, with another cause.
+    resume_fail uses it too, with another cause. On a controller that we joined, the site's own
+    program gets the nodes that are not ours.
     """
+    from slurmplugins.power_save import hand_on
     from slurmplugins.system import daemonize
 
-    if not daemonize.fork_to_background():
-        daemonize.exit_without_cleanup(0)
+    hostlist = hand_on.go_on(program, argv, None)
     from slurmplugins.head.assemble import assemble
     from slurmplugins.model.hostlist import MAX_EXPANSION, expand
     from slurmplugins.model.instance import EndCause

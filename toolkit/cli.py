@@ -47,6 +47,7 @@ COMMANDS = {
     "jobs": "List jobs and their instances.",
     "reconcile": "Show what reconcile would do next.",
     "destroy": "Delete the cluster and everything in it.",
+    "join": "Add cloud nodes to a Slurm that a site runs already.",
     "login": "Open a shell on the head node.",
     "run": "Run one command on the head node.",
     "secrets": "Rotate the cluster's secrets.",

@@ -9,6 +9,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
     - ConfigNotFound                    config-not-found          2
     - ConfigExists                      config-exists             2
     - ConfigInvalid                     config-invalid            2
+    - WrongKind                         wrong-kind                2
   * RenderError                         render-failed             2
   * NotConfirmed                        not-confirmed             3
   * AwsError                            aws-failed                4
@@ -36,6 +37,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
   * LocalError                          local-failed              1
     - PreflightFailed                   preflight-failed          1
   * SlurmAnswerError                    toolkit.head_runner
+  * JoinError, SiteCommandFailed        toolkit.join.errors
   * AccountingError                     toolkit.accounting.errors
   * PricesError                         toolkit.prices.errors
   * BillError                           toolkit.bill.errors
@@ -115,6 +117,12 @@ class ConfigInvalid(ConfigError):
         count = len(self.problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"{source}: {count} problem{'s' if count != 1 else ''}\n{lines}")
+
+
+class WrongKind(ConfigError):
+    """The command is for clusters, and cluster.yaml is of a join, or the other way round."""
+
+    reason = "wrong-kind"
 
 
 class RenderError(ToolkitError):

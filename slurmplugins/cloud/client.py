@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from slurmplugins.cloud import conditional_writes, describe_instances, error_codes
+from slurmplugins.config import paths, site
 from slurmplugins.errors import CloudError, CloudUnreachable
 
 if TYPE_CHECKING:
@@ -117,6 +118,11 @@ def _session(service: str) -> Any:
             return [service, *_CREDENTIAL_SERVICES]
 
     session = botocore.session.get_session()
+    if (joined := site.load()) is not None:
+        # ~/.aws is the site's, and what slurmctld starts has no HOME.
+        session.set_config_variable("config_file", str(paths.AWS_CONFIG))
+        if joined.credentials_file:
+            session.set_config_variable("credentials_file", joined.credentials_file)
     session.register_component("data_loader", OneService())
     # By default, botocore finds no credentials if one answer takes longer than a second.
     session.set_config_variable("metadata_service_timeout", METADATA_SECONDS)

@@ -64,6 +64,8 @@ class BurstConfig:
     """The cluster's log group. None: its logs stay on the machines."""
     heartbeat_namespace: str | None = None
     """The namespace of the head's heartbeat in CloudWatch. None: no alarm waits for it."""
+    slurm_cluster: str | None = None
+    """ClusterName of slurm.conf, where it is a site's own. None: the cluster's name."""
 
     def policy_of(self, partition: str) -> Policy:
         """Return the partition's policy; offerings as listed where it states none."""
@@ -132,6 +134,7 @@ def parse(data: object) -> BurstConfig:
         static_nodes=frozenset(reader.static_nodes),
         log_group=reader.optional_text(document, "log_group"),
         heartbeat_namespace=reader.optional_text(document, "heartbeat_namespace"),
+        slurm_cluster=reader.optional_text(slurm, "cluster"),
     )
     if reader.problems:
         raise ConfigError(tuple(reader.problems))

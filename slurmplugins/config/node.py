@@ -5,13 +5,19 @@ User data writes node.json. The first boot writes instance.json.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from slurmplugins.config import paths
 from slurmplugins.errors import ConfigError
 from slurmplugins.model import json_input
+
+SLURMCTLD_PORT: Final = 6817
+_KEYS: Final = ("cluster", "region", "secret_id", "bucket")
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]{0,252}", re.ASCII)
+_ACCOUNT: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,14 @@ class SharedFilesystem:
     dns: str
     mount_name: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SiteAccounts:
+    """Accounts of the site that a cloud node of a join belongs to, each with its uid and gid."""
+
+    slurm_user: tuple[str, int, int]
+    users: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +53,15 @@ class NodeConfig:
     """ARN of the role of jobs. None: the cluster keeps nothing of its jobs in S3."""
     log_group: str | None = None
     """The cluster's log group. None: its logs stay on the machines."""
+    controllers: tuple[tuple[str, str, int], ...] = ()
+    """Of a join: name, address and port of each slurmctld, primary first."""
+    site: SiteAccounts | None = None
+    """Of a join: the node has no shared filesystem, and the path of `shared` is its own folder."""
+
+    @property
+    def slurmctlds(self) -> tuple[tuple[str, str, int], ...]:
+        """Return name, address and port of each slurmctld."""
+        return self.controllers or ((self.head_name, self.head_address, SLURMCTLD_PORT),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +98,13 @@ def load(path: Path = paths.NODE) -> NodeConfig:
     if not isinstance(data, dict):
         raise ConfigError((f"{path}: expected an object",))
     fields = dict(data)
+    if data.get("site") is not None:
+        return _joined(path, fields)
     if isinstance(shared := data.get("shared"), dict):
         fields |= {f"shared.{key}": value for key, value in shared.items()}
-    required_keys = (
-        "cluster", "region", "head_address", "secret_id", "bucket",
-        "shared.dns", "shared.mount_name", "shared.path",
-    )  # fmt: skip
-    problems = [
-        f"{path}: {key}: expected text, found {fields.get(key)!r}"
-        for key in required_keys
-        if not isinstance(fields.get(key), str) or not fields[key]
-    ]
-    if problems:
-        raise ConfigError(tuple(problems))
+    _require_texts(
+        path, fields, (*_KEYS, "head_address", "shared.dns", "shared.mount_name", "shared.path")
+    )
     return NodeConfig(
         cluster=fields["cluster"],
         region=fields["region"],
@@ -102,3 +119,55 @@ def load(path: Path = paths.NODE) -> NodeConfig:
         job_role=str(fields.get("job_role") or "") or None,
         log_group=str(fields.get("log_group") or "") or None,
     )
+
+
+def _joined(path: Path, fields: dict[str, Any]) -> NodeConfig:
+    """Return the settings of a join's node. Raises ConfigError."""
+    _require_texts(path, fields, _KEYS)
+    site = fields["site"] if isinstance(fields["site"], dict) else {}
+    try:
+        accounts = SiteAccounts(
+            _account(site["slurm_user"]), tuple(map(_account, site.get("users") or ()))
+        )
+        controllers = tuple(map(_controller, site["controllers"]))
+        name, address, _ = controllers[0]
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError((f"{path}: site: can't be read: {error}",)) from error
+    return NodeConfig(
+        cluster=fields["cluster"],
+        region=fields["region"],
+        endpoint_url=fields.get("endpoint_url") or None,
+        head_address=address,
+        head_name=name,
+        secret_id=fields["secret_id"],
+        shared=SharedFilesystem("", "", paths.SHARED),
+        bucket=fields["bucket"],
+        log_group=str(fields.get("log_group") or "") or None,
+        controllers=controllers,
+        site=accounts,
+    )
+
+
+def _account(value: Any) -> tuple[str, int, int]:
+    name, uid, gid = value
+    if not isinstance(name, str) or not _ACCOUNT.fullmatch(name):
+        raise ValueError(f"not an account's name: {str(name)[:40]!r}")
+    return name, int(uid), int(gid)
+
+
+def _controller(value: Any) -> tuple[str, str, int]:
+    name, address, port = value
+    for text in (name, address):
+        if not isinstance(text, str) or not _HOST.fullmatch(text):
+            raise ValueError(f"not a host: {str(text)[:80]!r}")
+    return name, address, int(port)
+
+
+def _require_texts(path: Path, fields: dict[str, Any], keys: tuple[str, ...]) -> None:
+    problems = [
+        f"{path}: {key}: expected text, found {fields.get(key)!r}"
+        for key in keys
+        if not isinstance(fields.get(key), str) or not fields[key]
+    ]
+    if problems:
+        raise ConfigError(tuple(problems))

@@ -8,9 +8,15 @@ from typing import Final
 ETC: Final = Path("/etc/slurm-toolkit")
 BURST: Final = ETC / "burst.json"
 NODE: Final = ETC / "node.json"
+SITE: Final = ETC / "site.json"
+"""On a controller that we joined: which nodes are ours, and the site's own programs."""
+AWS_CONFIG: Final = ETC / "aws-config"
+"""On a controller that we joined: where its credentials for AWS come from."""
 
 STATE: Final = Path("/var/lib/slurm-toolkit")
 DECISIONS: Final = STATE / "decisions.jsonl"
+RESUME_FILES: Final = STATE / "resume-files"
+"""On a controller that we joined: resume files of the site's nodes."""
 LOGS: Final = Path("/var/log/slurm-toolkit")
 SLURM_LOGS: Final = Path("/var/log/slurm")
 LOG_POSITIONS: Final = Path("/var/lib/slurm-log-shipper/positions.json")

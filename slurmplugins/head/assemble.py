@@ -27,7 +27,7 @@ def assemble(logger: Log) -> Engine:
     Raises ConfigError when burst.json can't be used.
     """
     settings = burst.load(paths.BURST)
-    check_cluster(settings.cluster, paths.SLURM_CONF)
+    check_cluster(settings.slurm_cluster or settings.cluster, paths.SLURM_CONF)
     # Imported only now: a refusal above then costs no imports.
     from slurmplugins.cloud.client import client
     from slurmplugins.cloud.ec2 import Ec2

@@ -47,7 +47,7 @@ def expand(
         return ()
     names: list[NodeName] = []
     invalid_parts: list[str] = []
-    for part in _split(hostlist):
+    for part in split_parts(hostlist):
         try:
             names += _expand_part(part, limit - len(names))
         except BadName:
@@ -98,7 +98,7 @@ def hostlists(names: Iterable[NodeName], *, characters: int) -> tuple[str, ...]:
     return (*complete, _joined(parts)) if parts else tuple(complete)
 
 
-def _split(hostlist: str) -> Iterator[str]:
+def split_parts(hostlist: str) -> Iterator[str]:
     """Yield the text between commas that stand outside brackets."""
     pieces: list[str] = []
     depth = 0
@@ -116,7 +116,7 @@ def _smallest_first(hostlist: str, limit: int) -> tuple[list[NodeName], list[str
     """Return names up to the limit, smallest ranges first, and other parts."""
     pieces: list[tuple[int, str]] = []
     invalid_parts: list[str] = []
-    for part in _split(hostlist):
+    for part in split_parts(hostlist):
         try:
             pieces += _pieces(part)
         except BadName:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
 from slurmplugins.errors import BootError, EngineError
-from slurmplugins.node import instance_store, slurmd_setup, users
+from slurmplugins.node import instance_store, joined, slurmd_setup, users
 from slurmplugins.node.boot_steps import BootSteps
 from slurmplugins.system.log_events import LogEvent
 
@@ -50,12 +50,7 @@ class Boot:
         steps.run_command([IMDS_ACCESS])
         files = slurmd_setup.NodeFiles(self.root)
         facts = self._apply_name(files, self._read_identity())
-        shared_filesystem = self.settings.shared
-        steps.with_retries("shared filesystem", lambda: steps.mount_shared(shared_filesystem))
-        key = steps.with_retries("key", lambda: self.read_secret(self.settings.secret_id))
-        files.write_slurm_key(key)
-        shared = self.root / shared_filesystem.path.relative_to("/")
-        users.UserListFollower(paths.users_file(shared), self.runner).follow()
+        self._prepare_accounts(files)
         self._mount_scratch()
         # An instance may be reassigned to another node just after it has read its name.
         if (current_facts := self._read_identity()).node != facts.node:
@@ -69,6 +64,27 @@ class Boot:
         steps.run_command(["/usr/bin/systemctl", "start", "--no-block", *AGENT_UNITS])
         files.clear_boot_flag(facts, self.settings)
         self.log.info(LogEvent.SLURMD_STARTED, node=facts.node)
+
+    def _prepare_accounts(self, files: slurmd_setup.NodeFiles) -> None:
+        """Mount the shared filesystem; get the key, and the users' accounts.
+
+        The node of a join has the site's accounts and no shared filesystem.
+        """
+        steps, filesystem, site = self._steps, self.settings.shared, self.settings.site
+        if site is None:
+            steps.with_retries("shared filesystem", lambda: steps.mount_shared(filesystem))
+        else:
+            joined.set_slurm_user(site, self.runner)
+            joined.write_users(self.root, site)
+        key = steps.with_retries("key", lambda: self.read_secret(self.settings.secret_id))
+        if site is None:
+            files.write_slurm_key(key)
+        else:
+            joined.write_key(self.root, key, self.runner)
+        shared = self.root / filesystem.path.relative_to("/")
+        users.UserListFollower(paths.users_file(shared), self.runner).follow()
+        if site is not None:
+            joined.make_homes(self.root, site)
 
     @property
     def _steps(self) -> BootSteps:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
+from slurmplugins.config.node import SLURMCTLD_PORT
 from slurmplugins.errors import BootError
 from slurmplugins.node.boot import IMDS_ACCESS
 from slurmplugins.node.boot_steps import BootSteps
-from slurmplugins.node.slurmd_setup import SLURMCTLD_PORT, NodeFiles
+from slurmplugins.node.slurmd_setup import NodeFiles
 from slurmplugins.system.files import write_atomically
 from slurmplugins.system.log_events import LogEvent
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from slurmplugins.config.node import NodeConfig
     from slurmplugins.node.imds import Metadata
 
-SLURMCTLD_PORT: Final = 6817
 OWN_LINE_MARK: Final = "# slurm-toolkit"
 """Ends the lines of /etc/hosts that are ours: each boot replaces them."""
 
@@ -77,18 +76,16 @@ class NodeFiles:
         self._root = root
 
     def write_host_name(self, name: str, address: str, settings: NodeConfig) -> None:
-        """Write the host name, and two hosts entries.
+        """Write the host name, and entries of the hosts file.
 
-        The entries make this instance and the head reachable without DNS.
+        The entries make this instance and slurmctld's hosts reachable without DNS.
         """
         write_atomically(self._path_below_root(paths.HOSTNAME), f"{name}\n".encode(), mode=0o644)
         path = self._path_below_root(paths.HOSTS)
         old_text = path.read_text(encoding="utf-8") if path.exists() else "127.0.0.1 localhost\n"
         lines = [line for line in old_text.splitlines() if OWN_LINE_MARK not in line]
-        lines += [
-            f"{address} {name} {OWN_LINE_MARK}",
-            f"{settings.head_address} {settings.head_name} {OWN_LINE_MARK}",
-        ]
+        hosts = [(name, address), *((host, at) for host, at, _ in settings.slurmctlds)]
+        lines += [f"{at} {host} {OWN_LINE_MARK}" for host, at in hosts]
         write_atomically(path, ("\n".join(lines) + "\n").encode(), mode=0o644)
 
     def write_slurm_key(self, secret: str) -> None:
@@ -126,11 +123,11 @@ class NodeFiles:
         extra = {"lifecycle": facts.lifecycle, "az": facts.zone, "price": facts.price}
         values = {
             "TOOLKIT_BOOT": boot,
-            # Without these, a reloaded slurmd looks for slurm.jwks beside its cached slurm.conf.
-            "SLURM_SACK_KEY": str(paths.SLURM_KEY),
-            "SLURM_SACK_JWKS": str(paths.SLURM_JWKS),
+            **self._key_variables(settings),
             "TOOLKIT_NODE": facts.node,
-            "TOOLKIT_CONF_SERVER": f"{settings.head_address}:{SLURMCTLD_PORT}",
+            "TOOLKIT_CONF_SERVER": ",".join(
+                f"{address}:{port}" for _, address, port in settings.slurmctlds
+            ),
             "TOOLKIT_INSTANCE_ID": facts.instance_id,
             "TOOLKIT_INSTANCE_TYPE": facts.instance_type,
             # Checked to hold no quote and no space by `_require_safe`: single quotes are enough.
@@ -138,6 +135,19 @@ class NodeFiles:
         }
         text = "".join(f"{key}={value}\n" for key, value in values.items())
         write_atomically(self._path_below_root(paths.SLURMD_ENVIRONMENT), text.encode(), mode=0o644)
+
+    def _key_variables(self, settings: NodeConfig) -> dict[str, str]:
+        """Return where slurmd finds auth/slurm's key, if it has one.
+
+        Without these, a reloaded slurmd looks for slurm.jwks beside its cached slurm.conf. On the
+        node of a join with munge they would make it ask for auth/slurm.
+        """
+        files = {"SLURM_SACK_KEY": paths.SLURM_KEY, "SLURM_SACK_JWKS": paths.SLURM_JWKS}
+        return {
+            name: str(path)
+            for name, path in files.items()
+            if settings.site is None or self._path_below_root(path).exists()
+        }
 
     def _path_below_root(self, path: Path) -> Path:
         target = self._root / path.relative_to("/")

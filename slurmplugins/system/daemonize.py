@@ -27,6 +27,20 @@ def fork_to_background() -> bool:
     return True
 
 
+def fork_detached() -> bool:
+    """Fork twice, and return True in the grandchild.
+
+    It is no child of the caller's, which may then become another program.
+    """
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return False
+    if not fork_to_background():
+        os._exit(0)
+    return True
+
+
 def exit_without_cleanup(status: int) -> None:
     """Exit without Python's cleanup.
 

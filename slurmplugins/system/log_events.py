@@ -21,6 +21,8 @@ class LogEvent(StrEnum):
     JOB_QUERY_FAILED = "job_query_failed"
     NODE_NAMES_REJECTED = "node_names_rejected"
     """Names in Slurm's call that are no nodes of ours."""
+    NODES_NOT_HANDED_ON = "nodes_not_handed_on"
+    """The power-save program of the site that we joined did not get its nodes."""
     SLURM_RECORDS_REJECTED = "slurm_records_rejected"
     """Records in Slurm's answer that can't be read; the others are used."""
 
@@ -56,6 +58,8 @@ class LogEvent(StrEnum):
     """Instances of a failed launch that reconcile must terminate."""
 
     # Reconcile
+    CONTROLLER_NOT_ACTIVE = "controller_not_active"
+    """Another controller of the site is in charge, and its reconcile does the work."""
     PASS_FINISHED = "pass_finished"  # noqa: S105 - a pass of reconcile
     PASS_STATE_NOT_SAVED = "pass_state_not_saved"  # noqa: S105 - the same
     ACTION_APPLIED = "action_applied"

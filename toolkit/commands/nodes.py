@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, json_option, load_any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,16 @@ def command(*, config_path: Path | None, as_json: bool, everything: bool) -> Non
     The table leaves out nodes at rest (powered down, nothing wrong), unless --all is given. --json
     has every node.
     """
-    from toolkit.deploy.head import Head
+    from toolkit.commands.controller import controller, head_programs
     from toolkit.deploy.session import connected
     from toolkit.explain import head_facts, tables
     from toolkit.output import plain, print_json, table
 
-    config = load(config_path)
+    config = load_any(config_path)
     with connected(config) as clients:
-        head_report = head_facts.fetch_report(Head(clients, config))
+        head_report = head_facts.fetch_report(
+            controller(clients, config), programs=head_programs(config)
+        )
     rows = tables.node_rows(head_report, include_resting=everything or as_json)
     if as_json:
         answer = {"nodes": rows, "source": head_report.node_source, "unread": head_report.unread}

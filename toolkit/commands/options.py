@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from toolkit.errors import ConfigNotFound
+from toolkit.errors import ConfigNotFound, WrongKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,13 +75,39 @@ def config_file(config_path: Path | None) -> Path:
 
 
 def load(config_path: Path | None) -> ClusterConfig:
-    """Return the checked configuration.
+    """Return the checked configuration of a cluster with a head of its own.
+
+    Raises ConfigNotFound, ConfigInvalid, or WrongKind for a join.
+    """
+    config = load_any(config_path)
+    if config.site is not None:
+        raise WrongKind(
+            f"{config.cluster} is a join: the site has its own head and users",
+            next_step="`toolkit join` adds and removes its nodes; status, nodes, jobs, why"
+            " and reconcile read them",
+        )
+    return config
+
+
+def load_any(config_path: Path | None) -> ClusterConfig:
+    """Return the checked configuration, of a cluster or a join.
 
     Raises ConfigNotFound or ConfigInvalid.
     """
     from toolkit.config import load as load_config
 
     return load_config(find_config_file(config_path))
+
+
+def load_join(config_path: Path | None) -> ClusterConfig:
+    """Return the checked configuration of a join. Raises WrongKind for a cluster."""
+    config = load_any(config_path)
+    if config.site is None:
+        raise WrongKind(
+            f"{config.cluster} is no join: cluster.yaml has no `kind: join`",
+            next_step="`toolkit deploy` makes a cluster of your own",
+        )
+    return config
 
 
 def skip_preflight_option(function: F) -> F:

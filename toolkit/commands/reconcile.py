@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, json_option, load_any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,16 @@ def command(*, config_path: Path | None, as_json: bool, plan_only: bool) -> None
     The head runs reconcile every 15 seconds. A plan that stays the same for longer is worth a look.
     """
     del plan_only  # the only thing there is to ask: the pass itself is the head's
-    from toolkit.deploy.head import Head
+    from toolkit.commands.controller import controller, head_programs
     from toolkit.deploy.session import connected
     from toolkit.explain import head_facts
     from toolkit.output import plain, print_json, table
 
-    config = load(config_path)
+    config = load_any(config_path)
     with connected(config) as clients:
-        plan = head_facts.fetch_reconcile_plan(Head(clients, config))
+        plan = head_facts.fetch_reconcile_plan(
+            controller(clients, config), programs=head_programs(config)
+        )
     if as_json:
         print_json(plan)
         return

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, json_option, load_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from toolkit.deploy.status import Status
+    from toolkit.join.status import JoinStatus
 
 
 @click.command("status")
@@ -26,18 +27,43 @@ def command(*, config_path: Path | None, as_json: bool) -> int:
     """
     from dataclasses import asdict
 
+    from toolkit.commands.controller import head_programs
     from toolkit.deploy.session import connected
     from toolkit.deploy.status import gather
+    from toolkit.join import status as join_status
     from toolkit.output import print_json
 
-    config = load(config_path)
+    config = load_any(config_path)
+    status: Status | JoinStatus
     with connected(config) as clients:
-        status = gather(config, clients)
+        if config.site is None:
+            status = gather(config, clients)
+        else:
+            status = join_status.gather(config, clients, head_programs(config))
     if as_json:
         print_json({**asdict(status), "healthy": status.healthy, "reasons": status.reasons})
+    elif isinstance(status, join_status.JoinStatus):
+        _print_join(status)
     else:
         _print(status)
     return 0 if status.healthy else 1
+
+
+def _print_join(status: JoinStatus) -> None:
+    from toolkit.output import table
+
+    rows = [
+        ("stack", status.stack.lower().replace("_", " ") or "none"),
+        ("slurmctld", status.active or "-"),
+        ("reconcile", _counts(status.controllers) or "-"),
+        ("nodes", _counts(status.nodes) or "-"),
+        ("instances", _counts(status.instances) or "none"),
+    ]
+    click.echo(table(("JOIN", status.cluster), rows))
+    for reason in status.reasons:
+        click.echo(f"unhealthy: {reason}")
+    if status.healthy:
+        click.echo("healthy")
 
 
 def _print(status: Status) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, json_option, load_any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,16 +28,18 @@ def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) 
 
     The answer has the offerings that were tried, EC2's answers, and the time of the next try.
     """
-    from toolkit.deploy.head import Head
+    from toolkit.commands.controller import controller, head_programs
     from toolkit.deploy.session import connected
     from toolkit.explain import head_facts, job, node
     from toolkit.output import print_json
 
     name = _job(target)
-    config = load(config_path)
+    config = load_any(config_path)
     with connected(config) as clients:
         question = ("node", target) if name is None else ("job", str(name))
-        head_report = head_facts.fetch_report(Head(clients, config), *question)
+        head_report = head_facts.fetch_report(
+            controller(clients, config), *question, programs=head_programs(config)
+        )
     if name is None:
         answer = node.explain(head_report, target)
     else:

@@ -15,6 +15,7 @@ from toolkit.config.hardware import hardware_checks
 from toolkit.config.model import ClusterConfig
 from toolkit.config.names import name_checks
 from toolkit.config.places import key_text, path_text, problem_at, read_tree
+from toolkit.config.site import join_checks, with_join_defaults
 from toolkit.config.suggestions import suggestion
 from toolkit.config.types import WORDS
 from toolkit.errors import ConfigInvalid, ConfigNotFound, Problem
@@ -54,9 +55,10 @@ def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
     Problems name it `source`. Raises ConfigInvalid.
     """
     tree = read_tree(text, source)
-    raw = with_local_defaults(_plain(tree))
+    written = _plain(tree)
+    raw = with_join_defaults(with_local_defaults(written))
     # The first say more about their places than the model does.
-    findings = [*name_checks(raw), *hardware_checks(raw)]
+    findings = [*name_checks(raw), *hardware_checks(raw), *join_checks(written)]
     places = {path_text(key_path) for key_path, _ in findings}
     problems = [
         problem_at(tree, key_path, message) for key_path, message in (*findings, *cross_check(raw))

@@ -20,6 +20,7 @@ from toolkit.config.iam import Iam
 from toolkit.config.monitoring import Alarms, Logs
 from toolkit.config.prices import Prices
 from toolkit.config.section import Section
+from toolkit.config.site import Site
 from toolkit.config.ssh_keys import SshKey
 from toolkit.config.training import Data, Training
 from toolkit.config.types import (
@@ -71,6 +72,10 @@ class Network(Section):
     zones: Annotated[dict[ZoneName, IPv4Network], Field(min_length=1)]
     nat_subnet: IPv4Network | None = None
     """A NAT gateway exists only with it."""
+    vpc: Annotated[str, Field(pattern=types.VPC_ID)] | None = None
+    """The site's VPC, of a join."""
+    subnets: dict[ZoneName, Annotated[str, Field(pattern=types.SUBNET_ID)]] = Field(default={})
+    """The site's subnets by zone, of a join."""
 
     @property
     def head_zone(self) -> str:
@@ -315,11 +320,14 @@ class Access(Section):
 class ClusterConfig(Section):
     """The whole of cluster.yaml."""
 
+    kind: Literal["cluster", "join"] = "cluster"
+    """`join`: cloud nodes in a Slurm that a site runs (docs/join.md)."""
     cluster: ClusterName
     profile: Literal["local", "aws"] = "aws"
     aws: Aws
     iam: Iam = Iam()
     network: Network
+    site: Site | None = None
     slurm: Slurm = Slurm()
     images: Images = Images()
     head: HeadNode = HeadNode()
@@ -338,6 +346,13 @@ class ClusterConfig(Section):
     access: Access = Access()
     prices: Prices = Prices()
     cost_policy: CostPolicySection = CostPolicySection()
+
+    @property
+    def joined_site(self) -> Site:
+        """Return the site of a join. Raises ValueError for a cluster of one's own."""
+        if self.site is None:
+            raise ValueError(f"{self.cluster} is no join")
+        return self.site
 
     def pool_zones(self, pool: str) -> tuple[str, ...]:
         """Return the pool's zones in order, by default all of them."""

@@ -26,6 +26,10 @@ FILE = r"^[/~][^\n]*$"
 PROGRAM = r"^/[A-Za-z0-9._/-]+$"
 FOLDER = r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 OWNER = r"^(\d{12}|amazon|self)$"
+VPC_ID = r"^vpc-[0-9a-f]+$"
+PRINCIPAL = r"^arn:aws:iam::\d{12}:(root|(user|role)/[A-Za-z0-9_+=,.@/-]{1,512})$"
+TRUST_ANCHOR = r"^arn:aws:rolesanywhere:[a-z0-9-]{1,32}:\d{12}:trust-anchor/[0-9a-f-]{36}$"
+ANYWHERE_PROFILE = r"^arn:aws:rolesanywhere:[a-z0-9-]{1,32}:\d{12}:profile/[0-9a-f-]{36}$"
 SUBNET_ID = r"^subnet-[0-9a-f]+$"
 BOUNDARY = r"^arn:aws:iam::(\d{12}|aws):policy/[A-Za-z0-9_+=,.@/-]{1,512}$"
 IAM_PATH = r"^/([A-Za-z0-9_+=,.@-]{1,64}/){0,7}$"
@@ -67,6 +71,10 @@ WORDS = {
     FOLDER: "the absolute path of a folder",
     OWNER: "a 12-digit account id in quotes, amazon or self",
     SUBNET_ID: "a subnet id such as subnet-0abc",
+    VPC_ID: "a VPC's id such as vpc-0abc",
+    PRINCIPAL: "the ARN of a user or role such as arn:aws:iam::123456789012:role/controller",
+    TRUST_ANCHOR: "the ARN of a trust anchor of IAM Roles Anywhere",
+    ANYWHERE_PROFILE: "the ARN of a profile of IAM Roles Anywhere",
     BOUNDARY: "the ARN of a policy such as arn:aws:iam::123456789012:policy/limits",
     IAM_PATH: "a path such as /clusters/, with a slash at both ends",
     ROLE_PREFIX: "up to 24 of A-Z, a-z, 0-9 and _+=,.@-",

@@ -126,7 +126,7 @@ def required_images(config: ClusterConfig, source: ImageInput) -> tuple[ImageSpe
     The same files, base and packages give the same names.
     """
     specs = []
-    for kind in names.IMAGE_KINDS:
+    for kind in names.IMAGE_KINDS if config.site is None else ("compute",):
         bundle = image_bundle({"vars.json": image_vars(config, kind, source.packages)})
         # The script is part of the image's input; the place of its bundle is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from ipaddress import IPv4Network
 
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
@@ -30,6 +31,21 @@ class IngressRule:
     protocol: str
     ports: tuple[int, int] | None  # None: all
     why: str
+    network: str = ""  # in place of a security group
+
+
+def site_ingress_rules(networks: Iterable[IPv4Network]) -> tuple[IngressRule, ...]:
+    """Return what a join allows: the site's own networks, and its nodes each other."""
+    ports = (0, 65535)
+    why = "slurmctld, srun and MPI of the site"
+    compute = COMPUTE_GROUP
+    return (
+        *(
+            IngressRule(f"ComputeFromSite{at}", compute, "", "tcp", ports, why, str(network))
+            for at, network in enumerate(networks)
+        ),
+        IngressRule("ComputeFromCompute", compute, compute, "-1", None, "MPI, NCCL and EFA"),
+    )
 
 
 def ingress_rules(*, login_nodes: bool = False) -> tuple[IngressRule, ...]:

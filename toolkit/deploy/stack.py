@@ -11,8 +11,9 @@ from slurmplugins.cloud.metrics import HEARTBEAT
 from slurmplugins.model import backup, records
 from slurmplugins.model.instance import ROLE_HEAD, ROLE_LOGIN
 from toolkit.deploy import head_volume, names
-from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules
+from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules, site_ingress_rules
 from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
+from toolkit.deploy.site_node import site_node_settings
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
 from toolkit.render.burst import launch_template
@@ -20,6 +21,7 @@ from toolkit.render.burst import launch_template
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.ingress import IngressRule
+    from toolkit.deploy.site_node import SiteNode
 
 # EC2's limit for user data, before base64.
 MAX_USER_DATA = 16 * 1024
@@ -41,6 +43,7 @@ class TemplateFacts:
     login_image: str = ""
     login_price: str = ""
     without_login_nodes: frozenset[str] = frozenset()  # between two instances of each
+    site: SiteNode | None = None  # of a join
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class LaunchTemplate:
     id: str  # logical id
     pool: str
     subnet: str = ""  # with it, the network interfaces are part of the launch template
+    subnet_id: str = ""  # of a site's own subnet; "": the stack makes it
     placement_group: bool = False
     interfaces: tuple[NetworkInterface, ...] = ()
 
@@ -62,7 +66,10 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     long, or if jobs' data would lie among the cluster's own objects.
     """
     bucket = names.bucket(config, facts.account)
-    scripts = {"head": head_script(config, bucket), "compute": compute_script(config, bucket)}
+    scripts = {
+        "head": head_script(config, bucket),
+        "compute": compute_script(config, bucket, facts.site),
+    }
     logins = [name for name in config.login_nodes.names if name not in facts.without_login_nodes]
     scripts |= {name: login_script(config, bucket, name) for name in logins}
     _check_sizes(scripts)
@@ -72,6 +79,8 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
         {
             "cluster": config.cluster,
             "region": config.aws.region,
+            "site": config.site,
+            "vpc_id": config.network.vpc,
             "vpc_cidr": config.network.cidr,
             "zones": zones,
             "nat_cidr": config.network.nat_subnet,
@@ -102,7 +111,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "head_volume": head_volume.logical_id(config),
             "head_volume_device": head_volume.DEVICE,
             "head_volume_role": head_volume.ROLE,
-            "with_head": facts.with_head,
+            "with_head": facts.with_head and config.site is None,
             "head_address": config.network.head_address,
             "head_image": facts.head_image,
             "head_needs": _head_dependencies(config, zones[0]["subnet"]),
@@ -200,11 +209,14 @@ def head_script(config: ClusterConfig, bucket: str) -> str:
     return render("user_data_head.sh.j2", {"cluster": config.cluster, "boot": boot})
 
 
-def compute_script(config: ClusterConfig, bucket: str) -> str:
+def compute_script(config: ClusterConfig, bucket: str, site: SiteNode | None = None) -> str:
     """Return a compute node's user data.
 
     CloudFormation fills in the values that it alone knows.
     """
+    if site is not None:
+        node = site_node_settings(config, bucket, site)
+        return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
     own_settings = {
         "job_role": "${JobRole.Arn}" if jobs_use_s3(config) else None,
         "log_group": names.log_group(config) if config.logs.enabled else None,
@@ -322,6 +334,7 @@ def _launch_templates(config: ClusterConfig) -> list[LaunchTemplate]:
                 id=f"{pool_logical_id(name)}{names.logical_id(zone)}",
                 pool=name,
                 subnet=subnet_logical_id(zone),
+                subnet_id=config.network.subnets.get(zone, ""),
                 placement_group=pool.placement_group,
                 interfaces=network_interfaces(pool),
             )
@@ -332,12 +345,19 @@ def _launch_templates(config: ClusterConfig) -> list[LaunchTemplate]:
 
 def _zones(config: ClusterConfig) -> list[dict[str, str]]:
     return [
-        {"name": zone, "subnet": subnet_logical_id(zone), "cidr": str(cidr)}
+        {
+            "name": zone,
+            "subnet": subnet_logical_id(zone),
+            "id": config.network.subnets.get(zone, ""),
+            "cidr": str(cidr),
+        }
         for zone, cidr in config.network.zones.items()
     ]
 
 
 def _ingress(config: ClusterConfig) -> tuple[IngressRule, ...]:
+    if config.site is not None:
+        return site_ingress_rules(config.site.networks)
     return ingress_rules(login_nodes=config.login_nodes.count > 0)
 
 

@@ -145,7 +145,7 @@ def gather(config: ClusterConfig, clients: Clients, now: Callable[[], float] = t
     """Read all facts; a failed read is a reason, not an exception."""
     stack = stack_status(clients.client("cloudformation"), names.stack(config))
     if stack in {"", "REVIEW_IN_PROGRESS"}:
-        return Status(cluster=config.cluster, stack="", instances=_instances(config, clients))
+        return Status(cluster=config.cluster, stack="", instances=own_instances(config, clients))
     head = find_head(clients, config)
     bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
     boot = HeadSetup(clients, config, bucket).status()
@@ -157,7 +157,7 @@ def gather(config: ClusterConfig, clients: Clients, now: Callable[[], float] = t
         head_instance=head["InstanceId"] if head is not None else "",
         head_state=str(head["State"]["Name"]) if head is not None else "",
         setup=boot.state if boot is not None else "",
-        instances=_instances(config, clients),
+        instances=own_instances(config, clients),
         alarms=_alarms(config, clients),
         backup=last_backup,
         records=last_records,
@@ -188,7 +188,7 @@ def _with_head(config: ClusterConfig, clients: Clients, status: Status) -> Statu
             missing_names = missing_accounts(config, head)
     except ToolkitError as error:
         trouble.append(error.message)
-    counts = Counter(_state_text(node) for node in slurm.nodes)
+    counts = Counter(state_text(node) for node in slurm.nodes)
     return replace(
         status,
         services=services,
@@ -312,7 +312,8 @@ def other_slurm(slurm: SlurmNodes) -> dict[str, str]:
     }
 
 
-def _state_text(node: NodeInfo) -> str:
+def state_text(node: NodeInfo) -> str:
+    """Return a node's state as people read it: idle+powered_down."""
     flags = [flag.lower() for flag in SHOWN_FLAGS if flag in node.states and flag != "DOWN"]
     return "+".join([node.base_state, *flags])
 
@@ -332,7 +333,7 @@ def _alarms(config: ClusterConfig, clients: Clients) -> dict[str, str]:
     }
 
 
-def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
+def own_instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
     """Return the number of live instances by pool, with the head node."""
     own_tag = {tags.CLUSTER: config.cluster}
     live = instances.find(clients.client("ec2"), own_tag, instances.RUNNING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.head import report
@@ -15,29 +16,49 @@ if TYPE_CHECKING:
 LIB: Final = "/opt/slurm-toolkit/lib"
 BIN: Final = "/opt/slurm-toolkit/bin"
 
-# As slurm, never as root: Slurm's own programs could not use a lock or a file that root made.
-_AS_SLURM: Final = ("/usr/sbin/runuser", "-u", "slurm", "--")
-_FACTS: Final = ("/usr/bin/env", f"PYTHONPATH={LIB}", "/usr/bin/python3", "-P", "-m")
+
+@dataclass(frozen=True, slots=True)
+class HeadPrograms:
+    """How our programs are called where slurmctld runs."""
+
+    user: str = "slurm"
+    python: str = "/usr/bin/python3"
+
+    @property
+    def as_user(self) -> tuple[str, ...]:
+        """Return the argv before a program that runs as SlurmUser.
+
+        Never as root: Slurm's own programs could not use a lock or a file that root made.
+        """
+        return ("/usr/sbin/runuser", "-u", self.user, "--")
+
+    @property
+    def module(self) -> tuple[str, ...]:
+        """Return the argv before the name of one of our modules."""
+        return (*self.as_user, "/usr/bin/env", f"PYTHONPATH={LIB}", self.python, "-P", "-m")
 
 
-def fetch_report(head: Runner, *question: str) -> HeadReport:
+_OF_A_HEAD: Final = HeadPrograms()
+
+
+def fetch_report(head: Runner, *question: str, programs: HeadPrograms = _OF_A_HEAD) -> HeadReport:
     """Return the head's report on `question`, slurmplugins.head_report's arguments.
 
     Raises HeadCommandFailed.
     """
-    output = head.run([*_AS_SLURM, *_FACTS, "slurmplugins.head_report", *question], timeout=120)
+    output = head.run([*programs.module, "slurmplugins.head_report", *question], timeout=120)
     try:
         return report.from_json(json.loads(output))
     except ValueError as error:
         raise HeadCommandFailed(f"the head node's report can't be read: {error}") from error
 
 
-def fetch_reconcile_plan(head: Runner) -> dict[str, Any]:
+def fetch_reconcile_plan(head: Runner, *, programs: HeadPrograms = _OF_A_HEAD) -> dict[str, Any]:
     """Return reconcile's next changes, as slurm-reconcile --plan prints them.
 
     Raises HeadCommandFailed.
     """
-    output = head.run([*_AS_SLURM, f"{BIN}/slurm-reconcile", "--plan"], timeout=120)
+    output = head.run([*programs.as_user, f"{BIN}/slurm-reconcile", "--plan"], timeout=120)
     try:
         value = json.loads(output)
     except ValueError as error:

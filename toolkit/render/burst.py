@@ -27,7 +27,8 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "region": config.aws.region,
         "endpoint_url": config.aws.endpoint_url,
         "slurm": {
-            "bin": SLURM_BIN,
+            "bin": SLURM_BIN if config.site is None else config.site.slurm_bin,
+            **({"cluster": facts.slurm_cluster} if facts.slurm_cluster else {}),
             "version": config.slurm.version,
             "resume_timeout": config.slurm.resume_timeout,
         },

@@ -23,6 +23,7 @@ class StackFacts:
     mlflow_role: str = ""  # ARN; empty: no MLflow
     log_group: str = ""  # empty: logs stay on the machines
     heartbeat_namespace: str = ""  # empty: no alarm waits for a heartbeat
+    slurm_cluster: str = ""  # of a join: the site's ClusterName
 
     @property
     def shared_source(self) -> str:

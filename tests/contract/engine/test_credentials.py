@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import shlex
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.config import paths
 from slurmplugins.errors import CloudUnreachable, NoCredentials
 
 if TYPE_CHECKING:
@@ -78,3 +80,28 @@ def test_credentials_that_were_not_found_are_looked_for_again_at_the_next_call(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     with pytest.raises(CloudUnreachable):
         cloud.instances()
+
+
+@pytest.mark.usefixtures("nothing_at_hand")
+def test_a_sites_controller_has_the_credentials_that_our_file_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Take them from the site's own file, and never from the user's home."""
+    keys = tmp_path / "keys"
+    keys.write_text("[burst]\naws_access_key_id = AKIASITE\naws_secret_access_key = x\n")
+    (tmp_path / "site.json").write_text(
+        json.dumps({"nodes": "gpu-001", "credentials_file": str(keys)})
+    )
+    monkeypatch.setattr(paths, "SITE", tmp_path / "site.json")
+    monkeypatch.setattr(paths, "AWS_CONFIG", tmp_path / "aws-config")
+    answer = json.dumps({"Version": 1, "AccessKeyId": "ASIAANYWHERE", "SecretAccessKey": "x"})
+    process = shlex.join(["/usr/bin/echo", answer])
+    paths.AWS_CONFIG.write_text(f"[default]\ncredential_process = {process}\n")
+    assert _access_key() == "ASIAANYWHERE"
+    paths.AWS_CONFIG.write_text("[default]\nregion = us-east-1\n[profile burst]\n")
+    monkeypatch.setenv("AWS_PROFILE", "burst")
+    assert _access_key() == "AKIASITE"
+
+
+def _access_key() -> str:
+    return str(client("ec2", "us-east-1", HERE)._request_signer._credentials.access_key)

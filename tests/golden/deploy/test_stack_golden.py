@@ -4,6 +4,7 @@
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from toolkit.config import load
 from toolkit.config.model import LoginNodes
 from toolkit.deploy.backup_store import backups_template
+from toolkit.deploy.site_node import SiteNode
 from toolkit.deploy.stack import TemplateFacts, builder_script, images_template, stack_template
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +61,14 @@ def with_login_nodes() -> dict[str, str]:
     return {"login-stack.yaml": stack_template(changed, FACTS)}
 
 
-VARIANTS = {"s3": with_s3, "login": with_login_nodes}
+def with_a_site() -> dict[str, str]:
+    """Return the stack of a join."""
+    node = SiteNode((("slurm1", "10.1.0.5", 6817),), ("slurm", 64030, 64030))
+    config = load(ROOT / "examples" / "join.yaml")
+    return {"join-stack.yaml": stack_template(config, replace(FACTS, site=node))}
+
+
+VARIANTS = {"join": with_a_site, "s3": with_s3, "login": with_login_nodes}
 
 
 @pytest.mark.parametrize("example", ["local", "aws", *VARIANTS])

@@ -74,12 +74,12 @@ REFUSED = [
     [*call.ENVIRONMENT, "sacct", "--helpformat\n"],
     [*call.ENVIRONMENT, "sacct", "--format=A;id"],
     ["env", "LD_PRELOAD=/home/ada/x.so", "sacct"],
-    [*head_facts._AS_SLURM, *head_facts._FACTS, "slurmplugins.reconcile"],
-    [*head_facts._AS_SLURM, *head_facts._FACTS, "slurmplugins.head_report", "--x"],
+    [*head_facts.HeadPrograms().module, "slurmplugins.reconcile"],
+    [*head_facts.HeadPrograms().module, "slurmplugins.head_report", "--x"],
+    [*head_facts.HeadPrograms().module, "slurmplugins.head_report", "node", "a b"],
+    [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile"],
+    [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile", "--plan", "x"],
     [*read_commands.NODES, "gpu-001"],
-    [*head_facts._AS_SLURM, *head_facts._FACTS, "slurmplugins.head_report", "node", "a b"],
-    [*head_facts._AS_SLURM, f"{head_facts.BIN}/slurm-reconcile"],
-    [*head_facts._AS_SLURM, f"{head_facts.BIN}/slurm-reconcile", "--plan", "x"],
     ["cat", "/etc/slurm/slurm.key"],
 ]
 

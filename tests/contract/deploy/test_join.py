@@ -1,0 +1,223 @@
+"""Join and leave a site, on the local cloud's API and a controller's real files."""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import json
+
+import pytest
+
+from slurmplugins.config import burst, node, site
+from slurmplugins.model import site_key
+from tests.fakes.site import MUNGE_KEY, SLURM_CONF, FakeSite
+from toolkit.config import parse
+from toolkit.deploy import names
+from toolkit.deploy.destroy import Destroyer
+from toolkit.deploy.image_lock import ImageLock
+from toolkit.deploy.session import Clients
+from toolkit.deploy.stack_events import stack_status
+from toolkit.errors import NotConfirmed
+from toolkit.join.apply import Join
+from toolkit.join.aws_side import AwsSide
+from toolkit.join.errors import JoinConflict, JoinError, ReconfigureRefused
+from toolkit.join.remove import Removal
+from toolkit.output import PlainReporter
+
+OURS = "/etc/slurm/toolkit-burst.conf"
+ZONE = "us-east-1a"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class Setting:
+    """A site, a VPC of it in the local cloud, and the join of both."""
+
+    def __init__(self, deployment, folder) -> None:
+        self.site = FakeSite(folder / "controller")
+        own = deployment.config
+        ec2 = Clients(own).client("ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.77.1.0/24", AvailabilityZone=ZONE)
+        self.document = {
+            "kind": "join",
+            "cluster": "burst",
+            "profile": "local",
+            "aws": own.aws.model_dump(mode="json", exclude_none=True),
+            "network": {
+                "cidr": "10.77.0.0/16",
+                "vpc": vpc,
+                "zones": {ZONE: "10.77.1.0/24"},
+                "subnets": {ZONE: subnet["Subnet"]["SubnetId"]},
+            },
+            "site": {
+                "controllers": ["ctl"],
+                "networks": ["10.77.0.0/24"],
+                "users": [{"name": "ada", "uid": 2001}],
+                "aws": {"principal": "arn:aws:iam::123456789012:user/ctl", "profile": "lab"},
+            },
+            "pools": {
+                "cloud": {
+                    "count": 4,
+                    "shape": {"cpus": 2, "memory_gib": 4},
+                    "offerings": [{"type": "m7i.large", "capacity": "on-demand"}],
+                }
+            },
+            "partitions": {"burst": {"pools": ["cloud"]}},
+        }
+        self.lock = ImageLock(folder / "cluster.lock.yaml")
+
+    @property
+    def config(self):
+        return parse(json.dumps(self.document))
+
+    @property
+    def clients(self):
+        return Clients(self.config)
+
+    def join(self) -> Join:
+        report = PlainReporter()
+        aws = AwsSide(self.config, self.clients, report, self.lock)
+        return Join(self.config, aws, report, [self.site])
+
+    def removal(self) -> Removal:
+        report = PlainReporter()
+        destroyer = Destroyer(self.config, self.clients, report, sleep=lambda _: None)
+        return Removal(self.config, self.join(), destroyer, report, sleep=lambda _: None)
+
+
+@pytest.fixture
+def joining(config, tmp_path):
+    return Setting(config, tmp_path)
+
+
+def test_a_site_is_joined_and_left_as_it_was(joining):
+    site_before = joining.site.files()
+    plan = joining.join().plan()
+    assert "+Include toolkit-burst.conf" in plan.text()
+    assert "ResumeProgram: /site/resume → /opt/slurm-toolkit/bin/slurm-resume" in plan.text()
+    assert joining.site.files() == site_before
+    joining.join().apply(yes=True)
+    assert joining.join().plan().is_empty
+    assert joining.site.partitions == ["main", "burst"]
+    assert_nodes_get_the_site(joining)
+    assert_programs_know_the_site(joining.site)
+    joined = joining.site.files()
+    joining.join().apply(yes=True)
+    assert joining.site.files() == joined
+    assert joining.site.commands.count(["/usr/bin/scontrol", "reconfigure"]) == 1
+
+    joining.removal().remove(yes=True)
+    assert joining.site.files() == site_before
+    assert joining.site.partitions == ["main"]
+    cloudformation = joining.clients.client("cloudformation")
+    assert not stack_status(cloudformation, names.stack(joining.config))
+    joining.removal().remove(yes=True)
+
+
+def assert_nodes_get_the_site(joining) -> None:
+    """Find the site's key in the secret, and its controller in the launch template."""
+    secret = joining.clients.client("secretsmanager").get_secret_value(SecretId="burst/slurm-key")
+    assert site_key.parse(secret["SecretString"]) == site_key.SiteKey("munge.key", MUNGE_KEY)
+    ec2 = joining.clients.client("ec2")
+    (version,) = ec2.describe_launch_template_versions(LaunchTemplateName="burst.cloud")[
+        "LaunchTemplateVersions"
+    ]
+    script = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode()
+    document = script.partition("<<'JSON'\n")[2].partition("\nJSON")[0]
+    path = joining.lock.path.with_name("node.json")
+    path.write_text(document)
+    settings = node.load(path)
+    assert settings.slurmctlds == (("ctl", "10.77.0.10", 6817),)
+    assert settings.site == node.SiteAccounts(("slurm", 64030, 64030), (("ada", 2001, 2001),))
+
+
+def assert_programs_know_the_site(controller: FakeSite) -> None:
+    """Read what the installed programs would read."""
+    etc = controller.root / "etc/slurm-toolkit"
+    known = site.load(etc / "site.json")
+    assert known.programs == {"resume": "/site/resume"}
+    assert known.nodes == {f"cloud-{number:03}" for number in range(1, 5)}
+    engine = burst.load(etc / "burst.json")
+    assert (engine.cluster, engine.slurm_cluster) == ("burst", "Lab")
+    aws = configparser.ConfigParser()
+    aws.read(etc / "aws-config")
+    assert aws["default"]["source_profile"] == "lab"
+    assert aws["default"]["role_arn"].startswith("arn:aws:iam::123456789012:role/")
+    assert (controller.root / "opt/slurm-toolkit/bin/slurm-resume").stat().st_mode & 0o111
+
+
+def test_slurm_conf_changes_with_consent_alone(joining):
+    before = joining.site.files()
+    with pytest.raises(NotConfirmed, match="adds one line to /etc/slurm/slurm"):
+        joining.join().apply(yes=False)
+    assert joining.site.files() == before
+
+
+def test_a_person_may_add_the_line(joining):
+    joining.document["site"]["include"] = "by-hand"
+    with pytest.raises(JoinError) as caught:
+        joining.join().apply(yes=False)
+    assert (
+        "at the end of /etc/slurm/slurm.conf: Include toolkit-burst.conf" in caught.value.next_step
+    )
+    conf = joining.site.root / "etc/slurm/slurm.conf"
+    by_hand = f"{SLURM_CONF}\nInclude toolkit-burst.conf\n"
+    conf.write_text(by_hand)
+    joining.join().apply(yes=False)
+    assert "burst" in joining.site.partitions
+    with pytest.raises(JoinError, match="which is empty now"):
+        joining.removal().remove(yes=True)
+    assert conf.read_text() == by_hand
+    assert joining.site.partitions == ["main"]
+    conf.write_text(SLURM_CONF)
+    joining.removal().remove(yes=True)
+    assert OURS not in joining.site.files()
+
+
+def test_a_conflict_is_refused_with_its_line_before_anything_is_made(joining):
+    conf = joining.site.root / "etc/slurm/slurm.conf"
+    conf.write_text(f"{SLURM_CONF}\nPartitionName=burst Nodes=rack1\n")
+    before = joining.site.files()
+    assert joining.join().plan().conflicts
+    with pytest.raises(JoinConflict, match=r"slurm\.conf:9: the site has a partition burst"):
+        joining.join().apply(yes=True)
+    assert joining.site.files() == before
+    cloudformation = joining.clients.client("cloudformation")
+    assert not stack_status(cloudformation, names.stack(joining.config))
+
+
+def test_a_slurmctld_that_refuses_gets_its_files_back(joining):
+    joining.site.refuses = True
+    with pytest.raises(ReconfigureRefused):
+        joining.join().apply(yes=True)
+    assert joining.site.read("/etc/slurm/slurm.conf") == SLURM_CONF
+    assert OURS not in joining.site.files()
+
+
+def test_credentials_that_do_not_work_are_known_before_slurm_conf_changes(joining):
+    joining.site.failing = "describe_instances"
+    with pytest.raises(JoinError, match="slurm on the controller can't reach EC2"):
+        joining.join().apply(yes=True)
+    assert joining.site.read("/etc/slurm/slurm.conf") == SLURM_CONF
+
+
+def test_a_subnet_of_another_vpc_is_refused(joining):
+    joining.document["network"]["cidr"] = "10.78.0.0/16"
+    joining.document["network"]["zones"] = {ZONE: "10.78.1.0/24"}
+    with pytest.raises(JoinConflict, match=r"has CidrBlock 10\.77\.1\.0/24"):
+        joining.join().plan()
+
+
+def test_jobs_end_or_go_back_to_the_racks(joining):
+    joining.join().apply(yes=True)
+    joining.site.jobs = {"7": "burst", "8": "main,burst", "9": "main"}
+    text = joining.removal().preview()
+    assert "- job 7: cancelled" in text
+    assert "~ job 8: only in main" in text
+    with pytest.raises(NotConfirmed):
+        joining.removal().remove(yes=False)
+    joining.removal().remove(yes=True)
+    assert joining.site.jobs == {"8": "main", "9": "main"}

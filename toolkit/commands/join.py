@@ -1,0 +1,112 @@
+"""`toolkit join`: cloud nodes in a Slurm that a site runs already."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.exit_codes import DIFFERS, FAILED, SAME, ComparingCommand
+from toolkit.commands.groups import SuggestingGroup
+from toolkit.commands.join_check import check_command
+from toolkit.commands.options import (
+    config_option,
+    dry_run_option,
+    find_config_file,
+    json_option,
+    load_join,
+    yes_option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from toolkit.join.apply import Join
+    from toolkit.join.remove import Removal
+
+
+@click.group("join", cls=SuggestingGroup)
+def command() -> None:
+    """Add cloud nodes to a Slurm that a site runs already.
+
+    cluster.yaml says `kind: join`. The site keeps its slurmctld, slurmdbd, key and users.
+    """
+
+
+command.add_command(check_command)
+
+
+@command.command("plan", cls=ComparingCommand)
+@config_option
+@json_option
+def plan_command(config_path: Path | None, as_json: bool) -> int:
+    """Show what apply would change; change nothing.
+
+    The diff is of what slurmctld reads. A conflict is named with the site's line.
+
+    Exit code 0: nothing would change; 2: something would; 1: any error, and a conflict.
+    """
+    with _join(config_path) as (join, _):
+        plan = join.plan()
+    if as_json:
+        from toolkit.output import print_json
+
+        print_json(plan)
+    else:
+        click.echo(plan.text())
+    return FAILED if plan.conflicts else SAME if plan.is_empty else DIFFERS
+
+
+@command.command("apply")
+@config_option
+@dry_run_option
+@yes_option
+def apply_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
+    """Make the AWS side, install our programs on the controllers, and reconfigure slurmctld.
+
+    Of the site's files, slurm.conf gets one line at its end, with --yes. It may be repeated.
+    """
+    with _join(config_path) as (join, _):
+        if dry_run:
+            click.echo(join.plan().text())
+            return
+        plan = join.apply(yes=yes)
+    click.echo(f"the cloud nodes are in {plan.cluster_name}")
+
+
+@command.command("remove")
+@config_option
+@dry_run_option
+@yes_option
+def remove_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
+    """Take the cloud nodes out again, and delete all that apply made.
+
+    slurm.conf is then as it was, to the byte. Jobs of our partitions end, unless they wait for a
+    partition of the site's too.
+    """
+    with _join(config_path) as (_, removal):
+        if dry_run:
+            click.echo(removal.preview())
+            return
+        removal.remove(yes=yes)
+    click.echo("the cloud nodes are removed")
+
+
+@contextmanager
+def _join(config_path: Path | None) -> Iterator[tuple[Join, Removal]]:
+    from toolkit.deploy.destroy import Destroyer
+    from toolkit.deploy.image_lock import ImageLock
+    from toolkit.deploy.session import connected
+    from toolkit.join.apply import Join
+    from toolkit.join.aws_side import AwsSide
+    from toolkit.join.remove import Removal
+    from toolkit.output import reporter
+
+    path = find_config_file(config_path)
+    config = load_join(path)
+    with connected(config) as clients:
+        report = reporter()
+        join = Join(config, AwsSide(config, clients, report, ImageLock.beside(path)), report)
+        yield join, Removal(config, join, Destroyer(config, clients, report), report)

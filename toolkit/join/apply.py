@@ -1,0 +1,246 @@
+"""Adds cloud nodes to a site's Slurm: the plan, and the steps in their order.
+
+What can fail comes before slurm.conf is touched: AWS, the controllers' Python, their credentials.
+Each step may be repeated; a second apply changes nothing.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from toolkit.errors import HeadCommandFailed, NotConfirmed
+from toolkit.join import conflicts, controller_files, file_edits, include_files, slurmctld
+from toolkit.join.controller_files import OwnFile, digest
+from toolkit.join.errors import JoinConflict, JoinError, ReconfigureRefused
+from toolkit.join.runner import controllers
+from toolkit.join.site import read_if_there, read_site
+from toolkit.render.burst import burst_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.site_node import SiteNode
+    from toolkit.deploy.stack_plan import StackPlan
+    from toolkit.join.aws_side import AwsSide
+    from toolkit.join.conflicts import Conflict
+    from toolkit.join.controller_files import SlurmUser
+    from toolkit.join.file_edits import FileEdit
+    from toolkit.join.include_files import GlobalSetting
+    from toolkit.join.runner import ControllerRunner
+    from toolkit.join.site import SiteFacts
+    from toolkit.output import Reporter
+    from toolkit.render.prices import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """What `toolkit join apply` would do, or why it would refuse."""
+
+    cluster_name: str  # the site's
+    version: str  # of the site's Slurm
+    edits: tuple[FileEdit, ...] = ()
+    settings: tuple[GlobalSetting, ...] = ()
+    stack: StackPlan | None = None
+    missing_images: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    by_hand: tuple[str, ...] = ()  # lines that a person must add first
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing would change."""
+        stack = self.stack is not None and (self.stack.change_set or self.stack.changes)
+        return not (stack or self.missing_images or self.by_hand or self._changed)
+
+    @property
+    def _changed(self) -> tuple[FileEdit, ...]:
+        return tuple(edit for edit in self.edits if edit.changes)
+
+    def text(self) -> str:
+        """Return the plan as text for people."""
+        if self.conflicts:
+            return "\n".join(f"conflict: {conflict}" for conflict in self.conflicts)
+        lines = [f"+ image {name} (built first)" for name in self.missing_images]
+        lines += [str(change) for change in (self.stack.changes if self.stack else ())]
+        lines += [f"by hand, {line}" for line in self.by_hand]
+        for edit in self._changed:
+            lines.append(edit.diff())
+        if self._changed:
+            lines += [
+                f"~ slurmctld: {item.name}: {item.before or '(none)'} → {item.value}"
+                + (f" ({item.why})" if item.why else "")
+                for item in self.settings
+            ]
+        return "\n".join(lines) or "no changes"
+
+
+class Join:
+    """One join: cluster.yaml, the AWS side and the site's controllers."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        aws: AwsSide,
+        report: Reporter,
+        runners: Sequence[ControllerRunner] | None = None,
+    ) -> None:
+        self._config = config
+        self._aws = aws
+        self._report = report
+        self.runners = tuple(runners or controllers(config.joined_site))
+
+    def plan(self) -> JoinPlan:
+        """Return what apply would do; change nothing."""
+        runner, site = self.read()
+        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
+        if plan.conflicts:
+            return plan
+        self._aws.check_network()
+        stack, images = self._aws.preview(self._node(runner, site)[0])
+        return replace(plan, stack=stack, missing_images=images)
+
+    def apply(self, *, yes: bool) -> JoinPlan:
+        """Bring AWS, the controllers and slurmctld to cluster.yaml, and wait.
+
+        Raises JoinConflict with the site's lines, and NotConfirmed before slurm.conf changes.
+        """
+        runner, site = self.read()
+        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
+        if plan.conflicts:
+            raise JoinConflict(plan.text(), next_step="mend these, then run this again")
+        self._confirm(plan, yes=yes)
+        self._aws.check_network()
+        for each in self.runners:
+            slurmctld.check_python(each, self._config)
+        node, user = self._node(runner, site)
+        self._aws.apply(node)
+        key = slurmctld.read_key(runner, site)
+        with self._report.phase(f"Giving the nodes the site's {key.name}") as phase:
+            phase.result("changed" if self._aws.set_key(key) else "as it was")
+        self._install(site, user)
+        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
+        if self._write(plan) or not self._is_joined(runner):
+            self._reconfigure(runner, plan)
+        self._start_timers()
+        return plan
+
+    def read(self) -> tuple[ControllerRunner, SiteFacts]:
+        """Read the site by the first controller that answers."""
+        site, failure = self._config.joined_site, None
+        for runner in self.runners:
+            try:
+                return runner, read_site(runner, site.slurm_conf, slurm_bin=site.slurm_bin)
+            except HeadCommandFailed as error:
+                failure = failure or error
+        raise failure or JoinError("cluster.yaml names no controller")
+
+    def own_texts(self, runner: ControllerRunner, site: SiteFacts) -> dict[str, str | None]:
+        """Return the texts of our files beside slurm.conf, by path."""
+        paths = file_edits.own_paths(self._config, site)
+        return {path: read_if_there(runner, path) for path in paths}
+
+    def _plan(self, site: SiteFacts, prices: Prices, own: Mapping[str, str | None]) -> JoinPlan:
+        bare = file_edits.without_ours(self._config, site)
+        edits = file_edits.edits_of_join(self._config, site, prices, own)
+        return JoinPlan(
+            cluster_name=site.cluster_name,
+            version=site.version,
+            edits=edits,
+            settings=include_files.global_settings(self._config, bare),
+            conflicts=conflicts.conflicts(self._config, bare),
+            by_hand=tuple(file_edits.lines_by_hand(self._config, site, edits)),
+        )
+
+    def _confirm(self, plan: JoinPlan, *, yes: bool) -> None:
+        changed = [edit.path for edit in plan.edits if edit.changes and not edit.ours]
+        if changed and not yes:
+            raise NotConfirmed(
+                f"this adds one line to {' and '.join(changed)}:\n{plan.text()}",
+                next_step="add --yes; or set site.include: by-hand, and add it yourself",
+            )
+
+    def _node(self, runner: ControllerRunner, site: SiteFacts) -> tuple[SiteNode, SlurmUser]:
+        user = slurmctld.slurm_user(runner, site)
+        return slurmctld.site_node(runner, site, user), user
+
+    def _install(self, site: SiteFacts, user: SlurmUser) -> None:
+        """Put programs and settings on each controller, and try the credentials."""
+        config, python = self._config, self._config.joined_site.python
+        bare = file_edits.without_ours(config, site)
+        files = [
+            *controller_files.programs(python, user),
+            *controller_files.settings(
+                user,
+                burst_json=burst_json(
+                    config, self._aws.facts(site.cluster_name), self._aws.prices()
+                ),
+                site_text=controller_files.site_json(config, include_files.site_programs(bare)),
+                aws_text=controller_files.aws_config(config, self._aws.controller_role()),
+            ),
+        ]
+        trees = [posixpath.dirname(controller_files.LIB), controller_files.BIN]
+        for runner in self.runners:
+            with self._report.phase(f"Installing our programs on {runner.host}") as phase:
+                changed = controller_files.put(runner, python, files, user=user, trees=trees)
+                slurmctld.check_credentials(runner, config, user)
+                phase.result(f"{len(changed)} files changed" if changed else "as they were")
+
+    def _write(self, plan: JoinPlan) -> bool:
+        """Write our files and the lines on each controller; return whether any changed.
+
+        Raises JoinError for a line that a person must add first.
+        """
+        own = [edit for edit in plan.edits if edit.ours]
+        lines = [edit for edit in plan.edits if not edit.ours]
+        python = self._config.joined_site.python
+        changed = [controller_files.put(each, python, _files(own)) for each in self.runners]
+        if plan.by_hand:
+            raise JoinError(
+                "slurm.conf does not include our nodes yet",
+                next_step=f"add {', and '.join(plan.by_hand)}; then run this again",
+            )
+        changed += [controller_files.put(each, python, _files(lines)) for each in self.runners]
+        return any(changed)
+
+    def _is_joined(self, runner: ControllerRunner) -> bool:
+        scontrol = f"{self._config.joined_site.slurm_bin}/scontrol"
+        try:
+            for name in self._config.partitions:
+                runner.run([scontrol, "show", "partition", name])
+        except HeadCommandFailed:
+            return False
+        return True
+
+    def _reconfigure(self, runner: ControllerRunner, plan: JoinPlan) -> None:
+        """Have slurmctld take the change; put the files back if it does not."""
+        with self._report.phase(f"Reconfiguring slurmctld of {plan.cluster_name}"):
+            try:
+                slurmctld.reconfigure(runner, self._config, joined=True)
+            except ReconfigureRefused:
+                python = self._config.joined_site.python
+                before = [
+                    replace(edit, before=edit.after, after=edit.before)
+                    for edit in reversed(plan.edits)
+                ]
+                absent = [edit.path for edit in before if edit.after is None]
+                for each in self.runners:
+                    controller_files.put(each, python, _files(before), absent=absent)
+                raise
+
+    def _start_timers(self) -> None:
+        for runner in self.runners:
+            runner.run(["/usr/bin/systemctl", "daemon-reload"])
+            runner.run(["/usr/bin/systemctl", "enable", "--now", controller_files.TIMER])
+
+
+def _files(edits: Iterable[FileEdit]) -> list[OwnFile]:
+    """Return the files to write, each with its mode and owner as they are."""
+    return [
+        OwnFile(edit.path, edit.after.encode(), mode=None, was=digest(edit.before))
+        if not edit.ours
+        else OwnFile(edit.path, edit.after.encode())
+        for edit in edits
+        if edit.after is not None
+    ]

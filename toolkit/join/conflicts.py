@@ -1,0 +1,154 @@
+"""What in a site's configuration can't hold beside cluster.yaml, each with its line. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.model.hostlist import expand
+from toolkit.join import include_line
+from toolkit.join.include_files import HEADER, PROGRAMS, file_name
+from toolkit.join.site import Place
+from toolkit.render.versions import OLDEST, SlurmVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolkit.config import ClusterConfig
+    from toolkit.join.site import SiteFacts
+
+AUTH_TYPES: Final = ("auth/munge", "auth/slurm")
+SHOWN: Final = 5
+"""Names of nodes in a message; the rest is a number."""
+_HEADER_START: Final = HEADER.partition("{")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two settings that can't both hold."""
+
+    message: str
+    mend: str
+    place: Place | None = None  # the site's line
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place is not None else ""
+        return f"{where}{self.message}: {self.mend}"
+
+
+def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
+    """Return everything that keeps these nodes out of the site.
+
+    `site` is without our own file.
+    """
+    return (
+        *_versions(config, site),
+        *_settings(config, site),
+        *_node_names(config, site),
+        *_partitions(config, site),
+        *_other_joins(config, site),
+        *_place_of_our_line(config, site),
+    )
+
+
+def _versions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    """Yield nodes newer than slurmctld (https://slurm.schedmd.com/upgrades.html)."""
+    try:
+        series = SlurmVersion.parse(site.version)
+    except ValueError:
+        yield Conflict(f"the site's Slurm has no known version: {site.version!r}", "name it here")
+        return
+    nodes = SlurmVersion.parse(config.slurm.version)
+    if series < OLDEST:
+        yield Conflict(f"the site runs Slurm {site.version}", f"upgrade it to {OLDEST} or later")
+    if nodes > series:
+        yield Conflict(
+            f"slurm.version {nodes} is later than the site's {site.version}",
+            f"set slurm.version to {series} or earlier, of two series before at most",
+        )
+
+
+def _settings(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    user, wanted = site.settings.get("slurmuser"), config.joined_site.slurm_user
+    if site.slurm_user != wanted:
+        place = user.place if user is not None else None
+        mend = f"set site.slurm_user to {site.slurm_user}"
+        yield Conflict(f"SlurmUser is {site.slurm_user}, not {wanted}", mend, place)
+    auth = site.settings.get("authtype")
+    if auth is not None and auth.value.lower() not in AUTH_TYPES:
+        mend = f"only {' and '.join(AUTH_TYPES)} can be given to cloud nodes"
+        yield Conflict(f"AuthType={auth.value}", mend, auth.place)
+    parameters = site.settings.get("slurmctldparameters")
+    words = {word.lower() for word in site.words("SlurmctldParameters")}
+    place = parameters.place if parameters is not None else None
+    if "enable_configless" not in words:
+        mend = "add it; our slurmd has no slurm.conf, and asks slurmctld for it"
+        yield Conflict("SlurmctldParameters lacks enable_configless", mend, place)
+    if "cloud_dns" in words:
+        mend = "take it out; no DNS knows an instance by its node's name"
+        yield Conflict("SlurmctldParameters has cloud_dns", mend, place)
+    for name in ("SuspendRate", "ResumeRate"):
+        rate = site.settings.get(name.lower())
+        if rate is not None and rate.value.startswith("-"):
+            yield Conflict(
+                f"{name}={rate.value} switches power saving off", "take it out", rate.place
+            )
+
+
+def _node_names(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    own = {str(name): pool for pool in config.pools for name in expand(config.nodes(pool))}
+    for line in site.nodes:
+        shared = [name for name in line.names if name in own]
+        if not shared:
+            continue
+        more = f" and {len(shared) - SHOWN} more" if len(shared) > SHOWN else ""
+        pools = ", ".join(sorted({own[name] for name in shared}))
+        yield Conflict(
+            f"the site has nodes {', '.join(shared[:SHOWN])}{more}, as pool {pools} has",
+            "name the pool otherwise in cluster.yaml",
+            line.place,
+        )
+
+
+def _partitions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    own = {name.lower(): name for name in config.partitions}
+    for line in site.partitions:
+        if line.name.lower() in own:
+            yield Conflict(
+                f"the site has a partition {line.name}",
+                f"name partition {own[line.name.lower()]} otherwise in cluster.yaml",
+                line.place,
+            )
+        if line.values.get("nodes", "").upper() == "ALL":
+            yield Conflict(
+                f"partition {line.name} has Nodes=ALL, which takes the cloud nodes too",
+                "list the site's own nodes there",
+                line.place,
+            )
+
+
+def _other_joins(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    for file in site.files:
+        if file.text.startswith(_HEADER_START) and not file.path.endswith(f"/{file_name(config)}"):
+            yield Conflict(
+                f"{file.path} is of another join, and slurmctld has one ResumeProgram",
+                "put its pools into this cluster.yaml, and remove that join",
+                _include_place(site, file.path.rpartition("/")[2]),
+            )
+
+
+def _place_of_our_line(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    """Yield a setting below a line that a person put too high."""
+    ours = include_line.line_number(site.text, file_name(config))
+    for name in PROGRAMS if ours else ():
+        setting = site.settings.get(name.lower())
+        if setting is None or setting.place.file != site.slurm_conf:
+            continue
+        if setting.place.line > ours:
+            mend = f"move `Include {file_name(config)}` below it: the last setting counts"
+            yield Conflict(f"{name} is set after our file", mend, setting.place)
+
+
+def _include_place(site: SiteFacts, name: str) -> Place | None:
+    number = include_line.line_number(site.text, name)
+    return Place(site.slurm_conf, number) if number else None

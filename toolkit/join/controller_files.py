@@ -1,0 +1,171 @@
+"""The files of ours on a site's controller: programs, settings, units, our part of slurm.conf."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.config import paths
+from toolkit import assets
+from toolkit.deploy.bundle import NOT_SHIPPED
+from toolkit.join.errors import SiteUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from toolkit.config import ClusterConfig
+    from toolkit.join.site import SiteRunner
+
+LIB: Final = "/opt/slurm-toolkit/lib/slurmplugins"
+BIN: Final = str(paths.BIN)
+PROGRAMS: Final = ("slurm-resume", "slurm-suspend", "slurm-resume-fail", "slurm-reconcile")
+UNITS: Final = ("slurm-reconcile.service", "slurm-reconcile.timer")
+TIMER: Final = "slurm-reconcile.timer"
+UNIT_FOLDER: Final = "/etc/systemd/system"
+SHEBANG: Final = "#!/usr/bin/python3 -I"
+ROOTS: Final = ("/opt/slurm-toolkit", str(paths.ETC), str(paths.STATE))
+"""What `toolkit join remove` deletes, besides units and our part of slurm.conf. Logs stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmUser:
+    """The site's SlurmUser, which slurmctld and our programs run as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file to put on a controller."""
+
+    path: str
+    content: bytes
+    mode: int | None = 0o644  # None: as it is, with its owner
+    owner: str = "root:root"
+    was: str | None = None  # SHA-256 of the content that it may replace; "": no file
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file as put_files reads it."""
+        content = base64.b64encode(self.content).decode()
+        entry = {"path": self.path, "base64": content, "mode": self.mode, "owner": self.owner}
+        return entry if self.was is None else {**entry, "was": self.was}
+
+
+def digest(text: str | None) -> str:
+    """Return the SHA-256 of a file's text, "" for no file."""
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
+def programs(python: str, user: SlurmUser) -> tuple[OwnFile, ...]:
+    """Return the runtime, its programs and units."""
+    root = assets.slurmplugins_directory()
+    roles = assets.directory("ansible") / "roles/burst/files"
+    library = [
+        OwnFile(f"{LIB}/{path.relative_to(root).as_posix()}", path.read_bytes())
+        for path in sorted(root.rglob("*.py"))
+        if not NOT_SHIPPED & set(path.relative_to(root).parts)
+    ]
+    called = [
+        OwnFile(f"{BIN}/{name}", _with_python((roles / "bin" / name).read_text(), python), 0o755)
+        for name in PROGRAMS
+    ]
+    units = [
+        OwnFile(f"{UNIT_FOLDER}/{name}", _as_user((roles / "head" / name).read_text(), user))
+        for name in UNITS
+    ]
+    return (*library, *called, *units)
+
+
+def site_json(config: ClusterConfig, programs_of_site: dict[str, str]) -> str:
+    """Return site.json, by which our programs know what is not theirs."""
+    site = config.joined_site
+    document = {
+        "nodes": ",".join(config.nodes(pool) for pool in config.pools),
+        "programs": programs_of_site,
+        "slurm_bin": site.slurm_bin,
+        "credentials_file": site.aws.credentials_file,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def aws_config(config: ClusterConfig, role: str) -> str:
+    """Return the AWS configuration of our programs: how they get the stack's role."""
+    aws, lines = config.joined_site.aws, [f"region = {config.aws.region}"]
+    if aws.roles_anywhere is not None:
+        anywhere = aws.roles_anywhere
+        lines.append(
+            f"credential_process = {anywhere.helper} credential-process"
+            f" --certificate {anywhere.certificate} --private-key {anywhere.private_key}"
+            f" --trust-anchor-arn {anywhere.trust_anchor} --profile-arn {anywhere.profile}"
+            f" --role-arn {role}"
+        )
+        return "\n".join(["[default]", *lines]) + "\n"
+    lines.append(f"role_arn = {role}")
+    lines.append("role_session_name = slurm-controller")
+    source = (
+        f"source_profile = {aws.profile}"
+        if aws.profile
+        else "credential_source = Ec2InstanceMetadata"
+    )
+    own_profile = [f"[profile {aws.profile}]"] if aws.profile else []
+    return "\n".join(["[default]", *lines, source, *own_profile]) + "\n"
+
+
+def settings(
+    user: SlurmUser, *, burst_json: str, site_text: str, aws_text: str
+) -> tuple[OwnFile, ...]:
+    """Return what our programs read. Only root and SlurmUser see burst.json."""
+    return (
+        OwnFile(str(paths.BURST), burst_json.encode(), 0o640, f"root:{user.gid}"),
+        OwnFile(str(paths.SITE), site_text.encode()),
+        OwnFile(str(paths.AWS_CONFIG), aws_text.encode()),
+    )
+
+
+def put(
+    runner: SiteRunner,
+    python: str,
+    files: Iterable[OwnFile] = (),
+    *,
+    user: SlurmUser | None = None,
+    trees: Sequence[str] = (),
+    absent: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Put files in place and delete others; return the paths that changed.
+
+    May be repeated: what is right already stays untouched.
+    """
+    folders = [
+        {"path": str(path), "mode": mode, "owner": f"{user.uid}:{user.gid}"}
+        for path, mode in ((paths.STATE, 0o750), (paths.LOGS, 0o755))
+        if user is not None
+    ]
+    request = {
+        "files": [item.to_json() for item in files],
+        "folders": folders,
+        "trees": list(trees),
+        "absent": list(absent),
+    }
+    source = (resources.files("toolkit.join") / "put_files.py").read_text("utf-8")
+    answer = runner.run(
+        [python, "-I", "-c", source], timeout=120, stdin=json.dumps(request).encode()
+    )
+    try:
+        return tuple(map(str, json.loads(answer)))
+    except ValueError as error:
+        raise SiteUnreadable(f"the controller's {python} answered: {answer[:200]!r}") from error
+
+
+def _with_python(text: str, python: str) -> bytes:
+    return text.replace(SHEBANG, f"#!{python} -I", 1).encode()
+
+
+def _as_user(text: str, user: SlurmUser) -> bytes:
+    own = text.replace("User=slurm\n", f"User={user.name}\n")
+    return own.replace("Group=slurm\n", f"Group={user.gid}\n").encode()

@@ -1,0 +1,195 @@
+"""Takes cloud nodes out of a site's Slurm: jobs, nodes, lines, files, and the AWS side last.
+
+Each step may be repeated, so the next remove finishes one that was cut off.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolkit.errors import HeadCommandFailed, NotConfirmed
+from toolkit.join import controller_files, file_edits, slurmctld
+from toolkit.join.controller_files import ROOTS, TIMER, UNIT_FOLDER, UNITS, OwnFile, put
+from toolkit.join.errors import JoinError
+from toolkit.join.site import read_if_there
+from toolkit.polling import Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.destroy import Destroyer
+    from toolkit.join.apply import Join
+    from toolkit.join.file_edits import FileEdit
+    from toolkit.join.runner import ControllerRunner
+    from toolkit.join.site import SiteFacts
+    from toolkit.output import Reporter
+
+JOBS_SECONDS: Final = 180.0
+"""A job that is cancelled has KillWait and its epilog's time."""
+REASON: Final = "toolkit: the join is removed"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job of one of our partitions that has not ended."""
+
+    id: str
+    partitions: tuple[str, ...]
+    """All that it may run in, while it waits."""
+
+    def others(self, own: set[str]) -> tuple[str, ...]:
+        """Return the site's partitions among them."""
+        return tuple(name for name in self.partitions if name not in own)
+
+
+class Removal:
+    """The removal of one join."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        join: Join,
+        destroyer: Destroyer,
+        report: Reporter,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._join = join
+        self._destroyer = destroyer
+        self._report = report
+        self._sleep = sleep
+        self._clock = clock
+
+    def preview(self) -> str:
+        """Return what remove would do, as text; change nothing."""
+        runner, site = self._join.read()
+        jobs = self._jobs(runner)
+        own = set(self._config.partitions)
+        lines = [
+            f"- job {job.id}: cancelled"
+            if not job.others(own)
+            else f"~ job {job.id}: only in {','.join(job.others(own))}"
+            for job in jobs
+        ]
+        lines += [edit.diff() for edit in self._edits(runner, site) if edit.changes]
+        inventory = self._destroyer.inventory(with_images=False)
+        if not inventory.is_empty:
+            lines.append(inventory.text())
+        lines += [f"- {path} on each controller" for path in ROOTS]
+        return "\n".join(lines)
+
+    def remove(self, *, yes: bool) -> None:
+        """Remove the join, and wait until nothing of it is left."""
+        runner, site = self._join.read()
+        if not yes:
+            raise NotConfirmed(
+                f"this takes {self._config.cluster} out of {site.cluster_name}:\n{self.preview()}",
+                next_step="confirm with --yes",
+            )
+        for each in self._join.runners:
+            _stop_timer(each)
+        self._empty_nodes(runner)
+        self._take_out(runner, site)
+        self._destroyer.destroy(with_images=False, with_backups=True)
+        with self._report.phase("Deleting our files on the controllers"):
+            for each in self._join.runners:
+                units = [f"{UNIT_FOLDER}/{name}" for name in UNITS]
+                put(each, self._config.joined_site.python, absent=[*units, *ROOTS])
+                each.run(["/usr/bin/systemctl", "daemon-reload"])
+
+    def _empty_nodes(self, runner: ControllerRunner) -> None:
+        """Drain our nodes, and end or move what runs and waits there."""
+        site = self._config.joined_site
+        nodes = ",".join(self._config.nodes(pool) for pool in self._config.pools)
+        own = set(self._config.partitions)
+        with self._report.phase("Draining the cloud nodes") as phase:
+            jobs = self._jobs(runner)
+            if self._knows_nodes(runner, nodes):
+                self._scontrol(runner, f"nodename={nodes}", "state=drain", f"reason={REASON}")
+            for job in jobs:
+                others = job.others(own)
+                if others:
+                    self._scontrol(runner, f"jobid={job.id}", f"partition={','.join(others)}")
+                else:
+                    runner.run([f"{site.slurm_bin}/scancel", job.id])
+            wait = Wait(JOBS_SECONDS, self._sleep, self._clock)
+            while left := self._jobs(runner):
+                if wait.is_over:
+                    raise JoinError(
+                        f"these jobs do not end: {', '.join(job.id for job in left)}",
+                        next_step="look at their nodes, then run this again",
+                    )
+                wait.pause()
+            phase.result(f"{len(jobs)} jobs")
+
+    def _take_out(self, runner: ControllerRunner, site: SiteFacts) -> None:
+        """Take the lines out, and have slurmctld forget our nodes."""
+        edits = self._edits(runner, site)
+        python = self._config.joined_site.python
+        lines = [
+            OwnFile(
+                edit.path,
+                edit.after.encode(),
+                mode=None,
+                was=controller_files.digest(edit.before),
+            )
+            for edit in edits
+            if edit.after is not None and edit.changes
+        ]
+        new_files = [edit.path for edit in edits if edit.after is None and not edit.ours]
+        own = [edit.path for edit in edits if edit.after is None and edit.ours]
+        with self._report.phase(f"Reconfiguring slurmctld of {site.cluster_name}"):
+            for each in self._join.runners:
+                put(each, python, lines, absent=[] if site.gres_conf is None else new_files)
+            slurmctld.reconfigure(runner, self._config, joined=False)
+            for each in self._join.runners:
+                put(each, python, absent=own)
+        emptied = [edit.path for edit in edits if edit.ours and edit.after is not None]
+        if emptied:
+            raise JoinError(
+                f"a line that a person wrote includes {' and '.join(emptied)}, which is empty now",
+                next_step="delete the line, then run this again",
+            )
+
+    def _edits(self, runner: ControllerRunner, site: SiteFacts) -> tuple[FileEdit, ...]:
+        own = self._join.own_texts(runner, site)
+        return file_edits.edits_of_removal(self._config, site, own)
+
+    def _jobs(self, runner: ControllerRunner) -> list[WaitingJob]:
+        """Return the jobs of our partitions; none if slurmctld has no such partition."""
+        site, jobs = self._config.joined_site, {}
+        for name in self._config.partitions:
+            argv = [f"{site.slurm_bin}/squeue", "--noheader", "--format=%i|%P"]
+            try:
+                text = runner.run([*argv, f"--partition={name}"])
+            except HeadCommandFailed:
+                continue
+            for line in text.splitlines():
+                number, _, partitions = line.strip().partition("|")
+                jobs[number] = WaitingJob(number, tuple(partitions.split(",")))
+        return list(jobs.values())
+
+    def _knows_nodes(self, runner: ControllerRunner, nodes: str) -> bool:
+        site = self._config.joined_site
+        try:
+            runner.run([f"{site.slurm_bin}/scontrol", "show", "nodes", nodes])
+        except HeadCommandFailed:
+            return False
+        return True
+
+    def _scontrol(self, runner: ControllerRunner, *words: str) -> None:
+        runner.run([f"{self._config.joined_site.slurm_bin}/scontrol", "update", *words])
+
+
+def _stop_timer(runner: ControllerRunner) -> None:
+    """Stop reconcile, which must not act on half a removal.
+
+    Its timer may be gone already.
+    """
+    if read_if_there(runner, f"{UNIT_FOLDER}/{TIMER}") is not None:
+        runner.run(["/usr/bin/systemctl", "disable", "--now", TIMER])

@@ -1,0 +1,104 @@
+"""The health of a join: what the site's slurmctld, its controllers and AWS say of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurmplugins.model.hostlist import expand
+from slurmplugins.slurm.controllers import active_host, parse_ping
+from toolkit.deploy import names
+from toolkit.deploy.stack_events import stack_status
+from toolkit.deploy.status import HEALTHY_STACK, engine_problems, own_instances, state_text
+from toolkit.errors import HeadCommandFailed, ToolkitError
+from toolkit.explain import head_facts
+from toolkit.join.controller_files import TIMER
+from toolkit.join.runner import FirstController, controllers
+from toolkit.slurm_nodes import read_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+    from toolkit.explain.head_facts import HeadPrograms
+    from toolkit.join.runner import ControllerRunner
+    from toolkit.slurm_nodes import NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStatus:
+    """The facts about a join; `reasons` judges them."""
+
+    cluster: str
+    stack: str
+    controllers: Mapping[str, str] = field(default_factory=dict)  # state by host
+    active: str = ""  # the host whose slurmctld is in charge
+    nodes: Mapping[str, int] = field(default_factory=dict)  # count of our nodes by state
+    missing_nodes: int = 0
+    instances: Mapping[str, int] = field(default_factory=dict)  # count by pool
+    trouble: tuple[str, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return why the join isn't healthy, the most basic reason first."""
+        return tuple(_reasons(self))
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether jobs can use the cloud nodes."""
+        return not self.reasons
+
+
+def _reasons(status: JoinStatus) -> Iterator[str]:
+    if not status.stack:
+        yield f"{status.cluster} is not joined: `toolkit join apply` does it"
+        return
+    if status.stack not in HEALTHY_STACK:
+        yield f"stack is {status.stack}"
+    yield from (
+        f"{host}: {state}" for host, state in status.controllers.items() if state != "active"
+    )
+    if not status.active:
+        yield "no slurmctld of the site answers"
+    elif status.missing_nodes:
+        yield f"slurmctld lacks {status.missing_nodes} of our nodes: `toolkit join apply` adds them"
+    yield from status.trouble
+
+
+def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> JoinStatus:
+    """Read all facts; a failed read is a reason, not an exception."""
+    stack = stack_status(clients.client("cloudformation"), names.stack(config))
+    if not stack:
+        return JoinStatus(config.cluster, "", instances=own_instances(config, clients))
+    site = config.joined_site
+    first, trouble, active = FirstController(site), [], ""
+    own: tuple[NodeInfo, ...] = ()
+    try:
+        active = active_host(parse_ping(first.run([f"{site.slurm_bin}/scontrol", "ping"])))
+        own_names = {str(name) for pool in config.pools for name in expand(config.nodes(pool))}
+        own = tuple(node for node in read_nodes(first) if node.name in own_names)
+        missing = len(own_names) - len(own)
+        trouble += engine_problems(head_facts.fetch_report(first, "pass", programs=programs))
+    except ToolkitError as error:
+        missing = 0
+        trouble.append(error.message)
+    return JoinStatus(
+        cluster=config.cluster,
+        stack=stack,
+        controllers={runner.host: _timer_state(runner) for runner in controllers(site)},
+        active=active,
+        nodes=dict(sorted(Counter(map(state_text, own)).items())),
+        missing_nodes=missing,
+        instances=own_instances(config, clients),
+        trouble=tuple(trouble),
+    )
+
+
+def _timer_state(runner: ControllerRunner) -> str:
+    """Return the state of reconcile's timer on a controller, or why it is not known."""
+    try:
+        return runner.run(["/usr/bin/systemctl", "is-active", TIMER]).strip()
+    except HeadCommandFailed as error:
+        return f"{TIMER} is {error.stdout.strip()}" if error.stdout.strip() else error.message
