@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.execution.engine import Engine
     from slurmplugins.head.job_history import JobReader
-    from slurmplugins.head.report import AttemptReport, JobReport
+    from slurmplugins.head.report import AttemptReport, BurstReport, JobReport
     from slurmplugins.model.instance import Instance, InstanceHealth
 
 
@@ -52,10 +52,17 @@ class Subject:
     """Only the head's own state files are read, not Slurm or EC2."""
 
 
-def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> HeadReport:
+def gather(
+    engine: Engine,
+    jobs: JobReader,
+    subject: Subject,
+    log: Path,
+    bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
+) -> HeadReport:
     """Collect everything that is known about the subject.
 
-    A part that can't be read is left out, and named in `unread`.
+    A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
+    governor's decisions about a job.
     """
     unread: list[str] = []
 
@@ -92,6 +99,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
             engine.launch_budget.load(), engine.persistent_clock.now()
         ),
         login_nodes=login_reports.read(engine.login_reports),
+        bursts=() if job is None else read_part(lambda: bursts(job)),
     )
 
 

@@ -49,6 +49,7 @@ _FORMS: Final = (
     ),
     _Form((*_AS_SLURM, *_REPORT), r"[A-Za-z0-9][A-Za-z0-9_.\[\],-]*"),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-reconcile", "--plan")),
+    _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-govern", "--plan")),
 )
 
 

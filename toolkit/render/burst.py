@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.config.burst import MISSING_INSTANCE_GRACE, ORPHAN_GRACE, VERSION
+from slurmplugins.config.governor import KEY as GOVERNOR
 from slurmplugins.config.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
+from toolkit.render.governor import governor_json
 
 if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, OfferingSection
@@ -40,6 +42,8 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
     }
     if config.aws.instance_rate is not None:
         document["instance_rate"] = config.aws.instance_rate.model_dump()
+    if (governor := governor_json(config)) is not None:
+        document[GOVERNOR] = governor
     return json.dumps(document, indent=2) + "\n"
 
 
