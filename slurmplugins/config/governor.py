@@ -64,6 +64,8 @@ class GovernorConfig:
     """Seconds from the launch of an instance to the start of the job, at worst."""
     tail: float = 0.0
     """Seconds that an instance stays after its job."""
+    folder: str = ""
+    """The folder of what was spent. It must outlive the controller's instance."""
 
 
 def load(path: Path) -> GovernorConfig:
@@ -90,6 +92,7 @@ def parse(document: object) -> GovernorConfig:
             rules={str(rack): rule(str(rack), item) for rack, item in part["racks"].items()},
             boot=finite(part["boot"]),
             tail=finite(part["tail"]),
+            folder=str(part["folder"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation) as error:
         raise ConfigError((f"burst.json: {KEY}: {type(error).__name__}: {error}",)) from error
@@ -120,6 +123,7 @@ def to_json(config: GovernorConfig) -> dict[str, Any]:
         "racks": {name: _rule_json(item) for name, item in config.rules.items()},
         "boot": config.boot,
         "tail": config.tail,
+        "folder": config.folder,
     }
 
 

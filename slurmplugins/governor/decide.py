@@ -115,6 +115,7 @@ class Decision:
     cost: Cost | None = None
     remaining_usd: Decimal = Decimal(0)
     data_seconds: float = 0.0
+    data_usd: Decimal = Decimal(0)
     detail: str = ""
 
 
@@ -157,6 +158,7 @@ def decide(job: QueuedJob, rule: RackRule, facts: Facts, config: GovernorConfig)
         cost=case.cost,
         remaining_usd=facts.remaining_usd,
         data_seconds=case.data_seconds or 0.0,
+        data_usd=(_site_gigabytes(job, rule) or Decimal(0)) * rule.data.usd_per_gb,
         detail=_detail(reason, case),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.config import governor as governor_config
@@ -18,8 +19,6 @@ from slurmplugins.reconciler.pass_state import LastPass
 from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.config.governor import GovernorConfig
     from slurmplugins.governor.plan import GovernorPlan, PartitionChange
@@ -38,7 +37,7 @@ def read_snapshot(
     queue: Queue, config: BurstConfig, rules: GovernorConfig, state: Path, now: float
 ) -> QueueSnapshot:
     """Read Slurm and the head's state files. Raises SlurmError or StateError."""
-    memory = spending_file.load(state)
+    memory = spending_file.load(Path(rules.folder))
     partitions = queue.partitions(node_prices(config))
     return QueueSnapshot(
         now=now,
@@ -54,14 +53,14 @@ def read_snapshot(
     )
 
 
-def run_pass(snapshot: QueueSnapshot, queue: Queue, slurm: Slurm, state: Path, log: Log) -> None:
+def run_pass(snapshot: QueueSnapshot, queue: Queue, slurm: Slurm, log: Log) -> None:
     """Carry out one pass.
 
     The intent is saved before the first change: a job that may burst is never forgotten, also if
     this program is killed. Raises StateError if it can't be saved, with nothing changed then.
     """
-    made = plan(snapshot)
-    spending_file.save(state, _intent(made, snapshot))
+    made, folder = plan(snapshot), Path(snapshot.config.folder)
+    spending_file.save(folder, _intent(made, snapshot))
     final = made.spending
     for change in made.changes:
         final = _carry_out(change, final, snapshot, queue, log)
@@ -76,7 +75,7 @@ def run_pass(snapshot: QueueSnapshot, queue: Queue, slurm: Slurm, state: Path, l
             break
         except SlurmRefused as error:
             log.warning(LogEvent.JOB_COMMENT_FAILED, job=notice.job, message=error.message)
-    spending_file.save(state, final)
+    spending_file.save(folder, final)
 
 
 def _intent(made: GovernorPlan, snapshot: QueueSnapshot) -> Spending:

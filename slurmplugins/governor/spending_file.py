@@ -1,4 +1,4 @@
-"""The file of what jobs that burst have cost: `governor.json` beside the head's other state."""
+"""The file of what jobs that burst have cost: `governor.json` on the head's data volume."""
 
 from __future__ import annotations
 

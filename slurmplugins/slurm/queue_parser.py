@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.queued_job import (
@@ -90,23 +91,32 @@ def _label(item: Mapping[str, Any], waiting: str) -> str:
 
 
 def _request(item: Mapping[str, Any], constraint: str) -> Request:
-    amounts = dict(part.split("=", 1) for part in _parts(text(item.get("tres_req_str"))))
+    request = request_of_tres(text(item.get("tres_req_str")), count(item.get("node_count")) or 1)
+    return replace(
+        request,
+        cpus=max(request.cpus, count(item.get("cpus"))),
+        most_nodes=count(item.get("max_nodes")),
+        cpus_of_node=max(
+            1, count(item.get("minimum_cpus_per_node")), count(item.get("cpus_per_task"))
+        ),
+        features=tuple(constraint.split("&")) if _FEATURE.fullmatch(constraint) else (),
+    )
+
+
+def request_of_tres(tres: str, nodes: int) -> Request:
+    """Return the request of a text such as `cpu=4,mem=16G,gres/gpu=1`."""
+    amounts = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
     kinds = {
         name.removeprefix(f"{_GPU}:"): _number(amount)
         for name, amount in amounts.items()
         if name.startswith(f"{_GPU}:")
     }
     return Request(
-        cpus=_number(amounts.get("cpu", "")) or count(item.get("cpus")) or 1,
+        cpus=_number(amounts.get("cpu", "")) or 1,
         memory_mib=_memory(amounts.get("mem", "")),
-        nodes=count(item.get("node_count")) or 1,
-        most_nodes=count(item.get("max_nodes")),
+        nodes=nodes,
         gpus=_number(amounts.get(_GPU, "")) or sum(kinds.values()),
         gpu=next(iter(kinds), "") if len(kinds) == 1 else "",
-        cpus_of_node=max(
-            1, count(item.get("minimum_cpus_per_node")), count(item.get("cpus_per_task"))
-        ),
-        features=tuple(constraint.split("&")) if _FEATURE.fullmatch(constraint) else (),
     )
 
 
@@ -181,10 +191,6 @@ def _node_gpus(gres: str) -> tuple[tuple[str, int], ...]:
         if match := _NODE_GPU.fullmatch(part):
             gpus[match[1] or ""] += int(match[2])
     return tuple(sorted(gpus.items()))
-
-
-def _parts(tres: str) -> list[str]:
-    return [part for part in tres.split(",") if "=" in part]
 
 
 def _number(amount: str) -> int:

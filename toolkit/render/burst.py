@@ -39,11 +39,10 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": MISSING_INSTANCE_GRACE},
         "pools": {name: _pool(config, name, facts, prices) for name in config.pools},
         "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},
+        GOVERNOR: governor_json(config),
     }
     if config.aws.instance_rate is not None:
         document["instance_rate"] = config.aws.instance_rate.model_dump()
-    if (governor := governor_json(config)) is not None:
-        document[GOVERNOR] = governor
     return json.dumps(document, indent=2) + "\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.config import governor
 from toolkit.config.types import seconds
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig
 
 
-def governor_json(config: ClusterConfig) -> dict[str, Any] | None:
-    """Return the part; None for a cluster without rules."""
-    return governor.to_json(rules(config)) if config.burst else None
+FOLDER: Final = "/srv/head/governor"
+"""On the head's data volume: a new head instance must know what was spent."""
+
+
+def governor_json(config: ClusterConfig) -> dict[str, Any]:
+    """Return the part, also for a cluster without rules."""
+    return governor.to_json(rules(config))
 
 
 def rules(config: ClusterConfig) -> governor.GovernorConfig:
@@ -24,6 +28,7 @@ def rules(config: ClusterConfig) -> governor.GovernorConfig:
         rules={rack: _rule(rack, section) for rack, section in config.burst.items()},
         boot=float(config.slurm.resume_timeout),
         tail=float(config.slurm.suspend_time + config.slurm.suspend_timeout),
+        folder=FOLDER,
     )
 
 

@@ -98,5 +98,6 @@ def test_the_head_reads_the_rules_that_were_rendered():
     )
 
 
-def test_a_cluster_without_rules_has_no_part_for_them():
-    assert governor.KEY not in json.loads(burst_json(a_config(), FACTS, PRICES))
+def test_a_cluster_without_rules_knows_where_those_that_were_spent():
+    config = governor.parse(json.loads(burst_json(a_config(), FACTS, PRICES)))
+    assert (config.rules, config.folder) == ({}, "/srv/head/governor")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmplugins.config import burst as burst_config, governor as governor_config
+from slurmplugins.config.governor import GovernorConfig
 from slurmplugins.errors import ConfigError, SlurmRefused, SlurmUnreachable, StateError
+from slurmplugins.govern import has_work
 from slurmplugins.governor import spending_file
 from slurmplugins.governor.plan import QueueSnapshot, plan
 from slurmplugins.governor.run import cloud_problem, node_prices, printable, run_pass
@@ -44,7 +47,8 @@ class FakeQueue:
 
 def carry_out(queue: FakeQueue, state: Path, given: QueueSnapshot) -> list[dict]:
     lines: list[str] = []
-    run_pass(given, queue, queue, state, Log(lines.append, FakeClock()))  # type: ignore[arg-type]
+    given = replace(given, config=replace(given.config, folder=str(state)))
+    run_pass(given, queue, queue, Log(lines.append, FakeClock()))  # type: ignore[arg-type]
     return [json.loads(line) for line in lines]
 
 
@@ -139,6 +143,16 @@ def test_a_configuration_without_rules_has_none_and_a_damaged_one_is_refused():
     part["racks"]["rack"]["accounts"]["vision"] = "NaN"
     with pytest.raises(ConfigError, match="governor"):
         governor_config.parse(burst(governor=part))
+
+
+def test_without_rules_only_jobs_of_those_that_were_are_work(tmp_path: Path):
+    assert has_work(CONFIG)
+    assert not has_work(GovernorConfig())
+    gone = GovernorConfig(folder=str(tmp_path))
+    assert not has_work(gone)
+    burst_job = Burst("vision", "rack", "cloud", Decimal("1.20"))
+    spending_file.save(tmp_path, Spending(bursts={7: burst_job}))
+    assert has_work(gone)
 
 
 def test_the_plan_is_printed_with_its_facts():

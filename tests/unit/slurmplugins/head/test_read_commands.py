@@ -78,6 +78,7 @@ REFUSED = [
     [*head_facts._AS_SLURM, *head_facts._FACTS, "slurmplugins.head_report", "node", "a b"],
     [*head_facts._AS_SLURM, f"{head_facts.BIN}/slurm-reconcile"],
     [*head_facts._AS_SLURM, f"{head_facts.BIN}/slurm-reconcile", "--plan", "x"],
+    [*head_facts._AS_SLURM, f"{head_facts.BIN}/slurm-govern"],
     ["cat", "/etc/slurm/slurm.key"],
 ]
 
