@@ -207,6 +207,11 @@ def _partition_json(item: QueuePartition) -> dict[str, Any]:
         "max_time": item.max_time,
         "tier": item.tier,
         "factor": item.factor,
+        "allowed_accounts": list(item.allowed_accounts),
+        "denied_accounts": list(item.denied_accounts),
+        "allowed_qos": list(item.allowed_qos),
+        "denied_qos": list(item.denied_qos),
+        "for_groups": item.for_groups,
         "groups": [
             {
                 "count": group.count,

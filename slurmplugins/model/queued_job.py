@@ -139,10 +139,12 @@ class QueuePartition:
     denied_accounts: tuple[str, ...] = ()
     allowed_qos: tuple[str, ...] = ()
     denied_qos: tuple[str, ...] = ()
+    for_groups: bool = False
+    """AllowGroups is set. slurmctld does not look at it when an admin changes a job."""
 
     def allows(self, job: QueuedJob) -> bool:
         """Return whether the job's account and QOS may use the partition."""
-        return (
+        return not self.for_groups and (
             (not self.allowed_accounts or job.account in self.allowed_accounts)
             and job.account not in self.denied_accounts
             and (not self.allowed_qos or job.qos in self.allowed_qos)

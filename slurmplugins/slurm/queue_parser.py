@@ -154,6 +154,7 @@ def _partition(name: str, item: Mapping[str, Any], groups: tuple[NodeGroup, ...]
         denied_accounts=_names(accounts.get("deny")),
         allowed_qos=_names(qos.get("allowed")),
         denied_qos=_names(qos.get("deny")),
+        for_groups=bool(_names(_table(item, "groups").get("allowed"))),
     )
 
 

@@ -91,6 +91,8 @@ def test_what_a_job_is_may_keep_it_on_racks(changes: dict[str, object], reason: 
         ({"cloud": replace(CLOUD, factor=2)}, Reason.CLOUD_FIRST, "PriorityTier"),
         ({"cloud": replace(CLOUD, groups=())}, Reason.CLOUD_LACKS, "no node of cloud"),
         ({"cloud": replace(CLOUD, allowed_accounts=("x",))}, Reason.CLOUD_LACKS, "admit"),
+        ({"cloud": replace(CLOUD, denied_qos=("normal",))}, Reason.CLOUD_LACKS, "admit"),
+        ({"cloud": replace(CLOUD, for_groups=True)}, Reason.CLOUD_LACKS, "admit"),
         ({"cloud": replace(CLOUD, max_time=60.0)}, Reason.CLOUD_TIME_LIMIT, "time limit"),
         ({"refusal": "not now"}, Reason.SLURM_REFUSED, "not now"),
         ({"refused_by_cloud": True}, Reason.CLOUD_REFUSED, "tried again"),

@@ -54,6 +54,16 @@ def test_partitions_of_each_version_have_their_nodes(version: str):
     assert "gpu" in group.features
 
 
+def test_who_may_use_a_partition_is_read():
+    (record,) = [p for p in captured("24.11", "scontrol-partitions") if p["name"] == "spot"]
+    record |= {"accounts": {"allowed": "vision,language", "deny": ""}, "qos": {"deny": "long"}}
+    record |= {"groups": {"allowed": "staff"}}
+    partition = queue_parser.partitions([record], [], {})["spot"]
+    assert partition.allowed_accounts == ("vision", "language")
+    assert partition.denied_qos == ("long",)
+    assert partition.for_groups
+
+
 def test_gpus_of_a_request_are_read_with_their_kind():
     record = dict(captured("24.11", "scontrol-jobs")[0])
     record["tres_req_str"] = "cpu=16,mem=1.50T,node=2,billing=9,gres/gpu=8,gres/gpu:h100=8"
