@@ -45,6 +45,8 @@ class PartitionChange:
     partitions: tuple[str, ...]
     bursts: bool
     why: str
+    tasks: int = 1
+    """More than one: Slurm may refuse some tasks of an array, and change the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,9 @@ def _without_rule(snapshot: QueueSnapshot, spending: Spending) -> Iterator[Parti
         if rule is None or rule.cloud != burst.cloud:
             rest = tuple(name for name in job.partitions if name != burst.cloud)
             partitions = rest or (burst.rack,)
-            yield PartitionChange(job.id, job.family, job.label, partitions, False, "no-rule")
+            yield PartitionChange(
+                job.id, job.family, job.label, partitions, False, "no-rule", job.tasks
+            )
 
 
 def _rule_of(job: QueuedJob, config: GovernorConfig) -> RackRule | None:
@@ -157,9 +161,10 @@ def _facts(
     committed: Decimal,
 ) -> Facts:
     budget = rule.budgets.get(job.account, Decimal(0))
-    refusal = spending.refusals.get(job.family)
     burst = spending.bursts.get(job.family)
     bursts_already = has_partitions(job, rule)
+    refusal = spending.refusals.get(job.family)
+    refused_change = refusal.message if refusal and not bursts_already else ""
     return Facts(
         now=snapshot.now,
         rack=snapshot.partitions[rule.rack],
@@ -168,7 +173,7 @@ def _facts(
         cloud_problem=snapshot.cloud_problems.get(rule.cloud, ""),
         bursts_already=bursts_already,
         undone=burst is not None and burst.seen and not bursts_already,
-        refusal=refusal.message if refusal else "",
+        refusal=refused_change,
         refused_by_cloud=refusal is not None and not refusal.message,
     )
 
@@ -191,8 +196,9 @@ def _change(job: QueuedJob, rule: RackRule, decision: Decision) -> PartitionChan
     if decision.bursts == has_partitions(job, rule):
         return None
     partitions = (rule.rack, rule.cloud) if decision.bursts else (rule.rack,)
+    why = decision.reason.value
     return PartitionChange(
-        job.id, job.family, job.label, partitions, decision.bursts, decision.reason.value
+        job.id, job.family, job.label, partitions, decision.bursts, why, job.tasks
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from slurmplugins.governor import spending_file
 from slurmplugins.governor.plan import QueueSnapshot, plan
 from slurmplugins.governor.spending import REFUSAL_SECONDS, Refusal, spent
 from slurmplugins.governor.words import sentence
+from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.instance import Lifecycle, PolicyName
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler.pass_state import LastPass
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.config.governor import GovernorConfig
     from slurmplugins.governor.plan import GovernorPlan, PartitionChange
-    from slurmplugins.governor.spending import Spending
-    from slurmplugins.model.instance import Offering, Policy, Pool
+    from slurmplugins.governor.spending import Burst, Spending
+    from slurmplugins.model.instance import Offering
     from slurmplugins.model.queued_job import QueuePartition
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.slurm.queue import Queue
@@ -38,7 +40,7 @@ def read_snapshot(
 ) -> QueueSnapshot:
     """Read Slurm and the head's state files. Raises SlurmError or StateError."""
     memory = spending_file.load(Path(rules.folder))
-    partitions = queue.partitions(node_prices(config))
+    partitions = queue.partitions(partial(node_price, config))
     return QueueSnapshot(
         now=now,
         config=rules,
@@ -61,20 +63,8 @@ def run_pass(snapshot: QueueSnapshot, queue: Queue, slurm: Slurm, log: Log) -> N
     """
     made, folder = plan(snapshot), Path(snapshot.config.folder)
     spending_file.save(folder, _intent(made, snapshot))
-    final = made.spending
-    for change in made.changes:
-        final = _carry_out(change, final, snapshot, queue, log)
-    refused = {item.job for item in made.changes if item.family in final.refusals}
-    for notice in made.notices:
-        if notice.job in refused:
-            continue
-        try:
-            slurm.comment(notice.job, notice.text)
-        except SlurmUnreachable:
-            final = replace(final, notes=_without(final.notes, notice.job))
-            break
-        except SlurmRefused as error:
-            log.warning(LogEvent.JOB_COMMENT_FAILED, job=notice.job, message=error.message)
+    final = _carry_out_all(made, snapshot, queue, log)
+    final = _notify(made, final, slurm, log)
     spending_file.save(folder, final)
 
 
@@ -88,57 +78,94 @@ def _intent(made: GovernorPlan, snapshot: QueueSnapshot) -> Spending:
     return replace(made.spending, bursts={**old, **made.spending.bursts}, notes={})
 
 
-def _carry_out(
-    change: PartitionChange,
-    memory: Spending,
-    snapshot: QueueSnapshot,
-    queue: Queue,
-    log: Log,
-) -> Spending:
-    """Change one job's partitions; return the memory that holds then."""
-    event = LogEvent.JOB_MAY_BURST if change.bursts else LogEvent.JOB_TAKEN_BACK
-    try:
-        queue.set_partitions(change.label, change.partitions)
-    except SlurmError as error:
-        log.warning(LogEvent.JOB_PARTITIONS_NOT_CHANGED, job=change.family, message=error.message)
-        old = snapshot.spending.bursts.get(change.family)
-        # After no answer it may have happened. Slurm's refusal means that it did not.
-        if isinstance(error, SlurmRefused) or not change.bursts:
-            bursts = _without(memory.bursts, change.family)
-            if old is not None:
-                bursts[change.family] = old
-            memory = replace(memory, bursts=bursts)
-        refusal = Refusal(snapshot.now + REFUSAL_SECONDS, error.message[:300])
-        return replace(memory, refusals={**memory.refusals, change.family: refusal})
-    log.info(event, job=change.family, partitions=",".join(change.partitions), why=change.why)
+def _carry_out_all(made: GovernorPlan, snapshot: QueueSnapshot, queue: Queue, log: Log) -> Spending:
+    """Change the jobs' partitions; return the memory that holds then.
+
+    The first call without an answer is the last one. What it did, the next pass sees.
+    """
+    memory, old_bursts = made.spending, snapshot.spending.bursts
+    unreached = False
+    for change in made.changes:
+        refusal = None
+        if not unreached:
+            try:
+                _carry_out(change, queue, log)
+                continue
+            except SlurmUnreachable as error:
+                unreached = True
+                _log_failure(change, error, log)
+            except SlurmRefused as error:
+                refusal = Refusal(snapshot.now + REFUSAL_SECONDS, error.message[:300])
+                _log_failure(change, error, log)
+        memory = _after_failure(change, refusal, memory, old_bursts.get(change.family))
     return memory
 
 
-def _without(mapping: Any, key: int) -> dict[int, Any]:
-    return {number: item for number, item in mapping.items() if number != key}
+def _carry_out(change: PartitionChange, queue: Queue, log: Log) -> None:
+    """Change one job's partitions. Raises SlurmUnreachable or SlurmRefused."""
+    queue.set_partitions(change.label, change.partitions)
+    event = LogEvent.JOB_MAY_BURST if change.bursts else LogEvent.JOB_TAKEN_BACK
+    log.info(event, job=change.family, partitions=",".join(change.partitions), why=change.why)
 
 
-def node_prices(config: BurstConfig) -> dict[str, str]:
-    """Return the dearest price of each node, empty if not known."""
-    by_pool = {
-        name: _dearest(pool, config.policies.get(pool.partition))
-        for name, pool in config.pools.items()
-    }
-    return {str(node): by_pool[pool] for node, pool in config.pool_by_node.items()}
+def _after_failure(
+    change: PartitionChange, refusal: Refusal | None, memory: Spending, old: Burst | None
+) -> Spending:
+    """Return the memory after a change that failed, or may have failed.
+
+    A job may burst unless Slurm has surely refused it the cloud.
+    """
+    bursts = dict(memory.bursts)
+    if not change.bursts and old is not None:
+        bursts[change.family] = old
+    elif change.bursts and refusal is not None and change.tasks == 1 and old is None:
+        bursts.pop(change.family, None)
+    refusals = memory.refusals if refusal is None else {**memory.refusals, change.family: refusal}
+    return replace(memory, bursts=bursts, refusals=refusals)
 
 
-def _dearest(pool: Pool, policy: Policy | None) -> str:
-    """Return the dearest price that the partition's policy may take."""
-    name = policy.name if policy else PolicyName.AS_LISTED
-    prices = [Decimal(item.price) for item in pool.offerings if _may_be_taken(item, name)]
-    # A capacity block was paid for in advance, and a job there costs nothing more.
-    known = prices and all(price > 0 for price in prices)
-    return f"{max(prices):f}" if known else ""
+def _log_failure(change: PartitionChange, error: SlurmError, log: Log) -> None:
+    log.warning(LogEvent.JOB_PARTITIONS_NOT_CHANGED, job=change.family, message=error.message)
+
+
+def _notify(made: GovernorPlan, memory: Spending, slurm: Slurm, log: Log) -> Spending:
+    """Comment on the jobs; return the memory with written notes."""
+    failed_jobs = {change.job for change in made.changes if change.family in memory.refusals}
+    unwritten: set[int] = set()
+    unreached = False
+    for notice in made.notices:
+        if unreached or notice.job in failed_jobs:
+            unwritten.add(notice.job)
+            continue
+        try:
+            slurm.comment(notice.job, notice.text)
+        except SlurmUnreachable:
+            unreached = True
+            unwritten.add(notice.job)
+        except SlurmRefused as error:
+            log.warning(LogEvent.JOB_COMMENT_FAILED, job=notice.job, message=error.message)
+    notes = {job: text for job, text in memory.notes.items() if job not in unwritten}
+    return replace(memory, notes=notes)
+
+
+def node_price(config: BurstConfig, partition: str, node: str) -> str:
+    """Return a node's dearest price in a partition.
+
+    It is "0" for a rack's, and empty if not known.
+    """
+    pool_name = config.pool_by_node.get(NodeName(node))
+    if pool_name is None:
+        return "0"
+    policy, pool = config.policy_of(partition).name, config.pools[pool_name]
+    offerings = [item for item in pool.offerings if _may_be_taken(item, policy)]
+    # A capacity block was paid for in advance: a job there costs nothing more.
+    prices = [Decimal(item.price) for item in offerings if not item.block]
+    if any(price <= 0 for price in prices) or not offerings:
+        return ""
+    return f"{max(prices, default=Decimal(0)):f}"
 
 
 def _may_be_taken(offering: Offering, policy: PolicyName) -> bool:
-    if offering.block:
-        return False
     if policy is PolicyName.SPOT_ONLY:
         return offering.lifecycle is Lifecycle.SPOT
     return policy is not PolicyName.ON_DEMAND_ONLY or offering.lifecycle is not Lifecycle.SPOT

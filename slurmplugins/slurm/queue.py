@@ -9,7 +9,7 @@ from slurmplugins.slurm.json_parser import failure, records
 from slurmplugins.slurm.scontrol import READ_TIMEOUT, WRITE_TIMEOUT, read_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurmplugins.model.queued_job import QueuedJob, QueuePartition
     from slurmplugins.system.command import Runner
@@ -28,8 +28,11 @@ class Queue:
         jobs = (queue_parser.queued_job(item) for item in items)
         return tuple(job for job in jobs if job is not None)
 
-    def partitions(self, usd_per_hour: Mapping[str, str]) -> Mapping[str, QueuePartition]:
-        """Return all partitions, with their nodes and the prices of these."""
+    def partitions(self, usd_per_hour: Callable[[str, str], str]) -> Mapping[str, QueuePartition]:
+        """Return all partitions, with their nodes and the prices of these.
+
+        `usd_per_hour` returns the price of a node in a partition.
+        """
         return queue_parser.partitions(self._show("partitions"), self._show("nodes"), usd_per_hour)
 
     def set_partitions(self, label: str, partitions: Sequence[str]) -> None:

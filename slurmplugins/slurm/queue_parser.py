@@ -21,7 +21,7 @@ from slurmplugins.slurm import json_parser
 from slurmplugins.slurm.json_parser import count, flags, strict_number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _AMOUNT: Final = re.compile(r"(\d{1,15})(?:\.\d+)?([KMGTP]?)", re.ASCII)
 _MIB: Final = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
@@ -121,11 +121,13 @@ def request_of_tres(tres: str, nodes: int) -> Request:
 
 
 def partitions(
-    items: Iterable[object], nodes: Iterable[object], usd_per_hour: Mapping[str, str]
+    items: Iterable[object],
+    nodes: Iterable[object],
+    usd_per_hour: Callable[[str, str], str],
 ) -> dict[str, QueuePartition]:
     """Return the partitions with their nodes, from two answers of scontrol.
 
-    `usd_per_hour` has the dearest price of each cloud node; other nodes are a rack's.
+    `usd_per_hour` returns the dearest price of a node in a partition.
     """
     groups = _groups(nodes, usd_per_hour)
     result = {}
@@ -169,13 +171,13 @@ def _groups(nodes: Iterable[object], usd_per_hour: Mapping[str, str]) -> dict[st
                 count(item.get("real_memory")),
                 _node_gpus(text(item.get("gres"))),
                 frozenset(map(text, item.get("features") or ())),
-                usd_per_hour.get(text(item.get("name")), "0"),
             )
+            node = text(item.get("name"))
             names = [text(name) for name in item.get("partitions") or ()]
         except (ValueError, TypeError):
             continue
         for name in names:
-            counts[name][shape] += 1
+            counts[name][(*shape, usd_per_hour(name, node))] += 1
     return {
         name: [
             NodeGroup(number, cpus, memory, dict(gpus), features, usd)

@@ -15,7 +15,7 @@ from slurmplugins.errors import ConfigError, SlurmRefused, SlurmUnreachable, Sta
 from slurmplugins.govern import has_work
 from slurmplugins.governor import spending_file
 from slurmplugins.governor.plan import QueueSnapshot, plan
-from slurmplugins.governor.run import cloud_problem, node_prices, printable, run_pass
+from slurmplugins.governor.run import cloud_problem, node_price, printable, run_pass
 from slurmplugins.governor.spending import Burst, Refusal, Spending
 from slurmplugins.reconciler.pass_state import LastPass
 from slurmplugins.system.logger import Log
@@ -107,16 +107,43 @@ def test_the_file_is_read_as_it_was_written_and_a_damaged_one_is_refused(tmp_pat
 
 
 def test_the_dearest_offering_of_the_policy_is_a_nodes_price():
-    prices = node_prices(burst_config.parse(burst()))
-    assert (prices["gpu-001"], prices["cpu-1"]) == ("1.006", "0.1")
-    spot_only = {"spot": {"policy": "spot-only"}}
-    assert node_prices(burst_config.parse(burst(partitions=spot_only)))["gpu-001"] == "0.4100"
+    config = burst_config.parse(burst(partitions={"cheap": {"policy": "spot-only"}}))
+    assert node_price(config, "spot", "gpu-001") == "1.006"
+    assert node_price(config, "cheap", "gpu-001") == "0.4100"
+    assert node_price(config, "spot", "cpu-1") == "0.1"
+    assert node_price(config, "cheap", "cpu-1") == ""  # nothing could be launched
+    assert node_price(config, "rack", "rack-01") == "0"
 
 
-def test_a_price_of_zero_is_not_known():
+def test_a_price_of_zero_is_not_known_and_a_capacity_block_costs_nothing_more():
     document = burst()
-    document["pools"]["gpu"]["offerings"][0]["price"] = "0"  # type: ignore[index]
-    assert node_prices(burst_config.parse(document))["gpu-001"] == ""
+    offerings = document["pools"]["gpu"]["offerings"]  # type: ignore[index]
+    offerings[0]["price"] = "0"
+    assert node_price(burst_config.parse(document), "spot", "gpu-001") == ""
+    block = {**offerings[2], "price": "0", "reservation": "cr-1", "block": True}
+    document["pools"]["gpu"]["offerings"] = [block]  # type: ignore[index]
+    assert node_price(burst_config.parse(document), "spot", "gpu-001") == "0"
+
+
+def test_an_array_that_slurm_refused_in_part_still_counts(tmp_path: Path):
+    array = replace(a_job(9, tasks=3, array=9), label="9_[1-3]")
+    carry_out(FakeQueue(SlurmRefused("9_1: no longer pending")), tmp_path, snapshot(array))
+    memory = spending_file.load(tmp_path)
+    assert 9 in memory.bursts
+    changed = replace(array, partitions=("rack", "cloud"))
+    assert plan(snapshot(changed, spending=memory)).decisions[0].bursts
+    assert not plan(snapshot(array, spending=memory)).decisions[0].bursts
+
+
+def test_a_slurmctld_that_does_not_answer_is_asked_once(tmp_path: Path):
+    queue = FakeQueue(SlurmUnreachable("timed out"))
+    jobs = (a_job(1), a_job(2), a_job(3, partitions=("rack", "cloud"), held=True))
+    memory = Spending(bursts={3: Burst("vision", "rack", "cloud", Decimal("1.20"))})
+    events = carry_out(queue, tmp_path, snapshot(*jobs, spending=memory))
+    assert len(events) == 1
+    saved = spending_file.load(tmp_path)
+    assert set(saved.bursts) == {1, 2, 3}
+    assert saved.refusals == {}
 
 
 def test_nothing_is_launched_while_reconcile_is_blocked_away_or_the_pool_is_protected(tmp_path):

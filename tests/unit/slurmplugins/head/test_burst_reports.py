@@ -28,7 +28,7 @@ RULE = {
 
 @pytest.fixture
 def runner() -> FakeRunner:
-    """A slurmctld whose partition `spot` is the racks, beside a cloud of the same nodes."""
+    """A slurmctld whose partition `spot` is the racks."""
     runner = FakeRunner(strict=True)
     partitions = json.loads((CAPTURED / "scontrol-partitions.json").read_text())
     nodes = json.loads((CAPTURED / "scontrol-nodes.json").read_text())

@@ -44,7 +44,7 @@ def test_partitions_of_each_version_have_their_nodes(version: str):
     partitions = queue_parser.partitions(
         captured(version, "scontrol-partitions"),
         captured(version, "scontrol-nodes"),
-        {f"gpu-00{number}": "1.006" for number in range(1, 5)},
+        lambda partition, node: "1.006" if node.startswith("gpu-") else partition,
     )
     spot = partitions["spot"]
     assert (spot.up, spot.tier, spot.factor, spot.max_time) == (True, 1, 1, 86_400)
@@ -58,7 +58,7 @@ def test_who_may_use_a_partition_is_read():
     (record,) = [p for p in captured("24.11", "scontrol-partitions") if p["name"] == "spot"]
     record |= {"accounts": {"allowed": "vision,language", "deny": ""}, "qos": {"deny": "long"}}
     record |= {"groups": {"allowed": "staff"}}
-    partition = queue_parser.partitions([record], [], {})["spot"]
+    partition = queue_parser.partitions([record], [], lambda *_: "0")["spot"]
     assert partition.allowed_accounts == ("vision", "language")
     assert partition.denied_qos == ("long",)
     assert partition.for_groups
@@ -123,4 +123,4 @@ def test_a_slurmctld_that_does_not_answer_has_no_partitions():
     runner = FakeRunner()
     runner.answer("/usr/bin/scontrol", "show", returncode=1, stderr="Unable to contact slurm")
     with pytest.raises(SlurmUnreachable):
-        Queue(runner, "/usr/bin").partitions({})
+        Queue(runner, "/usr/bin").partitions(lambda *_: "0")
