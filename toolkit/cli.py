@@ -46,6 +46,7 @@ COMMANDS = {
     "nodes": "List nodes and the instances behind them.",
     "jobs": "List jobs and their instances.",
     "reconcile": "Show what reconcile would do next.",
+    "burst": "Say which jobs of racks may go to the cloud, rehearse other rules.",
     "destroy": "Delete the cluster and everything in it.",
     "join": "Add cloud nodes to a Slurm that a site runs already.",
     "login": "Open a shell on the head node.",

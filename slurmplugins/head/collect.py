@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.execution.engine import Engine
     from slurmplugins.head.job_history import JobReader
-    from slurmplugins.head.report import AttemptReport, JobReport
+    from slurmplugins.head.report import AttemptReport, BurstReport, JobReport
     from slurmplugins.model.instance import Instance, InstanceHealth
     from slurmplugins.model.node import Node
     from slurmplugins.slurm.node_reader import NodeReader
@@ -56,11 +56,18 @@ class Subject:
 
 
 def gather(
-    engine: Engine, nodes: NodeReader, jobs: JobReader, subject: Subject, log: Path
+    engine: Engine,
+    nodes: NodeReader,
+    jobs: JobReader,
+    subject: Subject,
+    log: Path,
+    *,
+    bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
 ) -> HeadReport:
     """Collect everything that is known about the subject.
 
-    A part that can't be read is left out, and named in `unread`.
+    A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
+    governor's decisions about a job.
     """
     unread: list[str] = []
 
@@ -99,6 +106,7 @@ def gather(
             engine.launch_budget.load(), engine.persistent_clock.now()
         ),
         login_nodes=login_reports.read(engine.login_reports),
+        bursts=() if job is None else read_part(lambda: bursts(job)),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 
 from toolkit.config import types
 from toolkit.config.backups import Backups
+from toolkit.config.burst import BurstSection
 from toolkit.config.cost_policy import CostPolicySection
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
@@ -341,6 +342,8 @@ class ClusterConfig(Section):
     alarms: Alarms = Alarms()
     pools: Annotated[dict[PoolName, PoolSection], Field(min_length=1)]
     partitions: Annotated[dict[PartitionName, Partition], Field(min_length=1)]
+    burst: dict[Label, BurstSection] = Field(default={})
+    """Waiting jobs of racks that may go to the cloud, by the partition of racks."""
     accounts: tuple[Account, ...] = ()
     users: tuple[User, ...] = ()
     access: Access = Access()

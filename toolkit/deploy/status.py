@@ -275,6 +275,8 @@ def _units(config: ClusterConfig) -> list[str]:
     """Return the units that run on this cluster's head node."""
     units = [*SERVICES]
     units.append("slurm-records.timer")
+    if config.burst:
+        units.append("slurm-govern.timer")
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
     if config.backups.enabled:

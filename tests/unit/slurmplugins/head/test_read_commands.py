@@ -80,6 +80,7 @@ REFUSED = [
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile"],
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile", "--plan", "x"],
     [*read_commands.NODES, "gpu-001"],
+    [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-govern"],
     ["cat", "/etc/slurm/slurm.key"],
 ]
 
