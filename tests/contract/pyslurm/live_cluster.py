@@ -201,6 +201,7 @@ def compare() -> None:
     situations = [situation("many states"), situation("no slurm.conf", "/nowhere")]
     run("scontrol", "suspend", "1")
     situations.append(situation("a suspended job"))
+    run("scontrol", "resume", "1")
     update("gpu-013", "state=drain", b"reason=caf\xe9")
     situations.append(situation("Latin-1"))
     update("gpu-013", "reason=cafe")
