@@ -207,7 +207,7 @@ def compare() -> None:
     update("gpu-013", "reason=cafe")
     update("gpu-014", "state=drain", "reason=None")
     situations.append(situation("the text None"))
-    update("gpu-014", "reason=none")
+    update("gpu-014", "reason=ready")
     situations.append(situation("plain again"))
     json.dump(situations, sys.stdout)
 
