@@ -62,7 +62,7 @@ class SiteOnHead:
 
 @pytest.fixture
 def site(cluster):
-    """A slurmctld with a key of its own and what a join can't work with."""
+    """A slurmctld of its own key, with faults."""
     files = {"slurm.conf": WRONG, "topology.conf": "SwitchName=top Nodes=rack[01-02]\n"}
     cluster.run("install", "-d", "-o", "slurm", f"{FOLDER}", f"{FOLDER}/state")
     for name, text in files.items():
