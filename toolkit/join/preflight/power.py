@@ -103,8 +103,8 @@ def _cloud_reg_addrs(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
 def _fan_out(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     """Find a tree of messages with racks and cloud nodes in it.
 
-    Since 23.11 cloud nodes are in slurmctld's tree (RELEASE_NOTES of 23.11), so a rack node passes
-    messages on to a cloud node.
+    Since 23.11 cloud nodes are in slurmctld's tree, so a rack node passes messages on to them. The
+    same series has RoutePart (CHANGELOG/slurm-23.11.md).
     """
     racks = len({name for line in facts.site.nodes for name in line.names})
     width = facts.number("TreeWidth") or 16
