@@ -155,7 +155,7 @@ def _state(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
     if several and kind and kind.split(".")[0] not in SHARED:
         path = facts.value("StateSaveLocation")
         text = f"the site has {len(facts.site.controllers)} controllers, and {path} is on {kind}:"
-        text += " the backup knows nothing of running jobs, nor of our instances"
+        text += " the backup knows nothing of running jobs, nor of instances"
         fix = "Put it on a filesystem that all controllers mount."
         yield Hit(facts.origin("StateSaveLocation"), text, fix, "StateSaveLocation=/SHARED/PATH")
 

@@ -64,7 +64,7 @@ def _plugins(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
 def _plugin_dir(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     setting = facts.site.settings.get("plugindir")
     if setting is not None and not all(map(cloud.has_path, setting.value.split(":"))):
-        text = f"slurmd looks for its plugins in {setting.value}, which nodes do not have"
+        text = f"slurmd looks for its plugins in {setting.value}, which cloud nodes do not have"
         fix = "Remove it where it is the site's own build's folder: each slurmd knows its folder."
         yield Hit(facts.origin("PluginDir"), text, fix, f"# {setting.name}={setting.value}")
 
@@ -74,7 +74,7 @@ def _spank(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     for match in _REQUIRED.finditer("" if file is None else file.text):
         if file is not None and not cloud.has_path(match[1]):
             line = file.text.count("\n", 0, match.start(1)) + 1
-            text = f"every job needs {match[1]}, which nodes do not have: jobs fail"
+            text = f"every job needs {match[1]}, which cloud nodes do not have: jobs fail"
             fix = "Make it optional, or put it into the node image, built for its Slurm."
             setting = f"optional {match[1]}"
             yield Hit(Origin(file.path, line), text, fix, setting)
@@ -90,7 +90,9 @@ def _programs(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         for value in values:
             path = value.split(" ")[0]
             if path.startswith("/") and not cloud.has_path(path):
-                text = f"slurmd runs {path}, which nodes do not have: nodes drain, or jobs fail"
+                text = (
+                    f"slurmd runs {path}, which cloud nodes do not have: nodes drain, or jobs fail"
+                )
                 fix = "Put it beside slurm.conf and name it without a folder: nodes then get it."
                 if name == "HealthCheckProgram":
                     fix = "Put it into the node image: slurmctld does not send it."

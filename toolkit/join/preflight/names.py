@@ -1,4 +1,4 @@
-"""Rules about nodes and partitions: names that meet, and lists that would take our nodes in."""
+"""Rules about nodes and partitions: names that meet, and lists that would take cloud nodes in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFAULTS: Final = re.compile(
 
 def _node_names(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     ours = set(cloud.nodes)
-    fix = "Rename our pool in cluster.yaml: the site's nodes keep their names."
+    fix = "Rename the pool in cluster.yaml: the site's nodes keep their names."
     on_lines: set[str] = set()
     for line in facts.site.nodes:
         both = sorted(ours & set(line.names))
@@ -53,7 +53,7 @@ def _partition_names(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     for part in facts.site.partitions:
         if part.name.lower() in {name.lower() for name in cloud.partitions}:
             text = f"the site has a partition {part.name} already"
-            fix = "Rename our partition in cluster.yaml: the site's keeps its name."
+            fix = "Rename the cloud partition in cluster.yaml: the site's keeps its name."
             yield Hit(Origin(part.place.file, part.place.line), text, fix)
 
 
@@ -61,7 +61,7 @@ def _all_nodes(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
     for part in facts.site.partitions:
         if "ALL" in {word.upper() for word in part.values.get("nodes", "").split(",")}:
             text = f"partition {part.name} is of ALL nodes: its jobs would start instances, and"
-            text += " its SuspendTime holds for our nodes too"
+            text += " its SuspendTime holds for cloud nodes too"
             fix = "List the racks by name."
             setting = f"PartitionName={part.name} Nodes={_racks(facts)}"
             yield Hit(Origin(part.place.file, part.place.line), text, fix, setting)
@@ -75,7 +75,8 @@ def _racks(facts: PreflightFacts) -> str:
 def _reservations(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
     for item in facts.reservations or ():
         if "ALL_NODES" in item.flags:
-            text = f"the reservation {item.name} is of ALL nodes, and takes ours in as they come"
+            text = f"the reservation {item.name} is of ALL nodes, and takes cloud nodes in as they"
+            text += " come"
             fix = "Update it to a list of the racks."
             words = (f"reservationname={item.name}", f"nodes={_racks(facts)}")
             setting = shlex.join(("scontrol", "update", *words))
@@ -88,12 +89,12 @@ def _default_lines(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
             line = file.text.count("\n", 0, match.start()) + match[0].count("\n") + 1
             text = f"`{' '.join(match[0].split())[:120]}` holds for each line after it, also for"
             text += " those of an include at the end"
-            fix = "See that our own lines state these keys, or include ours before this line."
+            fix = "State these keys for cloud nodes too, or include their file before this line."
             yield Hit(Origin(file.path, line), text, fix)
 
 
 def _topology(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
-    """Find our nodes missing in a tree.
+    """Find cloud nodes missing in a tree.
 
     On Slurm 24.11.5 `sbatch` refused each job for such a node ("Requested topology configuration is
     not available"), and took it once they had a switch. topology/block takes it without a block.
@@ -108,7 +109,7 @@ def _topology(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         return
     text = f"topology/tree does not name {missing[0]}{_more(len(missing) - 1)}: Slurm refuses"
     text += " every job for them"
-    fix = "Give our nodes a switch of their own; no job then spans racks and cloud."
+    fix = "Give cloud nodes a switch of their own; no job then spans racks and cloud."
     setting = f"SwitchName=cloud Nodes={cloud.hostlist}"
     if origin.name.endswith(".yaml"):
         setting = f"    - switch: cloud\n      nodes: {cloud.hostlist}"

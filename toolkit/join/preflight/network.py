@@ -41,13 +41,13 @@ def _overlap(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         for route in facts.routes or ():
             if route.direct and route.network.overlaps(subnet):
                 text = f"the subnet {subnet} overlaps {route.network}, the controller's own network"
-                text += f" on {route.device}: packets for our nodes never leave it"
+                text += f" on {route.device}: packets for cloud nodes never leave it"
                 fix = "Give the VPC's subnets addresses that the site does not use."
                 yield Hit(ROUTES, text, fix, f"network.cidr: not {subnet}, in cluster.yaml")
     for node in facts.nodes or ():
         address = _address(node.address)
         if address is not None and any(address in subnet for subnet in cloud.subnets):
-            text = f"the node {node.name} has {address}, which is in a subnet of ours"
+            text = f"the node {node.name} has {address}, which is in a subnet of the join"
             fix = "Give the VPC's subnets addresses that the site does not use."
             yield Hit(Origin("scontrol show nodes"), text, fix)
             return
@@ -92,7 +92,7 @@ def _unreachable(text: str, cloud: CloudSide) -> str:
     if address.is_loopback or address.is_link_local:
         return f"SlurmctldHost states {address}, which means each node itself"
     if any(address in subnet for subnet in cloud.subnets):
-        return f"SlurmctldHost states {address}, which is in a subnet of ours"
+        return f"SlurmctldHost states {address}, which is in a subnet of the join"
     return ""
 
 
@@ -101,9 +101,11 @@ def _node_name(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         addresses = [_address(item) for item in facts.addresses.get(name, ())]
         known = [item for item in addresses if item is not None]
         if known and not any(item in subnet for item in known for subnet in cloud.subnets):
-            text = f"the site's resolver gives {known[0]} for our node {name}, which is not in our"
+            text = (
+                f"the site's resolver gives {known[0]} for cloud node {name}, which is not in the"
+            )
             text += " subnets"
-            fix = "Remove the record, or rename our pool: commands would reach another host."
+            fix = "Remove the record, or rename the pool: commands would reach another host."
             setting = shlex.join(("getent", "ahostsv4", name))
             yield Hit(Origin("getent ahostsv4"), text, fix, setting)
 

@@ -39,7 +39,7 @@ def parameters_line(facts: PreflightFacts) -> str:
 
 
 def _node_table(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
-    """Find a MaxNodeCount that our nodes exceed.
+    """Find a MaxNodeCount that cloud nodes exceed.
 
     slurm.conf(5) says that a small one is ignored. slurmctld 24.11.5 ends: "fatal: Unable to add
     node, node table is full".
@@ -51,7 +51,7 @@ def _node_table(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     present |= {node.name for node in facts.nodes or ()}
     needed = len(present | set(cloud.nodes))
     if needed > int(most.value):
-        text = f"{needed} nodes, {len(cloud.nodes)} of them ours, are more than"
+        text = f"{needed} nodes, {len(cloud.nodes)} of them cloud nodes, are more than"
         text += f" MaxNodeCount={most.value[:10]}: slurmctld does not start"
         fix = "Raise it, or remove it where no node is made by `scontrol create`."
         yield Hit(facts.origin("MaxNodeCount"), text, fix, f"MaxNodeCount={needed}")
@@ -62,7 +62,7 @@ def _exceptions(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     ours = {name.lower() for name in cloud.partitions}
     for name in cloud.partitions:
         if name.lower() in parts:
-            text = f"SuspendExcParts has our partition {name}: its nodes are never powered down"
+            text = f"SuspendExcParts has cloud partition {name}: its nodes are never powered down"
             origin = facts.origin("SuspendExcParts")
             setting = facts.line_with("SuspendExcParts", remove=ours)
             yield Hit(origin, text, f"Remove {name}.", setting)
@@ -70,8 +70,8 @@ def _exceptions(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         name for part in facts.value("SuspendExcNodes").split(":") for name in expanded(part)
     }
     if both := sorted(excluded & set(cloud.nodes)):
-        text = f"SuspendExcNodes has our node {both[0]}: it is never powered down"
-        yield Hit(facts.origin("SuspendExcNodes"), text, "Remove our nodes.")
+        text = f"SuspendExcNodes has cloud node {both[0]}: it is never powered down"
+        yield Hit(facts.origin("SuspendExcNodes"), text, "Remove cloud nodes.")
 
 
 def _idle_on_suspend(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
@@ -86,7 +86,9 @@ def _cloud_dns(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         return
     if any(facts.addresses.get(name) for name in cloud.nodes[:1]):
         return
-    text = "with cloud_dns slurmctld tells nobody our nodes' addresses, and the site's DNS does not"
+    text = (
+        "with cloud_dns slurmctld tells nobody cloud nodes' addresses, and the site's DNS does not"
+    )
     text += f" know {cloud.nodes[0] if cloud.nodes else 'them'}: srun can't reach them"
     fix = "Remove cloud_dns: slurmctld then sends each node's address along."
     yield Hit(facts.origin(PARAMETERS), text, fix, parameters_line(facts))
@@ -101,15 +103,15 @@ def _cloud_reg_addrs(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
 def _fan_out(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
     """Find a tree of messages with racks and cloud nodes in it.
 
-    Since 23.11 cloud nodes are in slurmctld's tree (RELEASE_NOTES of 23.11), so a rack node passes
-    messages on to a cloud node.
+    Since 23.11 cloud nodes are in slurmctld's tree, so a rack node passes messages on to them. The
+    same series has RoutePart (CHANGELOG/slurm-23.11.md).
     """
     racks = len({name for line in facts.site.nodes for name in line.names})
     width = facts.number("TreeWidth") or 16
     by_partition = "routepart" in {word.lower() for word in facts.words("TopologyParam")}
     if racks and not by_partition and racks + len(cloud.nodes) > width:
         text = f"slurmctld's messages go through a tree of {width}: rack nodes pass them on to"
-        text += " our nodes and back, on SlurmdPort"
+        text += " cloud nodes and back, on SlurmdPort"
         fix = "Open SlurmdPort both ways between racks and subnets, or send by partition."
         setting = facts.line_with("TopologyParam", add=("RoutePart",))
         yield Hit(facts.origin("TopologyParam"), text, fix, setting)

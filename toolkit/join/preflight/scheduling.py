@@ -64,7 +64,7 @@ def _autodetect(facts: PreflightFacts, cloud: CloudSide) -> Iterator[Hit]:
         text += " that library: they register without GPUs, and are drained"
         version = series(facts.site.version)
         kind = "nvidia" if version is not None and version >= NVIDIA_SINCE else "off"
-        fix = "Let racks keep it, and set another for our nodes; slurm.conf has their GPUs."
+        fix = "Let racks keep it, and set another for cloud nodes; slurm.conf has their GPUs."
         line = f"NodeName={cloud.gpu_nodes} AutoDetect={kind}"
         yield Hit(Origin(file.path, setting.line), text, fix, line)
 
@@ -132,7 +132,7 @@ def _licenses(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
     items = [item for item in facts.licenses or () if item.total]
     if items:
         counts = ", ".join(f"{item.name} ({item.used} of {item.total})" for item in items[:5])
-        text = f"licences are in use, {counts}: jobs on our nodes take from the same count"
+        text = f"licences are in use, {counts}: jobs on cloud nodes take from the same count"
         racks = ",".join(part.name for part in facts.site.partitions[:3])
         fix = "See that nodes reach the licence server, or keep such jobs on racks."
         words = (f"--licenses={items[0].name}", f"--partition={racks}")
@@ -142,10 +142,8 @@ def _licenses(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
 def _federation(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
     if facts.federation:
         text = f"the cluster is in the federation {facts.federation}: jobs of its other clusters"
-        text += " start on our nodes, whose submit hosts and uids nodes must know"
-        fix = (
-            "Take the cluster out of it, or let our partitions allow this cluster's accounts alone."
-        )
+        text += " start on cloud nodes, whose submit hosts and uids nodes must know"
+        fix = "Take the cluster out of it, or allow own accounts alone in cloud partitions."
         words = ("modify", "federation", facts.federation, "set")
         setting = shlex.join(("sacctmgr", *words, f"clusters-={facts.site.cluster_name}"))
         yield Hit(Origin("scontrol show federation"), text, fix, setting)

@@ -211,7 +211,7 @@ def test_a_finding_names_its_line_and_its_exact_mend():
     ]
     assert str(finding) == (
         "error: /etc/slurm/nodes.conf:4: partition batch is of ALL nodes: its jobs would start"
-        " instances, and its SuspendTime holds for our nodes too [partition-of-all-nodes]\n"
+        " instances, and its SuspendTime holds for cloud nodes too [partition-of-all-nodes]\n"
         "  fix: List the racks by name.\n"
         "    PartitionName=batch Nodes=rack[01-02],cpu-[001-004]"
     )
