@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,11 @@ class Database:
 def sql_text(name: str) -> str:
     """Return the text of a file of `toolkit/usage/sql`."""
     return files("toolkit.usage").joinpath("sql", name).read_text(encoding="utf-8")
+
+
+def day(second: int) -> str:
+    """Return the UTC day of an epoch second, as folders are named."""
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d}"
 
 
 def quoted(text: str) -> str:
