@@ -146,6 +146,7 @@ def assert_programs_know_the_site(controller: FakeSite) -> None:
     aws.read(etc / "aws-config")
     assert aws["default"]["source_profile"] == "lab"
     assert aws["default"]["role_arn"].startswith("arn:aws:iam::123456789012:role/")
+    assert aws["default"]["endpoint_url"] == engine.endpoint_url
     assert (controller.root / "opt/slurm-toolkit/bin/slurm-resume").stat().st_mode & 0o111
 
 
