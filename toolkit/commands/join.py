@@ -60,8 +60,9 @@ def plan_command(config_path: Path | None, as_json: bool) -> int:
 @dry_run_option
 @yes_option
 def apply_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
-    """Make the AWS side, install our programs on the controllers, and reconfigure slurmctld.
+    """Add the cloud nodes to the site's Slurm.
 
+    apply makes the AWS side, installs our programs on the controllers, and reconfigures slurmctld.
     Of the site's files, slurm.conf gets one line at its end, with --yes. It may be repeated.
     """
     with _join(config_path) as (join, _):

@@ -42,7 +42,10 @@ class AwsSide:
         lock: ImageLock,
         book: PriceBook | None = None,
     ) -> None:
-        """Keep the parts. Without a price book the prices are the bundled catalogue's."""
+        """Keep the parts.
+
+        Without a price book the prices are the bundled catalogue's.
+        """
         self._book = book or PriceBook(config.aws.region, Catalogue.bundled(), SpotHistory())
         self._config = config
         self._clients = clients
@@ -86,7 +89,7 @@ class AwsSide:
         return self._changes.preview(template), () if existing else (spec.name,)
 
     def apply(self, node: SiteNode) -> None:
-        """Build the image if it is missing, and bring the stack to cluster.yaml."""
+        """Build a missing image, and bring the stack to cluster.yaml."""
         ec2 = self._clients.client("ec2")
         source = image_lock.find_input(ec2, self._config, self._lock)
         if self._lock.pin_for(self._config) is None:

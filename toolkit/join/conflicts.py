@@ -1,4 +1,4 @@
-"""What in a site's configuration can't hold beside cluster.yaml, each with its line. Pure."""
+"""Settings of a site that can't hold beside cluster.yaml, each with its line. Pure."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _node_names(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
 
 
 def _node_defaults(site: SiteFacts) -> Iterator[Conflict]:
-    """Yield defaults of the site's nodes that ours would take, and don't state themselves."""
+    """Yield defaults of the site's nodes that ours would take."""
     for line in site.node_defaults:
         keys = sorted(key for key in line.values if key not in OWN_NODE_KEYS)
         if keys:

@@ -274,7 +274,7 @@ def site_facts(
 
 
 def without(site: SiteFacts, name: str) -> SiteFacts:
-    """Return the site as it would be without an included file in slurm.conf's folder."""
+    """Return the site without one included file of its folder."""
     path = posixpath.join(site.folder, name)
     files = [file for file in site.files if file.path != path]
     return site_facts(

@@ -1,4 +1,4 @@
-"""What keeps cloud nodes out of a site: each refusal names the line."""
+"""Conflicts with a site's configuration, each with its line."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +17,9 @@ from slurmplugins.system.logger import Log
 from tests.fakes.clock import FakeClock
 from tests.fakes.metadata import FakeMetadata
 from tests.fakes.runner import FakeRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NODE_JSON: dict[str, Any] = {
     "cluster": "burst",
