@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _own_nodes(content: bytes | None) -> str:
-    """Return our nodes, in a process of its own, on a controller that we joined.
+    """Return our nodes, in a process of its own.
 
     This process becomes the site's program, or exits.
     """

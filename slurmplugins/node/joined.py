@@ -1,4 +1,4 @@
-"""What a cloud node of a join has in place of the shared filesystem: the site's key and users.
+"""The site's key and users, on a cloud node of a join that has no shared filesystem.
 
 Each step may be repeated.
 """

@@ -1,4 +1,4 @@
-"""Which of a site's controllers is in charge: its slurmctld answers, and comes first."""
+"""The controller of a site that is in charge: the first whose slurmctld answers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """A site that the toolkit did not build: plain Debian machines with their own Slurm and munge.
 
-They are instances of the local cloud, because it boots machines and gives them a network. Nothing
-else of it is theirs: Debian's packages, a slurm.conf by hand, a key of their own, and the site's
-own power-save script for one rack. Their subnet stands for the racks' network, and the cloud nodes'
-subnet for the cloud; the local cloud has no tunnel.
+They are instances of the local cloud, because it boots machines and gives them a network. The rest
+is a site's own: Debian's packages, a slurm.conf by hand, a key, a power-save script for one rack.
+Their subnet stands for the racks' network, since the local cloud has no tunnel.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Lab:
         return done.stdout.decode()
 
     def ssh(self) -> list[str]:
-        """Return the argv by which the toolkit reaches the controller: a real sshd."""
+        """Return the argv by which the toolkit reaches the controller's sshd."""
         control = self.key.with_suffix(".control")
         options = {
             "BatchMode": "yes",
@@ -151,7 +150,10 @@ class Lab:
 
 
 def rack_image(clients: Clients, config: ClusterConfig) -> str:
-    """Return the image of the racks, Debian with Debian's Slurm; build it if it is missing."""
+    """Return the image of the racks: Debian with Debian's Slurm.
+
+    It is built if it is missing.
+    """
     ec2 = clients.client("ec2")
     found = images.find(ec2, [IMAGE]).get(IMAGE)
     if found is not None and found.state == "available":
@@ -254,11 +256,12 @@ def _launch(clients: Clients, image: str, script: str, **options: Any) -> str:
 
 
 def _setup(name: str, munge_key: bytes, public_key: str) -> str:
-    """Return a machine's first boot: what the lab's admin would do by hand."""
+    """Return a machine's first boot, as the lab's admin wrote it."""
     files = {"/etc/munge/munge.key": munge_key, "/root/.ssh/authorized_keys": public_key.encode()}
     server = f"{ADDRESSES['ctl']}:6817"
     if name == "ctl":
         files["/etc/slurm/slurm.conf"] = SLURM_CONF.encode()
+        files["/etc/slurm/cgroup.conf"] = b"CgroupPlugin=disabled\n"  # a container has none to give
         files |= {UP: POWER.encode(), DOWN: POWER.encode()}
     else:
         files["/etc/default/slurmd"] = f"SLURMD_OPTIONS=-N {name} --conf-server {server}\n".encode()

@@ -64,8 +64,9 @@ def plan_command(config_path: Path | None, as_json: bool) -> int:
 @dry_run_option
 @yes_option
 def apply_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
-    """Make the AWS side, install our programs on the controllers, and reconfigure slurmctld.
+    """Add the cloud nodes to the site's Slurm.
 
+    apply makes the AWS side, installs our programs on the controllers, and reconfigures slurmctld.
     Of the site's files, slurm.conf gets one line at its end, with --yes. It may be repeated.
     """
     with _join(config_path) as (join, _):
@@ -96,6 +97,7 @@ def remove_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
 
 @contextmanager
 def _join(config_path: Path | None) -> Iterator[tuple[Join, Removal]]:
+    from toolkit.accounting.settings import price_book
     from toolkit.deploy.destroy import Destroyer
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.session import connected
@@ -103,10 +105,12 @@ def _join(config_path: Path | None) -> Iterator[tuple[Join, Removal]]:
     from toolkit.join.aws_side import AwsSide
     from toolkit.join.remove import Removal
     from toolkit.output import reporter
+    from toolkit.prices import imports
 
     path = find_config_file(config_path)
     config = load_join(path)
     with connected(config) as clients:
-        report = reporter()
-        join = Join(config, AwsSide(config, clients, report, ImageLock.beside(path)), report)
+        report, lock = reporter(), ImageLock.beside(path)
+        book = price_book(config, imports.read(imports.folder(path)))
+        join = Join(config, AwsSide(config, clients, report, lock, book), report)
         yield join, Removal(config, join, Destroyer(config, clients, report), report)

@@ -75,7 +75,7 @@ def config_file(config_path: Path | None) -> Path:
 
 
 def load(config_path: Path | None) -> ClusterConfig:
-    """Return the checked configuration of a cluster with a head of its own.
+    """Return the checked configuration of a cluster with a head.
 
     Raises ConfigNotFound, ConfigInvalid, or WrongKind for a join.
     """

@@ -352,7 +352,10 @@ class ClusterConfig(Section):
 
     @property
     def joined_site(self) -> Site:
-        """Return the site of a join. Raises ValueError for a cluster of one's own."""
+        """Return the site of a join.
+
+        Raises ValueError for a cluster of one's own.
+        """
         if self.site is None:
             raise ValueError(f"{self.cluster} is no join")
         return self.site

@@ -48,7 +48,7 @@ class RolesAnywhere(Section):
 
 
 class SiteCredentials(Section):
-    """How the controller proves itself to AWS. It then acts in the role that the stack makes."""
+    """Credentials of a controller, by which it acts in the role that the stack makes."""
 
     principal: Annotated[str, Field(pattern=types.PRINCIPAL)] | None = None
     """The user or role whose credentials the controller has; it may assume the stack's role."""
@@ -91,7 +91,7 @@ class Site(Section):
 
 
 def with_join_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the file; for a join, without what only a cluster of one's own has."""
+    """Return the file, of a join without the sections of a cluster."""
     return {**raw, **JOIN_DEFAULTS} if raw.get("kind") == JOIN else dict(raw)
 
 

@@ -35,7 +35,7 @@ class IngressRule:
 
 
 def site_ingress_rules(networks: Iterable[IPv4Network]) -> tuple[IngressRule, ...]:
-    """Return what a join allows: the site's own networks, and its nodes each other."""
+    """Return what a join allows, to the site's networks and its nodes."""
     ports = (0, 65535)
     why = "slurmctld, srun and MPI of the site"
     compute = COMPUTE_GROUP

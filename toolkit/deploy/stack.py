@@ -12,6 +12,7 @@ from slurmplugins.model import backup, records
 from slurmplugins.model.instance import ROLE_HEAD, ROLE_LOGIN
 from toolkit.deploy import head_volume, names
 from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules, site_ingress_rules
+from toolkit.deploy.job_places import places_in_s3
 from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
 from toolkit.deploy.site_node import site_node_settings
 from toolkit.deploy.templates import render
@@ -103,7 +104,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "backup_prefix": backup.PREFIX,
             "restore_prefix": backup.RESTORE_PREFIX,
             "tls_only": tls_only(config),
-            **_places_in_s3(config, bucket),
+            **places_in_s3(config, bucket),
             "mlflow": config.mlflow.enabled,
             **_monitoring(config),
             "shared": config.shared,
@@ -157,36 +158,8 @@ def _reservations(config: ClusterConfig) -> list[str]:
     return sorted({offering.reservation for offering in offerings if offering.reservation})
 
 
-def _places_in_s3(config: ClusterConfig, bucket: str) -> dict[str, tuple[str, str] | None]:
-    """Return the places of jobs' data in S3.
-
-    Raises DeployError for the cluster's own bucket by its name: the bundle lies there too, and root
-    runs it on every instance.
-    """
-    data = _bucket_and_folder(config.data.store_url(bucket=""))
-    checkpoints = _bucket_and_folder(config.training.checkpoints_url(bucket=""))
-    for key, place in (("data.store", data), ("training.checkpoints", checkpoints)):
-        if place is not None and place[0] == bucket:
-            raise DeployError(
-                f"{key} names {bucket}, which is the cluster's own bucket",
-                next_step=f"write {key}: bucket, which keeps jobs' data apart in it",
-            )
-    return {"data": data, "checkpoints": checkpoints}
-
-
 def _instance_types(config: ClusterConfig) -> list[str]:
     return sorted({item.type for pool in config.pools.values() for item in pool.offerings})
-
-
-def _bucket_and_folder(url: str | None) -> tuple[str, str] | None:
-    """Return the bucket ("": the cluster's own) and its folder.
-
-    None for a URL that is not in S3.
-    """
-    if url is None or not url.startswith("s3://"):
-        return None
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    return bucket, prefix.strip("/")
 
 
 def images_template(config: ClusterConfig, account: str) -> str:

@@ -19,7 +19,7 @@ BIN: Final = "/opt/slurm-toolkit/bin"
 
 @dataclass(frozen=True, slots=True)
 class HeadPrograms:
-    """How our programs are called where slurmctld runs."""
+    """The user and the Python of our programs where slurmctld runs."""
 
     user: str = "slurm"
     python: str = "/usr/bin/python3"

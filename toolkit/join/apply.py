@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """What `toolkit join apply` would do, or why it would refuse."""
+    """A plan of `toolkit join apply`, or the conflicts that refuse it."""
 
     cluster_name: str  # the site's
     version: str  # of the site's Slurm
@@ -77,7 +77,7 @@ class JoinPlan:
 
 
 class Join:
-    """One join: cluster.yaml, the AWS side and the site's controllers."""
+    """The join of one cluster.yaml, with its AWS side and the site's controllers."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Join:
                 phase.result(f"{len(changed)} files changed" if changed else "as they were")
 
     def _write(self, plan: JoinPlan) -> bool:
-        """Write our files and the lines on each controller; return whether any changed.
+        """Write our files and the lines; return whether any changed.
 
         Raises JoinError for a line that a person must add first.
         """
@@ -214,7 +214,10 @@ class Join:
         return True
 
     def _reconfigure(self, runner: ControllerRunner, plan: JoinPlan) -> None:
-        """Have slurmctld take the change; put the files back if it does not."""
+        """Have slurmctld take the change.
+
+        If it does not, the files are put back.
+        """
         with self._report.phase(f"Reconfiguring slurmctld of {plan.cluster_name}"):
             try:
                 slurmctld.reconfigure(runner, self._config, joined=True)
@@ -236,7 +239,10 @@ class Join:
 
 
 def _files(edits: Iterable[FileEdit]) -> list[OwnFile]:
-    """Return the files to write, each with its mode and owner as they are."""
+    """Return the files to write.
+
+    A file of the site keeps its mode and owner.
+    """
     return [
         OwnFile(edit.path, edit.after.encode(), mode=None, was=digest(edit.before))
         if not edit.ours

@@ -14,6 +14,7 @@ from toolkit.deploy.stack_outputs import stack_resources
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import StackMissing
 from toolkit.join.errors import JoinConflict
+from toolkit.prices import Catalogue, PriceBook, SpotHistory
 from toolkit.render import StackFacts
 
 if TYPE_CHECKING:
@@ -34,8 +35,18 @@ class AwsSide:
     """The images, the stack and the secret of one join. Every call may be repeated."""
 
     def __init__(
-        self, config: ClusterConfig, clients: Clients, report: Reporter, lock: ImageLock
+        self,
+        config: ClusterConfig,
+        clients: Clients,
+        report: Reporter,
+        lock: ImageLock,
+        book: PriceBook | None = None,
     ) -> None:
+        """Keep the parts.
+
+        Without a price book the prices are the bundled catalogue's.
+        """
+        self._book = book or PriceBook(config.aws.region, Catalogue.bundled(), SpotHistory())
         self._config = config
         self._clients = clients
         self._report = report
@@ -78,7 +89,7 @@ class AwsSide:
         return self._changes.preview(template), () if existing else (spec.name,)
 
     def apply(self, node: SiteNode) -> None:
-        """Build the image if it is missing, and bring the stack to cluster.yaml."""
+        """Build a missing image, and bring the stack to cluster.yaml."""
         ec2 = self._clients.client("ec2")
         source = image_lock.find_input(ec2, self._config, self._lock)
         if self._lock.pin_for(self._config) is None:
@@ -102,7 +113,7 @@ class AwsSide:
 
     def prices(self) -> PriceTable:
         """Return the prices that rank the nodes."""
-        return price_table(self._config, self._clients, self._bucket)
+        return price_table(self._config, self._clients, self._bucket, self._book)
 
     def facts(self, slurm_cluster: str) -> StackFacts:
         """Return the renderer's facts of the stack."""

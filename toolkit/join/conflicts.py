@@ -1,4 +1,4 @@
-"""What in a site's configuration can't hold beside cluster.yaml, each with its line. Pure."""
+"""Settings of a site that can't hold beside cluster.yaml, each with its line. Pure."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from toolkit.join.site import SiteFacts
 
 AUTH_TYPES: Final = ("auth/munge", "auth/slurm")
+OWN_NODE_KEYS: Final = frozenset({"cpus", "realmemory", "feature", "features", "weight", "state"})
+"""What our NodeName lines always state (slurm.conf(5): a later DEFAULT replaces, none unsets)."""
 SHOWN: Final = 5
 """Names of nodes in a message; the rest is a number."""
 _HEADER_START: Final = HEADER.partition("{")[0]
@@ -45,6 +47,7 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
         *_versions(config, site),
         *_settings(config, site),
         *_node_names(config, site),
+        *_node_defaults(site),
         *_partitions(config, site),
         *_other_joins(config, site),
         *_place_of_our_line(config, site),
@@ -108,6 +111,18 @@ def _node_names(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
             "name the pool otherwise in cluster.yaml",
             line.place,
         )
+
+
+def _node_defaults(site: SiteFacts) -> Iterator[Conflict]:
+    """Yield defaults of the site's nodes that ours would take."""
+    for line in site.node_defaults:
+        keys = sorted(key for key in line.values if key not in OWN_NODE_KEYS)
+        if keys:
+            yield Conflict(
+                f"NodeName=DEFAULT states {', '.join(keys)}, which cloud nodes would take too",
+                "write these on the racks' own lines",
+                line.place,
+            )
 
 
 def _partitions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:

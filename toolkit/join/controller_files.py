@@ -95,8 +95,10 @@ def site_json(config: ClusterConfig, programs_of_site: dict[str, str]) -> str:
 
 
 def aws_config(config: ClusterConfig, role: str) -> str:
-    """Return the AWS configuration of our programs: how they get the stack's role."""
+    """Return the AWS configuration by which our programs get their role."""
     aws, lines = config.joined_site.aws, [f"region = {config.aws.region}"]
+    if config.aws.endpoint_url:
+        lines.append(f"endpoint_url = {config.aws.endpoint_url}")  # of STS too
     if aws.roles_anywhere is not None:
         anywhere = aws.roles_anywhere
         lines.append(

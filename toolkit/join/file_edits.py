@@ -49,7 +49,7 @@ def own_paths(config: ClusterConfig, site: SiteFacts) -> tuple[str, str]:
 def edits_of_join(
     config: ClusterConfig, site: SiteFacts, prices: Prices, own: Mapping[str, str | None]
 ) -> tuple[FileEdit, ...]:
-    """Return the edits that add our nodes: our files first, then the lines.
+    """Return the edits that add our nodes, the lines last.
 
     `site` is as it was read; `own` has the texts of our files there, by path.
     """
@@ -74,7 +74,7 @@ def edits_of_join(
 def edits_of_removal(
     config: ClusterConfig, site: SiteFacts, own: Mapping[str, str | None]
 ) -> tuple[FileEdit, ...]:
-    """Return the edits that take our nodes out: the lines first, then our files.
+    """Return the edits that take our nodes out, the lines first.
 
     A file stays empty for as long as a line by hand includes it.
     """
@@ -92,7 +92,7 @@ def edits_of_removal(
 
 
 def lines_by_hand(config: ClusterConfig, site: SiteFacts, edits: tuple[FileEdit, ...]) -> list[str]:
-    """Return what a person must add before a join can go on, one line each."""
+    """Return the lines that a person must add first."""
     names = {
         site.slurm_conf: include_files.file_name(config),
         posixpath.join(site.folder, GRES_CONF): include_files.gres_file_name(config),

@@ -44,7 +44,7 @@ def file_name(config: ClusterConfig) -> str:
 
 
 def gres_file_name(config: ClusterConfig) -> str:
-    """Return the name of the file that gres.conf includes, if there are GPUs."""
+    """Return the name of the file that gres.conf includes."""
     return f"toolkit-{config.cluster}-gres.conf"
 
 
@@ -66,7 +66,7 @@ def gres_text(config: ClusterConfig, prices: Prices) -> str:
 
 
 def global_settings(config: ClusterConfig, site: SiteFacts) -> tuple[GlobalSetting, ...]:
-    """Return what our file says of all of slurmctld, each with the site's own value.
+    """Return the global settings that our file states.
 
     Times are not among them: our partitions have their own.
     """

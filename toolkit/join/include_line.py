@@ -24,9 +24,9 @@ def comment(cluster: str, case: str = "") -> str:
 
 
 def added(text: str | None, cluster: str, name: str) -> str:
-    """Return the text with our line at its end; None stands for no file.
+    """Return the text with our line at its end.
 
-    A text that has the line stays as it is.
+    None stands for no file. A text that has the line stays as it is.
     """
     if text is not None and has_line(text, name):
         return text
@@ -63,7 +63,7 @@ def has_line(text: str, name: str) -> bool:
 
 
 def line_number(text: str, name: str) -> int:
-    """Return the number of the line that includes the file; 0 without one."""
+    """Return the line that includes the file; 0 without one."""
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split("#", 1)[0].split()
         if len(words) > 1 and words[0].lower() == "include" and words[1] == name:

@@ -161,7 +161,7 @@ class Removal:
         return file_edits.edits_of_removal(self._config, site, own)
 
     def _jobs(self, runner: ControllerRunner) -> list[WaitingJob]:
-        """Return the jobs of our partitions; none if slurmctld has no such partition."""
+        """Return the jobs of our partitions, as far as slurmctld has these."""
         site, jobs = self._config.joined_site, {}
         for name in self._config.partitions:
             argv = [f"{site.slurm_bin}/squeue", "--noheader", "--format=%i|%P"]

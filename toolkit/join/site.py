@@ -104,6 +104,7 @@ class SiteFacts:
     settings: Mapping[str, SiteSetting]  # by name in lower case; the last of two counts
     nodes: tuple[SiteNodes, ...]
     partitions: tuple[SitePartition, ...]
+    node_defaults: tuple[SiteNodes, ...] = ()  # lines NodeName=DEFAULT, which hold for ours too
     version: str = ""  # slurmctld's, such as 24.11.5
     running: Mapping[str, str] = field(default_factory=dict)  # show config, keys in lower case
     controllers: tuple[Controller, ...] = ()  # primary first
@@ -242,6 +243,7 @@ def site_facts(
     settings: dict[str, SiteSetting] = {}
     nodes: list[SiteNodes] = []
     partitions: list[SitePartition] = []
+    node_defaults: list[SiteNodes] = []
     for file in files:
         conf = parse(file.text)
         for key, item in conf.settings.items():
@@ -249,6 +251,9 @@ def site_facts(
         nodes += [
             SiteNodes(_names(line.name), line.values, Place(file.path, line.line))
             for line in conf.nodes
+        ]
+        node_defaults += [
+            SiteNodes((), line.values, Place(file.path, line.line)) for line in conf.node_defaults
         ]
         partitions += [
             SitePartition(line.name, line.values, Place(file.path, line.line))
@@ -260,6 +265,7 @@ def site_facts(
         settings=settings,
         nodes=tuple(nodes),
         partitions=tuple(partitions),
+        node_defaults=tuple(node_defaults),
         version=version,
         running=dict(running or {}),
         controllers=tuple(controllers),
@@ -268,7 +274,7 @@ def site_facts(
 
 
 def without(site: SiteFacts, name: str) -> SiteFacts:
-    """Return the site as it would be without an included file in slurm.conf's folder."""
+    """Return the site without one included file of its folder."""
     path = posixpath.join(site.folder, name)
     files = [file for file in site.files if file.path != path]
     return site_facts(

@@ -1,4 +1,4 @@
-"""What is asked of a site's slurmctld, and of the host that it runs on."""
+"""Questions to a site's slurmctld, and to the host that it runs on."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def _address(runner: SiteRunner, name: str) -> str:
 
 
 def read_key(runner: SiteRunner, site: SiteFacts) -> SiteKey:
-    """Read the key that the site's daemons share. It is in no message."""
+    """Read the key that the site's daemons share.
+
+    It is in no message.
+    """
     names = [MUNGE_KEY]
     if site.value("AuthType", "auth/munge").lower() == "auth/slurm":
         names = [posixpath.join(site.folder, name) for name in (SLURM_JWKS, SLURM_KEY)]
@@ -128,7 +131,7 @@ def reconfigure(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Have slurmctld read its files, and wait until it has, or has not, our partitions.
+    """Have slurmctld read its files, and wait for the outcome.
 
     Raises ReconfigureRefused if it goes on without the change.
     """

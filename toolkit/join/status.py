@@ -97,7 +97,10 @@ def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> J
 
 
 def _timer_state(runner: ControllerRunner) -> str:
-    """Return the state of reconcile's timer on a controller, or why it is not known."""
+    """Return the state of reconcile's timer on a controller.
+
+    A controller that can't be asked says why.
+    """
     try:
         return runner.run(["/usr/bin/systemctl", "is-active", TIMER]).strip()
     except HeadCommandFailed as error:

@@ -118,7 +118,7 @@ def test_a_site_is_joined_and_left_as_it_was(joining):
 
 
 def assert_nodes_get_the_site(joining) -> None:
-    """Find the site's key in the secret, and its controller in the launch template."""
+    """Find the site's key in the secret, its controller in user data."""
     secret = joining.clients.client("secretsmanager").get_secret_value(SecretId="burst/slurm-key")
     assert site_key.parse(secret["SecretString"]) == site_key.SiteKey("munge.key", MUNGE_KEY)
     ec2 = joining.clients.client("ec2")
@@ -146,6 +146,7 @@ def assert_programs_know_the_site(controller: FakeSite) -> None:
     aws.read(etc / "aws-config")
     assert aws["default"]["source_profile"] == "lab"
     assert aws["default"]["role_arn"].startswith("arn:aws:iam::123456789012:role/")
+    assert aws["default"]["endpoint_url"] == engine.endpoint_url
     assert (controller.root / "opt/slurm-toolkit/bin/slurm-resume").stat().st_mode & 0o111
 
 

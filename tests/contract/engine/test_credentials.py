@@ -86,7 +86,7 @@ def test_credentials_that_were_not_found_are_looked_for_again_at_the_next_call(
 def test_a_sites_controller_has_the_credentials_that_our_file_names(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """Take them from the site's own file, and never from the user's home."""
+    """Take them from the site's own file."""
     keys = tmp_path / "keys"
     keys.write_text("[burst]\naws_access_key_id = AKIASITE\naws_secret_access_key = x\n")
     (tmp_path / "site.json").write_text(

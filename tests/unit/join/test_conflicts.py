@@ -1,4 +1,4 @@
-"""What keeps cloud nodes out of a site: each refusal names the line."""
+"""Conflicts with a site's configuration, each with its line."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def test_a_site_that_fits_has_none():
         ("NodeName=cloud-[003-004],x CPUs=1", "the site has nodes cloud-003, cloud-004"),
         ("PartitionName=Burst Nodes=rack1", "the site has a partition Burst"),
         ("PartitionName=all Nodes=ALL", "Nodes=ALL, which takes the cloud nodes too"),
+        ("NodeName=DEFAULT Port=7003 CPUs=4", "states port, which cloud nodes would take too"),
         ("AuthType=auth/none", "AuthType=auth/none"),
         ("SuspendRate=-1", "switches power saving off"),
         ("SlurmctldParameters=enable_configless,cloud_dns", "has cloud_dns"),

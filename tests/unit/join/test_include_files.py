@@ -20,7 +20,7 @@ def test_slurm_conf_gets_nodes_partitions_and_our_programs():
 
 
 def test_what_the_site_sets_for_all_its_nodes_stays():
-    """State no time, rate or weight of slurmctld's: those of the racks would change."""
+    """State nothing of slurmctld's that would change the racks."""
     conf = parse(slurm_text(join(), site(), PRICES))
     assert set(conf.settings) == {"resumeprogram", "suspendprogram", "resumefailprogram"}
     assert "TRESBillingWeights" not in slurm_text(join(), site(), PRICES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +60,7 @@ class SlurmConf:
     nodes: tuple[Line, ...] = ()
     partitions: tuple[Line, ...] = ()
     includes: tuple[Line, ...] = ()
+    node_defaults: tuple[Line, ...] = ()  # lines NodeName=DEFAULT
 
     def get(self, name: str) -> Setting | None:
         return self.settings.get(name.lower())
@@ -104,7 +106,7 @@ class SlurmConf:
 def parse(text: str) -> SlurmConf:
     """Parse a slurm.conf. Never raises: slurmctld reports unknown lines."""
     settings: dict[str, Setting] = {}
-    lines: dict[str, list[Line]] = {"nodename": [], "partitionname": [], "include": []}
+    lines: dict[str, list[Line]] = defaultdict(list)
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for number, line in _logical_lines(text):
         first_word = line.split("=", 1)[0].strip().lower()
@@ -115,12 +117,17 @@ def parse(text: str) -> SlurmConf:
             name = values.pop(first_word, "")
             if name.upper() == "DEFAULT":
                 defaults[first_word] |= values
+                lines[f"default {first_word}"].append(Line(name, values, number))
             else:
                 lines[first_word].append(Line(name, defaults[first_word] | values, number))
         elif match := _SETTING.match(line):
             settings[match[1].lower()] = Setting(match[1], match[2], number)
     return SlurmConf(
-        settings, tuple(lines["nodename"]), tuple(lines["partitionname"]), tuple(lines["include"])
+        settings,
+        tuple(lines["nodename"]),
+        tuple(lines["partitionname"]),
+        tuple(lines["include"]),
+        tuple(lines["default nodename"]),
     )
 
 
