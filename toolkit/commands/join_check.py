@@ -58,7 +58,10 @@ def check_command(
 
 
 def _measurements(probes: tuple[str, ...], instance: str | None) -> Measurements:
-    """Return what to measure. Raises UsageError for a word that is no host and port."""
+    """Return the measurements.
+
+    Raises UsageError for a word that is no host and port.
+    """
     from toolkit.join.preflight import Measurements
     from toolkit.join.preflight.connections import Target
     from toolkit.join.runner import ControllerRunner

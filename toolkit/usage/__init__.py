@@ -1,4 +1,4 @@
-"""Usage of clusters from Slurm's accounting: a store of Parquet files, and its answers.
+"""Usage of clusters from Slurm's accounting, in Parquet files.
 
 Belongs here: reading dumps of sacct and records into stores, reports from the store of dumps, the
 charges by SQL, closed days and reports of them.
