@@ -1,7 +1,6 @@
 """Usage of clusters from Slurm's accounting, in Parquet files.
 
-Belongs here: reading dumps of sacct and records into stores, reports from the store of dumps, the
-charges by SQL, closed days and reports of them.
+Belongs here: dumps and records in stores, reports of them, charges by SQL, closed days.
 Does not: how facts are gathered, and the exact rules (`toolkit.accounting`); prices
 (`toolkit.prices`).
 
