@@ -39,6 +39,7 @@ class FakeSite:
         self.root = root
         self.commands: list[list[str]] = []
         self.jobs: dict[str, str] = {}  # partitions by job
+        self.running: list[str] = []  # jobs of the racks
         self.refuses = False  # slurmctld keeps its configuration
         self.failing = ""  # a word of commands that fail
         for path, content in (
@@ -110,6 +111,8 @@ class FakeSite:
 
     def _squeue(self, argv: Sequence[str]) -> str:
         wanted = argv[-1].partition("=")[2]
+        if argv[-1].startswith("--states="):
+            return "\n".join(self.running)
         if wanted not in self.partitions:
             raise self._failed(argv, "Invalid partition specified", 1)
         rows = [f"{job}|{names}" for job, names in self.jobs.items() if wanted in names.split(",")]

@@ -149,7 +149,12 @@ class Join:
             version=site.version,
             edits=edits,
             settings=include_files.global_settings(self._config, bare),
-            conflicts=conflicts.conflicts(self._config, bare),
+            conflicts=(
+                *conflicts.conflicts(self._config, bare),
+                *conflicts.lost_partitions(
+                    self._config, own[file_edits.own_paths(self._config, site)[0]]
+                ),
+            ),
             by_hand=tuple(file_edits.lines_by_hand(self._config, site, edits)),
         )
 

@@ -9,6 +9,7 @@ from slurmplugins.model.hostlist import expand
 from toolkit.join import include_line
 from toolkit.join.include_files import HEADER, PROGRAMS, file_name
 from toolkit.join.site import Place
+from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.versions import OLDEST, SlurmVersion
 
 if TYPE_CHECKING:
@@ -52,6 +53,19 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
         *_other_joins(config, site),
         *_place_of_our_line(config, site),
     )
+
+
+def lost_partitions(config: ClusterConfig, own_text: str | None) -> Iterator[Conflict]:
+    """Yield partitions of our file that cluster.yaml has no more.
+
+    slurmctld fails a running job whose list of partitions has one that is gone.
+    """
+    for line in parse(own_text or "").partitions:
+        if line.name not in config.partitions:
+            yield Conflict(
+                f"partition {line.name} of this join is in cluster.yaml no more",
+                "keep it, since jobs may name it; or run `toolkit join remove` first",
+            )
 
 
 def _versions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:

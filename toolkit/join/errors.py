@@ -34,3 +34,9 @@ class ReconfigureRefused(JoinError):
     """slurmctld did not take the new configuration; it keeps the one before."""
 
     reason = "reconfigure-refused"
+
+
+class PartitionInUse(JoinError):
+    """Everything is removed but our partitions: slurmctld would fail running jobs with them."""
+
+    reason = "partition-in-use"

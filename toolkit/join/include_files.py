@@ -13,6 +13,8 @@ from toolkit.render.context import slurm_context
 from toolkit.render.slurm import gres_rows, node_line, partition_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from toolkit.config import ClusterConfig
     from toolkit.join.site import SiteFacts
     from toolkit.render.context import PartitionLine, SlurmContext
@@ -26,6 +28,9 @@ PROGRAMS: Final = {
 }
 """Our program for each setting, by the name that site.json has for the site's."""
 HEADER: Final = "# Cloud nodes of {cluster}, by toolkit join. Change cluster.yaml, not this file."
+
+
+KEPT_FOR: Final = "# Kept for jobs that may name these partitions: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,28 @@ def slurm_text(config: ClusterConfig, site: SiteFacts, prices: Prices) -> str:
     partitions = [_partition(context, partition) for partition in context.partitions]
     header = HEADER.format(cluster=config.cluster)
     return "\n".join([header, *settings, *nodes, *partitions]) + "\n"
+
+
+def kept_partitions(config: ClusterConfig, jobs: Iterable[str]) -> str:
+    """Return our file without nodes, for jobs that may name our partitions.
+
+    slurmctld fails a job, also one that runs on racks, if a partition of its list is gone
+    (reset_job_bitmaps in src/slurmctld/read_config.c). No new job can name an inactive one.
+    """
+    lines = [f"PartitionName={name} State=INACTIVE" for name in config.partitions]
+    header = HEADER.format(cluster=config.cluster)
+    return "\n".join([header, f"{KEPT_FOR}{','.join(jobs)}", *lines]) + "\n"
+
+
+def jobs_of_kept_partitions(text: str | None) -> frozenset[str] | None:
+    """Return the jobs for which partitions were kept.
+
+    None if they were not kept.
+    """
+    for line in (text or "").splitlines():
+        if line.startswith(KEPT_FOR):
+            return frozenset(line.removeprefix(KEPT_FOR).split(","))
+    return None
 
 
 def gres_text(config: ClusterConfig, prices: Prices) -> str:

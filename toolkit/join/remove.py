@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolkit.errors import HeadCommandFailed, NotConfirmed
-from toolkit.join import controller_files, file_edits, slurmctld
+from toolkit.join import controller_files, file_edits, include_files, slurmctld
 from toolkit.join.controller_files import ROOTS, TIMER, UNIT_FOLDER, UNITS, OwnFile, put
-from toolkit.join.errors import JoinError
+from toolkit.join.errors import JoinError, PartitionInUse
 from toolkit.join.site import read_if_there
 from toolkit.polling import Wait
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolkit.join.site import SiteFacts
     from toolkit.output import Reporter
 
+RUNNING: Final = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STAGE_OUT,STOPPED"
 JOBS_SECONDS: Final = 180.0
 """A job that is cancelled has KillWait and its epilog's time."""
 REASON: Final = "toolkit: the join is removed"
@@ -94,13 +95,50 @@ class Removal:
         for each in self._join.runners:
             _stop_timer(each)
         self._empty_nodes(runner)
-        self._take_out(runner, site)
+        jobs = self._jobs_to_spare(runner, site)
+        if jobs:
+            self._keep_partitions(runner, site, jobs)
+        else:
+            self._take_out(runner, site)
         self._destroyer.destroy(with_images=False, with_backups=True)
         with self._report.phase("Deleting our files on the controllers"):
             for each in self._join.runners:
                 units = [f"{UNIT_FOLDER}/{name}" for name in UNITS]
                 put(each, self._config.joined_site.python, absent=[*units, *ROOTS])
                 each.run(["/usr/bin/systemctl", "daemon-reload"])
+        if jobs:
+            raise PartitionInUse(
+                f"the line in slurm.conf stays, with our partitions inactive: {len(jobs)} running"
+                " jobs may name them, and slurmctld would fail these",
+                next_step="run `toolkit join remove --yes` again when they have ended",
+            )
+
+    def _jobs_to_spare(self, runner: ControllerRunner, site: SiteFacts) -> tuple[str, ...]:
+        """Return the running jobs that may name a partition of ours.
+
+        squeue tells of a running job only the partition that it runs in. After the first remove,
+        these are the jobs that ran then.
+        """
+        path = file_edits.own_paths(self._config, site)[0]
+        text = self._join.own_texts(runner, site)[path]
+        if text is None:
+            return ()
+        argv = [f"{self._config.joined_site.slurm_bin}/squeue", "--noheader", "--format=%A"]
+        running = runner.run([*argv, f"--states={RUNNING}"]).split()
+        kept = include_files.jobs_of_kept_partitions(text)
+        return tuple(job for job in running if kept is None or job in kept)
+
+    def _keep_partitions(
+        self, runner: ControllerRunner, site: SiteFacts, jobs: tuple[str, ...]
+    ) -> None:
+        """Leave our partitions to slurmctld, without nodes and programs of ours."""
+        path = file_edits.own_paths(self._config, site)[0]
+        text = include_files.kept_partitions(self._config, jobs)
+        with self._report.phase(f"Reconfiguring slurmctld of {site.cluster_name}"):
+            for each in self._join.runners:
+                file = OwnFile(path, text.encode())
+                put(each, self._config.joined_site.python, [file])
+            slurmctld.reconfigure(runner, self._config, joined=True)
 
     def _empty_nodes(self, runner: ControllerRunner) -> None:
         """Drain our nodes, and end or move what runs and waits there."""

@@ -20,7 +20,7 @@ from toolkit.deploy.stack_events import stack_status
 from toolkit.errors import NotConfirmed
 from toolkit.join.apply import Join
 from toolkit.join.aws_side import AwsSide
-from toolkit.join.errors import JoinConflict, JoinError, ReconfigureRefused
+from toolkit.join.errors import JoinConflict, JoinError, PartitionInUse, ReconfigureRefused
 from toolkit.join.remove import Removal
 from toolkit.output import PlainReporter
 
@@ -222,3 +222,19 @@ def test_jobs_end_or_go_back_to_the_racks(joining):
         joining.removal().remove(yes=False)
     joining.removal().remove(yes=True)
     assert joining.site.jobs == {"8": "main", "9": "main"}
+
+
+def test_a_running_job_of_the_racks_outlives_the_removal(joining):
+    before = joining.site.files()
+    joining.join().apply(yes=True)
+    joining.site.running = ["7", "8"]
+    with pytest.raises(PartitionInUse, match="2 running jobs may name them"):
+        joining.removal().remove(yes=True)
+    assert joining.site.read(OURS).endswith("PartitionName=burst State=INACTIVE\n")
+    assert not stack_status(joining.clients.client("cloudformation"), names.stack(joining.config))
+    joining.site.running = ["8", "9"]
+    with pytest.raises(PartitionInUse, match="1 running jobs"):
+        joining.removal().remove(yes=True)
+    joining.site.running = ["9"]
+    joining.removal().remove(yes=True)
+    assert joining.site.files() == before

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.join.sites import PRICES, SLURM_CONF, join, site
 from toolkit.join import include_line
-from toolkit.join.conflicts import conflicts
+from toolkit.join.conflicts import conflicts, lost_partitions
 from toolkit.join.include_files import slurm_text
 from toolkit.join.site import without
 
@@ -77,3 +77,12 @@ def test_another_join_is_refused_with_its_line():
 def test_a_line_that_a_person_put_too_high_is_refused():
     (text,) = found("Include toolkit-burst.conf\n" + SLURM_CONF.replace("Suspend", "#Suspend"))
     assert text.startswith("/etc/slurm/slurm.conf:7: ResumeProgram is set after our file")
+
+
+def test_a_partition_that_jobs_may_name_does_not_vanish_by_a_changed_file():
+    text = slurm_text(join(), site(), PRICES)
+    assert list(lost_partitions(join(), text)) == []
+    assert list(lost_partitions(join(), None)) == []
+    renamed = join("  burst: {pools", "  cloud: {pools")
+    (conflict,) = lost_partitions(renamed, text)
+    assert conflict.message.startswith("partition burst of this join is in cluster.yaml no more")
