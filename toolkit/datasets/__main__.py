@@ -39,7 +39,7 @@ from toolkit.training.attempt.attempt import Attempt, current
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the job's exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     settings = read_settings()
     if options.command == "stats":
         _print_json(cache_facts(settings))
@@ -51,9 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return copy(options, settings, current())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m toolkit.datasets")
-    commands = parser.add_subparsers(dest="command", required=True)
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the commands."""
+    program = argparse.ArgumentParser(prog="python -m toolkit.datasets")
+    commands = program.add_subparsers(dest="command", required=True)
     add_parser = commands.add_parser("add", help="add a folder's files; print the version as JSON")
     add_parser.add_argument("folder", type=Path)
     add_parser.add_argument("--name", help="the name of this version from now on")
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     get_parser.add_argument("folder", type=Path)
     for copy_parser in (put_parser, run_parser, get_parser):
         _add_copy_options(copy_parser)
-    return parser
+    return program
 
 
 def _add_copy_options(parser: argparse.ArgumentParser) -> None:

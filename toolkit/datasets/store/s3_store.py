@@ -268,7 +268,7 @@ def _store_errors(url: str) -> Iterator[None]:
         raise StoreFailed(
             f"{url}: this process has no AWS credentials",
             next_step="on a cluster, run it in a job: put srun before the command;"
-            " on racks, set AWS_PROFILE or AWS_CONFIG_FILE",
+            " on racks, set AWS_CONFIG_FILE",
         ) from error
     except (BotoCoreError, OSError) as error:
         raise StoreUnreachable(f"{url}: {error}") from error
