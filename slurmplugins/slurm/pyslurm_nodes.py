@@ -126,7 +126,7 @@ def _record(node: PyslurmNode) -> dict[str, object]:
     if node.allocated_tres and not node.allocated_cpus and "MIXED" not in states:
         raise Mismatch(f"node {node.name}: scontrol counts it as MIXED")
     if node.reason is None and node.reason_time:
-        raise Mismatch(f"node {node.name}: its reason may be the text None")
+        raise Mismatch(f"node {node.name}: it has a time of a reason, and no reason")
     return {
         "name": node.name,
         "state": states,

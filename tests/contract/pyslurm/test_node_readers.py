@@ -26,7 +26,7 @@ SOURCES = {
     "no slurm.conf": "scontrol: /nowhere can't be read",
     "a suspended job": "scontrol: Mismatch: node real-001: scontrol counts it as MIXED",
     "Latin-1": "scontrol: UnicodeDecodeError: ",
-    "the text None": "scontrol: Mismatch: node gpu-014: its reason may be the text None",
+    "the text None": "pyslurm 25.11.2",
     "plain again": "pyslurm 25.11.2",
 }
 """The beginning of the reader's source in each situation."""

@@ -39,7 +39,7 @@ LEFT_TO_SCONTROL = {
     "a flag without a word": [a_node(state="IDLE+CLOUD+?")],
     "a state that only pyslurm has": [a_node(state="IDLE*")],
     "a suspended job": [a_node(state="IDLE", allocated_tres={"cpu": "1"}, allocated_cpus=0)],
-    "a reason that is None, or the text None": [a_node(reason=None, reason_time=1_795_000_000)],
+    "a time of a reason, and no reason": [a_node(reason=None, reason_time=1_795_000_000)],
 }
 
 
