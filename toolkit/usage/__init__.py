@@ -1,7 +1,7 @@
 """Usage of clusters from Slurm's accounting: a store of Parquet files, and its answers.
 
-Belongs here: reading dumps of sacct and records into stores, reports from the store of dumps, the
-charges by SQL, closed days and reports of them.
+Belongs here: reading dumps of sacct and records into stores, reports of dumps, charges by SQL,
+closed days and their reports.
 Does not: how facts are gathered, and the exact rules (`toolkit.accounting`); prices
 (`toolkit.prices`).
 
