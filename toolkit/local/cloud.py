@@ -24,6 +24,7 @@ from toolkit.local.aws import (
     cloudwatch_logs,
     instance_status,
     request_limits,
+    response_methods,
     security_groups,
     spot_prices,
     ssm_sessions,
@@ -185,6 +186,7 @@ class Cloud:
         cloudwatch_logs.install(self._patches)
         alarms.install(self._patches, self.tables.wall)
         self.meter.install(self._patches)
+        response_methods.install(self._patches)
         forget_everything()
         return self
 
