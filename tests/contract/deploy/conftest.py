@@ -44,9 +44,9 @@ ANSWERS = {
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    """Short waits between polls; the actor answers within milliseconds."""
+    """Short waits between polls: the actor has the CPU in them."""
     for module in (polling, head_setup):
-        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.15)
 
 
 def said(script):
