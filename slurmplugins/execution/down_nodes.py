@@ -5,6 +5,7 @@ reconcile gives nodes back by the same calls (see `slurm_calls`), as its rules d
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from slurmplugins.execution.job_notices import JobNotifier
 from slurmplugins.execution.slurm_calls import SlurmCalls
 from slurmplugins.model import hostlist
 from slurmplugins.model.actions import MarkDown, PowerDown
-from slurmplugins.model.launch import Failure
+from slurmplugins.model.launch import NOT_AWAITED, Failure
 from slurmplugins.slurm import node_queries
 from slurmplugins.system.log_events import LogEvent
 
@@ -34,7 +35,8 @@ def give_back(
 ) -> Sequence[Failure]:
     """Set the failures' nodes DOWN and power them down.
 
-    Nodes that a ResumeProgram process other than `process_id` has claimed are skipped. Returns the
+    Nodes that a ResumeProgram process other than `process_id` has claimed are skipped. So are nodes
+    of a request that Slurm no longer waits for, if another job has them by now. Returns the
     failures whose jobs the caller must notify: those that were applied, or all of them when Slurm
     can't be read.
     """
@@ -47,6 +49,7 @@ def give_back(
     )
     if waiting_nodes is not None:
         waiting_nodes -= _claimed_by_others(engine, process_id)
+        waiting_nodes -= _reallocated(engine, failures, waiting_nodes)
     calls = SlurmCalls(engine.slurm, engine.log)
     return _set_down(calls, engine.log, failures, waiting_nodes)
 
@@ -131,6 +134,36 @@ def _claimed_by_others(engine: Engine, process_id: str) -> frozenset[NodeName]:
     except StateError as error:
         engine.log.failure(LogEvent.JOURNAL_READ_FAILED, message=error.message)
         return frozenset()
+
+
+def _reallocated(
+    engine: Engine, failures: Sequence[Failure], waiting_nodes: frozenset[NodeName]
+) -> frozenset[NodeName]:
+    """Return the nodes of late requests that only other jobs have now.
+
+    slurmctld gave them away after it wrote the request. Such a job has a request of its own, or
+    reconcile finds that the node gets no instance. Without slurmctld's answer each node of a late
+    request counts as another job's.
+    """
+    late = [failure for failure in failures if failure.reason_code == NOT_AWAITED]
+    nodes = waiting_nodes.intersection(node for failure in late for node in failure.nodes)
+    if not nodes:
+        return frozenset()
+    jobs = node_queries.with_retries(
+        engine.clock, engine.log, lambda: engine.slurm.jobs(hostlist.order(nodes))
+    )
+    if jobs is None:
+        return nodes
+    jobs_by_node: dict[NodeName, set[int]] = defaultdict(set)
+    for job in jobs:
+        for node in hostlist.expand(job.nodes, invalid_names=[]):
+            jobs_by_node[node].add(job.id)
+    return frozenset(
+        node
+        for failure in late
+        for node in nodes.intersection(failure.nodes)
+        if jobs_by_node[node] and failure.job not in jobs_by_node[node]
+    )
 
 
 def give_back_without_engine(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 UNRESOLVED_LAUNCH: Final = "launch-in-doubt"
+NOT_AWAITED: Final = "not-awaited"
 
 _OFFERING_FIELDS: Final = frozenset(item.name for item in fields(Offering))
 _LINE_FIELDS: Final = frozenset({"at", "boot", "jobs", "kind", "run", "steady", "up"})

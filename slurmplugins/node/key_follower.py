@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import BootError
 from slurmplugins.model import slurm_keys
-from slurmplugins.node import key_files
+from slurmplugins.node import key_files, setup_command
 from slurmplugins.slurm import key_requests
 from slurmplugins.system.files import write_atomically
 from slurmplugins.system.log_events import LogEvent
@@ -74,9 +74,8 @@ class KeyFollower:
             raise BootError("Secrets Manager has not the keys that the head wants, or newer ones")
         process = self._process()
         key_files.write(self.root, keys)
-        result = self.runner.run(["/usr/bin/systemctl", "reload", self.unit], timeout=TIMEOUT)
-        if result.returncode:
-            raise BootError(f"{self.unit} was not reloaded: {result.stderr.strip()[-200:]}")
+        reload = ["/usr/bin/systemctl", "reload", self.unit]
+        setup_command.run(self.runner, reload, timeout=TIMEOUT)
         self._reloading = (wanted, process, self.clock.now())
 
     def _look_at_reload(self, generation: str, before: int, at: float) -> None:

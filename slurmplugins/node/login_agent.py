@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from slurmplugins.config import paths
-from slurmplugins.errors import BootError, EngineError
+from slurmplugins.errors import EngineError
 from slurmplugins.model.login_node import LoginNodeReport
+from slurmplugins.node import setup_command
 from slurmplugins.slurm import login_reports
 from slurmplugins.system.log_events import LogEvent
 
@@ -46,9 +47,7 @@ class Admission:
         self.sessions.allow(users)
         self.sessions.end(users)
         verb = "start" if any(user.ssh_keys for user in users) else "stop"
-        result = self.runner.run(["/usr/bin/systemctl", verb, SSHD], timeout=TIMEOUT)
-        if result.returncode:
-            raise BootError(f"systemctl {verb} {SSHD} failed: {result.stderr.strip()[-200:]}")
+        setup_command.run(self.runner, ["/usr/bin/systemctl", verb, SSHD], timeout=TIMEOUT)
 
 
 @dataclass(slots=True)

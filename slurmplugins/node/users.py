@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import BootError
 from slurmplugins.model import json_input
+from slurmplugins.node import setup_command
 from slurmplugins.node.root_file import RootFile
 
 if TYPE_CHECKING:
@@ -140,9 +141,7 @@ def set_locks(users: tuple[User, ...], runner: Runner) -> tuple[User, ...]:
 
 def _rows(runner: Runner, database: str) -> list[list[str]]:
     """Return the fields of each line of a database of accounts."""
-    result = runner.run(["/usr/bin/getent", database], timeout=_TIMEOUT)
-    if result.returncode:
-        raise BootError(f"getent {database} failed: {result.stderr.strip()[-200:]}")
+    result = setup_command.run(runner, ["/usr/bin/getent", database], timeout=_TIMEOUT)
     rows = (line.split(":") for line in result.stdout.splitlines())
     return [row for row in rows if len(row) >= _FIELDS[database]]
 
@@ -180,9 +179,13 @@ class UserListFollower:
 
 
 def _run(runner: Runner, argv: list[str]) -> None:
-    result = runner.run([f"/usr/sbin/{argv[0]}", *argv[1:]], timeout=_TIMEOUT)
-    if result.returncode not in {0, _ALREADY_EXISTS}:
-        raise BootError(f"{argv[0]} {argv[-1]} failed: {result.stderr.strip()[-200:]}")
+    setup_command.run(
+        runner,
+        [f"/usr/sbin/{argv[0]}", *argv[1:]],
+        timeout=_TIMEOUT,
+        accepted=(0, _ALREADY_EXISTS),
+        shown=f"{argv[0]} {argv[-1]}",
+    )
 
 
 def _user(item: Any) -> User:

@@ -11,7 +11,14 @@ from slurmplugins.launch import fallback
 from slurmplugins.launch.fallback import Spend, spend_by_pool
 from slurmplugins.launch.request_tracker import nodes_by_quota
 from slurmplugins.model.instance import Assignment, InstanceState, instances_by_node
-from slurmplugins.model.launch import UNRESOLVED_LAUNCH, Failure, JobLaunch, NodeRequest, ResumePlan
+from slurmplugins.model.launch import (
+    NOT_AWAITED,
+    UNRESOLVED_LAUNCH,
+    Failure,
+    JobLaunch,
+    NodeRequest,
+    ResumePlan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
 UNKNOWN_NODE: Final = "unknown-node"
 
 NO_OFFERING: Final = "no-offering"
-NOT_AWAITED: Final = "not-awaited"
 UNCLEAR_INSTANCE: Final = "instance-unclear"
 
 

@@ -61,11 +61,21 @@ def job(cluster):
 
 @pytest.fixture(scope="module")
 def end(cluster, job):
-    """The end of the reports' window, after which the records are written."""
-    end = int(time.time())
-    until("the next second", lambda: time.time() > end + 1)
+    """The end of the reports' window, after which the records are written.
+
+    No job waits for nodes then. Slurm sets the start of such a job anew, so the two reports would
+    be of different facts. The other lane's jobs are among them.
+    """
+    ends = []
+
+    def no_job_waits() -> bool:
+        ends.append(int(time.time()))
+        until("the next second", lambda: time.time() > ends[-1] + 1)
+        return not cluster.run("squeue", "--noheader", "--states=PENDING,CONFIGURING").strip()
+
+    until("a second in which no job waits", no_job_waits)
     cluster.run("systemctl", "start", "slurm-records.service", timeout=900)
-    return end
+    return ends[-1]
 
 
 def report(sources, runner, bucket, end):

@@ -76,7 +76,8 @@ def allocate(
     ]
     if not billed:
         return None
-    charges = _charges(instance, billed, Timeline(instance, usages, waits), cost_policy)
+    timeline = Timeline(instance, usages, waits, window.until)
+    charges = _charges(instance, billed, timeline, cost_policy)
     if not charges:
         return None  # a rack's node that no job held
     refunds = _refunds(instance, charges, policy)

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.days import DAY
-from toolkit.accounting.settings import as_of, contracts, racks
+from toolkit.accounting.settings import as_of, contracts, price_book, racks
 from toolkit.config.rack_names import rack_nodes
-from toolkit.prices import Catalogue, PriceBook, PriceQuery, PriceSource, SpotHistory
+from toolkit.prices import PriceQuery, PriceSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from decimal import Decimal
 
     from toolkit.config import ClusterConfig
+    from toolkit.prices import Catalogue, PriceBook
     from toolkit.prices.contracts import Reservation, SavingsPlan
 
 
@@ -36,8 +37,7 @@ class ListedPrice:
 def listing(config: ClusterConfig, imported: tuple[Catalogue, ...], now: int) -> list[ListedPrice]:
     """Return prices on demand, of commitments, racks, storage and network."""
     agreed = contracts(config)
-    region = config.aws.region
-    book = PriceBook(region, Catalogue.bundled(), SpotHistory(), agreed, imported)
+    book = price_book(config, imported)
     rows = [_on_demand(book, name, now) for name in _types(config)]
     rows += [_committed(item, "instance-hour", agreed.as_of) for item in agreed.reservations]
     rows += [_committed(item, "commitment-hour", agreed.as_of) for item in agreed.savings_plans]

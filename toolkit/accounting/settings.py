@@ -11,7 +11,7 @@ from toolkit.accounting.racks import RackNode
 from toolkit.accounting.storage import Infrastructure, Sizes, UnitPrices
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.rack_names import rack_nodes
-from toolkit.prices import Contracts, Price, PriceSource, Shape
+from toolkit.prices import Catalogue, Contracts, Price, PriceBook, PriceSource, Shape, SpotHistory
 from toolkit.prices.contracts import (
     Match,
     NegotiatedPrice,
@@ -42,6 +42,12 @@ def cost_policy(config: ClusterConfig) -> CostPolicy:
     """Return who pays for what."""
     section = config.cost_policy
     return CostPolicy(**{key: Payer(getattr(section, key)) for key in KEYS})
+
+
+def price_book(config: ClusterConfig, imported: tuple[Catalogue, ...]) -> PriceBook:
+    """Return the on-demand prices: negotiated, imported and bundled."""
+    bundled = Catalogue.bundled()
+    return PriceBook(config.aws.region, bundled, SpotHistory(), contracts(config), imported)
 
 
 def contracts(config: ClusterConfig) -> Contracts:

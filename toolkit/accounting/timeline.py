@@ -29,9 +29,10 @@ class Timeline:
     """
 
     def __init__(
-        self, instance: Instance, usages: Sequence[Usage], waits: Sequence[Wait] = ()
+        self, instance: Instance, usages: Sequence[Usage], waits: Sequence[Wait], until: int
     ) -> None:
         self._instance = instance
+        self._until = until  # the end of the window
         self._usages = sorted(usages, key=lambda usage: (usage.start, usage.attempt))
         self._waits = sorted(waits, key=lambda wait: (wait.start, wait.attempt))
         self._next_usage = self._next_wait = 0
@@ -102,8 +103,19 @@ class Timeline:
             return (Component.WAIT if self._next_usage else Component.BOOT), wait.attempt
         if cause is None or instance.static:
             return Component.IDLE, None
-        has_later_use = self._next_usage < len(self._usages) or self._next_wait < len(self._waits)
-        return (Component.IDLE_GAP if has_later_use else Component.IDLE_TAIL), cause.attempt
+        return (Component.IDLE_GAP if self._has_later_use else Component.IDLE_TAIL), cause.attempt
+
+    @property
+    def _has_later_use(self) -> bool:
+        """Return whether a use begins later in the window.
+
+        A use behind the window is not asked: it would change a window that is over.
+        """
+        later: tuple[Usage | Wait, ...] = (
+            *self._usages[self._next_usage :][:1],
+            *self._waits[self._next_wait :][:1],
+        )
+        return any(item.start < self._until for item in later)
 
 
 def _of_no_job(instance: Instance) -> Component | None:

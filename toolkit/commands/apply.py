@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, dry_run_option, load
+from toolkit.commands.options import config_option, dry_run_option, find_config_file, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,15 +27,19 @@ def command(*, config_path: Path | None, dry_run: bool, cancel: bool, force: boo
 
     apply is the quick part of deploy: it touches neither images nor the stack.
     """
+    from toolkit.accounting.settings import price_book
     from toolkit.deploy import left_users
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
+    from toolkit.prices import imports
 
-    config = load(config_path)
+    path = find_config_file(config_path)
+    config = load(path)
+    book = price_book(config, imports.read(imports.folder(path)))
     with connected(config) as clients:
-        cluster = Cluster(config, clients, reporter())
+        cluster = Cluster(config, clients, reporter(), book=book)
         if dry_run:
             changed_paths = cluster.unapplied_files()
             click.echo("\n".join(f"~ {path}" for path in changed_paths) or "no changes")

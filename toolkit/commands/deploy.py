@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.deploy.preflight import AccountCheck
+    from toolkit.prices import PriceBook
 
 
 @click.command("deploy")
@@ -43,30 +44,35 @@ def command(
     builds missing images, shows and makes the stack's changes, and sets up the head node and its
     accounts. Then it waits until the cluster is healthy. It may be repeated.
     """
+    from toolkit.accounting.settings import price_book
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.plan_summary import deploy_sentence
     from toolkit.deploy.preflight import AccountCheck
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
+    from toolkit.prices import imports
 
     path = find_config_file(config_path)
     config = load(path)
+    book = price_book(config, imports.read(imports.folder(path)))
     with connected(config) as clients:
         report, lock = reporter(), ImageLock.beside(path)
         check = AccountCheck(config, clients, report, path, lock, skip=skip_preflight)
         if dry_run:
             account, preview = check.beside(
-                lambda: Cluster(config, clients, report, lock).preview(replace_head=replace_head)
+                lambda: Cluster(config, clients, report, lock, book).preview(
+                    replace_head=replace_head
+                )
             )
             click.echo(f"{preview.text()}\n{deploy_sentence(preview)}")
             check.require(account)
             return 0
         check.require(check.ask())
-        return _deploy(check, yes=yes, replace_head=replace_head)
+        return _deploy(check, book, yes=yes, replace_head=replace_head)
 
 
-def _deploy(check: AccountCheck, *, yes: bool, replace_head: bool) -> int:
+def _deploy(check: AccountCheck, book: PriceBook, *, yes: bool, replace_head: bool) -> int:
     from toolkit.deploy import left_users, login_nodes
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
@@ -74,7 +80,7 @@ def _deploy(check: AccountCheck, *, yes: bool, replace_head: bool) -> int:
     from toolkit.deploy.status import gather
 
     config, clients, report = check.config, check.clients, check.report
-    cluster = Cluster(config, clients, report, check.lock)
+    cluster = Cluster(config, clients, report, check.lock, book)
     outcome = cluster.deploy(yes=yes, replace_head=replace_head)
     head = Head(clients, config)
     jobs = left_users.limit_left_users(config, head)

@@ -34,19 +34,24 @@ def command(*, config_path: Path | None, as_json: bool, skip_preflight: bool) ->
     Exit code 0: deploy would change nothing; 2: it would change something; 1: any error. A wrong
     option, an invalid cluster.yaml and an account that is not ready are errors.
     """
+    from toolkit.accounting.settings import price_book
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.plan_summary import deploy_sentence
     from toolkit.deploy.preflight import AccountCheck
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
+    from toolkit.prices import imports
 
     path = find_config_file(config_path)
     config = load(path)
+    book = price_book(config, imports.read(imports.folder(path)))
     with connected(config) as clients:
         report, lock = reporter(), ImageLock.beside(path)
         check = AccountCheck(config, clients, report, path, lock, skip=skip_preflight)
-        account, preview = check.beside(lambda: Cluster(config, clients, report, lock).preview())
+        account, preview = check.beside(
+            lambda: Cluster(config, clients, report, lock, book).preview()
+        )
     if as_json:
         _print_json(preview, account)
         return FAILED if account is not None and not account.ready else _code(preview)

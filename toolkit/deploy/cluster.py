@@ -22,6 +22,7 @@ from toolkit.deploy.stack_plan import ResourceChange, StackPlan, resources
 from toolkit.deploy.stopped_head import stopped_head
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import NotConfirmed, SlurmVersionsDiffer, StackMissing
+from toolkit.prices import Catalogue, PriceBook, SpotHistory
 from toolkit.render import bundle_files
 from toolkit.render.versions import SlurmVersion
 
@@ -109,11 +110,15 @@ class Cluster:
         clients: Clients,
         report: Reporter,
         lock: ImageLock | None = None,
+        book: PriceBook | None = None,
     ) -> None:
         """Keep the parts.
 
-        Without a lock file the newest base image is used."""
+        Without a lock file the newest base image is used. Without a price book the prices are
+        those of the bundled catalogue.
+        """
         self._config = config
+        self._book = book or PriceBook(config.aws.region, Catalogue.bundled(), SpotHistory())
         self._lock = lock
         self._clients = clients
         self._report = report
@@ -310,7 +315,7 @@ class Cluster:
             bundle_files(
                 self._config,
                 facts,
-                price_table(self._config, self._clients, self._bucket),
+                price_table(self._config, self._clients, self._bucket, self._book),
                 templates=assets.directory("templates"),
             )
         )
@@ -331,11 +336,11 @@ class Cluster:
             head_image=head_instance["ImageId"] if head_instance is not None else ids["head"],
             compute_image=ids["compute"],
             root_device=base.root_device,
-            head_price=tag_price(self._config, self._config.head.instance_type),
+            head_price=tag_price(self._book, self._config.head.instance_type),
             with_head=with_head,
             # A newer image replaces a login node: it keeps nothing.
             login_image=ids["head"],
-            login_price=tag_price(self._config, self._config.login_nodes.instance_type),
+            login_price=tag_price(self._book, self._config.login_nodes.instance_type),
             without_login_nodes=frozenset(item.name for item in without),
         )
         return stack_template(self._config, facts)

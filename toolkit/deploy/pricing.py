@@ -1,4 +1,4 @@
-"""The prices in a bundle: the catalogue's, and a snapshot of the spot market.
+"""The prices in a bundle: those of the price book, and a snapshot of the spot market.
 
 The snapshot is kept beside the bundle, and only deploy and apply write it. Without it each
 deploy would see other spot prices, and the market would change a cluster that nobody has changed.
@@ -11,7 +11,7 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from toolkit.prices import Catalogue
+from toolkit.prices import PriceQuery
 from toolkit.prices.spot import read_history
 from toolkit.render import PriceTable
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.deploy.storage import Bucket
+    from toolkit.prices import PriceBook
 
 SNAPSHOT_KEY = "prices/spot.json"
 # Ranks and weights need no newer prices; the bill is priced second by second elsewhere.
@@ -27,19 +28,23 @@ FRESH_SECONDS = 7 * 86_400
 SpotPrices = dict[tuple[str, str], Decimal]
 
 
-def price_table(config: ClusterConfig, clients: Clients, bucket: Bucket) -> PriceTable:
+def price_table(
+    config: ClusterConfig, clients: Clients, bucket: Bucket, book: PriceBook
+) -> PriceTable:
     """Return on-demand prices and the snapshot's spot prices; write nothing.
 
-    Spot prices are the current ones if the snapshot is old or lacks an offering.
+    Spot prices are the current ones if the snapshot is old or lacks an offering. The book gives
+    the prices on demand of this moment: negotiated, imported or of the bundled catalogue.
     """
-    catalogue = Catalogue.bundled()
     offerings = _spot_offerings(config)
     now = time.time()
     spot_prices = _snapshot(bucket, now)
     if not offerings <= spot_prices.keys():
         spot_prices = _current_spot_prices(clients, offerings, int(now))
     spot = {key: usd for key, usd in spot_prices.items() if key in offerings and usd}
-    return PriceTable.from_catalogue(catalogue, config.aws.region, spot)
+    types = {offering.type for pool in config.pools.values() for offering in pool.offerings}
+    on_demand = {name: _on_demand(book, name, int(now)) for name in sorted(types)}
+    return PriceTable({name: usd for name, usd in on_demand.items() if usd is not None}, spot)
 
 
 def renew_snapshot(config: ClusterConfig, clients: Clients, bucket: Bucket) -> None:
@@ -53,13 +58,18 @@ def renew_snapshot(config: ClusterConfig, clients: Clients, bucket: Bucket) -> N
         bucket.write(SNAPSHOT_KEY, _dump(_current_spot_prices(clients, offerings, int(now)), now))
 
 
-def tag_price(config: ClusterConfig, instance_type: str) -> str:
+def tag_price(book: PriceBook, instance_type: str) -> str:
     """Return an instance's hourly price on demand, for its tag.
 
-    Empty when the catalogue doesn't have it.
+    Empty when the book doesn't have it.
     """
-    price = Catalogue.bundled().price(instance_type, config.aws.region)
-    return f"{price.usd_per_hour:f}" if price is not None else ""
+    usd = _on_demand(book, instance_type, int(time.time()))
+    return "" if usd is None else f"{usd:f}"
+
+
+def _on_demand(book: PriceBook, instance_type: str, now: int) -> Decimal | None:
+    price = book.on_demand(PriceQuery(instance_type, "", False, None, now), now)
+    return price.usd_per_hour if price.is_known else None
 
 
 def _spot_offerings(config: ClusterConfig) -> set[tuple[str, str]]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolkit.prices.catalogue import Catalogue
 
 UNKNOWN: Final = Decimal(0)
 
@@ -35,17 +34,6 @@ class PriceTable:
     """By type."""
     spot: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
     """Current price by (type, zone)."""
-
-    @classmethod
-    def from_catalogue(
-        cls, catalogue: Catalogue, region: str, spot: Mapping[tuple[str, str], Decimal]
-    ) -> PriceTable:
-        """Return the catalogue's prices with the given spot prices.
-
-        A catalogue of another region is ignored.
-        """
-        is_same_region = region == catalogue.region
-        return cls(dict(catalogue.prices) if is_same_region else {}, dict(spot))
 
     def usd_per_hour(self, instance_type: str, capacity: str, zone: str) -> Decimal:
         """Return US dollars an hour; unknown spot prices count as on-demand.

@@ -1,6 +1,8 @@
 """Deploy, change and destroy a cluster through the local cloud's AWS API."""
 
 import json
+import time
+from decimal import Decimal
 
 import pytest
 from botocore.exceptions import ClientError
@@ -9,6 +11,7 @@ from toolkit import cli
 from toolkit.deploy import head_volume, names
 from toolkit.deploy.tagged_resources import find_resources
 from toolkit.local.aws.images import Image, _row
+from toolkit.prices import Catalogue, imports
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
 pytestmark = [
@@ -67,12 +70,31 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
     assert capsys.readouterr().out == "no changes\n"
     assert any("/opt/slurm-toolkit/boot" in text for text in config.actor.driver.ran)
 
+    import_price(config, Decimal("7.25"))
+    assert toolkit(config, "apply", "--dry-run") == 0
+    assert "~ rendered/burst.json\n" in capsys.readouterr().out
+    imports_of(config).unlink()
+
     config.edit("count: 4", "count: 8")
     config.edit("instance_type: m7i.large", "instance_type: m7i.xlarge")
     assert toolkit(config, "deploy", "--dry-run") == 0
     assert "InstanceType: m7i.large → m7i.xlarge" in capsys.readouterr().out
 
     check_destroy(config, capsys)
+
+
+def import_price(config, usd):
+    """Keep a newer list price of the pool's first type."""
+    (pool,) = config.config.pools.values()
+    day = int(time.time()) - 86_400
+    region, prices = config.config.aws.region, {pool.offerings[0].type: usd}
+    imports.write(Catalogue(region, day, prices, {}), imports.folder(config.path), "a test")
+
+
+def imports_of(config):
+    """Return the one file of imported prices."""
+    (path,) = imports.folder(config.path).glob("*.json")
+    return path
 
 
 def check_destroy(config, capsys):

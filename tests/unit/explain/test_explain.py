@@ -16,7 +16,7 @@ from slurmplugins.head.report import (
     NodeReport,
     UnavailabilityReport,
 )
-from slurmplugins.model.launch import UNRESOLVED_LAUNCH
+from slurmplugins.model.launch import NOT_AWAITED, UNRESOLVED_LAUNCH
 from slurmplugins.power_save import circuit_breaker, planner
 from toolkit.explain import job, node, reasons, tables
 from toolkit.explain.answer import format_duration
@@ -350,7 +350,7 @@ def test_every_reason_code_of_resume_has_an_explanation():
     kinds = [
         errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.TooLate
     ]  # fmt: skip
-    codes = {planner.UNKNOWN_NODE, UNRESOLVED_LAUNCH, planner.NO_OFFERING, planner.NOT_AWAITED}
+    codes = {planner.UNKNOWN_NODE, UNRESOLVED_LAUNCH, planner.NO_OFFERING, NOT_AWAITED}
     codes |= {circuit_breaker.POOL_PROTECTED, planner.UNCLEAR_INSTANCE}
     while kinds:
         kind = kinds.pop()

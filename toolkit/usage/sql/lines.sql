@@ -60,17 +60,20 @@ SELECT i, position, max(u_end * 67108864 + position) OVER (
 ) % 67108864 AS latest, max(u_end * 67108864 + position) OVER (PARTITION BY i) % 67108864 AS last
 FROM usages SEMI JOIN (SELECT i FROM bills WHERE overlap) USING (i);
 
--- The times without a usage, each with what was before it and whether a usage comes after.
+-- The times without a usage, each with what was before it and whether a usage comes after. One
+-- behind the window is not asked: it would change a window that is over.
 CREATE OR REPLACE TEMP TABLE segments AS
 WITH gaps AS (
     SELECT u.i, u.position - 1 AS started, u.position AS next,
-        greatest(coalesce(u.earlier_end, b.lo), b.lo) AS g_from, least(u.u_start, b.used_until) AS g_to
+        greatest(coalesce(u.earlier_end, b.lo), b.lo) AS g_from,
+        least(u.u_start, b.used_until) AS g_to,
+        u.u_start < getvariable('until') AS has_later_usage
     FROM usages AS u JOIN bills AS b USING (i)
     UNION ALL
-    SELECT i, usages, NULL, greatest(coalesce(last_end, lo), lo), used_until FROM bills
+    SELECT i, usages, NULL, greatest(coalesce(last_end, lo), lo), used_until, false FROM bills
     UNION ALL
     -- The rest of the first minute, which is billed behind the end.
-    SELECT i, usages, -1, greatest(alive_end, lo), hi FROM bills WHERE alive_end < hi
+    SELECT i, usages, -1, greatest(alive_end, lo), hi, false FROM bills WHERE alive_end < hi
 ), real_gaps AS (
     SELECT * FROM gaps WHERE g_from < g_to
 ), latest AS (
@@ -116,7 +119,8 @@ WITH cuts AS (
 ), all_pieces AS (
     SELECT * FROM cut UNION ALL SELECT * FROM whole_segments
 )
-SELECT row_number() OVER () AS piece, s.i, s.started, s.next, s.latest_position, p.p_from, p.p_to
+SELECT row_number() OVER () AS piece, s.i, s.started, s.next, s.has_later_usage, s.latest_position,
+    p.p_from, p.p_to
 FROM all_pieces AS p JOIN segments AS s USING (segment);
 
 CREATE OR REPLACE TEMP TABLE piece_waits AS
@@ -127,7 +131,10 @@ GROUP BY p.piece;
 
 -- The line of each piece without a usage.
 CREATE OR REPLACE TEMP TABLE unused AS
-WITH waits_of AS (SELECT i, count(*) AS waits FROM ordered_waits GROUP BY i),
+WITH waits_of AS (
+    SELECT i, count(*) AS waits FROM ordered_waits
+    WHERE w_start < getvariable('until') GROUP BY i
+),
 causes AS (
     SELECT p.*, b.is_head, b.node, b.never_up, b.static, b.usages, a.attempt AS waiting,
         u.attempt AS user_before, l.attempt AS waited_before,
@@ -153,7 +160,7 @@ causes AS (
             WHEN never_up AND usages = 0 THEN 'failed launch'
             WHEN waiting IS NOT NULL THEN CASE WHEN started > 0 THEN 'wait for nodes' ELSE 'boot' END
             WHEN last_owner IS NULL OR static THEN 'idle'
-            WHEN next IS NOT NULL OR has_later_wait THEN 'idle gap'
+            WHEN has_later_usage OR has_later_wait THEN 'idle gap'
             ELSE 'idle tail' END AS component,
         CASE WHEN behind_end THEN last_owner
             WHEN is_head OR node = '' THEN NULL

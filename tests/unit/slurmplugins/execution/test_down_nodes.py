@@ -236,3 +236,26 @@ def test_each_action_on_many_nodes_is_one_line_of_the_decision_log(
     done = [(item["action"], item["nodes"]) for item in bench.events(LogEvent.ACTION_APPLIED)]
     assert done == [("MarkDown", "gpu-[001-064]"), ("PowerDown", "gpu-[001-064]")]
     assert {item["nodes"] for item in bench.events(LogEvent.ACTION_FAILED)} == {G[3]}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_node_of_a_late_request_that_another_job_has_is_not_given_back(
+    bench: Bench, answers: bool
+):
+    late = bench.slurm.start(7, G[:3])
+    bench.slurm.start(8, G[1:2])
+    bench.slurm.finish(7)
+    bench.slurm.down(G[:1], "bad NIC")
+    bench.slurm.power_down(G[:1])
+    bench.slurm.tick()
+    if not answers:
+
+        def jobs(_nodes: object = None) -> NoReturn:
+            raise SlurmUnreachable("socket timed out")
+
+        bench.slurm.jobs = jobs  # type: ignore[method-assign]
+    resume(bench.engine, [late])
+    assert tuple(bench.slurm.queue[8].nodes) == G[1:2]
+    assert "POWERING_UP" in bench.slurm.flags(G[1])
+    assert ("DOWN" in bench.slurm.flags(G[2])) is answers
+    assert bench.cloud.live() == []

@@ -1,20 +1,10 @@
-"""Faults that a night's search found, and that are not mended yet.
-
-Each runs its shortest history. A mend turns the test red, and then its mark goes.
-"""
+"""Histories that a night's search found to be faults, each by its shortest steps."""
 
 from __future__ import annotations
-
-import pytest
 
 from tests.property.engine.test_engine_machine import Trouble
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a late call for a requeued job gives back a node that another job has meanwhile",
-)
 def test_a_late_call_gives_back_no_node_that_another_job_has_now():
     """Resume jobs 3 and 4 after slurmctld gave their nodes away.
 
