@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MEMORY = "1GB"
 """DuckDB's own limit. Beyond it, it writes to the store's folder for temporary files."""
 
+_LARGEST_ENUM = 1000
+"""Each file has all texts of an ENUM, so more of them are left as they are."""
+
 
 @contextmanager
 def opened(temporary: Path | None = None, *, threads: int | None = None) -> Iterator[Database]:
@@ -92,6 +95,24 @@ class Database:
             for position, (column, kind) in enumerate(columns)
         )
         self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {fields}", **lists)
+
+    def text_types(self, source: str, columns: Sequence[str]) -> dict[str, str]:
+        """Return a type for each column of texts.
+
+        It is an ENUM where few of them differ. DuckDB writes an ENUM in a fifth of a text's time.
+        In Parquet both are text.
+        """
+        lists = ", ".join(
+            f"list(DISTINCT {column}) FILTER ({column} IS NOT NULL)" for column in columns
+        )
+        types = {}
+        for column, texts in zip(columns, self.row(f"SELECT {lists} FROM {source}"), strict=True):  # noqa: S608  # our own names
+            types[column] = "VARCHAR"
+            if texts and len(texts) <= _LARGEST_ENUM:
+                types[column] = f"texts_of_{column}"
+                values = ", ".join(map(quoted, sorted(texts)))
+                self.run(f"CREATE OR REPLACE TYPE texts_of_{column} AS ENUM ({values})")
+        return types
 
     def parsed(
         self,
