@@ -193,9 +193,9 @@ class Demo:
         return [node["instance_id"] for node in json.loads(text)["nodes"]]
 
     def _live_instances(self) -> int:
-        """Return the number of live compute instances.
+        """Return the number of compute instances that are not terminated.
 
-        They are all that EC2 lists as anything but terminated.
+        The demo stops none, so states of stopped instances are not asked for.
         """
         config = load(self.toolkit.config)
         pages = (
@@ -257,13 +257,20 @@ class Demo:
             return 0  # there is no file yet, or the line is incomplete
 
     def _tail(self, path: str, lines: int = 20) -> str:
-        # Not `tail -f`, and silent about a file that does not exist yet.
+        """Return the last lines of a file on the head node.
+
+        Without the file it is "".
+        """
+        # The shell hides tail's failure: Head.run raises for an exit code other than 0.
         return self.head.run(
             ["sh", "-c", 'tail -n "$1" -- "$2" 2>/dev/null || true', "tail", str(lines), path]
         )
 
     def _wait_for(self, check: Callable[[], T | None], seconds: float, failure: str) -> T:
-        """Return the first answer of the check. Raises PhaseFailed after `seconds`."""
+        """Return the first answer of the check that is not None.
+
+        Raises PhaseFailed after `seconds`. The check may raise it earlier.
+        """
         deadline = self.clock() + seconds
         while (result := check()) is None:
             if self.clock() > deadline:
