@@ -61,7 +61,7 @@ COMMANDS = {
     "data": "Add, check, cache and collect datasets.",
     "prices": "Import AWS's price list, show the prices of a report.",
     "report": "Print the cluster's cost by account, user or job.",
-    "reconcile-bill": "Hold AWS's bill to the report.",
+    "reconcile-bill": "Compare AWS's bill with the report.",
     "usage": "Import dumps of sacct, and report on them offline.",
     "runs": "List, show, compare and replay training runs.",
     "sweep": "Search for the best parameters with a job array.",

@@ -216,12 +216,14 @@ def _shared_keys(users: Sequence[object]) -> Iterator[Finding]:
     """
     owners: dict[str, str] = {}
     for index, user in enumerate(users):
+        if not isinstance(user, dict):
+            continue  # the model reports it
+        name = str(user.get("name"))
         for at, line in enumerate(_items(user, "ssh_keys")):
             try:
                 _, key = key_parts(str(line))
             except ValueError:
                 continue  # the model reports it
-            name = str(_mapping({"user": user}, "user").get("name"))
             if key in owners:
                 yield (
                     ("users", index, "ssh_keys", at),

@@ -81,9 +81,8 @@ class StepLog:
 
         Raises no error of the disk: lines that it does not take wait, in order, and `sync` fails.
         """
-        if (
-            len(self._pending_lines) < _MAX_PENDING
-        ):  # full after hours; the audit names missing steps
+        # The queue is full after hours; then steps are left out, and the audit names them.
+        if len(self._pending_lines) < _MAX_PENDING:
             line = asdict(record) | {"metrics": dict(record.metrics)}
             self._pending_lines.append(encode_line({"event": "step", **line}))
         try:
@@ -128,7 +127,10 @@ class StepLog:
 
 
 def read(path: Path) -> History:
-    """Return the step log with its `resume` lines applied."""
+    """Return the step log with its `resume` lines applied.
+
+    It is empty without a file.
+    """
     entries = read_entries(path)
     whole_entries = [entry for entry in entries if entry is not None]
     return replace(apply(whole_entries), torn_lines=len(entries) - len(whole_entries))
