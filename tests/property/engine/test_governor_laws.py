@@ -12,6 +12,7 @@ from slurmplugins.governor.decide import Facts, decide
 from slurmplugins.governor.plan import QueueSnapshot, plan
 from slurmplugins.governor.spending import Burst, Spending, observe, spent
 from slurmplugins.model.queued_job import NodeGroup, QueuedJob, QueuePartition, Request
+from tests.fakes import governor
 
 NOW = 1_795_650_000.0
 ACCOUNTS = ("vision", "language", "guests")
@@ -167,6 +168,31 @@ def test_what_is_promised_never_exceeds_what_a_budget_has_left(snapshot: QueueSn
         assert usd <= max(left, Decimal(0))
         assert usd == made.committed.get(account, Decimal(0))
         assert not promises or account in budgets
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=8), st.integers(0, 3000))
+def test_ready_jobs_share_one_budget_and_the_next_one_would_not_fit(
+    ready: list[tuple[int, bool]], cents: int
+):
+    budget = Decimal(cents) / 100
+    rule = replace(governor.RULE, budgets={"vision": budget})
+    queue = [
+        governor.a_job(number, tasks=tasks, partitions=BOTH if bursts else ("rack",))
+        for number, (tasks, bursts) in enumerate(ready, start=1)
+    ]
+    old = {
+        j.id: Burst("vision", "rack", "cloud", Decimal("1.20"))
+        for j in queue
+        if len(j.partitions) > 1
+    }
+    config = replace(governor.CONFIG, rules={"rack": rule})
+    made = plan(governor.snapshot(*queue, config=config, spending=Spending(bursts=old)))
+    assert len(made.decisions) == len(queue)
+    promised = made.committed.get("vision", Decimal(0))
+    assert promised <= budget
+    for item in made.decisions:
+        assert item.cost is not None
+        assert item.bursts or promised + item.cost.usd > budget
 
 
 @given(snapshots())
