@@ -53,7 +53,7 @@ def rack(cluster):
 @pytest.fixture(scope="module")
 def without_budget(cluster, rack):
     """A waiting job of an account that has no burst budget."""
-    return submit(cluster, NODE, "--time=10", user="grace")
+    return submit(cluster, NODE, "--time=2", user="grace")
 
 
 def test_a_job_that_waits_for_racks_completes_in_the_cloud(cluster, rack, without_budget):
