@@ -160,7 +160,9 @@ def _partition(name: str, item: Mapping[str, Any], groups: tuple[NodeGroup, ...]
     )
 
 
-def _groups(nodes: Iterable[object], usd_per_hour: Mapping[str, str]) -> dict[str, list[NodeGroup]]:
+def _groups(
+    nodes: Iterable[object], usd_per_hour: Callable[[str, str], str]
+) -> dict[str, list[NodeGroup]]:
     counts: dict[str, dict[tuple[Any, ...], int]] = defaultdict(lambda: defaultdict(int))
     for item in nodes:
         if not isinstance(item, dict):

@@ -10,7 +10,7 @@ from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(1200, func_only=True)]
 GATE = "/shared/home/ada/rack-gate"
-OUTPUT = "/shared/home/ada/rack-output"
+OUTPUT = "/shared/home/ada/rack"
 GOVERN = ("runuser", "-u", "slurm", "--", "/opt/slurm-toolkit/bin/slurm-govern")
 WAIT = f"until [ -e {GATE} ]; do sleep 1; done"
 NODE = 'echo "$SLURMD_NODENAME"'
@@ -57,14 +57,14 @@ def without_budget(cluster, rack):
 
 
 def test_a_job_that_waits_for_racks_completes_in_the_cloud(cluster, rack, without_budget):
-    job = submit(cluster, NODE, "--time=10", f"--output={OUTPUT}")
+    job = submit(cluster, NODE, "--time=10", f"--output={OUTPUT}-%j")
 
     def is_done() -> bool:
         cluster.run(*GOVERN)
         return states(cluster, job) == ["COMPLETED"]
 
     until("the job in the cloud", is_done)
-    assert cluster.run("cat", OUTPUT).strip().startswith("farm-")
+    assert cluster.run("cat", f"{OUTPUT}-{job}").strip().startswith("farm-")
     record = cluster.job(job)
     assert record["partition"] == "batch"
     assert "toolkit:burst age: may start in batch" in record["admin_comment"]
@@ -89,13 +89,13 @@ def test_a_job_of_an_account_without_budget_stays_and_is_told_why(cluster, witho
 
 def test_a_job_whose_rack_is_free_soon_stays(cluster, rack, without_budget):
     cluster.run("scontrol", "update", f"jobid={rack}", "timelimit=8")
-    job = submit(cluster, NODE, "--time=1", f"--output={OUTPUT}.soon")
-    # Backfill looks every five seconds, and the rule would let the job go after five.
+    job = submit(cluster, NODE, "--time=1", f"--output={OUTPUT}-%j")
+    # Backfill looks every five seconds, and the rule would let the job go after fifteen.
     until(
         "backfill's expectation",
         lambda: (
             decisions(cluster)[job]["reason"] == "racks-soon"
-            and decisions(cluster)[job]["waited"] > 10
+            and decisions(cluster)[job]["waited"] > 20
         ),
     )
     cluster.run(*GOVERN)
@@ -103,4 +103,4 @@ def test_a_job_whose_rack_is_free_soon_stays(cluster, rack, without_budget):
     assert "stays: racks expected in" in cluster.toolkit("why", job).stdout
     cluster.as_user("touch", GATE)
     until("the job on racks", lambda: states(cluster, job) == ["COMPLETED"])
-    assert cluster.run("cat", f"{OUTPUT}.soon").strip() == "rack-001"
+    assert cluster.run("cat", f"{OUTPUT}-{job}").strip() == "rack-001"
