@@ -211,8 +211,8 @@ def printable(made: GovernorPlan, snapshot: QueueSnapshot) -> dict[str, Any]:
         "accounts": [
             {
                 "account": name,
-                "usd_spent": f"{spent(made.spending, name, snapshot.now):.2f}",
-                "usd_committed": f"{made.committed.get(name, Decimal(0)):.2f}",
+                "usd_spent": f"{spent(made.spending, name, snapshot.now):f}",
+                "usd_committed": f"{made.committed.get(name, Decimal(0)):f}",
                 "usd_per_month": {
                     rule.rack: f"{rule.budgets[name]:f}"
                     for rule in snapshot.config.rules.values()

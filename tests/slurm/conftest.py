@@ -80,7 +80,7 @@ RACK = {  # for test_burst_governor.py: one node, as of a rack
     "shape": {"cpus": 2, "memory_gib": 4},
     "offerings": [{"type": "m7i.large", "capacity": "on-demand"}],
 }
-BURST = {"partition": "batch", "after": "5s", "accounts": {"vision": {"usd_per_month": 5}}}
+BURST = {"partition": "batch", "after": "15s", "accounts": {"vision": {"usd_per_month": 5}}}
 
 
 def toolkit(

@@ -12,6 +12,7 @@ from slurmplugins.governor.decide import Facts, decide
 from slurmplugins.governor.plan import QueueSnapshot, plan
 from slurmplugins.governor.spending import Burst, Spending, observe, spent
 from slurmplugins.model.queued_job import NodeGroup, QueuedJob, QueuePartition, Request
+from tests.fakes import governor
 
 NOW = 1_795_650_000.0
 ACCOUNTS = ("vision", "language", "guests")
@@ -20,21 +21,21 @@ BOTH = ("rack", "cloud")
 times = st.one_of(st.none(), st.integers(-20_000, 20_000).map(lambda seconds: NOW + seconds))
 requests = st.builds(
     Request,
-    cpus=st.integers(1, 64),
-    memory_mib=st.integers(0, 100_000),
-    nodes=st.integers(1, 6),
-    most_nodes=st.sampled_from([0, 0, 1, 6]),
-    gpus=st.integers(0, 4),
+    cpus=st.sampled_from([1, 4, 8, 16]),
+    memory_mib=st.sampled_from([0, 4000, 8000, 100_000]),
+    nodes=st.sampled_from([1, 1, 2, 6]),
+    most_nodes=st.sampled_from([0, 0, 0, 2, 6]),
+    gpus=st.sampled_from([0, 0, 0, 1, 4]),
     gpu=st.sampled_from(["", "", "a10g", "h100"]),
-    cpus_of_node=st.integers(1, 16),
+    cpus_of_node=st.sampled_from([1, 1, 4, 16]),
 )
 groups = st.builds(
     NodeGroup,
-    count=st.integers(1, 8),
-    cpus=st.integers(1, 32),
-    memory_mib=st.integers(1000, 64_000),
+    count=st.integers(4, 8),
+    cpus=st.integers(8, 32),
+    memory_mib=st.integers(8000, 64_000),
     gpus=st.sampled_from([{}, {"a10g": 1}, {"h100": 4}]),
-    usd_per_hour=st.sampled_from(["0.40", "1.20", "12.00", ""]),
+    usd_per_hour=st.sampled_from(["0.40", "1.20", "12.00"] * 5 + [""]),
 )
 
 
@@ -42,10 +43,11 @@ def partitions(name: str) -> st.SearchStrategy[QueuePartition]:
     return st.builds(
         QueuePartition,
         name=st.just(name),
-        up=st.sampled_from([True, True, False]),
-        max_time=st.sampled_from([None, 3600.0, 86_400.0]),
-        tier=st.sampled_from([1, 1, 2]),
-        groups=st.lists(groups, max_size=3).map(tuple),
+        up=st.sampled_from([True] * 7 + [False]),
+        max_time=st.sampled_from([None, None, 3600.0]),
+        tier=st.sampled_from([1] * 7 + [2]),
+        groups=st.lists(groups, min_size=1, max_size=3).map(tuple),
+        denied_accounts=st.sampled_from([()] * 7 + [("vision",)]),
     )
 
 
@@ -53,12 +55,13 @@ rules = st.builds(
     RackRule,
     rack=st.just("rack"),
     cloud=st.just("cloud"),
-    after=st.integers(0, 20_000).map(float),
-    budgets=st.dictionaries(
-        st.sampled_from(ACCOUNTS[:2]), st.decimals(0, 500, places=2), max_size=2
+    after=st.sampled_from([0.0, 600.0, 3600.0, 20_000.0]),
+    budgets=st.fixed_dictionaries(
+        {"vision": st.sampled_from([Decimal(usd) for usd in (20, 2, 500, 0)])},
+        optional={"language": st.just(Decimal(30))},
     ),
     soon=st.integers(0, 3600).map(float),
-    qos=st.sampled_from([{}, {"urgent": 60.0}]),
+    qos=st.sampled_from([{}, {}, {"urgent": 60.0}]),
     deadline=st.booleans(),
     data=st.builds(
         DataRule, on_site=st.booleans(), usd_per_gb=st.sampled_from([Decimal(0), Decimal("0.05")])
@@ -66,31 +69,47 @@ rules = st.builds(
 )
 
 
+OBSTACLES = (
+    {"priority": 0},
+    {"reason": "AssocGrpGRES"},
+    {"eligible_at": None},
+    {"eligible_at": NOW + 60},
+    {"time_limit": None},
+    {"batch": False},
+    {"may_requeue": False},
+    {"licenses": "matlab:1"},
+    {"account": "guests"},
+    {"states": frozenset({"RUNNING"})},
+    {"deadline": NOW + 900},
+    {"deadline": NOW + 9000},
+)
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> QueuedJob:
-    pending = draw(st.sampled_from([True, True, True, False]))
-    where = draw(st.sampled_from([("rack",), ("rack",), BOTH, ("cloud", "rack")]))
-    return QueuedJob(
+    """Return a job that could burst, or one with something against it."""
+    job = QueuedJob(
         id=draw(st.integers(1, 30)),
         label="",
-        states=frozenset({"PENDING" if pending else "RUNNING"}),
-        partitions=where if not pending or set(where) == {"rack"} else BOTH,
-        account=draw(st.sampled_from(ACCOUNTS)),
-        qos=draw(st.sampled_from(["normal", "urgent"])),
+        states=frozenset({"PENDING"}),
+        partitions=draw(st.sampled_from([("rack",), ("rack",), BOTH])),
+        account=draw(st.sampled_from(ACCOUNTS[:2])),
+        qos=draw(st.sampled_from(["urgent", "normal"])),
         request=draw(requests),
-        priority=draw(st.integers(0, 5)),
-        reason=draw(st.sampled_from(["Resources", "Priority", "AssocGrpGRES"])),
+        priority=draw(st.integers(1, 4)),
+        reason="Resources",
         submitted_at=NOW - draw(st.integers(0, 20_000)),
-        eligible_at=draw(times),
+        eligible_at=NOW - draw(st.sampled_from([9000, 900, 60])),
         start_at=draw(times),
-        time_limit=draw(st.sampled_from([None, 600.0, 3600.0, 86_400.0])),
-        deadline=draw(times),
+        time_limit=draw(st.sampled_from([600.0, 3600.0, 86_400.0])),
         tasks=draw(st.sampled_from([1, 1, 5])),
         restarts=draw(st.integers(0, 2)),
-        batch=draw(st.sampled_from([True, True, True, False])),
-        licenses=draw(st.sampled_from(["", "", "", "matlab:1"])),
-        comment=draw(st.sampled_from(["", "s3-data", "site-data=40G", "site-data=9T"])),
+        comment=draw(st.sampled_from(["s3-data", "site-data=40G", "", "site-data=9T"])),
     )
+    if draw(st.integers(0, 4)):
+        return job
+    job = replace(job, **draw(st.sampled_from(OBSTACLES)))
+    return replace(job, partitions=job.partitions[::-1]) if job.running else job
 
 
 @st.composite
@@ -109,7 +128,7 @@ def snapshots(draw: st.DrawFn) -> QueueSnapshot:
                 for job in bursting
             }
         ),
-        cloud_problems=draw(st.sampled_from([{}, {}, {"cloud": "EC2 is away"}])),
+        cloud_problems=draw(st.sampled_from([{}] * 7 + [{"cloud": "EC2 is away"}])),
     )
 
 
@@ -130,6 +149,7 @@ def test_no_job_bursts_that_could_not_run_in_the_cloud(snapshot: QueueSnapshot):
             job = records[item.job]
             assert any(group.nodes_for(job.request) is not None for group in cloud.groups)
             assert cloud.up
+            assert job.account not in cloud.denied_accounts
             assert job.time_limit is not None
             assert cloud.max_time is None or job.time_limit <= cloud.max_time
             assert job.batch
@@ -141,11 +161,38 @@ def test_no_job_bursts_that_could_not_run_in_the_cloud(snapshot: QueueSnapshot):
 def test_what_is_promised_never_exceeds_what_a_budget_has_left(snapshot: QueueSnapshot):
     made = plan(snapshot)
     budgets = snapshot.config.rules["rack"].budgets
-    for account, usd in made.committed.items():
+    for account in ACCOUNTS:
+        promises = [item.cost for item in made.decisions if item.bursts and item.account == account]
+        usd = sum((cost.usd for cost in promises if cost), Decimal(0))
         left = budgets.get(account, Decimal(0)) - spent(made.spending, account, NOW)
         assert usd <= max(left, Decimal(0))
+        assert usd == made.committed.get(account, Decimal(0))
+        assert not promises or account in budgets
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=8), st.integers(0, 3000))
+def test_ready_jobs_share_one_budget_and_the_next_one_would_not_fit(
+    ready: list[tuple[int, bool]], cents: int
+):
+    budget = Decimal(cents) / 100
+    rule = replace(governor.RULE, budgets={"vision": budget})
+    queue = [
+        governor.a_job(number, tasks=tasks, partitions=BOTH if bursts else ("rack",))
+        for number, (tasks, bursts) in enumerate(ready, start=1)
+    ]
+    old = {
+        j.id: Burst("vision", "rack", "cloud", Decimal("1.20"))
+        for j in queue
+        if len(j.partitions) > 1
+    }
+    config = replace(governor.CONFIG, rules={"rack": rule})
+    made = plan(governor.snapshot(*queue, config=config, spending=Spending(bursts=old)))
+    assert len(made.decisions) == len(queue)
+    promised = made.committed.get("vision", Decimal(0))
+    assert promised <= budget
     for item in made.decisions:
-        assert not item.bursts or item.account in budgets
+        assert item.cost is not None
+        assert item.bursts or promised + item.cost.usd > budget
 
 
 @given(snapshots())
@@ -154,7 +201,11 @@ def test_a_second_pass_on_the_same_queue_changes_nothing(snapshot: QueueSnapshot
     again = plan(once)
     assert again.changes == ()
     assert again.notices == ()
-    assert again.spending == once.spending
+    seen = {number: replace(item, seen=True) for number, item in once.spending.bursts.items()}
+    waiting = {number for number in seen if again.spending.bursts[number].seen}
+    assert replace(again.spending, bursts={}) == replace(once.spending, bursts={})
+    assert {n: replace(i, seen=True) for n, i in again.spending.bursts.items()} == seen
+    assert waiting == {job.family for job in once.jobs if "cloud" in job.partitions} & seen.keys()
 
 
 @given(snapshots())

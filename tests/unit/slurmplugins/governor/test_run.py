@@ -191,7 +191,7 @@ def test_the_plan_is_printed_with_its_facts():
     assert value["accounts"] == [
         {
             "account": "vision",
-            "usd_spent": "0.00",
+            "usd_spent": "0",
             "usd_committed": "1.50",
             "usd_per_month": {"rack": "100"},
         }
