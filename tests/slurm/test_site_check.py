@@ -1,6 +1,7 @@
 """The preflight of a join against a real slurmctld with a wrong configuration.
 
-It runs on the head node, beside the cluster's own and on another port.
+It runs on the head node, beside the cluster's own and on another port. The path of the socket by
+which auth/slurm signs is fixed in slurmctld. So this one has a folder of its own at that path.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from toolkit.output import PlainReporter
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(600, func_only=True)]
 FOLDER = "/run/rack-site"
 SLURM_CONF = f"{FOLDER}/slurm.conf"
+SOCKETS = f"{FOLDER}/sockets"  # is /run/slurmctld to this slurmctld
+CLIENT = (f"SLURM_CONF={SLURM_CONF}", f"SLURM_SACK_SOCKET={SOCKETS}/sack.socket")
 UNIT = "rack-site"
 WRONG = f"""\
 ClusterName=rack
@@ -55,16 +58,14 @@ class SiteOnHead:
 
     def run(self, argv, *, timeout=60, stdin=b""):
         assert not stdin, "the head takes no standard input"
-        return self.cluster.head.output(
-            ["/usr/bin/env", f"SLURM_CONF={SLURM_CONF}", *argv], timeout=timeout
-        ).stdout
+        return self.cluster.head.output(["/usr/bin/env", *CLIENT, *argv], timeout=timeout).stdout
 
 
 @pytest.fixture
 def site(cluster):
     """A slurmctld of its own key, with faults."""
     files = {"slurm.conf": WRONG, "topology.conf": "SwitchName=top Nodes=rack[01-02]\n"}
-    cluster.run("install", "-d", "-o", "slurm", f"{FOLDER}", f"{FOLDER}/state")
+    cluster.run("install", "-d", "-o", "slurm", f"{FOLDER}", f"{FOLDER}/state", SOCKETS)
     for name, text in files.items():
         cluster.run("sh", "-c", 'printf %s "$2" > "$1"', "sh", f"{FOLDER}/{name}", text)
     key = f"{FOLDER}/slurm.key"
@@ -72,7 +73,7 @@ def site(cluster):
     cluster.run("install", "-o", "slurm", "-m", "600", key, key + ".own")
     cluster.run("mv", key + ".own", key)
     cluster.run("systemd-run", f"--unit={UNIT}", "--uid=slurm", f"--setenv=SLURM_CONF={SLURM_CONF}",
-                "slurmctld", "-D", "-f", SLURM_CONF)  # fmt: skip
+                f"--property=BindPaths={SOCKETS}:/run/slurmctld", "slurmctld", "-D", "-f", SLURM_CONF)  # fmt: skip
     runner = SiteOnHead(cluster)
     until("the site's slurmctld", lambda: "is UP" in ping(runner))
     yield runner
