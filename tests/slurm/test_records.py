@@ -64,9 +64,9 @@ def job(cluster):
 
 @pytest.fixture(scope="module")
 def end(cluster, job):
-    """The end of the reports' window, after which the records are written.
+    """The end of the reports' window; the records are written then.
 
-    All is over then. A job that starts, or an instance that just ended, is told with other values
+    All is over. A job that starts, or an instance that just ended, is told with other values
     a moment later, so the two reports would be of different facts.
     """
 

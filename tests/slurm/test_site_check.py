@@ -73,7 +73,8 @@ def site(cluster):
     cluster.run("install", "-o", "slurm", "-m", "600", key, key + ".own")
     cluster.run("mv", key + ".own", key)
     cluster.run("systemd-run", f"--unit={UNIT}", "--uid=slurm", f"--setenv=SLURM_CONF={SLURM_CONF}",
-                f"--property=BindPaths={SOCKETS}:/run/slurmctld", "slurmctld", "-D", "-f", SLURM_CONF)  # fmt: skip
+                f"--property=BindPaths={SOCKETS}:/run/slurmctld",
+                "slurmctld", "-D", "-f", SLURM_CONF)  # fmt: skip
     runner = SiteOnHead(cluster)
     until("the site's slurmctld", lambda: "is UP" in ping(runner))
     yield runner
