@@ -66,8 +66,8 @@ def job(cluster):
 def end(cluster, job):
     """The end of the reports' window; the records are written then.
 
-    All is over. A job that starts, or an instance that just ended, is told with other values
-    a moment later, so the two reports would be of different facts.
+    All is over. A job that starts, or an instance that just ended, has other values a moment
+    later. Then the two reports would be of different facts.
     """
 
     def all_is_over() -> bool:
