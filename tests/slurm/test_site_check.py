@@ -1,7 +1,8 @@
 """The preflight of a join against a real slurmctld with a wrong configuration.
 
 It runs on the head node, beside the cluster's own and on another port. The path of the socket by
-which auth/slurm signs is fixed in slurmctld. So this one has a folder of its own at that path.
+which auth/slurm signs is fixed in Slurm 24.11. So this one has a folder of its own at that path,
+and its clients run in its mount namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(600, func_only=True)]
 FOLDER = "/run/rack-site"
 SLURM_CONF = f"{FOLDER}/slurm.conf"
 SOCKETS = f"{FOLDER}/sockets"  # is /run/slurmctld to this slurmctld
-CLIENT = (f"SLURM_CONF={SLURM_CONF}", f"SLURM_SACK_SOCKET={SOCKETS}/sack.socket")
 UNIT = "rack-site"
 WRONG = f"""\
 ClusterName=rack
@@ -55,10 +55,13 @@ class SiteOnHead:
 
     def __init__(self, cluster) -> None:
         self.cluster = cluster
+        pid = cluster.run("systemctl", "show", "--property=MainPID", "--value", UNIT).strip()
+        self.enter = ["nsenter", f"--target={pid}", "--mount"]
 
     def run(self, argv, *, timeout=60, stdin=b""):
         assert not stdin, "the head takes no standard input"
-        return self.cluster.head.output(["/usr/bin/env", *CLIENT, *argv], timeout=timeout).stdout
+        words = [*self.enter, "/usr/bin/env", f"SLURM_CONF={SLURM_CONF}", *argv]
+        return self.cluster.head.output(words, timeout=timeout).stdout
 
 
 @pytest.fixture
