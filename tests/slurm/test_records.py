@@ -25,7 +25,8 @@ from toolkit.errors import HeadNotReady
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(1800, func_only=True)]
 DAY = 86_400
-POOLS = ("farm", "gpu")
+BEGUN = "CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
+POOLS = ("farm", "gpu", "rack")
 NAME = "a|b\n42\x1f7"  # what could forge a row
 
 
@@ -71,7 +72,7 @@ def end(cluster, job):
     """
 
     def all_is_over() -> bool:
-        jobs = cluster.run("squeue", "--noheader").strip()
+        jobs = cluster.run("squeue", "--noheader", f"--states={BEGUN}").strip()
         return not jobs and not any(instances_of_pool(cluster, pool, *LIVE) for pool in POOLS)
 
     until("no job and no instance", all_is_over)
