@@ -15,18 +15,16 @@ changed nothing that counts.
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins.system.files import locked, write_atomically
+from slurmplugins.system.files import write_atomically
 from toolkit.accounting.set_aside import SetAside
 from toolkit.usage.errors import StoreUnreadable
-from toolkit.usage.store import Day, default_folder
+from toolkit.usage.store import Day, StoreFolder, default_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 VERSION = 1
@@ -59,11 +57,8 @@ class ReadPage:
     set_aside: tuple[SetAside, ...] = ()
 
 
-class ClusterStore:
+class ClusterStore(StoreFolder):
     """The folder of one cluster's store."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
 
     @property
     def records_file(self) -> Path:
@@ -90,13 +85,6 @@ class ClusterStore:
         for name, days in tables.items():
             named = {file for day in days.values() for file in day.files}
             self.remove_others(name, named)
-
-    def remove_others(self, name: str, named: Iterable[str]) -> None:
-        """Remove the Parquet files of a table that nothing names."""
-        known = frozenset(named)
-        for path in self.folder.glob(f"{name}/day=*/*.parquet"):
-            if str(path.relative_to(self.folder)) not in known:
-                path.unlink(missing_ok=True)
 
     def pages(self, day: str) -> dict[str, ReadPage]:
         """Return the pages that end on a day, by key. Raises StoreUnreadable."""
@@ -126,25 +114,6 @@ class ClusterStore:
 
     def _pages_file(self, day: str) -> Path:
         return self.folder / "pages" / f"{day}.json"
-
-    @contextmanager
-    def changing(self) -> Iterator[Path]:
-        """Hold the store's lock; yields an empty folder for temporary files.
-
-        Raises StoreUnreadable.
-        """
-        temporary = self.folder / "temporary"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / "lock"):
-                shutil.rmtree(temporary, ignore_errors=True)  # of a program that was killed
-                temporary.mkdir()
-                try:
-                    yield temporary
-                finally:
-                    shutil.rmtree(temporary, ignore_errors=True)
-        except OSError as error:
-            raise StoreUnreadable(f"can't write to {self.folder}: {error}") from error
 
     def read_json(self, path: Path) -> dict[str, Any] | None:
         """Return a file's content of this version; None without a file."""
