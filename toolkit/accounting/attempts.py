@@ -103,6 +103,10 @@ class Attempt:
         ran = self.state in STATES_OF_RUNNING or self.requeue_requested
         return ran and self.ended != self.started
 
+    def checkpoint_marks(self) -> list[str]:
+        """Return the digits of all marks in its comments."""
+        return _CHECKPOINT.findall(self.comments)
+
     def checkpoint(self) -> int | None:
         """Return the second of its last committed checkpoint, if known.
 
@@ -111,7 +115,7 @@ class Attempt:
         """
         if self.started is None:
             return None
-        marks = [int(mark) for mark in _CHECKPOINT.findall(self.comments)]
+        marks = [int(mark) for mark in self.checkpoint_marks()]
         end = self.ended
         own_marks = [
             second for second in marks if second >= self.started and (end is None or second <= end)

@@ -5,7 +5,6 @@ The parsers are those of the report. What a column can't hold is set aside.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.attempts import REQUEUE_EXIT, Attempt
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _OF_DUMPS = ("import_number", "line")
 _WRITTEN = (("written", "BIGINT"), ("page", "VARCHAR"))
-_CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)", re.ASCII)
 _LARGEST = 2**63 - 1
 
 ATTEMPTS = Table(
@@ -103,7 +101,7 @@ def attempt_row(
         "memory_mib": attempt.tres.memory_mib,
         "gpus": attempt.tres.gpus,
         "checkpoint": attempt.checkpoint(),
-        "checkpoint_marks": ",".join(_CHECKPOINT.findall(attempt.comments)),
+        "checkpoint_marks": ",".join(attempt.checkpoint_marks()),
         "written": written,
         "page": page,
     }

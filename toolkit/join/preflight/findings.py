@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.lint.finding import Finding, Severity
+from toolkit.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,8 +90,8 @@ class SiteCheck:
         """Return the result in one sentence."""
         verb = "is ready" if self.ready else "is not ready"
         errors, warnings = len(self.errors), len(self.findings) - len(self.errors)
-        counts = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-        unanswered = f", {_count(len(self.unanswered), 'question')} without an answer"
+        counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+        unanswered = f", {counted(len(self.unanswered), 'question')} without an answer"
         return f"{self.site} {verb}: {counts}{unanswered if self.unanswered else ''}"
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +102,3 @@ class SiteCheck:
             "findings": self.findings,
             "unanswered": self.unanswered,
         }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
