@@ -40,7 +40,7 @@ class RackRule:
     cloud: str
     """The partition that a job gets too."""
     after: float
-    """How long a job waits for racks before it may burst."""
+    """Seconds that a job waits for racks before it may burst."""
     budgets: Mapping[str, Decimal]
     """US dollars a calendar month (UTC) by account. Jobs of other accounts stay."""
     soon: float = SOON

@@ -74,7 +74,7 @@ class Facts:
     rack: QueuePartition
     cloud: QueuePartition
     remaining_usd: Decimal
-    """What the account may still spend or commit to in this month."""
+    """US dollars that the account may still spend or commit to in this month."""
     cloud_problem: str = ""
     """Why nothing may be launched now."""
     bursts_already: bool = False

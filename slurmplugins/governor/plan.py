@@ -65,7 +65,7 @@ class GovernorPlan:
     changes: tuple[PartitionChange, ...]
     notices: tuple[Notice, ...]
     spending: Spending
-    """What is remembered once all of it is done."""
+    """The memory of the next pass, once all of it is done."""
     committed: Mapping[str, Decimal] = field(default_factory=dict)
     """By account: the worst cost of the jobs that may burst and wait."""
 

@@ -150,7 +150,7 @@ class HeadReport:
     cluster: str = ""
     nodes: tuple[NodeReport, ...] = ()
     node_source: str = ""
-    """What read the nodes: `pyslurm 25.11.2`, or `scontrol` with the reason."""
+    """The reader of the nodes: `pyslurm 25.11.2`, or `scontrol` with the reason."""
     machines: tuple[InstanceReport, ...] = ()
     jobs: tuple[JobReport, ...] = ()
     attempts: tuple[AttemptReport, ...] = ()

@@ -49,7 +49,7 @@ class NodeReader:
         self._slurm_conf = slurm_conf
         self._log = log
         self.source = ""
-        """What answered last: `pyslurm 25.11.2`, or `scontrol` with the reason."""
+        """The reader that answered last: `pyslurm 25.11.2`, or `scontrol` with the reason."""
 
     def nodes(self) -> tuple[Node, ...]:
         """Return all nodes. Raises SlurmUnreachable or SlurmRefused."""

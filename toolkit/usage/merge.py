@@ -24,7 +24,7 @@ class Table:
     name: str  # of the folder, and of what was read: `read_NAME`
     columns: Sequence[tuple[str, str]]
     key: str
-    """What makes two rows one thing."""
+    """The columns that two rows of one thing have in common."""
     order: str
     """The best row first."""
     second: str
