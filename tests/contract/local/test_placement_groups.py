@@ -1,4 +1,4 @@
-"""Placement groups of stacks: launches into them, the places EC2 tells, and their end."""
+"""Placement groups of stacks, and launches into them."""
 
 from __future__ import annotations
 
