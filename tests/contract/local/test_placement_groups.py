@@ -23,7 +23,7 @@ def places(ec2):
 
 
 def test_an_instance_is_launched_into_the_group_of_a_stack(local, stack, ec2, launch):
-    """List the group with the instance, and below the switches of its group."""
+    """List the group with the instance, below its own switches."""
     assert stack.apply({"Group": GROUP}, "CREATE") == "CREATE_COMPLETE"
     name = stack.resource("Group")
     inside = launch(2, InstanceType="m7i.large", Placement={"GroupName": name})
