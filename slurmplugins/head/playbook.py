@@ -178,13 +178,19 @@ def playbook_command(playbook: Path, extra_vars: Sequence[str], *more_options: s
     return [*argv, *more_options, str(playbook)]
 
 
+def _python_path(playbook: Path) -> str:
+    """Return PYTHONPATH with the folder that gives Ansible's modules their bytecode."""
+    folders = [str(playbook.parent.absolute() / "python"), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(filter(None, folders))
+
+
 def run_playbook(options: argparse.Namespace, reporter: Reporter) -> int:
     """Run the playbook and return its exit code.
 
     The last status is written before it returns. Raises OSError when the playbook can't be run.
     """
     playbook = options.playbook if options.playbook.exists() else Path("ansible") / options.playbook
-    environment = {**os.environ, **_ENVIRONMENT}
+    environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": _python_path(playbook)}
     progress = Progress()
     reporter.write_progress(progress, force=True)
     listing = subprocess.run(

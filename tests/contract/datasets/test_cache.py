@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.datasets import MemorySource, described, tree
 from tests.fakes.disk import FullDisk, QuickDisk
+from tests.patience import PROGRAM_SECONDS
 from toolkit.datasets.cache.cache import Cache
 from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable, DataStopped
 from toolkit.datasets.store.manifest import BLOCK
@@ -129,12 +130,12 @@ def test_a_stop_request_ends_the_wait_for_another_processs_fill(make_cache):
     class Slow(MemorySource):
         def open(self, file):
             filling.set()
-            assert release.wait(10)
+            assert release.wait(PROGRAM_SECONDS)
             return super().open(file)
 
     filler = threading.Thread(target=lambda: make_cache().hold(version, Slow(CONTENT).opened))
     filler.start()
-    assert filling.wait(10)
+    assert filling.wait(PROGRAM_SECONDS)
     try:
         with pytest.raises(DataStopped):
             make_cache(sleep=lambda _: None).hold(
@@ -152,7 +153,7 @@ def test_a_hold_that_waited_for_a_fill_is_counted_as_joined(make_cache):
     class Slow(MemorySource):
         def open(self, file):
             filling.set()
-            assert waiting.wait(10)
+            assert waiting.wait(PROGRAM_SECONDS)
             return super().open(file)
 
     # The filler makes its exclusive lock a shared one. The waiting hold may get the lock in
@@ -160,7 +161,7 @@ def test_a_hold_that_waited_for_a_fill_is_counted_as_joined(make_cache):
     patient = make_cache(sleep=time.sleep)
     filler = threading.Thread(target=lambda: patient.hold(version, Slow(CONTENT).opened).release())
     filler.start()
-    assert filling.wait(10)
+    assert filling.wait(PROGRAM_SECONDS)
     source = MemorySource(CONTENT)
     held = make_cache(sleep=lambda _: waiting.set()).hold(version, source.opened)
     filler.join()

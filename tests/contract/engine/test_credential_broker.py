@@ -23,6 +23,7 @@ from slurmplugins.node.credential_broker import PATH
 from slurmplugins.system import systemd
 from slurmplugins.system.logger import Log
 from tests.fakes.credential_broker import Stage
+from tests.patience import PROGRAM_SECONDS
 
 CONNECT = """
 import encodings.idna, os, socket, sys  # this user may read no module
@@ -181,7 +182,7 @@ def test_the_program_listens_and_answers_before_it_is_connected_to_aws(stage, mo
     role = JobRole("arn:aws:iam::1:role/jobs", connect, stage.clock)
     log = Log(stage.lines.append, stage.clock, {})
     with serving(node_credentials.open_server(role, stage.clock, log, port=0)) as url:
-        assert asked.wait(10)
+        assert asked.wait(PROGRAM_SECONDS)
         assert get(url + PATH, "")[0] == 403
         connected.set()
 

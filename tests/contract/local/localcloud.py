@@ -128,12 +128,13 @@ class Local:
         The cloud's controller ticks meanwhile.
         """
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while (began := time.monotonic()) < deadline:
             self.cloud.machine_controller.tick()
             value = condition()
             if value:
                 return value
-            time.sleep(0.005)
+            # As long as the look took: it has the lock that the work waits for.
+            time.sleep(max(0.005, time.monotonic() - began))
         raise AssertionError("this did not come true")
 
 

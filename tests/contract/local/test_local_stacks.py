@@ -34,7 +34,7 @@ def wait_for_stack(local, cfn, stack):
         described = cfn.describe_stacks(StackName=stack)["Stacks"][0]
         return described if described["StackStatus"] in FINAL_STATES else None
 
-    return local.until(finished_stack, 60)
+    return local.until(finished_stack)
 
 
 def create(local, cfn, body, name="demo"):

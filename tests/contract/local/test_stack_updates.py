@@ -64,7 +64,7 @@ class Stack:
             found = self.cfn.describe_stacks(StackName="demo")["Stacks"][0]["StackStatus"]
             return found if found in SETTLED else None
 
-        return self.local.until(status, 60)
+        return self.local.until(status)
 
     def resource(self, name):
         described = self.cfn.describe_stack_resources(StackName="demo")["StackResources"]

@@ -31,6 +31,7 @@ from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.fakes import generators
+from tests.patience import PROGRAM_SECONDS
 from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.checkpoint import block_reader
@@ -232,13 +233,13 @@ def attempts(folder: Path) -> int:
 
 def rank_to_kill(root: Path, kind: str) -> None:
     torch.set_num_threads(1)
-    world = join(timeout=timedelta(seconds=60))
+    world = join(timeout=timedelta(seconds=PROGRAM_SECONDS))
     train(kind, root / f"{kind}.killed", world, restart=0, kill_at=KILLED_AT)
 
 
 def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     torch.set_num_threads(1)
-    world = join(timeout=timedelta(seconds=60))
+    world = join(timeout=timedelta(seconds=PROGRAM_SECONDS))
     assert isinstance(world, TorchProcessGroup)
     for kind in kinds:
         runs = [(root / kind, stop_at)]

@@ -21,6 +21,7 @@ import torch
 from elastic_worker import forked, network, on, plain, weights  # beside this script
 
 from tests.fakes import checkpoint_disk as disk
+from tests.patience import PROGRAM_SECONDS
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.checkpoint.dcp_codec import DcpCodec
 from toolkit.training.distributed.process_group import ProcessGroup, Solo, join
@@ -39,7 +40,7 @@ def train(step: Any) -> None:
 def quick_join() -> ProcessGroup:
     torch.set_num_threads(1)
     os.fsync = lambda _: None  # a fault strikes the call; waiting proves nothing
-    return join(timeout=timedelta(seconds=20))
+    return join(timeout=timedelta(seconds=PROGRAM_SECONDS))
 
 
 def undisturbed(root: Path) -> None:

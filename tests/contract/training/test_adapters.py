@@ -72,7 +72,7 @@ def disturbed(request, tmp_path_factory):
             [sys.executable, str(HERE / "interrupt_ranks.py"), folder, str(script),
              MODULES[request.param], *arguments],
             env=os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
-            capture_output=True, text=True, check=False, timeout=220,
+            capture_output=True, text=True, check=False, timeout=800,
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         yield Path(folder), done.stdout, epochs

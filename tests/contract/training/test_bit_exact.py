@@ -45,7 +45,7 @@ def test_interrupted_eight_times_the_digits_run_ends_with_the_same_bits(root):
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=800,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     found = audit(root / "2")

@@ -313,7 +313,7 @@ with HashingWriter(Path("weights.bin")) as writer:
     writer.write(bytes(2 * BLOCK))
 push = S3Tier("bucket", "runs", client=Endless()).push
 threading.Thread(target=push, args=(Path(), [writer.entry()]), daemon=True).start()
-assert reached.wait(20)
+assert reached.wait(120)
 """
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import optuna
 import pytest
 
+from tests.patience import PROGRAM_SECONDS
 from toolkit.training.recording.audit import audit
 from toolkit.training.sweeps import status, study as study_storage, trials
 
@@ -90,10 +91,10 @@ class Array:
             assert process.poll() is None, (self.root / f"task-{task}.log").read_text()
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(PROGRAM_SECONDS) == -signal.SIGKILL
 
     def finish(self, task):
-        code = self.running[task].wait(120)
+        code = self.running[task].wait(PROGRAM_SECONDS)
         assert code == 0, (self.root / f"task-{task}.log").read_text()
 
 

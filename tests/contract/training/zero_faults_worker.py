@@ -18,6 +18,7 @@ import torch
 from elastic_worker import on, prepare_deepspeed, zero  # beside this script
 
 from tests.fakes import checkpoint_disk as disk, generators
+from tests.patience import PROGRAM_SECONDS
 from toolkit.training.attempt.fencing import Fence
 from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import ProcessGroup
@@ -219,7 +220,7 @@ def rank(root: Path) -> None:
 
     torch.set_num_threads(1)
     os.fsync = lambda _: None  # a fault strikes the call; waiting proves nothing
-    world = join(timeout=timedelta(seconds=60))
+    world = join(timeout=timedelta(seconds=PROGRAM_SECONDS))
     if world.size == 2:
         two(root, world)
     else:

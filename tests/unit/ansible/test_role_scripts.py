@@ -6,6 +6,9 @@ Each script reports a change only if it made one, and leaves nothing half done.
 import importlib.util
 import os
 import pwd
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -176,9 +179,31 @@ def test_a_missing_python_is_named(builder, capsys, tmp_path):
     assert "/no/python" in capsys.readouterr().err
 
 
+SENT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import ansible.module_utils.basic
+print(ansible.module_utils.basic.__file__)
+"""
+
+
+@pytest.mark.parametrize("with_ours", [True, False])
+def test_modules_of_ansible_import_what_is_installed_and_not_their_own_source(tmp_path, with_ours):
+    """Import as a module does, with its zip first on the path."""
+    module = tmp_path / "module.zip"
+    with zipfile.ZipFile(module, "w") as archive:
+        for name in ("__init__", "module_utils/__init__", "module_utils/basic"):
+            archive.writestr(f"ansible/{name}.py", "")
+    folder = {"PYTHONPATH": str(ROLES.parent / "python")} if with_ours else {}
+    argv = [sys.executable, "-c", SENT, str(module)]
+    done = subprocess.run(argv, env=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(module)) is not with_ours
+
+
 LISTED = """\
 :env:.cert='/etc/ssl/certs/ca-certificates.crt'
 :env:.index-url='https://user:it%27s@mirror.example/simple'
+global.constraint='/etc/constraints.txt'
 global.extra-index-url='file:///opt/a https://b.example/simple'
 global.find-links='/opt/wheels /opt/more'
 global.index-url='https://pypi.org/simple'
@@ -192,6 +217,7 @@ def test_uv_gets_the_settings_of_pip(builder):
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_DEFAULT_INDEX": "https://user:it%27s@mirror.example/simple",
         "UV_INDEX": "file:///opt/a https://b.example/simple",
+        "UV_CONSTRAINT": "/etc/constraints.txt",
         "UV_FIND_LINKS": "/opt/wheels,/opt/more",
         "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt",
     }

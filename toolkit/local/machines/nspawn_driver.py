@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,14 @@ _INIT_TRIES = (
 _TICK = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class _Init:
+    """PID 1 of a machine, as the host sees it."""
+
+    pid: int
+    started_at: str
+
+
 class NspawnDriver:
     """Boots, enters, ends and images machines under one state directory."""
 
@@ -65,6 +74,7 @@ class NspawnDriver:
         self._locks: dict[str, threading.RLock] = {}
         self._locks_lock = threading.Lock()
         self._launchers: dict[str, Launcher] = {}
+        self._inits: dict[str, _Init] = {}
         self.images = ImageStore(layout.images, Library(layout.library))
 
     def start(
@@ -261,10 +271,20 @@ class NspawnDriver:
         self._groups.remove(instance_id)
 
     def _init(self, instance_id: str) -> int | None:
+        """Return the machine's PID 1 while it is alive.
+
+        It is asked for each second: the one that was found last is looked at first.
+        """
+        known = self._inits.get(instance_id)
+        if known is not None and self._processes.started_at(known.pid) == known.started_at:
+            return known.pid
+        self._inits.pop(instance_id, None)
         for _ in range(_INIT_TRIES):
             members = self._groups.members(instance_id)
             for pid in members:
-                if self._processes.is_init(pid) and self._processes.is_alive(pid):
+                started_at = self._processes.started_at(pid)
+                if started_at is not None and self._processes.is_init(pid):
+                    self._inits[instance_id] = _Init(pid, started_at)
                     return pid
             if not members:
                 return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_START_FIELD = 19  # of /proc/PID/stat, counted from the state; proc_pid_stat(5) counts 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,19 @@ class Processes:
         """Say whether the process exists and is more than a zombie."""
         state = next((line for line in self._status(pid) if line.startswith("State:")), "")
         return bool(state) and state.split()[1] not in {"Z", "X"}
+
+    def started_at(self, pid: int) -> str | None:
+        """Return a living process's start, in the kernel's ticks since boot.
+
+        A pid that is given again belongs to a process with another start.
+        """
+        try:
+            text = (self.root / str(pid) / "stat").read_text()
+        except OSError:
+            return None
+        # The name before the last bracket may hold spaces and brackets.
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in {"Z", "X"} else fields[_START_FIELD]
 
     def nspawns_under(self, directory: Path) -> tuple[tuple[int, str], ...]:
         """Return (pid, path below `directory`) of every systemd-nspawn with its root there.

@@ -24,6 +24,7 @@ UV_VARIABLES = {  # pip's option -> uv's variable, and the separator of its valu
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
+    "constraint": ("UV_CONSTRAINT", " "),
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "cert": ("SSL_CERT_FILE", " "),
     "default-timeout": ("UV_HTTP_TIMEOUT", " "),

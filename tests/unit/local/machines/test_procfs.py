@@ -26,6 +26,8 @@ def proc(tmp_path):
         home = root / str(pid)
         (home / "task" / str(pid)).mkdir(parents=True)
         (home / "status").write_text(f"Name:\tx\nState:\t{state}\nNSpid:\t{nspid}\n")
+        kind = state.partition(" ")[0]
+        (home / "stat").write_text(f"{pid} (a (b) c) {kind} " + "0 " * 18 + f"{pid}77 0\n")
         (home / "cmdline").write_bytes(b"".join(f"{word}\0".encode() for word in cmdline))
         (home / "task" / str(pid) / "children").write_text(children)
 
@@ -47,6 +49,14 @@ def test_a_zombie_is_not_alive(proc):
     add(51, nspid="51")
     processes = Processes(root)
     assert [pid for pid in (50, 51, 99) if processes.is_alive(pid)] == [51]
+
+
+def test_a_process_is_known_again_by_its_start(proc):
+    root, add = proc
+    add(50, nspid="50", state="Z (zombie)")
+    add(51, nspid="51")
+    processes = Processes(root)
+    assert [processes.started_at(pid) for pid in (50, 51, 99)] == [None, "5177", None]
 
 
 def test_nspawn_processes_are_found_by_their_state_directory(proc):
