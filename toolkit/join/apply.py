@@ -174,12 +174,13 @@ class Join:
         """Put programs and settings on each controller, and try the credentials."""
         config, python = self._config, self._config.joined_site.python
         bare = file_edits.without_ours(config, site)
+        folder = controller_files.governor_folder(config, site)
         files = [
-            *controller_files.programs(python, user),
+            *controller_files.programs(python, user, folder),
             *controller_files.settings(
                 user,
                 burst_json=burst_json(
-                    config, self._aws.facts(site.cluster_name), self._aws.prices()
+                    config, self._aws.facts(site.cluster_name, folder), self._aws.prices()
                 ),
                 site_text=controller_files.site_json(config, include_files.site_programs(bare)),
                 aws_text=controller_files.aws_config(config, self._aws.controller_role()),
@@ -188,7 +189,9 @@ class Join:
         trees = [posixpath.dirname(controller_files.LIB), controller_files.BIN]
         for runner in self.runners:
             with self._report.phase(f"Installing our programs on {runner.host}") as phase:
-                changed = controller_files.put(runner, python, files, user=user, trees=trees)
+                changed = controller_files.put(
+                    runner, python, files, user=user, governor=folder, trees=trees
+                )
                 slurmctld.check_credentials(runner, config, user)
                 phase.result(f"{len(changed)} files changed" if changed else "as they were")
 
@@ -240,7 +243,7 @@ class Join:
     def _start_timers(self) -> None:
         for runner in self.runners:
             runner.run(["/usr/bin/systemctl", "daemon-reload"])
-            runner.run(["/usr/bin/systemctl", "enable", "--now", controller_files.TIMER])
+            runner.run(["/usr/bin/systemctl", "enable", "--now", *controller_files.TIMERS])
 
 
 def _files(edits: Iterable[FileEdit]) -> list[OwnFile]:
