@@ -264,7 +264,8 @@ def test_static_nodes_of_a_join_are_no_fault_of_the_site(joining):
     joining.document["pools"]["cloud"]["static"] = 1
     joining.join().apply(yes=True)
     joining.site.running_config = "SuspendExcNodes = cloud-001\n"
-    assert joining.join().plan().is_empty
+    plan = joining.join().plan()
+    assert (plan.refusals, plan.is_empty) == ((), True)
 
 
 def test_a_slurmctld_that_refuses_gets_its_files_back(joining):
