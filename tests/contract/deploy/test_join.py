@@ -106,6 +106,7 @@ def test_a_site_is_joined_and_left_as_it_was(joining):
     site_before = joining.site.files()
     plan = joining.join().plan()
     assert "+Include toolkit-burst.conf" in plan.text()
+    assert "note: a host with a slurm.conf of its own needs toolkit-burst.conf" in plan.text()
     assert "ResumeProgram: /site/resume → /opt/slurm-toolkit/bin/slurm-resume" in plan.text()
     assert joining.site.files() == site_before
     joining.join().apply(yes=True)
