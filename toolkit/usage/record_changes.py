@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # A page repeats what an earlier one had, so most rows differ in nothing.
 _FACTS = {
     ATTEMPTS.name: (
-        "state", "requeue_requested", "started", "ended", "node_count", "node_list", "account",
-        "user_name", "cpus", "memory_mib", "gpus", "checkpoint_marks",
+        "state", "requeue_requested", "eligible", "started", "ended", "node_count", "node_list",
+        "account", "user_name", "cpus", "memory_mib", "gpus", "checkpoint_marks",
     ),
     INSTANCES.name: ("entry",),
     PRICES.name: ("usd",),
