@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 CLUSTERS = "clusters"
 
 
@@ -79,12 +79,17 @@ class ClusterStore(StoreFolder):
             raise _damaged(self.records_file) from error
 
     def commit_records(self, files: RecordFiles) -> None:
-        """Replace the names of the records' files, then remove others."""
+        """Replace the names of the records' files, then remove others.
+
+        Only days that changed can have them, so an old store costs what a young one does.
+        """
+        known = self.records()
         self.write_json(self.records_file, asdict(files))
-        tables = {"attempts": files.attempts, "instances": files.instances, "prices": files.prices}
-        for name, days in tables.items():
-            named = {file for day in days.values() for file in day.files}
-            self.remove_others(name, named)
+        for name in ("attempts", "instances", "prices"):
+            before, after = getattr(known, name), getattr(files, name)
+            for day, item in after.items():
+                if item != before.get(day):
+                    self.remove_others(f"{name}/day={day}", item.files)
 
     def pages(self, day: str) -> dict[str, ReadPage]:
         """Return the pages that end on a day, by key. Raises StoreUnreadable."""

@@ -180,6 +180,29 @@ def test_a_node_that_idles_over_midnight_is_a_gap_only_if_its_next_use_is_in_the
         assert lines(report) == lines(exact)
 
 
+def test_a_day_whose_idle_node_ended_behind_midnight_is_not_weighed_again(tmp_path):
+    """Know that no use can come any more."""
+    cluster = Cluster()
+    cluster.live(T0, T0 + 20 * HOUR)
+    ended = replace(
+        entry("i-idle", T0 + 20 * HOUR), node="gpu-002", ended_at=float(T0 + DAY + HOUR),
+        end_cause="suspend",
+    )  # fmt: skip
+    used = Row(5001, 5001, T0 + 20 * HOUR + 60, T0 + 21 * HOUR, state="COMPLETED")
+    cluster.accounting.rows[5001] = OnNode(**asdict(used))
+    cluster.entries["i-idle"] = ended
+    for now in range(T0 + 20 * HOUR, T0 + DAY + 4 * HOUR, HOUR // 2):
+        cluster.write_records(now)
+    person = Person(cluster, tmp_path)
+    person.read(T0 + DAY + 4 * HOUR)
+    person.close(T0 + DAY + 4 * HOUR)
+    assert closed_store.read(person.store).days[T0].has_open_tail is False
+    assert person.plan().checked_days == ()
+    exact = person.anew(T0, T0 + DAY, T0 + DAY + 4 * HOUR)
+    report = person.report(T0, T0 + DAY, T0 + DAY + 4 * HOUR)
+    assert report.components()[Component.IDLE_TAIL] == exact.components()[Component.IDLE_TAIL] > 0
+
+
 def test_days_that_the_records_do_not_cover_are_not_closed(person):
     with pytest.raises(DayNotKnown, match="2026-11-23"):
         person.plan(through=NOW)
