@@ -59,8 +59,8 @@ def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
     attempts = [attempt for key, attempt in segment.attempts.items() if key in charged]
     for number, attempt in enumerate(attempts):
         names = (attempt.job_id, attempt.submitted, attempt.account, attempt.user)
-        content = json.dumps(_json(attempt))
-        yield day, ATTEMPT, number, content, *_NO_FACTS, attempt.key, *names
+        text = json.dumps(_json(attempt))
+        yield day, ATTEMPT, number, text, *_NO_FACTS, attempt.key, *names
     others = (
         (NOTE, segment.notes),
         (SET_ASIDE, [asdict(aside) for aside in segment.set_aside]),

@@ -31,7 +31,9 @@ _KEYS = {
     PRICES.name: ("region", "price_day", "instance_type", "zone", "changed_at"),
 }
 _SECONDS = {
-    ATTEMPTS.name: "coalesce(least(r.submitted, r.started), 0)",
+    # Until it was eligible, a job changed nothing: some are held for weeks.
+    ATTEMPTS.name: """coalesce(least(r.started, greatest(r.submitted,
+        CASE WHEN r.eligible <= r.started THEN r.eligible END)), 0)""",
     # What becomes known of a long life as a rule is its end.
     INSTANCES.name: f"greatest(r.launched, coalesce(r.ended, r.launched) - {DAY})",
     PRICES.name: "r.price_day",

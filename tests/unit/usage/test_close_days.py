@@ -27,6 +27,16 @@ class OnNode(Row):
         return sacct.delimiter(token).join(values) + "\n"
 
 
+@dataclass
+class Held(Row):
+    """A row of a job that was held until its start."""
+
+    def text(self, token):
+        values = super().text(token).rstrip("\n").split(sacct.delimiter(token))
+        values[NAMES.index("Eligible")] = str(self.eligible)
+        return sacct.delimiter(token).join(values) + "\n"
+
+
 DAYS = 4
 NOW = T0 + DAYS * DAY
 
@@ -112,6 +122,15 @@ def test_a_late_row_is_a_visible_correction(person, cluster):
     charges = {path: body for path, body in before.items() if path.parts[0] == "closed"}
     assert charges.items() <= after.items(), "no row that was closed is written anew"
     assert person.close(NOW + 2 * HOUR) == []
+
+
+@pytest.mark.parametrize(("kind", "days"), [(Held, 1), (Row, 3)])
+def test_a_job_that_was_held_changes_no_day_before_its_release(person, cluster, kind, days):
+    person.close(NOW)
+    begun = T0 + 2 * DAY + 6 * HOUR + 1900
+    page(cluster, [kind(9001, 9001, begun, begun + 60, submit=T0, state="COMPLETED")], NOW + HOUR)
+    person.read(NOW + HOUR)
+    assert person.plan().checked_days == tuple(T0 + day * DAY for day in range(3)[-days:])
 
 
 def test_prices_of_cluster_yaml_that_changed_correct_no_closed_day(person, cluster):
