@@ -80,7 +80,8 @@ class ClosedSums:
         for name, files, columns in tables:
             source = rows_of(folder, files, columns)
             database.run(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {source}")  # noqa: S608
-        if database.value(_HAS_EQUAL_KEYS):
+        database.run(_LAST_DAYS)
+        if database.value("SELECT bool_or(is_equal_key) FROM last_days"):
             return None
         make_payers(database, policy)
         database.run_file("closed_sums.sql", until=until)
@@ -244,7 +245,8 @@ class ClosedSums:
         return sorted(found, key=lambda item: (not item.has_jobs, -item.total, item.key_values))
 
 
-_HAS_EQUAL_KEYS = """SELECT count(*) FROM (
-    SELECT attempt FROM closed_details WHERE subject = 'attempt' GROUP BY attempt
-    HAVING attempt >= 18446744073709551616 OR min(job_id) <> max(job_id)
-        OR min(coalesce(submitted, -1)) <> max(coalesce(submitted, -1)))"""
+_LAST_DAYS = """CREATE OR REPLACE TEMP TABLE last_days AS
+    SELECT attempt, max(usage_day) AS usage_day,
+        attempt >= 18446744073709551616 OR min(job_id) <> max(job_id)
+            OR min(coalesce(submitted, -1)) <> max(coalesce(submitted, -1)) AS is_equal_key
+    FROM closed_details WHERE subject = 'attempt' GROUP BY attempt"""

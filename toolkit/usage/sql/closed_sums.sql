@@ -1,7 +1,7 @@
 -- The charges of closed days, rounded once for each instance: `toolkit/accounting/parts.py`.
 --
--- In:  closed_rows and closed_details, the rows of the days; payers(component, hidden), the
---      components that jobs don't pay; variable until.
+-- In:  closed_rows and closed_details, the rows of the days; last_days(attempt, usage_day, …);
+--      payers(component, hidden), the components that jobs don't pay; variable until.
 -- Out: things: what has a cost, by its number i in the report's order;
 --      sums(i, component, attempt, known, seconds, place, micro, whole);
 --      costs(i, gross, refund, has_unknown);
@@ -14,45 +14,47 @@ SELECT instance_id, any_value(kind) AS kind, bool_or(is_refunded) AS is_refunded
 FROM closed_details WHERE subject = 'parts' GROUP BY instance_id;
 
 CREATE OR REPLACE TEMP TABLE names AS
-WITH last_days AS (
-    SELECT attempt, max(usage_day) AS usage_day FROM closed_details WHERE subject = 'attempt'
-    GROUP BY attempt
-)
 SELECT d.attempt, d.job_id, d.job_id AS job, d.account, d.user_name
-FROM closed_details AS d JOIN last_days USING (attempt, usage_day) WHERE d.subject = 'attempt';
+FROM closed_details AS d JOIN last_days AS l USING (attempt, usage_day)
+WHERE d.subject = 'attempt';
+
+CREATE OR REPLACE TEMP TABLE numbered AS
+SELECT t.i, t.kind IN ('instance', 'rack') AS is_divided, r.usage_day, r.closing,
+    r.kind = 'correction' AS is_correction, r.component::component AS component, r.attempt,
+    r.known, r.micro, r.whole, r.exact_micro::HUGEINT AS parts,
+    r.exact_seconds::HUGEINT AS seconds, r.position, r.price_sources, r.price_as_of,
+    r.micro_text IS NOT NULL AS is_text
+FROM closed_rows AS r JOIN things AS t USING (instance_id)
+WHERE r.component <> 'spot refund';
 
 -- One denominator for all rows of an instance.
 CREATE OR REPLACE TEMP TABLE wholes AS
-SELECT i, CASE WHEN min(r.whole) = max(r.whole) THEN min(r.whole)
-    WHEN sum(DISTINCT log10(r.whole)) < 15
-        THEN list_reduce(list(DISTINCT r.whole), lambda x, y: lcm(x, y)) END AS whole
-FROM closed_rows AS r JOIN things USING (instance_id)
-GROUP BY i;
+SELECT i, CASE WHEN min(whole) = max(whole) THEN min(whole)
+    WHEN sum(DISTINCT log10(whole)) < 15
+        THEN list_reduce(list(DISTINCT whole), lambda x, y: lcm(x, y)) END AS whole
+FROM numbered GROUP BY i;
 
 CREATE OR REPLACE TEMP TABLE too_large AS
-SELECT DISTINCT i FROM closed_rows JOIN things USING (instance_id) WHERE micro_text IS NOT NULL
+SELECT DISTINCT i FROM numbered WHERE is_text
 UNION
 SELECT i FROM wholes WHERE whole IS NULL;
 
 -- What a corrected day says of a key is the sum of its rows, at the place of the last one.
 CREATE OR REPLACE TEMP TABLE day_rows AS
-WITH corrected AS (SELECT DISTINCT usage_day FROM closed_rows WHERE kind = 'correction'),
-numbered AS (
-    SELECT t.i, t.kind IN ('instance', 'rack') AS is_divided, r.usage_day, r.closing, r.component,
-        r.attempt, r.known, r.micro, r.exact_micro::HUGEINT * (w.whole // r.whole) AS parts,
-        r.exact_seconds::HUGEINT * (w.whole // r.whole) AS seconds, r.position, r.price_sources,
-        r.price_as_of
-    FROM closed_rows AS r JOIN things AS t USING (instance_id) JOIN wholes AS w USING (i)
-        ANTI JOIN too_large USING (i)
-    WHERE r.component <> 'spot refund'
+WITH corrected AS (SELECT DISTINCT usage_day FROM numbered WHERE is_correction),
+scaled AS (
+    SELECT n.* REPLACE (CASE WHEN w.whole = n.whole THEN parts ELSE parts * (w.whole // n.whole) END
+            AS parts,
+        CASE WHEN w.whole = n.whole THEN seconds ELSE seconds * (w.whole // n.whole) END AS seconds)
+    FROM numbered AS n JOIN wholes AS w USING (i) ANTI JOIN too_large USING (i)
 ), known AS (
-    SELECT * FROM numbered ANTI JOIN corrected USING (usage_day)
+    SELECT *, false AS is_corrected FROM scaled ANTI JOIN corrected USING (usage_day)
     WHERE micro <> 0 OR parts <> 0 OR seconds <> 0
     UNION ALL
     SELECT * REPLACE (last_value(position) OVER every AS position,
         last_value(price_sources) OVER every AS price_sources,
-        last_value(price_as_of) OVER every AS price_as_of)
-    FROM numbered SEMI JOIN corrected USING (usage_day)
+        last_value(price_as_of) OVER every AS price_as_of), true AS is_corrected
+    FROM scaled SEMI JOIN corrected USING (usage_day)
     WINDOW every AS (PARTITION BY usage_day, i, component, attempt, known ORDER BY closing
         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
     QUALIFY sum(micro) OVER every <> 0 OR sum(parts) OVER every <> 0
@@ -62,15 +64,15 @@ numbered AS (
     WHERE subject = 'parts' AND next_use < getvariable('until')
 ), placed AS (
     SELECT k.*, g.usage_day IS NOT NULL AND k.component = 'idle tail' AS is_gap,
-        CASE WHEN is_gap THEN 'idle gap' ELSE k.component END AS line,
+        CASE WHEN is_gap THEN 'idle gap'::component ELSE k.component END AS line,
         (k.usage_day - DATE '1970-01-01') * 1048576 + k.position AS place
     FROM known AS k LEFT JOIN gaps AS g USING (i, usage_day)
 )
 SELECT r.i, r.usage_day, r.line AS component, r.known, r.micro, r.parts, r.seconds, r.is_gap,
-    r.place, r.price_sources, r.price_as_of,
+    r.is_corrected, r.place, r.price_sources, r.price_as_of,
     CASE WHEN p.component IS NULL OR NOT r.is_divided THEN r.attempt END AS attempt,
     p.component IS NOT NULL AND r.is_divided AND r.attempt IS NOT NULL AS is_moved
-FROM placed AS r LEFT JOIN payers AS p ON p.component::VARCHAR = r.line
+FROM placed AS r LEFT JOIN payers AS p ON p.component = r.line
 WHERE NOT (r.is_divided AND coalesce(p.hidden, false));
 
 -- Of one day the charges are known: the day's own rounding is that of the report.
@@ -120,8 +122,11 @@ WITH ranked AS (
         (floor + CASE WHEN rank <= residue THEN 1 ELSE 0 END)::BIGINT AS micro
     FROM ranked
     UNION ALL
+    SELECT i, component, attempt, known, seconds, place, micro
+    FROM day_rows ANTI JOIN several USING (i) WHERE NOT is_corrected
+    UNION ALL
     SELECT i, component, attempt, known, sum(seconds), min(place), sum(micro)::BIGINT
-    FROM day_rows ANTI JOIN several USING (i)
+    FROM day_rows ANTI JOIN several USING (i) WHERE is_corrected
     GROUP BY i, component, attempt, known
 )
 SELECT c.*, w.whole FROM charges AS c JOIN wholes AS w USING (i);
@@ -149,6 +154,7 @@ SELECT 'spot refund', d.price_sources, min(d.price_as_of)
 FROM refunds AS r JOIN day_rows AS d ON d.i = r.i AND d.attempt IS NOT DISTINCT FROM r.attempt
 WHERE d.price_sources <> '' GROUP BY d.price_sources;
 
+DROP TABLE numbered;
 DROP TABLE merged;
 DROP TABLE grosses;
 DROP TABLE floors;
