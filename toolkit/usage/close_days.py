@@ -128,10 +128,12 @@ def execute(
             window = Window(days[0], min(max(reach, days[-1] + DAY), days[-1] + 2 * DAY))
             facts = collect.gather(sources, window, now, token())
             known = run.closed
-            results = [
-                run.write(weigh(facts, sources, day, window.until, now), window.until)
-                for day in days
-            ]
+            results = []
+            for day in days:
+                # As far as a closing of the day alone would know, so it is the same in any run.
+                known_until = min(window.until, day + 2 * DAY)
+                segment = weigh(facts, sources, day, known_until, now)
+                results.append(run.write(segment, known_until))
             if run.closed is not known:
                 closed_store.commit(store, run.closed, days)
             yield from filter(None, results)
@@ -149,10 +151,15 @@ def weigh(facts: Facts, sources: Sources, day: int, reach: int, now: int) -> Seg
     charged = [item for item in facts.instances if collect.overlaps(item, window)]
     since = collect.look_back(charged, window)
     first = min((item.launched for item in charged), default=None)
+    # A later job tells how long these lived.
+    open_nodes = {item.node for item in facts.instances if not item.end_seen}
     own = replace(
         facts,
         attempts=tuple(
-            item for item in facts.attempts if item.ended is None or item.ended >= since
+            item
+            for item in facts.attempts
+            if (item.ended is None or item.ended >= since)
+            and (item.begun < reach or not open_nodes.isdisjoint(item.nodes))
         ),
         instances=tuple(
             item
