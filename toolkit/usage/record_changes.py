@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.days import DAY
+from toolkit.usage.merge import days_of_rows
 from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, PRICES
 from toolkit.usage.store import rows_of
 
@@ -48,7 +49,8 @@ def first_change(
     They are those of the table `read_NAME`.
     """
     name = table.name
-    source = rows_of(store.folder, [f for day in days.values() for f in day.files], table.columns)
+    own = [days[day] for day in days_of_rows(database, table) if day in days]
+    source = rows_of(store.folder, [file for day in own for file in day.files], table.columns)
     same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM s.{key}" for key in _KEYS[name])
     differs = " OR ".join(f"r.{fact} IS DISTINCT FROM s.{fact}" for fact in _FACTS[name])
     first = _KEYS[name][0]
