@@ -48,8 +48,10 @@ REQUIRED: Final = (
     "AllocTRES",
     "NodeList",
 )
-OPTIONAL: Final = ("Restarts",)
-"""Fields of some versions. 24.11 and later know how often a job was restarted at a row."""
+OPTIONAL: Final = ("Restarts", "Eligible")
+"""Fields that a version, or a page of an earlier toolkit, may lack.
+
+24.11 and later know how often a job was restarted at a row."""
 FREE_TEXT: Final = ("AdminComment", "Comment", "JobName")
 ENVIRONMENT: Final = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
 SHOW_INSTANCES: Final = (

@@ -264,8 +264,8 @@ def usage_table(options: argparse.Namespace, say: Callable[[str], None]) -> dict
     limit = max(options.limit, usage.LIMIT)
     found = usage.measure(options.attempts, limit, with_peer=not options.without_peer)
     if not options.without_peer:
-        found += usage.measure_ages(limit)
-    say(f"\n{options.attempts:,} attempts of a generated history; CPU and peak of each process\n")
+        found += usage.measure_commands(limit)
+    say(f"\n{options.attempts:,} attempts of a generated dump; CPU and peak of each process\n")
     peer_cpu = next((run.cpu for run in found if run.what == usage.PEER), None)
     rows = [
         [

@@ -1,4 +1,7 @@
-"""A million attempts read, priced, allocated and reported, beside slurm2sql's parse alone."""
+"""A million attempts read, priced, allocated and reported, beside slurm2sql's parse alone.
+
+Then what the commands do on a cluster's records: days closed, closed months and days reported.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench import contest, usage_history
+from tests.bench import contest, usage_history, usage_records
 
 ATTEMPTS = 1_000_000
 LIMIT = 3600.0
 """Seconds that a run may take, where no larger limit is told."""
-STEPS = {
-    "rebuild": "toolkit: read, priced, allocated, days closed, reported",
-    "month": "toolkit: each closed month reported, one after another",
-    "day": "toolkit: the last day's rows read, closed and reported",
-}
+REBUILD = "a dump read; its instances priced, allocated, reported"
 PEER = "slurm2sql: parse alone"
-AGES = {"a month": 30, "ten years": 3650}
-"""Days of the stores whose last day is reported."""
-NODES_OF_AGES = 4
-"""Nodes of their clusters, which have about ninety attempts a day."""
+DAYS = 32
+"""Days of the cluster whose records are read: a month, and a day more."""
+STEPS = {
+    "close-month": "close: a month of records read, its days closed",
+    "report-month": "report: the closed month",
+    "close-day": "close: the last day's records read, the day closed",
+    "report-day": "report: the last day",
+}
+OLD = {
+    "close-day": "close: the last day, of a cluster of ten years",
+    "report-day": "report: the last day, of a cluster of ten years",
+}
 
 
 _OURS = (sys.executable, "-m", "tests.bench.usage_run")
@@ -46,13 +53,14 @@ class Run:
 
 
 def measure(attempts: int, limit: float, *, with_peer: bool = True) -> list[Run]:
-    """Return a run of each step, and one of the peer.
+    """Return a run on a dump, and one of the peer.
 
-    The generator is in no figure."""
-    with tempfile.TemporaryDirectory() as place:
+    The generator is in no figure.
+    """
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TOOLKIT_BENCH_FOLDER")) as place:
         folder = Path(place)
         files = usage_history.generate(folder, attempts)
-        runs = [_run(what, [*_OURS, step, place], limit) for step, what in STEPS.items()]
+        runs = [_run(REBUILD, [*_OURS, "rebuild", place], limit)]
         if with_peer:
             shutil.rmtree(folder / "store")
             peer = [contest.peer_python(), str(contest.HERE / "usage_peer.py")]
@@ -62,16 +70,22 @@ def measure(attempts: int, limit: float, *, with_peer: bool = True) -> list[Run]
     return runs
 
 
-def measure_ages(limit: float) -> list[Run]:
-    """Return a run of the last day's report for each age."""
-    runs = []
-    for age, days in AGES.items():
-        with tempfile.TemporaryDirectory() as place:
-            usage_history.generate(Path(place), 0, nodes=NODES_OF_AGES, days=days)
-            _output([*_OURS, "rebuild", place], limit)
-            what = f"toolkit: the last day's report, of a cluster of {age}"
-            runs.append(_run(what, [*_OURS, "last-day", place], limit))
-    return runs
+def measure_commands(limit: float, *, nodes: int = usage_history.NODES) -> list[Run]:
+    """Return a run of each command on a cluster's records."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TOOLKIT_BENCH_FOLDER")) as place:
+        folder = Path(place)
+        usage_records.write(usage_history.generate(folder, 0, nodes=nodes, days=DAYS), folder)
+        runs = [_run("close-month", [*_OURS, "close-month", place], limit)]
+        shutil.copytree(folder / "cluster", folder / "young")
+        runs += [
+            _run(step, [*_OURS, step, place], limit)
+            for step in ("report-month", "close-day", "report-day")
+        ]
+        named = [replace(run, what=STEPS[run.what]) for run in runs]
+        shutil.rmtree(folder / "cluster")
+        (folder / "young").rename(folder / "cluster")
+        _output([*_OURS, "old", place], limit)
+        return named + [_run(what, [*_OURS, step, place], limit) for step, what in OLD.items()]
 
 
 def _run(what: str, argv: list[str], limit: float) -> Run:

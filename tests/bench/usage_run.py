@@ -2,122 +2,197 @@
 
 usage_run.py STEP FOLDER
 
-Steps: `rebuild` reads the dump, prices, allocates, closes the days and reports. `month` reports
-each closed month, and tells what the dearest takes. `day` reads the last day's dump, closes it
-and reports it. `last-day` reports the last day alone.
+`rebuild` reads a dump, prices, allocates and reports. The other steps run what the commands
+`toolkit usage close` and `toolkit report` run on a cluster's records, but for the sign-in to AWS.
+`close-month` reads all pages but the last day's and closes the days. `report-month` prints them.
+`close-day` reads and closes the last day. `report-day` prints it. `old` makes the store ten years
+older.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import resource
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.bench import usage_history
-from toolkit.accounting.allocation import Policy, Window
-from toolkit.prices import Catalogue, PriceBook
-from toolkit.usage import closed_days, database, engine
-from toolkit.usage.import_dump import ImportOptions, import_dump
-from toolkit.usage.rates import Rates
-from toolkit.usage.report import UsageKey, usage_report
-from toolkit.usage.store import Store
+from toolkit.accounting.allocation import Window
+from toolkit.accounting.days import DAY
+from toolkit.usage import database as databases
+from toolkit.usage.cluster_store import ClusterStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-DAY = 86400
-DAYS_A_CLOSING = 92
-KEYS = ("account", "user_name")
+OLD_DAYS = 3650
 
 
-def facts(until: int) -> engine.Facts:
-    """Return the facts of a cluster without instances."""
-    catalogue = Catalogue.bundled()
-    book = PriceBook("us-east-1", catalogue, usage_history.spot_history(until))
-    return engine.Facts(
-        (),
-        {},
-        book,
-        until,
-    )
+class NoEc2:
+    """An EC2 that has forgotten all instances, and has no prices."""
+
+    def get_paginator(self, name: str) -> NoEc2:
+        self.listing = name
+        return self
+
+    def paginate(self, **_: object) -> Iterator[dict[str, Any]]:
+        of_instances = self.listing == "describe_instances"
+        yield {"Reservations": []} if of_instances else {"SpotPriceHistory": []}
 
 
-def close(store: Store, folder: Path, since: int, until: int, known: engine.Facts) -> None:
-    """Close the charges of the instances that ended in a time."""
-    instances = list(usage_history.read_instances(folder / "instances", since, until))
-    if not instances:
-        return
-    shapes = known.book.catalogue.shapes
-    found = replace(
-        known,
-        instances=instances,
-        shapes={item.instance_id: shapes[item.instance_type] for item in instances},
-        now=max(item.ended or 0 for item in instances) + DAY,
-    )
-    earliest = min(item.launched for item in instances) - DAY
-    with store.changing() as temporary, database.opened(temporary) as opened:
-        store.view(opened, store.manifest().files(earliest, found.now))
-        engine.charge(opened, found, Window(earliest, found.now), Policy())
-        closed_days.close(opened, store, instances, found.now, temporary)
+class NoHead:
+    """A head that is stopped."""
+
+    def run(self, argv: object, *, timeout: float = 60) -> str:
+        from toolkit.errors import HeadNotReady
+
+        raise HeadNotReady("the head node is stopped")
 
 
 def rebuild(folder: Path) -> dict[str, object]:
+    """Read a dump; report its instances' cost by account and user."""
+    from tests.bench import usage_history
+    from toolkit.prices import Catalogue, PriceBook
+    from toolkit.usage.import_dump import ImportOptions, import_dump
+    from toolkit.usage.instance_costs import instance_costs
+    from toolkit.usage.instance_list import InstanceList
+    from toolkit.usage.report import UsageKey
+    from toolkit.usage.store import Store
+
     store = Store(folder / "store")
     began = time.process_time()
     result = import_dump(store, folder / "dump", ImportOptions())
     read = time.process_time() - began
     end = store.manifest().known_until // DAY * DAY
-    known = facts(end + DAY)
-    for since in range(usage_history.BEGIN, end, DAYS_A_CLOSING * DAY):
-        close(store, folder, since, min(since + DAYS_A_CLOSING * DAY, end), known)
-    total = closed_days.report(store, "2000-01-01", "2100-01-01", KEYS)
+    instances = usage_history.read_instances(folder / "instances", usage_history.BEGIN, end)
+    prices = usage_history.spot_history(end + DAY)
+    book = PriceBook("us-east-1", Catalogue.bundled(), prices)
+    report = instance_costs(
+        store,
+        InstanceList(tuple(instances), book),
+        Window(usage_history.BEGIN, end),
+        (UsageKey.ACCOUNT, UsageKey.USER),
+    )
     return {
         "attempts": result.record.attempts,
+        "instances": report.instances,
         "read_cpu": read,
-        "rows": len(total),
-        "micro": sum(row.micro for row in total),
+        "rows": len(report.rows),
+        "micro": report.total,
     }
 
 
-def month(folder: Path) -> dict[str, object]:
-    store = Store(folder / "store")
-    months = sorted({day[:7] for day in store.manifest().charges})
-    costs = []
-    for name in months:
-        wall, cpu = time.monotonic(), time.process_time()
-        closed_days.report(store, f"{name}-01", f"{name}-31", KEYS)
-        costs.append((time.process_time() - cpu, time.monotonic() - wall))
-    return {"months": len(months), "dearest_cpu": max(costs)[0], "dearest_wall": max(costs)[1]}
+def _closed(folder: Path, records: str) -> dict[str, object]:
+    """Read new pages and close days, as the command does."""
+    import toolkit.commands.usage_close  # its start-up is part of a run
+    from tests.bench import usage_records
+    from toolkit.accounting.collect import Sources
+    from toolkit.commands.usage_closing import ClosingRun
+
+    assert toolkit.commands.usage_close
+    sources = Sources(
+        cluster=usage_records.CLUSTER,
+        region=usage_records.REGION,
+        bucket="bench",
+        records_bucket=usage_records.BUCKET,
+        ec2=NoEc2(),  # type: ignore[arg-type]  # as the test's
+        s3=usage_records.read(folder / records),  # type: ignore[arg-type]
+        runner=NoHead(),
+    )
+    run = ClosingRun(_store(folder), sources, usage_records.REGION, dry_run=False)
+    run.read(whole=False)
+    run.close(None, None)
+    return {"days": len(run.results)}
 
 
-def day(folder: Path) -> dict[str, object]:
-    store = Store(folder / "store")
-    begin = store.manifest().known_until // DAY * DAY
-    result = import_dump(store, folder / "day", ImportOptions())
-    close(store, folder, begin, begin + 2 * DAY, facts(begin + 3 * DAY))
-    last = max(store.manifest().charges)
-    rows = closed_days.report(store, last, last, KEYS)
-    return {"attempts": result.record.attempts, "rows": len(rows)}
+def _store(folder: Path) -> ClusterStore:
+    return ClusterStore(folder / "cluster")
 
 
-def last_day(folder: Path) -> dict[str, object]:
-    store = Store(folder / "store")
-    days = sorted(store.manifest().charges)
-    rows = closed_days.report(store, days[-2], days[-2], KEYS)
-    end = store.manifest().known_until // DAY * DAY
-    usage = usage_report(store, end - DAY, end, (UsageKey.ACCOUNT, UsageKey.USER), Rates())
-    return {"days": len(days), "rows": len(rows), "attempts": usage.total.attempts}
+def _printed(folder: Path, first: int, last: int) -> dict[str, object]:
+    """Print the report of the closed days between two places."""
+    from rich.console import Console
+
+    import toolkit.commands.report
+    from toolkit.accounting import terminal
+    from toolkit.accounting.report import Key
+    from toolkit.usage import closed_store
+    from toolkit.usage.closed_report import split, summed_report
+
+    assert toolkit.commands.report
+    wall, cpu = time.monotonic(), time.process_time()
+    store = _store(folder)
+    closed = closed_store.read(store)
+    days = sorted(closed.days)
+    window = Window(days[first], days[last] + DAY)
+    parts = split(closed, window, costs_always=False)
+    text = io.StringIO()
+    with databases.opened() as database:
+        report = summed_report(database, store, closed, parts, now=window.until, cluster="bench")
+        assert report is not None
+        Console(file=text, width=120).print(terminal.render(report, [Key.ACCOUNT, Key.USER]))
+        usd = report.net
+    assert "exact sum" in text.getvalue()
+    return {
+        "days": len(days),
+        "of": len(parts.days),
+        "micro": usd,
+        "print_wall": time.monotonic() - wall,
+        "print_cpu": time.process_time() - cpu,
+    }
+
+
+def old(folder: Path) -> dict[str, object]:
+    """Add ten years of closed days before the store's first one.
+
+    They have its files.
+    """
+    from toolkit.usage import closed_store
+    from toolkit.usage.database import day as name_of
+
+    store = _store(folder)
+    closed, records = closed_store.read(store), store.records()
+    first = min(closed.days)
+    item, name = closed.days[first], name_of(first)
+    days = dict(closed.days)
+    tables = {key: dict(getattr(records, key)) for key in ("attempts", "instances", "prices")}
+    types = dict(records.price_types)
+    for second in range(first - OLD_DAYS * DAY, first, DAY):
+        other = name_of(second)
+
+        def copied(file: str, other: str = other) -> str:
+            target = file.replace(f"day={name}", f"day={other}")
+            (store.folder / target).parent.mkdir(parents=True, exist_ok=True)
+            os.link(store.folder / file, store.folder / target)
+            return target
+
+        charges = tuple(copied(file) for file in item.charges)
+        days[second] = replace(item, charges=charges, details=copied(item.details))
+        for table in tables.values():
+            if name in table:
+                known = table[name]
+                times = {
+                    key: None if (value := getattr(known, key)) is None else value - first + second
+                    for key in ("first_start", "last_end")
+                }
+                table[other] = replace(known, files=tuple(map(copied, known.files)), **times)
+        types[f"us-east-1/{other}"] = next(iter(records.price_types.values()))
+    closed_store.commit(store, replace(closed, days=days), [])
+    store.commit_records(replace(records, **tables, price_types=types))
+    return {"days": len(days)}
 
 
 STEPS: dict[str, Callable[[Path], dict[str, object]]] = {
     "rebuild": rebuild,
-    "month": month,
-    "day": day,
-    "last-day": last_day,
+    "close-month": lambda folder: _closed(folder, "records.pickle"),
+    "report-month": lambda folder: _printed(folder, 0, -1),
+    "close-day": lambda folder: _closed(folder, "all-records.pickle"),
+    "report-day": lambda folder: _printed(folder, -1, -1),
+    "old": old,
 }
 
 

@@ -132,23 +132,37 @@ def _parts(
 
     Each element of `billed` has the prices of one running span, and the span's end.
     """
-    weights: dict[_PartKey, Fraction] = defaultdict(Fraction)
-    seconds: dict[_PartKey, Fraction] = defaultdict(Fraction)
-    prices: dict[_PartKey, list[Price]] = defaultdict(list)
+    uses: dict[_PartKey, list[_Use]] = defaultdict(list)
     for spans, end in billed:
         for piece in _price_pieces(spans, timeline.cuts(end)):
-            price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
+            price, length = piece.price, piece.end - piece.start
             for (component, attempt), share in timeline.shares(piece.start, end):
-                key = component, attempt, piece.price.is_known
-                key_prices = prices[key]
-                if not key_prices or key_prices[-1] is not piece.price:
-                    key_prices.append(piece.price)
-                # Most parts are the whole instance; a product of fractions costs more than a test.
-                weights[key] += price if share is WHOLE else price * share
-                seconds[key] += (piece.end - piece.start) * share
-    return tuple(
-        Part(*key, weight, seconds[key], ChargePrices.of(prices[key]))
-        for key, weight in weights.items()
+                # Most parts are the whole instance, at one price: whole seconds add up soonest.
+                seconds = length if share is WHOLE else length * share
+                found = uses[component, attempt, price.is_known]
+                if found and found[-1].price is price:
+                    found[-1].seconds += seconds
+                else:
+                    found.append(_Use(price, seconds))
+    return tuple(_part(key, found) for key, found in uses.items())
+
+
+@dataclass(slots=True)
+class _Use:
+    """Seconds of an instance at one price."""
+
+    price: Price
+    seconds: Fraction | int
+
+
+def _part(key: _PartKey, uses: Sequence[_Use]) -> Part:
+    """Return the part of some uses."""
+    weights = [exact_amount(use.price.usd_per_hour, use.seconds) for use in uses]
+    return Part(
+        *key,
+        sum(weights[1:], weights[0]),
+        Fraction(sum(use.seconds for use in uses)),
+        ChargePrices.of([use.price for use in uses]),
     )
 
 

@@ -5,7 +5,7 @@ boots for it, or is kept for it until the other nodes of the job have booted. sa
 an attempt's start anew when its last node is up, so waits are inferred:
 
 * An attempt that started before the instance was launched was waiting for it.
-* The first attempt to run on an instance waited for it, from its submission at most.
+* The first attempt to run on an instance waited for it, since it was eligible at most.
 * An attempt for which an instance was launched had its other nodes from that launch on.
   The components of a het job start together, so they wait for each other's instances.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.instances import NEVER_UP
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.tres import Tres
     from toolkit.prices import Shape
 
 
@@ -204,14 +206,14 @@ def _launches(
 ) -> dict[tuple[str, int | None] | int, int]:
     """Return the first launch for each group of attempts that start together.
 
-    It counts if it came after the submission, and no other attempt used the instance before.
+    It counts if the attempt was eligible then, and no other one used the instance before.
     """
     launches: dict[tuple[str, int | None] | int, int] = {}
     for attempt, own_instances in instances_by_attempt:
         group = _start_group(attempt)
         for instance in own_instances:
             is_first = first_users[instance.instance_id] == attempt.key
-            if is_first and (attempt.submitted or 0) <= instance.launched < (attempt.started or 0):
+            if is_first and attempt.queued_from <= instance.launched < (attempt.started or 0):
                 launches[group] = min(launches.get(group, instance.launched), instance.launched)
     return launches
 
@@ -223,11 +225,11 @@ def _waits_before_use(
     first_launch: int | None,
 ) -> list[tuple[Instance, Wait]]:
     """Return the attempt's waits for the instances that it then used."""
-    started, submitted = attempt.started or 0, attempt.submitted or 0
+    started = attempt.started or 0
     waits = []
     for instance in own_instances:
         if first_users[instance.instance_id] == attempt.key:
-            start = max(instance.launched, submitted)
+            start = max(instance.launched, attempt.queued_from)
         elif first_launch is not None:
             start = max(instance.launched, first_launch)
         else:
@@ -244,10 +246,13 @@ def node_share(attempt: Attempt, shape: Shape | None) -> Fraction:
     nodes, those that are no instances among them, so each node gets an equal part of
     it. If nothing is known of the instance or of the attempt, it is 1.
     """
-    nodes = max(attempt.node_count, len(attempt.nodes), 1)
     if shape is None:
         return Fraction(1)
-    tres = attempt.tres
+    return _share(attempt.tres, max(attempt.node_count, len(attempt.nodes), 1), shape)
+
+
+@lru_cache(maxsize=4096)  # few sizes of jobs meet few sizes of instances
+def _share(tres: Tres, nodes: int, shape: Shape) -> Fraction:
     parts = [
         Fraction(amount, nodes * capacity)
         for amount, capacity in (

@@ -76,6 +76,7 @@ class Attempt:
     lost_later: bool = False  # it was resized, and a later row of it lost all of its work
     other_nodes: tuple[str, ...] = ()  # those that can't be instances, such as a rack's
     rack_node_count: int = 0  # nodes that have a rack's rate, and are not in the lists
+    eligible: int | None = None  # a job that is held, or depends on another, is not eligible
 
     @property
     def het_job(self) -> str:
@@ -88,6 +89,15 @@ class Attempt:
         """Return when it was submitted or started, whichever is earlier."""
         moments = [second for second in (self.submitted, self.started) if second is not None]
         return min(moments, default=0)
+
+    @property
+    def queued_from(self) -> int:
+        """Return the second from which nodes alone kept it from running.
+
+        That is its submission, where sacct's text has no other.
+        """
+        eligible, started = self.eligible or 0, self.started or 0
+        return max(self.submitted or 0, eligible if eligible <= started else 0)
 
     @property
     def requeue_requested(self) -> bool:

@@ -25,7 +25,7 @@ def _micro_per_second(usd_per_hour: Decimal) -> Fraction:
     return Fraction(usd_per_hour) * MICRO / SECONDS_PER_HOUR
 
 
-def exact_amount(usd_per_hour: Decimal, seconds: int) -> Fraction:
+def exact_amount(usd_per_hour: Decimal, seconds: Fraction | int) -> Fraction:
     """Return the exact price of some seconds, in micro-dollars, unrounded."""
     return _micro_per_second(usd_per_hour) * seconds
 

@@ -65,10 +65,7 @@ def price_text(cost: InstanceCost) -> str:
 
 def price_sources(report: Report) -> str:
     """Return the sources of the prices, with their numbers of instances."""
-    counts: dict[str, int] = {}
-    for cost in report.costs:
-        for source_text in dict.fromkeys(_source(price) for price in cost.prices):
-            counts[source_text] = counts.get(source_text, 0) + 1
+    counts = report.priced_by(_source)
     return ", ".join(f"{source_text} ({count})" for source_text, count in counts.items())
 
 
@@ -110,9 +107,8 @@ def racks_text(report: Report) -> str:
 
 def left_out(report: Report) -> str:
     """Return what the sum leaves out."""
-    kinds = {item.kind for item in report.instances.values()}
     others = {"storage": Kind.STORAGE, "transfer": Kind.NETWORK}
-    words = ["taxes", *(word for word, kind in others.items() if kind not in kinds)]
+    words = ["taxes", *(word for word, kind in others.items() if kind not in report.kinds)]
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
@@ -121,5 +117,5 @@ def total_name(report: Report) -> str:
     return "instance cost" if report.has_instances_alone else "cost"
 
 
-def _source(price: Price) -> str:
-    return _SOURCES[price.source].format(day=day(price.as_of))
+def _source(source: PriceSource, as_of: int) -> str:
+    return _SOURCES[source].format(day=day(as_of))

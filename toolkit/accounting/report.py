@@ -15,7 +15,7 @@ from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.instances import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempts import Attempt
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.closed_part import ClosedPart
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
+    from toolkit.prices import PriceSource
 
 
 class Key(StrEnum):
@@ -79,6 +80,16 @@ class Group:
             self.attempts.add(attempt.key)
 
 
+@dataclass(frozen=True, slots=True)
+class Dearest:
+    """The dearest instances of a report, and what the others cost."""
+
+    costs: tuple[InstanceCost, ...]
+    others: int
+    others_net: int
+    others_unknown: bool  # a part of it is
+
+
 @dataclass(frozen=True)  # without slots: its sums are kept
 class Report:
     """The content of the terminal's, the HTML, the CSV and the JSON report."""
@@ -86,7 +97,7 @@ class Report:
     cluster: str
     window: Window
     made_at: int  # epoch seconds
-    costs: tuple[InstanceCost, ...]
+    costs: Sequence[InstanceCost]
     instances: Mapping[str, Instance]  # by instance id
     attempts: Mapping[int, Attempt]  # by DBIndex
     notes: tuple[str, ...]
@@ -140,9 +151,13 @@ class Report:
     @cached_property
     def unknown_costs(self) -> tuple[str, ...]:
         """Return the instances, jobs and records with an unknown cost."""
-        instances = [cost.instance_id for cost in self.costs if cost.has_unknown]
         records = [item.name for item in self.set_aside if item.has_unknown_cost]
-        return (*instances, *self.jobs_without_cost, *records)
+        return (*self.unknown_instances, *self.jobs_without_cost, *records)
+
+    @cached_property
+    def unknown_instances(self) -> tuple[str, ...]:
+        """Return the instances with an unknown cost."""
+        return tuple(cost.instance_id for cost in self.costs if cost.has_unknown)
 
     @cached_property
     def unknown_components(self) -> frozenset[Component]:
@@ -158,7 +173,31 @@ class Report:
     @cached_property
     def has_instances_alone(self) -> bool:
         """Return whether nothing else than instances has a cost."""
-        return all(item.kind is Kind.INSTANCE for item in self.instances.values())
+        return self.kinds <= {Kind.INSTANCE}
+
+    @cached_property
+    def kinds(self) -> frozenset[Kind]:
+        """Return the kinds of what has a cost."""
+        return frozenset(item.kind for item in self.instances.values())
+
+    def priced_by(self, name: Callable[[PriceSource, int], str]) -> dict[str, int]:
+        """Count the instances by a name of their prices' sources and times."""
+        counts: dict[str, int] = {}
+        for cost in self.costs:
+            for text in dict.fromkeys(name(price.source, price.as_of) for price in cost.prices):
+                counts[text] = counts.get(text, 0) + 1
+        return counts
+
+    def dearest(self, count: int) -> Dearest:
+        """Return so many instances, by their cost before refunds."""
+        costs = sorted(self.costs, key=lambda cost: (-cost.gross, cost.instance_id))
+        others = costs[count:]
+        return Dearest(
+            tuple(costs[:count]),
+            len(others),
+            sum(cost.net for cost in others),
+            any(cost.has_unknown for cost in others),
+        )
 
     @cached_property
     def component_prices(self) -> Mapping[Component, ChargePrices]:

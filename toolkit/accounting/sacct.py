@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from slurmplugins.errors import BadName, SlurmError
@@ -115,6 +116,7 @@ def _attempt(row: Mapping[str, str]) -> Attempt | None:
         exit_codes=tuple(exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
         restarts=_whole_number(row.get("Restarts", "")),
         submitted=_epoch_second(row["Submit"]),
+        eligible=_epoch_second(row.get("Eligible", "")),
         started=_epoch_second(row["Start"]),
         ended=_epoch_second(row["End"]),
         nodes=nodes(row["NodeList"]),
@@ -135,12 +137,14 @@ def _whole_number(text: str) -> int | None:
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
+@lru_cache(maxsize=1024)  # a cluster's rows have few codes
 def exit_code(text: str) -> int:
     """Return the code of `code:signal`; 0 for what is none."""
     code = re.match(r"([0-9]{1,10})(?::[0-9]+)?$", text)
     return int(code[1]) if code else 0
 
 
+@lru_cache(maxsize=65_536)  # and the same nodes again and again
 def nodes(text: str) -> tuple[str, ...]:
     """Return the nodes that can be instances.
 
@@ -153,6 +157,7 @@ def nodes(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+@lru_cache(maxsize=65_536)
 def other_nodes(text: str) -> tuple[str, ...]:
     """Return names that can't be instances, such as a rack's nodes."""
     names: list[str] = []

@@ -234,15 +234,13 @@ def _instance_table(report: Report) -> Table:
     table.add_column("price", overflow="fold")
     table.add_column("ended by", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)
-    costs = sorted(report.costs, key=lambda cost: (-cost.gross, cost.instance_id))
-    for cost in costs[:MAX_ROWS]:
+    dearest = report.dearest(MAX_ROWS)
+    for cost in dearest.costs:
         table.add_row(*_instance_row(report, cost))
-    if len(costs) > MAX_ROWS:
-        other_costs = costs[MAX_ROWS:]
-        has_unknown = any(cost.has_unknown for cost in other_costs)
-        net = sum(cost.net for cost in other_costs)
-        total = amount(net, report.gross, has_unknown=has_unknown)
-        table.add_row(f"({len(other_costs)} more)", "", "", "", "", "", "", total, style="dim")
+    if dearest.others:
+        unknown = dearest.others_unknown
+        total = amount(dearest.others_net, report.gross, has_unknown=unknown)
+        table.add_row(f"({dearest.others} more)", "", "", "", "", "", "", total, style="dim")
     return table
 
 

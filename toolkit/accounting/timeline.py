@@ -81,7 +81,13 @@ class Timeline:
         self._waiting = [wait for wait in self._waiting if wait.end > at]
 
     def _remember(self, item: Usage | Wait) -> None:
-        if self._latest is None or item.end >= self._latest.end:
+        """Keep the item that ended last.
+
+        Of equal ends the one that began last counts. Items from before a window are seen at once,
+        so their own times decide, not the window.
+        """
+        latest = self._latest
+        if latest is None or (item.end, item.start) >= (latest.end, latest.start):
             self._latest = item
 
     @property

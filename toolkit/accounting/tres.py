@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 # Anchored: a typed `gres/gpu:a10g=1` sorts before the total `gres/gpu=1` and is part of it.
 _GPU = re.compile(r"(?:^|,)gres/gpu=(\d{1,15})(?!\d)")
@@ -25,6 +26,7 @@ class Tres:
     gpus: int = 0
 
     @classmethod
+    @lru_cache(maxsize=65_536)  # a cluster's jobs ask for the same again and again
     def parse(cls, text: str) -> Tres:
         """Parse TRES text; unknown parts are ignored.
 

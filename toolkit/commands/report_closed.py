@@ -10,8 +10,8 @@ from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.settings import contracts, cost_policy, racks
 from toolkit.commands.report_sources import collect_report, sources_of
-from toolkit.usage import closed_store
-from toolkit.usage.closed_report import closed_report, split
+from toolkit.usage import closed_store, database as databases
+from toolkit.usage.closed_report import closed_report, split, summed_report
 from toolkit.usage.cluster_store import ClusterStore, cluster_folder
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ def made_report(
         always = has_racks or contracts(config).has_commitments
         parts = split(closed_store.read(store), window, costs_always=always)
     if parts is not None and parts.is_closed and not needs_head:
-        yield _report(store, config, parts, now), None
+        with databases.opened() as database:
+            closed = closed_store.read(store)
+            summed = summed_report(database, store, closed, parts, now=now, cluster=config.cluster)
+            yield summed or _report(store, config, parts, now), None
         return
     with connected(config) as clients:
         head = controller(clients, config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,31 +11,16 @@ from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.moments import moment
 from toolkit.commands.options import check_format, dry_run_option, json_option
 from toolkit.commands.usage_close import close_command
+from toolkit.commands.usage_cost import cost_command
+from toolkit.commands.usage_options import store_of, store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from toolkit.usage.import_dump import ImportResult
     from toolkit.usage.report import UsageKey
-    from toolkit.usage.store import Store
 
 _SHOWN_LINES = 5
-
-
-def _store_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--store",
-        "store_path",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="The store's folder  [default: $TOOLKIT_USAGE_STORE, then your data folder].",
-    )(function)
-
-
-def _store(store_path: Path | None) -> Store:
-    from toolkit.usage.store import Store, default_folder
-
-    return Store(store_path or default_folder())
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[UsageKey, ...]:
@@ -63,6 +48,7 @@ def command() -> None:
 
 
 command.add_command(close_command)
+command.add_command(cost_command)
 
 
 @command.command("import")
@@ -73,7 +59,7 @@ command.add_command(close_command)
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
-@_store_option
+@store_option
 @click.option("--delimiter", metavar="TEXT", help="Between two fields  [default: the header's].")
 @click.option(
     "--timezone",
@@ -104,7 +90,7 @@ def import_command(
     from toolkit.usage.import_dump import ImportOptions, checked_dump, import_dump
     from toolkit.usage.show import import_json
 
-    store = _store(store_path)
+    store = store_of(store_path)
     options = ImportOptions(delimiter=delimiter, timezone=timezone)
     results = []
     for path in paths:
@@ -142,7 +128,7 @@ def _show(path: Path, result: ImportResult, *, dry_run: bool) -> None:
 
 
 @command.command("report")
-@_store_option
+@store_option
 @click.option("--since", callback=moment, metavar="TIME", help="Start  [default: the first].")
 @click.option("--until", callback=moment, metavar="TIME", help="End  [default: the last].")
 @click.option(
@@ -191,7 +177,7 @@ def report_command(
     since_second, until_second = (
         None if time is None else int(time.timestamp()) for time in (since, until)
     )
-    report = usage_report(_store(store_path), since_second, until_second, keys, rates)
+    report = usage_report(store_of(store_path), since_second, until_second, keys, rates)
     if as_json:
         print_json(show.as_json(report))
     elif as_csv:
@@ -201,7 +187,7 @@ def report_command(
 
 
 @command.command("status")
-@_store_option
+@store_option
 @json_option
 def status_command(*, store_path: Path | None, as_json: bool) -> None:
     """Say what the store has: imported files, clusters' closed days."""
@@ -209,7 +195,7 @@ def status_command(*, store_path: Path | None, as_json: bool) -> None:
     from toolkit.output import print_json
     from toolkit.usage import show, show_closed
 
-    store = _store(store_path)
+    store = store_of(store_path)
     manifest = store.manifest()
     clusters = clusters_status(store.folder)
     if as_json:

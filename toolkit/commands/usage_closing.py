@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ClosingRun:
-    """A run of the command."""
+    """A run of the command. `results` are the days that were written."""
 
     def __init__(
         self, store: ClusterStore, sources: Sources, region: str, *, dry_run: bool
@@ -38,7 +38,7 @@ class ClosingRun:
         self._now = int(datetime.now(UTC).timestamp())
         self._read = ReadResult()
         self._plan: Plan | None = None
-        self._results: list[DayResult] = []
+        self.results: list[DayResult] = []
 
     def read(self, *, whole: bool) -> None:
         """Read new records into the store."""
@@ -57,7 +57,7 @@ class ClosingRun:
         )
         if not self._dry_run:
             status = status_of(sources.cluster)
-            self._results += close_days.execute(
+            self.results += close_days.execute(
                 self._store, sources, self._plan, now=self._now, token=new_token, status=status
             )
 
@@ -69,7 +69,7 @@ class ClosingRun:
                     "store": str(self._store.folder),
                     "records": show_closed.read_json(self._read),
                     "plan": None if self._plan is None else show_closed.plan_json(self._plan),
-                    "days": [show_closed.result_json(item) for item in self._results],
+                    "days": [show_closed.result_json(item) for item in self.results],
                 }
             )
             return
@@ -79,9 +79,9 @@ class ClosingRun:
         if self._dry_run:
             click.echo(show_closed.plan_text(self._plan))
             return
-        for item in self._results:
+        for item in self.results:
             click.echo(show_closed.result_text(item))
-        if not self._results:
+        if not self.results:
             click.echo("nothing to close or to correct")
         for line in show_closed.settings_lines(self._plan):
             click.echo(line, err=True)

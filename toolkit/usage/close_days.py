@@ -17,14 +17,13 @@ from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.days import DAY
 from toolkit.usage import closed_store, database as databases, day_charges, day_details
-from toolkit.usage.closed_store import ClosedDay, ClosedDays, DayCorrection
+from toolkit.usage.closed_store import ClosedDay, ClosedDays, DayCorrection, DayFiles
 from toolkit.usage.day_charges import CHARGE, CORRECTION, Amount, Closing, Key, amounts
 from toolkit.usage.errors import DayNotKnown
 from toolkit.usage.stored_records import BEHIND_ITS_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from toolkit.accounting.collect import Facts, Sources
     from toolkit.accounting.segments import Segment
@@ -116,24 +115,31 @@ def execute(
 ) -> Iterator[DayResult]:
     """Close and correct the planned days; yields each that was written.
 
-    Each day is written whole, so it may be killed at any time, and repeated. Raises as
-    `collect.gather` does, and UsageStoreError.
+    Days are named when their files are whole, so it may be killed at any time, and repeated. Raises
+    as `collect.gather` does, and UsageStoreError.
     """
     reach = planned.reach or 0
     changed_from = store.records().changed_from
-    with store.changing() as temporary:
-        run = _Run(store, sources, temporary, now, status)
+    with store.changing() as temporary, databases.opened(temporary, threads=1) as database:
+        files = DayFiles(database, store.folder, temporary)
+        run = _Run(files, sources, now, status, closed_store.read(store))
         for days in _runs((*planned.checked_days, *planned.new_days)):
             # One more day, for the next use of what idles at the end of the last one.
             window = Window(days[0], min(max(reach, days[-1] + DAY), days[-1] + 2 * DAY))
             facts = collect.gather(sources, window, now, token())
+            known = run.closed
+            results = []
             for day in days:
-                result = run.write(weigh(facts, sources, day, window.until, now), window.until)
-                if result is not None:
-                    yield result
-        files = store.records()
-        if files.changed_from == changed_from and not planned.other_settings:
-            store.commit_records(replace(files, changed_from=None))
+                # As far as a closing of the day alone would know, so it is the same in any run.
+                known_until = min(window.until, day + 2 * DAY)
+                segment = weigh(facts, sources, day, known_until, now)
+                results.append(run.write(segment, known_until))
+            if run.closed is not known:
+                closed_store.commit(store, run.closed, days)
+            yield from filter(None, results)
+        records = store.records()
+        if records.changed_from == changed_from and not planned.other_settings:
+            store.commit_records(replace(records, changed_from=None))
 
 
 def weigh(facts: Facts, sources: Sources, day: int, reach: int, now: int) -> Segment:
@@ -145,10 +151,15 @@ def weigh(facts: Facts, sources: Sources, day: int, reach: int, now: int) -> Seg
     charged = [item for item in facts.instances if collect.overlaps(item, window)]
     since = collect.look_back(charged, window)
     first = min((item.launched for item in charged), default=None)
+    # A later job tells how long these lived.
+    open_nodes = {item.node for item in facts.instances if not item.end_seen}
     own = replace(
         facts,
         attempts=tuple(
-            item for item in facts.attempts if item.ended is None or item.ended >= since
+            item
+            for item in facts.attempts
+            if (item.ended is None or item.ended >= since)
+            and (item.begun < reach or not open_nodes.isdisjoint(item.nodes))
         ),
         instances=tuple(
             item
@@ -165,73 +176,66 @@ def weigh(facts: Facts, sources: Sources, day: int, reach: int, now: int) -> Seg
     return replace(segment, first_cost=first_cost)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Run:
-    """A run of the program."""
+    """A run of the program, with the closed days so far."""
 
-    store: ClusterStore
+    files: DayFiles
     sources: Sources
-    temporary: Path
     now: int
     status: Callable[[int], str]
+    closed: ClosedDays
 
     def write(self, segment: Segment, reach: int) -> DayResult | None:
         """Write a day, or its correction; None if nothing differs."""
-        closed = closed_store.read(self.store)
-        known = closed.days.get(segment.window.since)
+        day = segment.window.since
+        known = self.closed.days.get(day)
         new = amounts(segment)
         if known is None:
-            item = self._written(segment, reach, new, closed.closings + 1)
-            self._commit(closed, segment, item)
-            return DayResult(segment.window.since, item.micro)
-        with databases.opened(self.temporary, threads=1) as database:
-            old = closed_store.read_charges(database, self.store, known)
+            item = self._written(segment, reach, new)
+            self.closed = closed_store.with_day(self.closed, day, item)
+            return DayResult(day, item.micro)
+        old = self.files.read_charges(known)
         # Who pays is in no amount, but in each row.
         has_other_payers = dict(known.policy) != segment.cost_policy.payers()
         changes = day_charges.differences(old, new, every=has_other_payers)
         if not changes:
-            if _has_open_tail(segment) != known.has_open_tail:
-                self._learn(closed, segment, known)
+            if _has_open_tail(segment, reach) != known.has_open_tail:
+                self._learn(segment, reach, known)
             return None
-        item = self._written(segment, reach, changes, closed.closings + 1, known)
+        item = self._written(segment, reach, changes, known)
         item = replace(item, micro=day_charges.net(new))
         correction = DayCorrection(item.closing, self.now, known.micro, item.micro, len(changes))
         item = replace(item, corrections=(*known.corrections, correction))
-        self._commit(closed, segment, item)
-        return DayResult(segment.window.since, item.micro, correction)
+        self.closed = closed_store.with_day(self.closed, day, item)
+        return DayResult(day, item.micro, correction)
 
-    def _learn(self, closed: ClosedDays, segment: Segment, known: ClosedDay) -> None:
+    def _learn(self, segment: Segment, reach: int, known: ClosedDay) -> None:
         """Keep what came to be known of the time behind a day.
 
         That is the next use of what idled at its end: a longer report calls it a gap. It changes
         none of the day's charges.
         """
-        number = closed.closings + 1
-        files = closed_store.DayFiles(self.store, self.temporary, segment.window.since, number)
-        details = files.write_details(day_details.rows(segment))
-        tail = _has_open_tail(segment)
+        day, number = segment.window.since, self.closed.closings + 1
+        details = self.files.write_details(day, number, day_details.rows(segment))
+        tail = _has_open_tail(segment, reach)
         item = replace(known, closing=number, details=details, has_open_tail=tail)
-        self._commit(closed, segment, item)
-
-    def _commit(self, closed: ClosedDays, segment: Segment, item: ClosedDay) -> None:
-        day = segment.window.since
-        closed_store.commit(self.store, closed_store.with_day(closed, day, item))
+        self.closed = closed_store.with_day(self.closed, day, item)
 
     def _written(
         self,
         segment: Segment,
         reach: int,
         rows: Mapping[Key, Amount],
-        number: int,
         known: ClosedDay | None = None,
     ) -> ClosedDay:
         """Write the files of a closing; return its day."""
-        day = segment.window.since
+        day, number = segment.window.since, self.closed.closings + 1
         closing = Closing(number, self.now, self.sources.cluster, self.status(day))
         kind = CHARGE if known is None else CORRECTION
-        files = closed_store.DayFiles(self.store, self.temporary, day, number)
-        charges = files.write_charges(day_charges.rows(segment, rows, closing, kind))
-        details = files.write_details(day_details.rows(segment))
+        found = day_charges.rows(segment, rows, closing, kind)
+        charges = self.files.write_charges(day, number, found)
+        details = self.files.write_details(day, number, day_details.rows(segment))
         return ClosedDay(
             charges=(charges,) if known is None else (*known.charges, charges),
             details=details,
@@ -242,14 +246,22 @@ class _Run:
             settings=settings_digest(self.sources),
             policy=self.sources.cost_policy.payers(),
             first_cost=segment.first_cost,
-            has_open_tail=_has_open_tail(segment),
+            has_open_tail=_has_open_tail(segment, reach),
         )
 
 
-def _has_open_tail(segment: Segment) -> bool:
+def _has_open_tail(segment: Segment, reach: int) -> bool:
+    """Return whether an unknown use may make an idle tail a gap.
+
+    What has ended by the second up to which all is known gets no use any more.
+    """
+
     def is_over(name: str) -> bool:
         instance = segment.instances[name]
-        return instance.ended is not None and instance.ended <= segment.window.until
+        if instance.ended is None:
+            return False
+        # An end that nobody saw may move, if a later job proves that the instance lived on.
+        return instance.ended <= (reach if instance.end_seen else segment.window.until)
 
     return any(
         day_charges.has_open_tail(item, is_over=is_over(item.instance_id)) for item in segment.parts

@@ -7,22 +7,28 @@ report has the sums of one that was computed at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.closed_part import ClosedCorrection, ClosedPart
+from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.days import DAY
 from toolkit.accounting.segments import report_of
 from toolkit.usage import closed_store
+from toolkit.usage.closed_sums import ClosedSums
+from toolkit.usage.day_details import NO_COST, NOTE, set_aside_of, texts_of
+from toolkit.usage.summed_report import CostsWhenAsked, ReadWhenAsked, SummedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from toolkit.accounting.cost_policy import CostPolicy
     from toolkit.accounting.report import Report
     from toolkit.accounting.segments import Segment
     from toolkit.usage.closed_store import ClosedDays
     from toolkit.usage.cluster_store import ClusterStore
+    from toolkit.usage.database import Database
+    from toolkit.usage.summed_report import DearestInstances
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +89,87 @@ def closed_report(
     report = report_of(
         cluster, segments, now, next(iter(policies)) if len(policies) == 1 else policy
     )
+    firsts = [item.first_cost for item in segments]
+    return _named(store, closed, parts, report, firsts, has_other_policy=len(policies) > 1)
+
+
+def summed_report(
+    database: Database,
+    store: ClusterStore,
+    closed: ClosedDays,
+    parts: Split,
+    *,
+    now: int,
+    cluster: str,
+) -> Report | None:
+    """Return the report of closed days alone, by sums.
+
+    The open database makes them. None: only the exact engine can add these days up.
+    """
+    days = [closed.days[day] for day in parts.days]
+    policies = {tuple(sorted(day.policy.items())) for day in days}
+    if not parts.is_closed or len(policies) > 1:
+        return None
+    policy = CostPolicy(**{key: Payer(value) for key, value in days[0].policy.items()})
+
+    def read(instances: Sequence[str] | None = None) -> Report:
+        read_days = closed_store.segments(store, closed, parts.days, instances)
+        return report_of(cluster, read_days, now, policy)
+
+    def read_costs(names: Sequence[str]) -> DearestInstances:
+        made = read(names)
+        return tuple(made.costs), made.instances
+
+    sums = ClosedSums.of(
+        database,
+        store.folder,
+        days,
+        policy,
+        until=parts.window.until,
+        exact=lambda names: read(names).costs,
+    )
+    if sums is None:
+        return None
+    whole = cache(read)
+    texts = sums.texts()
+    firsts = [day.first_cost for day in days]
+    since = min((first for first in firsts if first is not None), default=parts.days[0])
+    report = SummedReport(
+        cluster=cluster,
+        window=Window(max(parts.days[0], since), parts.days[-1] + DAY),
+        made_at=now,
+        costs=CostsWhenAsked(sums.number_of_costs(), lambda: whole().costs),
+        instances=ReadWhenAsked(lambda: whole().instances),
+        attempts=ReadWhenAsked(lambda: whole().attempts),
+        notes=texts_of(texts, NOTE),
+        set_aside=set_aside_of(texts),
+        jobs_without_cost=texts_of(texts, NO_COST),
+        cost_policy=policy,
+        sums=sums,
+        read_costs=read_costs,
+    )
+    return _named(store, closed, parts, report, firsts, has_other_policy=False)
+
+
+def _named(
+    store: ClusterStore,
+    closed: ClosedDays,
+    parts: Split,
+    report: Report,
+    first_costs: Iterable[int | None],
+    *,
+    has_other_policy: bool,
+) -> Report:
+    """Return the report with what it says of its closed days."""
     window = report.window
-    if all(item.first_cost is None for item in segments):
+    if all(first is None for first in first_costs):
         window = replace(window, since=parts.window.since)
     return replace(
         report,
         window=window,
         asked_since=parts.window.since,
         closed=ClosedPart(parts.days, parts.is_closed, _corrections(closed, parts)),
-        notes=(*report.notes, *_notes(store, parts, has_other_policy=len(policies) > 1)),
+        notes=(*report.notes, *_notes(store, parts, has_other_policy=has_other_policy)),
     )
 
 

@@ -6,7 +6,8 @@ files of an earlier closing stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.allocation import Window
@@ -91,71 +92,117 @@ def _day(item: dict[str, Any]) -> ClosedDay:
     return ClosedDay(**{**item, "charges": tuple(item["charges"]), "corrections": corrections})
 
 
-def commit(store: ClusterStore, closed: ClosedDays) -> None:
-    """Replace the names of the files, then remove files without a name."""
+def commit(store: ClusterStore, closed: ClosedDays, days: Iterable[int]) -> None:
+    """Replace the names of the files.
+
+    Files of these days without a name are removed.
+    """
     store.write_json(
         store.folder / "closed.json",
         {
             "closings": closed.closings,
-            "days": {str(day): asdict(item) for day, item in sorted(closed.days.items())},
+            "days": {str(day): _json(item) for day, item in sorted(closed.days.items())},
         },
     )
-    store.remove_others(CHARGES, {file for day in closed.days.values() for file in day.charges})
-    store.remove_others(DETAILS, {day.details for day in closed.days.values()})
+    for day in days:
+        item = closed.days.get(day)
+        named = {*item.charges, item.details} if item else set()
+        for table in (CHARGES, DETAILS):
+            store.remove_others(f"{table}/day={databases.day(day)}", named)
+
+
+def _json(item: ClosedDay) -> dict[str, Any]:
+    """Return a day as JSON values.
+
+    `asdict` takes long where there are thousands of them.
+    """
+    values = {entry.name: getattr(item, entry.name) for entry in fields(item)}
+    return {**values, "corrections": [asdict(entry) for entry in item.corrections]}
 
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """A writer of the files of one closing of a day."""
+    """A reader and writer of the files of closed days."""
 
-    store: ClusterStore
+    database: Database
+    folder: Path  # of the store
     temporary: Path
-    day: int
-    number: int  # of the closing
 
-    def write_charges(self, rows: Sequence[Sequence[object]]) -> str:
-        """Write the file of charges; return its name."""
-        return self._write(CHARGES, day_charges.COLUMNS, rows)
+    def write_charges(self, day: int, closing: int, rows: Sequence[Sequence[object]]) -> str:
+        """Write the charges of a day; return the file's name."""
+        return self._write(CHARGES, (day, closing), day_charges.COLUMNS, rows)
 
-    def write_details(self, rows: Iterable[Sequence[object]]) -> str:
-        """Write the file of details; return its name."""
-        return self._write(DETAILS, day_details.COLUMNS, list(rows))
+    def write_details(self, day: int, closing: int, rows: Iterable[Sequence[object]]) -> str:
+        """Write the details of a day; return the file's name."""
+        return self._write(DETAILS, (day, closing), day_details.COLUMNS, list(rows))
+
+    def read_charges(self, day: ClosedDay) -> dict[day_charges.Key, day_charges.Amount]:
+        """Return the sums of a day's charges and corrections."""
+        source = rows_of(self.folder, day.charges, day_charges.COLUMNS)
+        query = f"SELECT {READ_COLUMNS} FROM {source} ORDER BY closing, position"  # noqa: S608  # our own text
+        return day_charges.read_amounts(self.database.rows(query))
 
     def _write(
-        self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]]
+        self,
+        name: str,
+        place: tuple[int, int],
+        columns: Sequence[tuple[str, str]],
+        rows: Sequence[Sequence[object]],
     ) -> str:
-        path = self.temporary / f"{name}-{self.number}.parquet"
-        with databases.opened(self.temporary, threads=1) as database:
-            database.table("written", columns, list(rows))
-            database.run(f"COPY written TO {quoted(str(path))} (FORMAT parquet)")
-        file = f"{name}/day={databases.day(self.day)}/{self.number}.parquet"
-        place = self.store.folder / file
-        place.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(place)
+        day, closing = place
+        path = self.temporary / f"{name}-{closing}.parquet"
+        self.database.table("written", columns, list(rows))
+        self.database.run(f"COPY written TO {quoted(str(path))} (FORMAT parquet)")
+        file = f"{name}/day={databases.day(day)}/{closing}.parquet"
+        target = self.folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
         return file
 
 
-def read_charges(
-    database: Database, store: ClusterStore, day: ClosedDay
-) -> dict[day_charges.Key, day_charges.Amount]:
-    """Return the sums of a day's charges and corrections."""
-    source = rows_of(store.folder, day.charges, day_charges.COLUMNS)
-    query = f"SELECT {READ_COLUMNS} FROM {source} ORDER BY closing, position"  # noqa: S608  # our own text
-    return day_charges.read_amounts(database.rows(query))
+def segments(
+    store: ClusterStore,
+    closed: ClosedDays,
+    days: Sequence[int],
+    instances: Sequence[str] | None = None,
+) -> list[Segment]:
+    """Return closed days as segments of a report.
 
-
-def segments(store: ClusterStore, closed: ClosedDays, days: Iterable[int]) -> list[Segment]:
-    """Return closed days as segments of a report."""
-    made = []
+    Those of some instances have no attempts and no notes.
+    """
+    charges = [file for day in days for file in closed.days[day].charges]
+    details = [closed.days[day].details for day in days]
+    names = ", ".join(map(quoted, instances or ()))
+    own = "" if instances is None else f"WHERE instance_id IN ({names or 'NULL'})"
     with databases.opened(threads=1) as database:
-        for day in days:
-            item = closed.days[day]
-            parts = day_charges.parts_of(read_charges(database, store, item))
-            source = rows_of(store.folder, [item.details], day_details.COLUMNS)
-            rows = database.rows(f"SELECT subject, content FROM {source}")  # noqa: S608
-            window = Window(day, day + DAY)
-            made.append(day_details.segment_of(rows, parts, window, item.policy, item.first_cost))
+        rows_by_day = _by_day(
+            database,
+            f"""{READ_COLUMNS} FROM {rows_of(store.folder, charges, day_charges.COLUMNS)} {own}
+            ORDER BY closing, position""",
+        )
+        details_by_day = _by_day(
+            database,
+            f"""subject, content FROM {rows_of(store.folder, details, day_details.COLUMNS)} {own}
+            ORDER BY number""",
+        )
+    made = []
+    for day in days:
+        item = closed.days[day]
+        parts = day_charges.parts_of(day_charges.read_amounts(rows_by_day[day]))
+        made.append(
+            day_details.segment_of(
+                details_by_day[day], parts, Window(day, day + DAY), item.policy, item.first_cost
+            )
+        )
     return made
+
+
+def _by_day(database: Database, query: str) -> dict[int, list[tuple[Any, ...]]]:
+    """Return the rows of a query by their days' first seconds."""
+    by_day: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for second, *row in database.rows(f"SELECT epoch(usage_day)::BIGINT, {query}"):
+        by_day[second].append(tuple(row))
+    return by_day
 
 
 def with_day(closed: ClosedDays, day: int, item: ClosedDay) -> ClosedDays:

@@ -15,7 +15,7 @@ changed nothing that counts.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.system.files import write_atomically
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 CLUSTERS = "clusters"
+_TABLES = ("attempts", "instances", "prices")
+_DAY = tuple(entry.name for entry in fields(Day))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ class ReadPage:
 class ClusterStore(StoreFolder):
     """The folder of one cluster's store."""
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._records: tuple[tuple[int, int, int], RecordFiles] | None = None
+        """The files as they were read last: a run asks for them again and again."""
+
     @property
     def records_file(self) -> Path:
         """Return the file that names the records' files."""
@@ -70,6 +77,16 @@ class ClusterStore(StoreFolder):
 
         Raises StoreUnreadable.
         """
+        try:
+            found = self.records_file.stat()
+        except FileNotFoundError:
+            return RecordFiles()
+        version = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if self._records is None or self._records[0] != version:
+            self._records = (version, self._parsed_records())
+        return self._records[1]
+
+    def _parsed_records(self) -> RecordFiles:
         data = self.read_json(self.records_file)
         if data is None:
             return RecordFiles()
@@ -79,12 +96,24 @@ class ClusterStore(StoreFolder):
             raise _damaged(self.records_file) from error
 
     def commit_records(self, files: RecordFiles) -> None:
-        """Replace the names of the records' files, then remove others."""
-        self.write_json(self.records_file, asdict(files))
-        tables = {"attempts": files.attempts, "instances": files.instances, "prices": files.prices}
-        for name, days in tables.items():
-            named = {file for day in days.values() for file in day.files}
-            self.remove_others(name, named)
+        """Replace the names of the records' files, then remove others.
+
+        Only days that changed can have them, so an old store costs what a young one does.
+        """
+        known = self.records()
+        # `asdict` would copy each of thousands of days.
+        content = {entry.name: getattr(files, entry.name) for entry in fields(files)}
+        for name in _TABLES:
+            days = getattr(files, name)
+            content[name] = {
+                day: {entry: getattr(item, entry) for entry in _DAY} for day, item in days.items()
+            }
+        self.write_json(self.records_file, content)
+        for name in _TABLES:
+            before, after = getattr(known, name), getattr(files, name)
+            for day, item in after.items():
+                if item != before.get(day):
+                    self.remove_others(f"{name}/day={day}", item.files)
 
     def pages(self, day: str) -> dict[str, ReadPage]:
         """Return the pages that end on a day, by key. Raises StoreUnreadable."""
@@ -155,10 +184,10 @@ def _damaged(path: Path) -> StoreUnreadable:
 def _record_files(data: Mapping[str, Any]) -> RecordFiles:
     def days(name: str) -> dict[str, Day]:
         return {
-            day: replace(Day(**item), files=tuple(item["files"]))
+            day: Day(tuple(item["files"]), item["attempts"], item["first_start"], item["last_end"])
             for day, item in data[name].items()
         }
 
     types = {day: tuple(names) for day, names in data["price_types"].items()}
-    tables = {name: days(name) for name in ("attempts", "instances", "prices")}
+    tables = {name: days(name) for name in _TABLES}
     return RecordFiles(**{**data, **tables, "price_types": types})

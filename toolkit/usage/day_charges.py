@@ -1,8 +1,9 @@
 """A closed day: its charges as rows of Parquet, and back as exact parts.
 
 A row has the charge of its day in whole micro-dollars, so any tool can add days up. It has the
-exact amount as well, as a fraction: a report adds these and rounds once, as the exact engine does.
-A later closing adds rows with differences, so the sum of all rows is what is known last.
+exact amount as well, in whole parts of one denominator for each instance. A report adds these and
+rounds once, as the exact engine does. A later closing adds rows with differences, so the sum of all
+rows is what is known last.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from math import gcd, lcm
+from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.accounting.charges import ChargePrices, Component
 from toolkit.accounting.cost_policy import hidden_components
+from toolkit.accounting.days import day_of
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import apportion, round_to_micro
 from toolkit.accounting.parts import InstanceParts, Part
@@ -27,7 +30,13 @@ if TYPE_CHECKING:
 
 CHARGE, CORRECTION = "charge", "correction"
 
+PARTS_OF_MICRO: Final = 3_600_000_000
+"""A micro-dollar has so many pico-dollars an hour, for a second. A price has twelve places."""
+_LARGEST_WHOLE: Final = 10**12
+_LARGEST: Final = 10**36
+
 COLUMNS = (
+    ("usage_day", "DATE"),
     ("kind", "VARCHAR"),  # charge or correction
     ("status", "VARCHAR"),  # of the day against AWS's bill, as it was at the closing
     ("closing", "INTEGER"),
@@ -39,7 +48,7 @@ COLUMNS = (
     ("lifecycle", "VARCHAR"),
     ("component", "VARCHAR"),
     ("payer", "VARCHAR"),
-    ("attempt", "VARCHAR"),  # DBIndex
+    ("attempt", "DECIMAL(20, 0)"),  # DBIndex; DuckDB writes HUGEINT to Parquet as DOUBLE
     ("job_id", "VARCHAR"),
     ("account", "VARCHAR"),
     ("user_name", "VARCHAR"),
@@ -49,8 +58,11 @@ COLUMNS = (
     ("seconds", "DOUBLE"),
     ("price_sources", "VARCHAR"),
     ("price_as_of", "BIGINT"),
-    ("exact_micro", "VARCHAR"),
-    ("exact_seconds", "VARCHAR"),
+    ("whole", "BIGINT"),  # seconds are exact_seconds / whole
+    ("exact_micro", "DECIMAL(38, 0)"),  # parts: micro-dollars are it / whole / PARTS_OF_MICRO
+    ("exact_seconds", "DECIMAL(38, 0)"),
+    ("micro_text", "VARCHAR"),  # fractions, where these numbers are too large; else empty
+    ("seconds_text", "VARCHAR"),
     ("position", "INTEGER"),  # among the parts of its instance
 )
 """The columns of a closed charge."""
@@ -147,23 +159,51 @@ def rows(
 ) -> list[tuple[object, ...]]:
     """Return the rows of a day's amounts."""
     made: list[tuple[object, ...]] = []
+    wholes = _wholes(found)
+    day = day_of(segment.window.since)
     for (name, component, attempt_key, known), amount in found.items():
         instance = segment.instances.get(name)
         attempt = None if attempt_key is None else segment.attempts.get(attempt_key)
         prices = amount.prices
         made.append(
             (
-                kind, closing.status, closing.number, closing.at, closing.cluster, name,
+                day, kind, closing.status, closing.number, closing.at, closing.cluster, name,
                 instance.node if instance else "", instance.instance_type if instance else "",
                 instance.lifecycle if instance else "", component.value,
                 segment.cost_policy.payer(component).value,
-                None if attempt_key is None else str(attempt_key), *_names(attempt),
+                attempt_key, *_names(attempt),
                 amount.micro, known, float(amount.exact_seconds),
                 " ".join(prices.sources) if prices else "", prices.as_of if prices else None,
-                str(amount.exact_micro), str(amount.exact_seconds), amount.position,
+                *_numbers(amount, wholes[name]), amount.position,
             )
         )  # fmt: skip
     return made
+
+
+def _wholes(found: Mapping[Key, Amount]) -> dict[str, int]:
+    """Return the denominator of each instance's amounts; 0: it is too large."""
+    wholes: dict[str, int] = {}
+    for (name, *_), amount in found.items():
+        below = amount.exact_micro.denominator
+        whole = lcm(below // gcd(below, PARTS_OF_MICRO), amount.exact_seconds.denominator)
+        known = wholes.get(name, 1)
+        if known % whole:
+            whole = lcm(known, whole)
+            wholes[name] = whole if known and whole <= _LARGEST_WHOLE else 0
+        else:
+            wholes[name] = known
+    return wholes
+
+
+def _numbers(amount: Amount, whole: int) -> tuple[int | str | None, ...]:
+    """Return the columns of an exact amount."""
+    micro, seconds = amount.exact_micro, amount.exact_seconds
+    if whole:
+        parts = micro.numerator * (PARTS_OF_MICRO * whole // micro.denominator)
+        if abs(parts) < _LARGEST:
+            whole_seconds = seconds.numerator * (whole // seconds.denominator)
+            return whole, parts, whole_seconds, None, None
+    return None, None, None, str(micro), str(seconds)
 
 
 def _names(attempt: Attempt | None) -> tuple[str | None, ...]:
@@ -178,18 +218,18 @@ def read_amounts(read: Iterable[Sequence[Any]]) -> dict[Key, Amount]:
     A row is `READ_COLUMNS`.
     """
     sums: dict[Key, Amount] = {}
-    for name, component, attempt, known, micro, sources, as_of, exact, seconds, position in read:
-        key = (name, _COMPONENTS[component], None if attempt is None else int(attempt), known)
+    for name, component, attempt, known, micro, sources, as_of, position, *numbers in read:
+        key = (name, _COMPONENTS[component], attempt, known)
         prices = _prices(sources, as_of) if sources else None
-        row = Amount(micro, _fraction(exact), _fraction(seconds), position, prices)
+        row = Amount(micro, *_fractions(*numbers), position, prices)
         earlier = sums.get(key)
         sums[key] = row if earlier is None else _later(earlier, row)
     return {key: amount for key, amount in sums.items() if any(amount.sums)}
 
 
 READ_COLUMNS = (
-    "instance_id, component, attempt, known, micro, price_sources, price_as_of, exact_micro,"
-    " exact_seconds, position"
+    "instance_id, component, attempt::HUGEINT, known, micro, price_sources, price_as_of, position,"
+    " whole, exact_micro::HUGEINT, exact_seconds::HUGEINT, micro_text, seconds_text"
 )
 
 
@@ -234,9 +274,12 @@ def _prices(sources: str, as_of: int) -> ChargePrices:
     return _price_cache[key]
 
 
-def _fraction(text: str) -> Fraction:
-    above, _, below = text.partition("/")
-    return Fraction(int(above), int(below) if below else 1)
+def _fractions(
+    whole: int | None, micro: int, seconds: int, micro_text: str, seconds_text: str
+) -> tuple[Fraction, Fraction]:
+    if whole is None:
+        return Fraction(micro_text), Fraction(seconds_text)
+    return Fraction(micro, PARTS_OF_MICRO * whole), Fraction(seconds, whole)
 
 
 def has_open_tail(item: InstanceParts, *, is_over: bool) -> bool:

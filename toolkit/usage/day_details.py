@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.cost_policy import CostPolicy, Payer
-from toolkit.accounting.days import DayPart
+from toolkit.accounting.days import DayPart, day_of
 from toolkit.accounting.instances import Instance, Kind
 from toolkit.accounting.parts import InstanceParts
 from toolkit.accounting.segments import Segment
@@ -25,26 +25,55 @@ if TYPE_CHECKING:
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.parts import Part
 
-COLUMNS = (("subject", "VARCHAR"), ("content", "VARCHAR"))
+COLUMNS = (
+    ("usage_day", "DATE"),
+    ("subject", "VARCHAR"),
+    ("number", "INTEGER"),  # its place among those of its subject
+    ("content", "VARCHAR"),  # JSON
+    # Of an instance:
+    ("instance_id", "VARCHAR"),
+    ("kind", "VARCHAR"),
+    ("is_refunded", "BOOLEAN"),
+    ("next_use", "BIGINT"),
+    ("prices", "VARCHAR"),  # sources, each with its second: `history@1795000000 …`
+    # Of an attempt:
+    ("attempt", "DECIMAL(20, 0)"),
+    ("job_id", "VARCHAR"),
+    ("submitted", "BIGINT"),
+    ("account", "VARCHAR"),
+    ("user_name", "VARCHAR"),
+)
 
-_PARTS, _ATTEMPT, _NOTE, _SET_ASIDE, _NO_COST = "parts", "attempt", "note", "set aside", "no cost"
+PARTS, ATTEMPT, NOTE, SET_ASIDE, NO_COST = "parts", "attempt", "note", "set aside", "no cost"
+_NO_FACTS = (None,) * 5
 
 
-def rows(segment: Segment) -> Iterator[tuple[str, str]]:
+def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
     """Yield the rows of a day."""
+    day = day_of(segment.window.since)
     charged = {part.attempt for item in segment.parts for part in item.parts}
-    for item in segment.parts:
-        instance = segment.instances[item.instance_id]
-        yield _PARTS, json.dumps({"instance": _json(instance), **_item(item)})
-    for key, attempt in segment.attempts.items():
-        if key in charged:
-            yield _ATTEMPT, json.dumps(_json(attempt))
-    for note in segment.notes:
-        yield _NOTE, json.dumps(note)
-    for aside in segment.set_aside:
-        yield _SET_ASIDE, json.dumps(asdict(aside))
-    for name in segment.jobs_without_cost:
-        yield _NO_COST, json.dumps(name)
+    for number, item in enumerate(segment.parts):
+        content = {"instance": _json(segment.instances[item.instance_id]), **_item(item)}
+        facts = (item.instance_id, item.kind.value, item.is_refunded, item.next_use, _prices(item))
+        yield day, PARTS, number, json.dumps(content), *facts, *_NO_FACTS
+    attempts = [attempt for key, attempt in segment.attempts.items() if key in charged]
+    for number, attempt in enumerate(attempts):
+        names = (attempt.job_id, attempt.submitted, attempt.account, attempt.user)
+        text = json.dumps(_json(attempt))
+        yield day, ATTEMPT, number, text, *_NO_FACTS, attempt.key, *names
+    others = (
+        (NOTE, segment.notes),
+        (SET_ASIDE, [asdict(aside) for aside in segment.set_aside]),
+        (NO_COST, segment.jobs_without_cost),
+    )
+    for subject, items in others:
+        for number, value in enumerate(items):
+            yield day, subject, number, json.dumps(value), *_NO_FACTS, *_NO_FACTS
+
+
+def _prices(item: InstanceParts) -> str:
+    pairs = dict.fromkeys((price.source.value, price.as_of) for price in item.prices)
+    return " ".join(f"{source}@{as_of}" for source, as_of in pairs)
 
 
 def segment_of(
@@ -59,20 +88,20 @@ def segment_of(
     for subject, content in read:
         by_subject.setdefault(subject, []).append(json.loads(content))
     instances, items = {}, []
-    for content in by_subject.get(_PARTS, ()):
+    for content in by_subject.get(PARTS, ()):
         instance = _instance(content.pop("instance"))
         instances[instance.instance_id] = instance
         items.append(_parts(instance, content, parts.get(instance.instance_id, ())))
-    attempts = [_attempt(content) for content in by_subject.get(_ATTEMPT, ())]
+    attempts = [_attempt(content) for content in by_subject.get(ATTEMPT, ())]
     return Segment(
         window=window,
         parts=tuple(items),
         instances=instances,
         attempts={attempt.key: attempt for attempt in attempts},
         cost_policy=CostPolicy(**{key: Payer(value) for key, value in policy.items()}),
-        notes=tuple(by_subject.get(_NOTE, ())),
-        set_aside=tuple(SetAside(**item) for item in by_subject.get(_SET_ASIDE, ())),
-        jobs_without_cost=tuple(by_subject.get(_NO_COST, ())),
+        notes=tuple(by_subject.get(NOTE, ())),
+        set_aside=tuple(SetAside(**item) for item in by_subject.get(SET_ASIDE, ())),
+        jobs_without_cost=tuple(by_subject.get(NO_COST, ())),
         first_cost=first_cost,
     )
 
@@ -110,14 +139,16 @@ def _parts(instance: Instance, content: dict[str, Any], parts: tuple[Part, ...])
     )
 
 
+_NAMES = {kind: tuple(entry.name for entry in fields(kind)) for kind in (Instance, Attempt)}
+
+
 def _json(item: Instance | Attempt) -> dict[str, Any]:
     """Return the fields of an instance or an attempt as JSON values."""
-    values = {entry.name: getattr(item, entry.name) for entry in fields(item)}
-    for name, value in values.items():
-        if isinstance(value, Decimal):
-            values[name] = str(value)
-        elif isinstance(value, Tres):
-            values[name] = [value.cpus, value.memory_mib, value.gpus]
+    values = {name: getattr(item, name) for name in _NAMES[type(item)]}
+    if isinstance(item, Instance):
+        values["tag_price"] = None if item.tag_price is None else str(item.tag_price)
+    else:
+        values["tres"] = [item.tres.cpus, item.tres.memory_mib, item.tres.gpus]
     return values
 
 
@@ -133,6 +164,11 @@ def _instance(values: dict[str, Any]) -> Instance:
     )
 
 
+def attempt_of(content: str) -> Attempt:
+    """Return the attempt of a row's content."""
+    return _attempt(json.loads(content))
+
+
 def _attempt(values: dict[str, Any]) -> Attempt:
     return Attempt(
         **{
@@ -143,3 +179,14 @@ def _attempt(values: dict[str, Any]) -> Attempt:
             "tres": Tres(*values["tres"]),
         }
     )
+
+
+def texts_of(read: Sequence[tuple[str, str]], subject: str) -> tuple[Any, ...]:
+    """Return what rows say of a subject, each once."""
+    return tuple(dict.fromkeys(json.loads(content) for name, content in read if name == subject))
+
+
+def set_aside_of(read: Sequence[tuple[str, str]]) -> tuple[SetAside, ...]:
+    """Return what rows set aside, each once."""
+    items = (SetAside(**json.loads(content)) for name, content in read if name == SET_ASIDE)
+    return tuple(dict.fromkeys(items))

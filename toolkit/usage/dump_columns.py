@@ -33,6 +33,7 @@ COLUMNS = (
     ("requeue_requested", "BOOLEAN"),
     ("restarts", "BIGINT"),
     ("submitted", "BIGINT"),
+    ("eligible", "BIGINT"),
     ("started", "BIGINT"),
     ("ended", "BIGINT"),
     ("node_count", "BIGINT"),
@@ -126,6 +127,7 @@ def _texts(form: DumpFormat, *, with_blanks: bool) -> str:
         "derived_text": text("derivedexitcode"),
         "restarts_text": text("restarts"),
         "submit_text": text("submit"),
+        "eligible_text": text("eligible"),
         "start_text": text("start"),
         "end_text": text("end"),
         "nodes_text": text("nnodes", "allocnodes"),
@@ -178,11 +180,12 @@ def _typed(database: Database, form: DumpFormat, part: Spooled, number: int) -> 
     few_texts = ", ".join(f"{name}::{kind} AS {name}" for name, kind in types.items())
     return f"""CREATE OR REPLACE TEMP TABLE typed AS WITH moments AS (
         SELECT *, rowid AS row, moment(submit_text) AS submit, moment(start_text) AS start_moment,
-            moment(end_text) AS end_moment
+            moment(end_text) AS end_moment, moment(eligible_text) AS eligible_moment
         FROM texts WHERE NOT contains(job_id, '.')),
     cast_texts AS (
         SELECT *, whole_number(db_index_text) AS db_index, second(submit) AS submitted,
             second(start_moment) AS started, second(end_moment) AS ended,
+            second(eligible_moment) AS eligible,
             TRY_CAST(restarts_text AS BIGINT) AS restarts,
             TRY_CAST(nodes_text AS BIGINT) AS node_count,
             coalesce(tres_cpus, TRY_CAST(cpus_text AS BIGINT)) AS cpus,
@@ -195,8 +198,9 @@ def _typed(database: Database, form: DumpFormat, part: Spooled, number: int) -> 
     numbered AS ({lines})
     SELECT * REPLACE ({few_texts}) FROM (
         SELECT cluster, db_index, job_id, job, job_name, user_name, account, partition_name, qos,
-            state, requeue_requested, restarts, submitted, started, ended, node_count, node_list,
-            cpus, memory_mib, gpus, CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
+            state, requeue_requested, restarts, submitted, eligible, started, ended, node_count,
+            node_list, cpus, memory_mib, gpus,
+            CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
                 list_transform(marks, lambda m: m::BIGINT),
                 lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,
             CASE WHEN marks IS NOT NULL THEN array_to_string(marks, ',') END AS checkpoint_marks,

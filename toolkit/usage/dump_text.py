@@ -32,7 +32,7 @@ _FIRST_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*([^A-Za-z0-9]+)")
 _ONE_OF = (("jobid", "jobidraw"), ("submit",), ("start",), ("end",))
 _CALL = (
     "sacct -a -D -X -P --noconvert -S 2026-01-01 -o DBIndex,JobIDRaw,JobID,Restarts,Cluster,"
-    "Partition,Account,User,QOS,Submit,Start,End,State,ExitCode,DerivedExitCode,NNodes,AllocTRES,"
+    "Partition,Account,User,QOS,Submit,Eligible,Start,End,State,ExitCode,DerivedExitCode,NNodes,AllocTRES,"
     "NodeList,AdminComment,Comment,JobName"
 )
 

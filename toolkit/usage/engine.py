@@ -19,6 +19,7 @@ from toolkit.accounting.build import Rules, paid_in_advance
 from toolkit.accounting.charges import Charge, Component
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.usage import engine_input, exact_division, rare_attempts
+from toolkit.usage.engine_input import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,17 +44,17 @@ class Facts:
 def charge(database: Database, facts: Facts, window: Window, policy: Policy) -> None:
     """Make the table `charges` of the attempts in the table `attempts`.
 
-    Its rows name an instance by its number, `i`, which the table `lives` has.
+    Its rows name an instance by `i`, its place in `numbered(facts.instances)`.
     """
-    match(database, facts, window)
-    divide(database, facts, window, policy)
+    instances = numbered(facts.instances)
+    _match(database, facts, instances, window)
+    _divide(database, facts, instances, window, policy)
 
 
-def match(database: Database, facts: Facts, window: Window) -> None:
+def _match(database: Database, facts: Facts, instances: Sequence[Instance], window: Window) -> None:
     """Find the bill, the usages and the waits of each instance."""
-    numbered = engine_input.numbered(facts.instances)
-    engine_input.make_instances(database, numbered, facts.shapes, facts.book.history)
-    engine_input.make_attempts(database, engine_input.node_numbers(numbered))
+    engine_input.make_instances(database, instances, facts.shapes, facts.book.history)
+    engine_input.make_attempts(database, engine_input.node_numbers(instances))
     rare_attempts.apply_resizes(database)
     database.run_file("lives.sql", now=facts.now)
     database.run_file("matches.sql", until=window.until)
@@ -63,9 +64,15 @@ def match(database: Database, facts: Facts, window: Window) -> None:
     database.run("DROP TABLE attempts_of_nodes")
 
 
-def divide(database: Database, facts: Facts, window: Window, policy: Policy) -> None:
+def _divide(
+    database: Database,
+    facts: Facts,
+    instances: Sequence[Instance],
+    window: Window,
+    policy: Policy,
+) -> None:
     """Divide the cost of each matched instance within a window."""
-    billed = _billed_lives(database, engine_input.numbered(facts.instances))
+    billed = _billed_lives(database, instances)
     book, _ = paid_in_advance(facts.book, billed, policy, window)
     engine_input.make_spans(database, billed, book, window, policy)
     engine_input.make_payers(database, facts.cost_policy)
@@ -80,7 +87,7 @@ def divide(database: Database, facts: Facts, window: Window, policy: Policy) -> 
     _divide_hard(database, billed, book, window, rules)
 
 
-def _billed_lives(database: Database, numbered: Sequence[Instance]) -> list[Instance]:
+def _billed_lives(database: Database, instances: Sequence[Instance]) -> list[Instance]:
     """Return the instances with the start and the end of their bills."""
     lives = database.rows(
         """SELECT ended, CASE WHEN running IS NULL THEN NULL ELSE billed_from END
@@ -90,7 +97,7 @@ def _billed_lives(database: Database, numbered: Sequence[Instance]) -> list[Inst
         item
         if (item.ended, item.running) == (ended, running)
         else replace(item, ended=ended, running=running)
-        for item, (ended, running) in zip(numbered, lives, strict=True)
+        for item, (ended, running) in zip(instances, lives, strict=True)
     ]
 
 
@@ -108,12 +115,12 @@ def _divide_hard(
     exact_division.write(database, divisions, window)
 
 
-def charges(database: Database) -> list[Charge]:
+def charges(database: Database, instances: Sequence[Instance]) -> list[Charge]:
     """Return the charges as the exact engine's values."""
+    names = [item.instance_id for item in numbered(instances)]
     return [
-        Charge(Component(component), instance, attempt, micro, Fraction(above, below), known)
-        for instance, component, attempt, micro, above, below, known in database.rows(
-            """SELECT instance_id, component, attempt, micro, above, below, known
-            FROM charges JOIN lives USING (i)"""
+        Charge(Component(component), names[i], attempt, micro, Fraction(above, below), known)
+        for i, component, attempt, micro, above, below, known in database.rows(
+            "SELECT i, component, attempt, micro, above, below, known FROM charges"
         )
     ]

@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook, Shape, SpotHistory
     from toolkit.usage.database import Database
 
-_DELIMITER = "\x1f"
-
 _INSTANCES = {
     "i": "INTEGER",
-    "instance_id": "VARCHAR",
-    "node": "VARCHAR",
     "node_number": "INTEGER",
     "market": "INTEGER",
     "is_head": "BOOLEAN",
@@ -76,10 +72,10 @@ def make_instances(
             sizes = (shape.cpus, shape.memory_mib, shape.gpus) if shape else (0, 0, 0)
             market = markets.get((item.instance_type, item.zone)) if item.spot else None
             yield (
-                number, item.instance_id, item.node, nodes.get(item.node), market, item.is_head,
-                item.launched, item.ended, item.running, item.seen_at, item.end_seen, item.static,
-                item.powered_down, item.end_cause in NEVER_UP, item.never_ran, bool(item.stops),
-                item.interrupted, *sizes,
+                number, nodes.get(item.node), market, item.is_head, item.launched, item.ended,
+                item.running, item.seen_at, item.end_seen, item.static, item.powered_down,
+                item.end_cause in NEVER_UP, item.never_ran, bool(item.stops), item.interrupted,
+                *sizes,
             )  # fmt: skip
 
     _table(database, "instances", _INSTANCES, rows())
@@ -147,7 +143,8 @@ def make_attempts(database: Database, numbers: Mapping[str, int]) -> None:
                 min(db_index) AS start_group
             FROM attempts WHERE contains(job, '+') AND NOT starts_with(job, '+') GROUP BY ALL
         ), facts AS (
-            SELECT db_index AS attempt, started, ended, coalesce(submitted, 0) AS submitted,
+            SELECT db_index AS attempt, started, ended, greatest(coalesce(submitted, 0),
+                    CASE WHEN eligible <= started THEN eligible ELSE 0 END) AS queued_from,
                 least(coalesce(submitted, started), started) AS begun,
                 coalesce(h.start_group, db_index) AS start_group,
                 (state IN {_names(STATES_OF_RUNNING)} OR requeue_requested)
@@ -182,19 +179,14 @@ def _names(states: Iterable[str]) -> str:
 def _table(
     database: Database, name: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]
 ) -> None:
-    """Make a table of rows, through a file."""
+    """Make a table of numbers and truths, through a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            for row in rows:
-                texts = ("" if value is None else str(value) for value in row)
-                file.write(_DELIMITER.join(texts) + "\n")
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(",".join(map(str, row)) + "\n" for row in rows)
         kinds = ", ".join(f"{quoted(column)}: {quoted(kind)}" for column, kind in columns.items())
-        empty = [column for column, kind in columns.items() if kind == "VARCHAR"]
-        replaced = ", ".join(f"coalesce({column}, '') AS {column}" for column in empty)
-        star = f"* REPLACE ({replaced})" if empty else "*"
         database.run(
-            f"""CREATE OR REPLACE TEMP TABLE {name} AS SELECT {star} FROM read_csv(
-            {quoted(str(path))}, delim={quoted(_DELIMITER)}, header=false, auto_detect=false,
-            quote='', escape='', comment='', new_line='\\n', nullstr='', columns={{{kinds}}})"""  # noqa: S608
+            f"""CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM read_csv(
+            {quoted(str(path))}, delim=',', header=false, auto_detect=false, quote='', escape='',
+            comment='', new_line='\\n', nullstr='None', columns={{{kinds}}})"""  # noqa: S608
         )

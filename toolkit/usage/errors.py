@@ -5,6 +5,7 @@
     - DumpUnreadable              dump-unreadable
     - StoreUnreadable             store-unreadable
     - RateInvalid                 rate-invalid        2
+    - InstancesUnreadable         instances-unreadable  2
     - DayNotKnown                 day-not-known       2
 """
 # ruff: noqa: N818  # the name states the fault; "Error" after it would state it twice
@@ -36,6 +37,13 @@ class RateInvalid(UsageStoreError):
     """A price for a node type or partition can't be read."""
 
     reason = "rate-invalid"
+    exit_code = 2
+
+
+class InstancesUnreadable(UsageStoreError):
+    """A list of instances can't be read, or doesn't fit the store."""
+
+    reason = "instances-unreadable"
     exit_code = 2
 
 

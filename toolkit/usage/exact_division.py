@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.allocation import Window, allocate, billed_spans
+from toolkit.accounting.allocation import allocate
 from toolkit.accounting.attempt_instances import Usage, Wait
-from toolkit.accounting.charges import Component
-from toolkit.accounting.days import DAY
-from toolkit.accounting.money import apportion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from toolkit.accounting.allocation import Window
     from toolkit.accounting.build import Rules
     from toolkit.accounting.charges import Charge
     from toolkit.accounting.instances import Instance
@@ -23,21 +21,13 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
 
 
-_KEY = (("i", "INTEGER"), ("component", "component"), ("attempt", "UBIGINT"))
 _CHARGES = (
-    *_KEY,
+    ("i", "INTEGER"),
+    ("component", "component"),
+    ("attempt", "UBIGINT"),
     ("micro", "BIGINT"),
     ("above", "HUGEINT"),
     ("below", "HUGEINT"),
-    ("known", "BOOLEAN"),
-    ("first_day", "BIGINT"),
-    ("last_day", "BIGINT"),
-)
-_DAYS = (
-    *_KEY,
-    ("day", "BIGINT"),
-    ("micro", "BIGINT"),
-    ("seconds", "DOUBLE"),
     ("known", "BOOLEAN"),
 )
 
@@ -66,16 +56,6 @@ class Division:
         )
         return cost.charges if cost else ()
 
-    def days(self, window: Window) -> list[Window]:
-        """Return the days in which it is billed."""
-        spans = list(billed_spans(self.instance, window.until, self.rules.billing))
-        end = min(max(span.until for span in spans), window.until)
-        start = max(spans[0].start, window.since)
-        return [
-            Window(max(day * DAY, start), min((day + 1) * DAY, end))
-            for day in range(start // DAY, (end - 1) // DAY + 1)
-        ]
-
 
 def uses(database: Database) -> tuple[dict[int, list[Usage]], dict[int, list[Wait]]]:
     """Return the usages and waits of the hard instances, by number."""
@@ -94,42 +74,12 @@ def uses(database: Database) -> tuple[dict[int, list[Usage]], dict[int, list[Wai
 
 
 def write(database: Database, divisions: Sequence[Division], window: Window) -> None:
-    """Add the charges to the table `charges`, and make the table `hard_days`."""
+    """Add the charges to the table `charges`."""
     rows: list[Sequence[object]] = []
-    days: list[Sequence[object]] = []
     for division in divisions:
-        charges = division.charges(window)
-        for charge in charges:
+        for charge in division.charges(window):
             seconds = (charge.seconds.numerator, charge.seconds.denominator)
-            name = charge.component.value
-            key = (division.number, name, charge.attempt)
-            rows.append((*key, charge.micro, *seconds, charge.price_known, 0, 0))
-        days += [(division.number, *row) for row in _days(division, charges, window)]
+            key = (division.number, charge.component.value, charge.attempt)
+            rows.append((*key, charge.micro, *seconds, charge.price_known))
     database.table("hard_charges", _CHARGES, rows)
     database.run("INSERT INTO charges SELECT * FROM hard_charges")
-    database.table("hard_days", _DAYS, days)
-
-
-def _days(
-    division: Division, charges: Sequence[Charge], window: Window
-) -> Iterator[tuple[object, ...]]:
-    """Yield each charge's days: component, attempt, day, micro-dollars, seconds, known.
-
-    A day's part is by its seconds. Refunds are left to days.sql.
-    """
-    seconds: dict[tuple[object, ...], dict[int, Fraction]] = defaultdict(dict)
-    for day in division.days(window):
-        for part in division.charges(day):
-            seconds[_key(part)][day.since // DAY] = part.seconds
-    for charge in charges:
-        if charge.component is Component.REFUND:
-            continue
-        by_day = seconds[_key(charge)]
-        amounts = apportion(charge.micro, list(by_day.values()))
-        for (number, part_seconds), micro in zip(by_day.items(), amounts, strict=True):
-            values = (number, micro, float(part_seconds), charge.price_known)
-            yield charge.component.value, charge.attempt, *values
-
-
-def _key(charge: Charge) -> tuple[object, ...]:
-    return charge.component, charge.attempt, charge.price_known

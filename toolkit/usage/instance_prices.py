@@ -40,7 +40,6 @@ SPANS = {
     "pico": "BIGINT",
     "known": "BOOLEAN",
     "is_exact": "BOOLEAN",
-    "source": "VARCHAR",
 }
 
 
@@ -90,7 +89,7 @@ def book_spans(
             pico = _pico(price.usd_per_hour)
             yield (
                 number, span.start, span.end, 1 if pico is None else pico, price.is_known,
-                pico is not None, price.source.value,
+                pico is not None,
             )  # fmt: skip
 
 

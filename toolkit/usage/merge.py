@@ -38,6 +38,17 @@ class Table:
         """Return the columns' names."""
         return ", ".join(name for name, _ in self.columns)
 
+    @property
+    def day(self) -> str:
+        """Return the expression of the day."""
+        return f"strftime(make_timestamp({self.second} * 1000000), '%Y-%m-%d')"
+
+
+def days_of_rows(database: Database, table: Table) -> list[str]:
+    """Return the days of the rows that were read."""
+    rows = database.rows(f"SELECT DISTINCT {table.day} FROM read_{table.name}")  # noqa: S608  # our own text
+    return [day for (day,) in rows]
+
 
 # A restored database counts its DBIndexes on from the backup, so one of them may be two attempts.
 DUMPED_ATTEMPTS = Table(
@@ -77,9 +88,8 @@ def merge(
     name: str,
 ) -> dict[str, Day]:
     """Write the days that the table `read_NAME` changes; returns all days."""
-    day = f"strftime(make_timestamp({table.second} * 1000000), '%Y-%m-%d')"
-    read = f"read_{table.name}"
-    changed = [found for (found,) in database.rows(f"SELECT DISTINCT {day} FROM {read}")]  # noqa: S608
+    day, read = table.day, f"read_{table.name}"
+    changed = days_of_rows(database, table)
     if not changed:
         return dict(days)
     files = [file for found in changed if found in days for file in days[found].files]

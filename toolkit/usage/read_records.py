@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.records import RecordKey
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.instances import Instance
     from toolkit.accounting.records import Page
     from toolkit.usage.cluster_store import ClusterStore, RecordFiles
 
@@ -175,13 +176,15 @@ def _add_attempts(batch: _Batch, pages: Sequence[Page], cluster: str) -> None:
 
 
 def _add_instances(batch: _Batch, pages: Iterable[Page]) -> None:
+    known: dict[str, Instance] = {}  # what lives on is in each page, with the same text
     for line in instance_lines(pages):
         name = f"{line.key} line {line.number}"
         try:
-            instance = ledger.parse(line.text, name)
+            instance = known.get(line.text) or ledger.parse(line.text, name)
         except LedgerError:
             batch.set_aside[line.key].append(SetAside(name, "no record of an instance"))
             continue
+        known[line.text] = instance
         batch.rows["instances"].append(
             (
                 instance.instance_id, instance.launched, instance.ended, line.text, line.number,

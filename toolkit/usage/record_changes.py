@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.days import DAY
+from toolkit.usage.merge import days_of_rows
 from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, PRICES
 from toolkit.usage.store import rows_of
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 # A page repeats what an earlier one had, so most rows differ in nothing.
 _FACTS = {
     ATTEMPTS.name: (
-        "state", "requeue_requested", "started", "ended", "node_count", "node_list", "account",
-        "user_name", "cpus", "memory_mib", "gpus", "checkpoint_marks",
+        "state", "requeue_requested", "eligible", "started", "ended", "node_count", "node_list",
+        "account", "user_name", "cpus", "memory_mib", "gpus", "checkpoint_marks",
     ),
     INSTANCES.name: ("entry",),
     PRICES.name: ("usd",),
@@ -31,7 +32,9 @@ _KEYS = {
     PRICES.name: ("region", "price_day", "instance_type", "zone", "changed_at"),
 }
 _SECONDS = {
-    ATTEMPTS.name: "coalesce(least(r.submitted, r.started), 0)",
+    # Until it was eligible, a job changed nothing: some are held for weeks.
+    ATTEMPTS.name: """coalesce(least(r.started, greatest(r.submitted,
+        CASE WHEN r.eligible <= r.started THEN r.eligible END)), 0)""",
     # What becomes known of a long life as a rule is its end.
     INSTANCES.name: f"greatest(r.launched, coalesce(r.ended, r.launched) - {DAY})",
     PRICES.name: "r.price_day",
@@ -46,7 +49,8 @@ def first_change(
     They are those of the table `read_NAME`.
     """
     name = table.name
-    source = rows_of(store.folder, [f for day in days.values() for f in day.files], table.columns)
+    own = [days[day] for day in days_of_rows(database, table) if day in days]
+    source = rows_of(store.folder, [file for day in own for file in day.files], table.columns)
     same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM s.{key}" for key in _KEYS[name])
     differs = " OR ".join(f"r.{fact} IS DISTINCT FROM s.{fact}" for fact in _FACTS[name])
     first = _KEYS[name][0]

@@ -34,7 +34,7 @@ class UsageKey(StrEnum):
     CLUSTER = "cluster"
 
 
-_COLUMNS = {
+COLUMNS_OF_KEYS = {
     UsageKey.ACCOUNT: "account",
     UsageKey.USER: "user_name",
     UsageKey.JOB: "job_id",
@@ -93,7 +93,7 @@ def usage_report(
     with opened() as database:
         store.view(database, manifest.files(since, until))
         _make_types(database, rates)
-        columns = ", ".join(_COLUMNS[key] for key in keys)
+        columns = ", ".join(COLUMNS_OF_KEYS[key] for key in keys)
         grouped = _grouped(columns, since, until, manifest.known_until)
         rows = [_row(row, len(keys)) for row in database.rows(grouped)]
     return UsageReport(

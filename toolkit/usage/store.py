@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
     from toolkit.usage.dump_text import BadLine
 
-VERSION = 2
+VERSION = 3
 FOLDER_VARIABLE = "TOOLKIT_USAGE_STORE"
 
 
@@ -62,9 +62,6 @@ class Manifest:
     days: Mapping[str, Day] = field(default_factory=dict)  # by `2026-11-21`
     imports: tuple[Import, ...] = ()
     known_until: int = 0  # the latest second in the store
-    charges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # files, by day of booking
-    closings: int = 0  # how many times charges were closed
-    sealed_until: str = ""  # the last day that takes no charge any more
 
     @property
     def attempts(self) -> int:
@@ -120,13 +117,10 @@ class StoreFolder:
         except OSError as error:
             raise StoreUnreadable(f"can't write to {self.folder}: {error}") from error
 
-    def remove_others(self, table: str, named: Iterable[str]) -> None:
-        """Remove a table's Parquet files that nothing names.
-
-        The table `*` is every table.
-        """
+    def remove_others(self, folder: str, named: Iterable[str]) -> None:
+        """Remove a folder's Parquet files that nothing names; `*` is any folder."""
         known = frozenset(named)
-        for path in self.folder.glob(f"{table}/day=*/*.parquet"):
+        for path in self.folder.glob(f"{folder}/*.parquet"):
             if str(path.relative_to(self.folder)) not in known:
                 path.unlink(missing_ok=True)
 
@@ -163,8 +157,7 @@ class Store(StoreFolder):
         content = {"version": VERSION, **asdict(manifest)}
         write_atomically(self.manifest_file, json.dumps(content).encode(), mode=0o644)
         named = {file for day in manifest.days.values() for file in day.files}
-        named |= {file for files in manifest.charges.values() for file in files}
-        self.remove_others("*", named)
+        self.remove_others("*/day=*", named)
 
     def keep_bad_lines(self, number: int, bad_lines: list[BadLine]) -> None:
         """Write an import's bad lines to its file.
@@ -218,7 +211,4 @@ def _manifest(data: dict[str, Any]) -> Manifest:
         },
         imports=tuple(Import(**item) for item in data["imports"]),
         known_until=int(data["known_until"]),
-        charges={day: tuple(files) for day, files in data["charges"].items()},
-        closings=int(data["closings"]),
-        sealed_until=str(data["sealed_until"]),
     )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurmplugins.slurm import sacct
 from slurmplugins.system.command import CommandResult
 
 if TYPE_CHECKING:
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 VERSIONS = ("24.11", "25.11", "26.05")
+
+
+def asked_fields(help_text: str) -> tuple[str, ...]:
+    """Return the fields of sacct that the captures have.
+
+    Pages of their time have the same ones.
+    """
+    return tuple(name for name in sacct.fields(help_text) if name != "Eligible")
 
 
 class Recorded:

@@ -113,6 +113,7 @@ def attempts(draw):
                 exit_codes=(draw(st.sampled_from((0, 85, 1))),),
                 restarts=draw(st.none() | st.integers(0, 3)),
                 submitted=None if started is None else draw(st.integers(0, started)),
+                eligible=draw(st.none() | moments),
                 started=started,
                 ended=ended,
                 nodes=tuple(draw(st.lists(st.sampled_from(NODES), max_size=3, unique=True))),

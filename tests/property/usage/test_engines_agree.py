@@ -30,6 +30,11 @@ from toolkit.accounting.tres import Tres
 from toolkit.prices import Contracts, PriceBook, Shape, SpotHistory
 from toolkit.usage import database as databases, engine
 from toolkit.usage.dump_columns import COLUMNS
+from toolkit.usage.instance_costs import instance_costs
+from toolkit.usage.instance_list import InstanceList
+from toolkit.usage.merge import merged
+from toolkit.usage.report import UsageKey
+from toolkit.usage.store import Store
 
 NOW = END + 6000
 STOPPED = {"it was stopped"}
@@ -56,7 +61,7 @@ def database():
 def charges_by_sql(database, tries, facts, window):
     database.table("attempts", COLUMNS, [stored(attempt) for attempt in tries])
     engine.charge(database, facts, window, Policy())
-    return Counter(map(line, engine.charges(database)))
+    return Counter(map(line, engine.charges(database, facts.instances)))
 
 
 def line(charge):
@@ -200,6 +205,7 @@ class Busy:
             exit_codes=(rng.choice((0, 0, 85)),),
             restarts=None,
             submitted=rng.choice((None, start - rng.randrange(400))),
+            eligible=rng.choice((None, None, start - rng.randrange(-9, 400))),
             started=rng.choice((start, start, start, None)),
             ended=rng.choice((end, end, end, None)),
             nodes=tuple(rng.sample(self.nodes, rng.randrange(1, len(self.nodes) + 1))),
@@ -236,3 +242,39 @@ def test_sql_charges_a_history_as_it_was_derived_by_hand(database, path, monkeyp
     # What is written by hand must not be left to the exact engine, but for what ADR 38 leaves.
     reasons = {reason for (reason,) in database.rows("SELECT reason FROM hard")}
     assert reasons == LEFT_TO_EXACT_ENGINE.get(path.stem, set())
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4))
+@settings(max_examples=25, deadline=None)
+def test_instances_in_turns_cost_what_they_cost_at_once(tmp_path_factory, seed, at_once):
+    """Charge instances to a dump's jobs, few in each turn."""
+    busy = Busy(seed)
+    tries = [item for item in busy.attempts if item.submitted or item.started]
+    store = Store(tmp_path_factory.mktemp("store"))
+    with store.changing() as temporary, databases.opened(temporary, threads=1) as database:
+        database.table("read_attempts", COLUMNS, [stored(item) for item in tries])
+        store.commit(merged(database, store, store.manifest(), temporary, "1"))
+    window = Window(0, NOW)
+    listed = InstanceList(tuple(busy.instances), busy.facts.book)
+    found = instance_costs(store, listed, window, (UsageKey.JOB,), at_once)
+    shapes = {
+        item.instance_id: CATALOGUE.shapes[item.instance_type]
+        for item in busy.instances
+        if item.instance_type in CATALOGUE.shapes
+    }
+    now = max(NOW, store.manifest().known_until + 1)
+    report = build(
+        cluster="demo", attempts=tries, instances=busy.instances, shapes=shapes,
+        book=busy.facts.book, window=window, now=now,
+    )  # fmt: skip
+    exact = Counter()
+    for charge in report.charges():
+        job = report.attempts[charge.attempt].job_id if charge.attempt is not None else None
+        exact[job, charge.component] += charge.micro
+    by_turns = {
+        (row.keys[0] if row.keys else None, component): micro
+        for row in found.rows
+        for component, micro in row.micro.items()
+    }
+    assert +Counter(by_turns) == +exact
+    assert -Counter(by_turns) == -exact

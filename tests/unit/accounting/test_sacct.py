@@ -7,7 +7,7 @@ from toolkit.accounting import sacct
 from toolkit.accounting.errors import SacctError
 
 TOKEN = "5f2d"
-HELP = " ".join([*call.REQUIRED, "Restarts", *call.FREE_TEXT, "Eligible"])
+HELP = " ".join([*call.REQUIRED, *call.OPTIONAL, *call.FREE_TEXT])
 NAMES = sacct.fields(HELP)
 
 
@@ -163,8 +163,27 @@ def test_a_missing_field_is_named():
         sacct.fields(HELP.replace("DBIndex", ""))
 
 
-def test_a_sacct_without_restarts_is_accepted():
-    assert "Restarts" not in sacct.fields(HELP.replace("Restarts", ""))
+@pytest.mark.parametrize("name", call.OPTIONAL)
+def test_a_field_that_a_version_lacks_is_not_requested(name):
+    assert name in NAMES
+    assert name not in sacct.fields(HELP.replace(name, ""))
+
+
+def test_a_page_without_the_time_of_eligibility_has_the_submission():
+    submitted, eligible = 1795255200, 1795255230
+    names = [name for name in NAMES if name != "Eligible"]
+    for known, moment in ((NAMES, eligible), (names, submitted)):
+        line = sacct.delimiter(TOKEN).join(
+            value
+            for name, value in zip(
+                NAMES, row(Eligible=str(eligible)).split(sacct.delimiter(TOKEN)), strict=True
+            )
+            if name in known
+        )
+        (attempt,) = sacct.parse(text(line), known, TOKEN).attempts
+        assert attempt.queued_from == moment
+    (late,) = sacct.parse(text(row(Eligible="1795255261")), NAMES, TOKEN).attempts
+    assert late.queued_from == submitted, "no job starts before it is eligible"
 
 
 def test_read_requests_every_attempt_in_utc_and_reads_the_fields_first():

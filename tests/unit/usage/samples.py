@@ -21,6 +21,7 @@ def stored(attempt):
         "requeue_requested": attempt.requeue_requested,
         "restarts": attempt.restarts,
         "submitted": attempt.submitted,
+        "eligible": attempt.eligible,
         "started": attempt.started,
         "ended": attempt.ended,
         "node_count": attempt.node_count,

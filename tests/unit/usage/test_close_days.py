@@ -27,6 +27,16 @@ class OnNode(Row):
         return sacct.delimiter(token).join(values) + "\n"
 
 
+@dataclass
+class Held(Row):
+    """A row of a job that was held until its start."""
+
+    def text(self, token):
+        values = super().text(token).rstrip("\n").split(sacct.delimiter(token))
+        values[NAMES.index("Eligible")] = str(self.eligible)
+        return sacct.delimiter(token).join(values) + "\n"
+
+
 DAYS = 4
 NOW = T0 + DAYS * DAY
 
@@ -114,6 +124,15 @@ def test_a_late_row_is_a_visible_correction(person, cluster):
     assert person.close(NOW + 2 * HOUR) == []
 
 
+@pytest.mark.parametrize(("kind", "days"), [(Held, 1), (Row, 3)])
+def test_a_job_that_was_held_changes_no_day_before_its_release(person, cluster, kind, days):
+    person.close(NOW)
+    begun = T0 + 2 * DAY + 6 * HOUR + 1900
+    page(cluster, [kind(9001, 9001, begun, begun + 60, submit=T0, state="COMPLETED")], NOW + HOUR)
+    person.read(NOW + HOUR)
+    assert person.plan().checked_days == tuple(T0 + day * DAY for day in range(3)[-days:])
+
+
 def test_prices_of_cluster_yaml_that_changed_correct_no_closed_day(person, cluster):
     person.close(NOW)
     page(cluster, [failed_late()], NOW + HOUR)
@@ -178,6 +197,29 @@ def test_a_node_that_idles_over_midnight_is_a_gap_only_if_its_next_use_is_in_the
     for since, until in ((T0, T0 + DAY), (T0, later)):
         report, exact = person.report(since, until, later), person.anew(since, until, later)
         assert lines(report) == lines(exact)
+
+
+def test_a_day_whose_idle_node_ended_behind_midnight_is_not_weighed_again(tmp_path):
+    """Know that no use can come any more."""
+    cluster = Cluster()
+    cluster.live(T0, T0 + 20 * HOUR)
+    ended = replace(
+        entry("i-idle", T0 + 20 * HOUR), node="gpu-002", ended_at=float(T0 + DAY + HOUR),
+        end_cause="suspend",
+    )  # fmt: skip
+    used = Row(5001, 5001, T0 + 20 * HOUR + 60, T0 + 21 * HOUR, state="COMPLETED")
+    cluster.accounting.rows[5001] = OnNode(**asdict(used))
+    cluster.entries["i-idle"] = ended
+    for now in range(T0 + 20 * HOUR, T0 + DAY + 4 * HOUR, HOUR // 2):
+        cluster.write_records(now)
+    person = Person(cluster, tmp_path)
+    person.read(T0 + DAY + 4 * HOUR)
+    person.close(T0 + DAY + 4 * HOUR)
+    assert closed_store.read(person.store).days[T0].has_open_tail is False
+    assert person.plan().checked_days == ()
+    exact = person.anew(T0, T0 + DAY, T0 + DAY + 4 * HOUR)
+    report = person.report(T0, T0 + DAY, T0 + DAY + 4 * HOUR)
+    assert report.components()[Component.IDLE_TAIL] == exact.components()[Component.IDLE_TAIL] > 0
 
 
 def test_days_that_the_records_do_not_cover_are_not_closed(person):

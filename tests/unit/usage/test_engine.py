@@ -18,7 +18,7 @@ def amounts(usd, *attempts):
         database.table("attempts", COLUMNS, [stored(attempt) for attempt in attempts])
         engine.charge(database, facts, Window(T0, T0 + 3600), Policy())
         assert database.rows("SELECT * FROM hard") == []
-        return {charge.attempt: charge.micro for charge in engine.charges(database)}
+        return {charge.attempt: charge.micro for charge in engine.charges(database, [instance])}
 
 
 @pytest.mark.parametrize(("usd", "micro"), [("0.00003", 0), ("0.00009", 2), ("0.00015", 2)])

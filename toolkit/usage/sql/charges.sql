@@ -4,12 +4,11 @@
 -- and what is left goes to the largest remainders, to the earlier of equal ones.
 --
 -- In:  lines, bills, spans, hard, variable refund_within.
--- Out: charges(i, component, attempt, micro, above, below, known, first_day, last_day): its
---      seconds are above / below;
---      ratios(i, s_start, s_end, ratio): prices that change, as multiples of the bill's unit.
+-- Out: charges(i, component, attempt, micro, above, below, known): its seconds are above / below.
 --
 -- DuckDB divides HUGEINTs twenty times slower than BIGINTs. So what fits is divided as BIGINT.
 
+-- Prices that change, as multiples of the bill's unit.
 CREATE OR REPLACE TEMP TABLE ratios AS
 SELECT s.i, s.s_start, s.s_end, s.pico // b.unit AS ratio
 FROM spans AS s JOIN bills AS b USING (i)
@@ -25,7 +24,7 @@ WITH costs AS (
     FROM lines AS l JOIN ratios AS r ON r.i = l.i AND r.s_start < l.l_to AND r.s_end > l.l_from
 )
 SELECT i, component, attempt, sum(cost * part) AS weight, sum(seconds * part) AS above,
-    min(place) AS place, max(l_to) AS last_at
+    min(place) AS place
 FROM costs ANTI JOIN hard USING (i)
 GROUP BY i, component, attempt;
 
@@ -69,7 +68,7 @@ WITH shares AS (
         ELSE weight * gross // sum_of_weights END::BIGINT AS floor
     FROM shares
 ), narrow AS (
-    SELECT i, component, attempt, floor, above, whole, place, last_at, gross::BIGINT AS gross,
+    SELECT i, component, attempt, floor, above, whole, place, gross::BIGINT AS gross,
         weight * gross - floor * sum_of_weights AS remainder
     FROM floors
 )
@@ -82,24 +81,22 @@ FROM floors GROUP BY i;
 CREATE OR REPLACE TEMP TABLE charges AS
 SELECT f.i, component, attempt,
     floor + CASE WHEN f.rowid - r.first_row < r.residue THEN 1 ELSE 0 END AS micro,
-    above, whole::HUGEINT AS below, true AS known,
-    place // 67108864 // 86400 AS first_day,
-    (last_at - 1) // 86400 AS last_day
+    above, whole::HUGEINT AS below, true AS known
 FROM floors AS f JOIN residues AS r USING (i)
 UNION ALL
-SELECT i, component, attempt, 0, w.above, b.whole, false, place // 67108864 // 86400,
-    (last_at - 1) // 86400
+SELECT i, component, attempt, 0, w.above, b.whole, false
 FROM weights AS w JOIN bills AS b USING (i) ANTI JOIN hard USING (i)
 WHERE NOT b.known;
 
 INSERT INTO charges
-SELECT c.i, 'spot refund', c.attempt, -sum(c.micro), 0, 1, true, min(first_day), max(last_day)
+SELECT c.i, 'spot refund', c.attempt, -sum(c.micro), 0, 1, true
 FROM charges AS c JOIN bills AS b USING (i)
 WHERE b.interrupted AND b.ended IS NOT NULL AND b.end_seen
     AND b.ended - b.billed_from < getvariable('refund_within')
 GROUP BY c.i, c.attempt
 HAVING sum(c.micro) <> 0;
 
+DROP TABLE ratios;
 DROP TABLE weights;
 DROP TABLE sums;
 DROP TABLE grosses;

@@ -1,6 +1,6 @@
 -- What each second of an instance went to: `toolkit/accounting/timeline.py`.
 --
--- In:  lives, usages, waits, spans(i, s_start, s_end, pico, known, is_exact, source) within the
+-- In:  lives, usages, waits, spans(i, s_start, s_end, pico, known, is_exact) within the
 --      billed time, payers(component, hidden), variables since, until, minimum_seconds.
 -- Out: bills: the billed time of each instance, lo ≤ t < hi, with its prices and its whole;
 --      lines(i, component, attempt, l_from, l_to, part, place): part of the whole. By their
@@ -27,20 +27,15 @@ WHERE greatest(billed_from, getvariable('since')) < least(billed_end, getvariabl
 CREATE OR REPLACE TEMP TABLE prices AS
 WITH facts AS (
     SELECT i, bool_and(known) AS known, bool_or(known) <> bool_and(known) AS is_partly_known,
-        bool_and(is_exact) AS is_exact, min(pico) AS lowest, max(pico) AS highest,
-        min(source) AS first_source, max(source) AS last_source
+        bool_and(is_exact) AS is_exact, min(pico) AS lowest, max(pico) AS highest
     FROM spans GROUP BY i
 ), units AS (
     SELECT i, list_reduce(list(pico), lambda x, y: gcd(x, y)) AS unit
     FROM spans SEMI JOIN (SELECT i FROM facts WHERE lowest < highest) USING (i) GROUP BY i
-), several AS (
-    SELECT i, string_agg(DISTINCT source, ',' ORDER BY source) AS sources
-    FROM spans SEMI JOIN (SELECT i FROM facts WHERE first_source < last_source) USING (i)
-    GROUP BY i
 )
 SELECT i, known, is_partly_known, is_exact, lowest = highest AS is_uniform,
-    coalesce(sources, first_source) AS sources, coalesce(unit, greatest(lowest, 1)) AS unit
-FROM facts LEFT JOIN units USING (i) LEFT JOIN several USING (i);
+    coalesce(unit, greatest(lowest, 1)) AS unit
+FROM facts LEFT JOIN units USING (i);
 
 INSERT INTO hard
 SELECT i, 'a part of its price is unknown' FROM prices WHERE is_partly_known OR NOT is_exact;
@@ -63,7 +58,7 @@ FROM uses AS u SEMI JOIN billed USING (i) LEFT JOIN common AS c USING (i);
 INSERT INTO hard SELECT i, 'its shares have no small denominator' FROM wholes WHERE whole IS NULL;
 
 CREATE OR REPLACE TEMP TABLE bills AS
-SELECT b.* EXCLUDE (instance_id, node), p.known, p.is_uniform, p.unit,
+SELECT b.*, p.known, p.is_uniform, p.unit,
     coalesce(w.usages, 0) AS usages, w.last_end, coalesce(w.overlap, false) AS overlap, coalesce(w.whole, 1) AS whole
 FROM billed AS b JOIN prices AS p USING (i) LEFT JOIN wholes AS w USING (i)
     ANTI JOIN hard USING (i);
@@ -100,11 +95,10 @@ FROM (SELECT * FROM gaps WHERE p_from < p_to) AS g
         AND l.position IS NOT DISTINCT FROM CASE WHEN g.next = -1 THEN NULL ELSE g.next END;
 
 CREATE OR REPLACE TEMP TABLE ordered_waits AS
-SELECT w.i, w.attempt, w.w_start, w.w_end, greatest(w.w_start, b.lo) AS first_seen,
+SELECT w.i, w.attempt, w.w_start, w.w_end,
     row_number() OVER (PARTITION BY w.i ORDER BY w.w_end, w.attempt) AS by_end,
-    row_number() OVER (PARTITION BY w.i ORDER BY w.w_end, greatest(w.w_start, b.lo), w.w_start,
-        w.attempt) AS by_latest
-FROM waits AS w JOIN bills AS b USING (i);
+    row_number() OVER (PARTITION BY w.i ORDER BY w.w_end, w.w_start, w.attempt) AS by_latest
+FROM waits AS w SEMI JOIN bills USING (i);
 
 CREATE OR REPLACE TEMP TABLE waits_of AS
 SELECT i, count(*) AS waits, count(*) FILTER (w_start < getvariable('until')) AS waits_in_window
@@ -154,8 +148,8 @@ WITH causes AS (
     SELECT p.*, b.is_head, b.node_number, b.never_up, b.static, b.usages, b.whole,
         a.attempt AS waiting, u.attempt AS user_before, l.attempt AS waited_before,
         -- The later end wins; of equal ones the one that began later, a wait before a usage.
-        u.attempt IS NOT NULL AND (l.attempt IS NULL OR u.u_end > l.w_end OR (u.u_end = l.w_end
-            AND greatest(u.u_start, b.lo) > l.first_seen)) AS usage_was_last,
+        u.attempt IS NOT NULL AND (l.attempt IS NULL OR u.u_end > l.w_end
+            OR (u.u_end = l.w_end AND u.u_start > l.w_start)) AS usage_was_last,
         coalesce(w.waits_in_window, 0) > coalesce(x.begun, 0) AS has_later_wait
     FROM pieces AS p JOIN bills AS b USING (i)
         LEFT JOIN waits_of AS w ON w.i = p.i

@@ -2,7 +2,7 @@
 --
 -- In:  lives, market_prices(number, market, second, next_second, pico), variables since, until,
 --      minimum_seconds.
--- Out: spans(i, s_start, s_end, pico, known, is_exact, source), of each instance all or none.
+-- Out: spans(i, s_start, s_end, pico, known, is_exact), of each instance all or none.
 
 CREATE OR REPLACE TEMP TABLE market_spans AS
 WITH ends AS (
@@ -32,7 +32,7 @@ FROM held;
 
 CREATE OR REPLACE TEMP TABLE spans AS
 WITH not_known AS (SELECT i FROM market_spans WHERE pico IS NULL)
-SELECT i, s_start, s_end, pico, true AS known, true AS is_exact, 'history' AS source
+SELECT i, s_start, s_end, pico, true AS known, true AS is_exact
 FROM market_spans ANTI JOIN not_known USING (i)
 WHERE s_start < s_end;
 

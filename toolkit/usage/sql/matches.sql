@@ -80,7 +80,7 @@ CREATE OR REPLACE TEMP TABLE used AS
 SELECT o.i, t.attempt, greatest(t.started, n.launched) AS u_start,
     greatest(t.started, n.launched, least(coalesce(t.ended, getvariable('now')), n.life_end))
         AS u_end,
-    t.lost_from, t.started, t.submitted, t.start_group, n.launched, t.cpus, t.memory_mib, t.gpus,
+    t.lost_from, t.started, t.queued_from, t.start_group, n.launched, t.cpus, t.memory_mib, t.gpus,
     t.nodes, n.shape_cpus, n.shape_memory, n.shape_gpus
 FROM (SELECT * FROM own ANTI JOIN waiting USING (attempt)) AS o
     JOIN tries AS t USING (attempt) JOIN lives AS n USING (i);
@@ -110,7 +110,7 @@ FROM shares;
 
 CREATE OR REPLACE TEMP TABLE usages AS
 WITH shared AS (
-    SELECT i, attempt, u_start, u_end, above, below, lost_from, started, submitted, start_group,
+    SELECT i, attempt, u_start, u_end, above, below, lost_from, started, queued_from, start_group,
         launched
     FROM used
         JOIN sizes USING (cpus, memory_mib, gpus, nodes, shape_cpus, shape_memory, shape_gpus)
@@ -125,11 +125,11 @@ WINDOW in_order AS (PARTITION BY i ORDER BY u_start, attempt);
 INSERT INTO waits
 WITH first_launches AS (
     SELECT start_group, min(launched) AS launch
-    FROM usages WHERE position = 1 AND launched >= submitted AND launched < started
+    FROM usages WHERE position = 1 AND launched >= queued_from AND launched < started
     GROUP BY start_group
 ), begun AS (
     SELECT u.i, u.attempt, u.started AS w_end,
-        CASE WHEN u.position = 1 THEN greatest(u.launched, u.submitted)
+        CASE WHEN u.position = 1 THEN greatest(u.launched, u.queued_from)
             WHEN f.launch IS NOT NULL THEN greatest(u.launched, f.launch) END AS w_start
     FROM usages AS u LEFT JOIN first_launches AS f USING (start_group)
 )

@@ -1,0 +1,58 @@
+"""The options that commands on the store of usage share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.usage.report import UsageKey
+    from toolkit.usage.store import Store
+
+
+def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--store`, the folder of the store."""
+    return click.option(
+        "--store",
+        "store_path",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="The store's folder  [default: $TOOLKIT_USAGE_STORE, then your data folder].",
+    )(function)
+
+
+def store_of(store_path: Path | None) -> Store:
+    """Return the store of the option."""
+    from toolkit.usage.store import Store, default_folder
+
+    return Store(store_path or default_folder())
+
+
+def keys_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--by`, the groups of a cost."""
+    return click.option(
+        "--by",
+        "keys",
+        callback=_keys,
+        default="account",
+        show_default=True,
+        metavar="KEYS",
+        help="account, user, job, partition, qos, cluster, or a list of these.",
+    )(function)
+
+
+def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[UsageKey, ...]:
+    """Parse names of groups, separated by commas."""
+    from toolkit.usage.instance_costs import KEYS
+    from toolkit.usage.report import UsageKey
+
+    try:
+        keys = tuple(dict.fromkeys(UsageKey(part.strip()) for part in text.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: give some of {', '.join(KEYS)}") from error
+    if not set(keys) <= set(KEYS):
+        raise click.BadParameter(f"{text!r}: give some of {', '.join(KEYS)}")
+    return keys

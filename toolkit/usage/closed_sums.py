@@ -1,0 +1,252 @@
+"""The sums of closed days by SQL, to the micro-dollar those of the report.
+
+A report of closed days asks for sums: by account and user, by component, by instance. DuckDB adds
+the exact parts of all days and rounds them once for each instance, as `toolkit.accounting.parts`
+does. Charges become Python's values only where somebody asks for each of them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from toolkit.accounting.attempts import job_labels
+from toolkit.accounting.charges import ChargePrices, Component
+from toolkit.accounting.cost_policy import Payer
+from toolkit.accounting.report import NO_JOB, Group, Key
+from toolkit.prices import PriceSource
+from toolkit.usage import day_charges, day_details
+from toolkit.usage.database import quoted
+from toolkit.usage.engine_input import make_payers
+from toolkit.usage.store import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from toolkit.accounting.charges import InstanceCost
+    from toolkit.accounting.cost_policy import CostPolicy
+    from toolkit.usage.closed_store import ClosedDay
+    from toolkit.usage.database import Database
+
+_WORK = f"('{Component.WORK}', '{Component.LOST}')"
+_COLUMNS = {
+    Key.ACCOUNT: "coalesce(nullif(n.account, ''), '(no account)')",
+    Key.USER: "coalesce(nullif(n.user_name, ''), '(no user)')",
+    Key.JOB: "n.job",
+}
+
+_SUMS = (
+    ("i", "BIGINT"), ("component", "VARCHAR"), ("attempt", "DECIMAL(20, 0)"),
+    ("known", "BOOLEAN"), ("seconds", "HUGEINT"), ("place", "BIGINT"), ("micro", "BIGINT"),
+    ("whole", "BIGINT"),
+)  # fmt: skip
+_COSTS = (
+    ("i", "BIGINT"), ("gross", "HUGEINT"), ("refund", "HUGEINT"), ("has_unknown", "BOOLEAN"),
+)  # fmt: skip
+_PRICES = (("component", "VARCHAR"), ("price_sources", "VARCHAR"), ("as_of", "BIGINT"))
+
+
+class ClosedSums:
+    """The sums of some closed days, in an open database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def of(
+        cls,
+        database: Database,
+        folder: Path,
+        days: Sequence[ClosedDay],
+        policy: CostPolicy,
+        *,
+        until: int,
+        exact: Callable[[Sequence[str]], Sequence[InstanceCost]],
+    ) -> ClosedSums | None:
+        """Add the days up; None if only the exact engine can.
+
+        It alone divides shared costs, and tells apart two attempts of one DBIndex. `exact` gives
+        its costs of instances whose numbers are too long for SQL.
+        """
+        if Payer.SHARED in policy.payers().values():
+            return None
+        charges = [file for day in days for file in day.charges]
+        tables = (
+            ("closed_rows", charges, day_charges.COLUMNS),
+            ("closed_details", [day.details for day in days], day_details.COLUMNS),
+        )
+        for name, files, columns in tables:
+            source = rows_of(folder, files, columns)
+            database.run(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {source}")  # noqa: S608
+        database.run(_LAST_DAYS)
+        if database.value("SELECT bool_or(is_equal_key) FROM last_days"):
+            return None
+        make_payers(database, policy)
+        database.run_file("closed_sums.sql", until=until)
+        sums = cls(database)
+        sums._add_large(exact)
+        sums._name_jobs()
+        return sums
+
+    def _add_large(self, exact: Callable[[Sequence[str]], Sequence[InstanceCost]]) -> None:
+        """Add the instances that SQL leaves to the exact engine."""
+        query = "SELECT DISTINCT instance_id, i FROM too_large JOIN things USING (i)"
+        numbers = dict(self._database.rows(query))
+        if not numbers:
+            return
+        sums: list[Sequence[object]] = []
+        costs: list[Sequence[object]] = []
+        prices: list[Sequence[object]] = []
+        for cost in exact(sorted(numbers)):
+            number = numbers[cost.instance_id]
+            costs.append((number, cost.gross, cost.refund, cost.has_unknown))
+            for place, charge in enumerate(cost.charges):
+                seconds = charge.seconds.numerator, place, charge.micro, charge.seconds.denominator
+                name = charge.component.value
+                sums.append((number, name, charge.attempt, charge.price_known, *seconds))
+                if charge.prices is not None:
+                    prices.append((name, " ".join(charge.prices.sources), charge.prices.as_of))
+        for table, columns, rows in (
+            ("sums", _SUMS, sums), ("costs", _COSTS, costs), ("component_prices", _PRICES, prices)
+        ):  # fmt: skip
+            self._database.table("large", columns, rows)
+            self._database.run(f"INSERT INTO {table} SELECT * FROM large")  # noqa: S608
+
+    def _name_jobs(self) -> None:
+        """Tell jobs apart whose ids are equal."""
+        rows = self._database.rows(
+            """SELECT content FROM closed_details SEMI JOIN (
+                SELECT job_id FROM names GROUP BY job_id HAVING count(*) > 1
+            ) USING (job_id) WHERE subject = 'attempt' ORDER BY usage_day"""
+        )
+        attempts = [day_details.attempt_of(content) for (content,) in rows]
+        by_key = {attempt.key: attempt for attempt in attempts}
+        labels = job_labels(by_key.values())
+        changed = [(key, label) for key, label in labels.items() if label != by_key[key].job_id]
+        if changed:
+            columns = (("attempt", "DECIMAL(20, 0)"), ("job", "VARCHAR"))
+            self._database.table("labels", columns, list(changed))
+            self._database.run(
+                "UPDATE names SET job = l.job FROM labels AS l WHERE names.attempt = l.attempt"
+            )
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Return all days' notes, and what was set aside: subject, content."""
+        subjects = (day_details.NOTE, day_details.SET_ASIDE, day_details.NO_COST)
+        names = ", ".join(map(quoted, subjects))
+        return self._database.rows(
+            f"""SELECT subject, content FROM closed_details WHERE subject IN ({names})
+            ORDER BY usage_day, number"""  # noqa: S608  # our own names
+        )
+
+    def net(self) -> tuple[int, int]:
+        """Return the cost of all instances before refunds, and the refunds."""
+        gross, refund = self._database.row("SELECT sum(gross), sum(refund) FROM costs")
+        return int(gross or 0), int(refund or 0)
+
+    def unknown_instances(self) -> list[str]:
+        """Return the instances with an unknown cost, in the report's order."""
+        query = "SELECT instance_id FROM costs JOIN things USING (i) WHERE has_unknown ORDER BY i"
+        return [name for (name,) in self._database.rows(query)]
+
+    def kinds(self) -> frozenset[str]:
+        """Return the kinds of what has a cost."""
+        query = "SELECT DISTINCT kind FROM costs JOIN things USING (i)"
+        return frozenset(kind for (kind,) in self._database.rows(query))
+
+    def components(self) -> dict[Component, tuple[int, bool]]:
+        """Return each component's sum, and whether a part of it is unknown."""
+        rows = self._database.rows(
+            "SELECT component, sum(micro)::BIGINT, bool_or(NOT known) FROM sums GROUP BY component"
+        )
+        return {Component(name): (micro, unknown) for name, micro, unknown in rows}
+
+    def prices(self) -> dict[Component, ChargePrices]:
+        """Return the sources and the age of each component's prices."""
+        known: dict[Component, ChargePrices] = {}
+        for name, sources, as_of in self._database.rows("SELECT * FROM component_prices"):
+            prices = ChargePrices(tuple(map(PriceSource, sources.split(" "))), as_of)
+            known[Component(name)] = prices.joined(known.get(Component(name)))
+        return known
+
+    def priced_by(self, name: Callable[[PriceSource, int], str]) -> dict[str, int]:
+        """Return the number of instances for each name of their prices."""
+        pairs = """SELECT t.i, d.usage_day, d.pair, row_number() OVER () AS number
+            FROM (SELECT instance_id, usage_day, unnest(string_split(prices, ' ')) AS pair
+                FROM closed_details WHERE subject = 'parts' AND prices <> '') AS d
+            JOIN things AS t USING (instance_id) SEMI JOIN costs USING (i)"""
+        self._database.run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}")
+        texts = []
+        for (pair,) in self._database.rows("SELECT DISTINCT pair FROM pairs"):
+            source, _, as_of = pair.partition("@")
+            texts.append((pair, name(PriceSource(source), int(as_of))))
+        self._database.table("texts", (("pair", "VARCHAR"), ("text", "VARCHAR")), list(texts))
+        rows = self._database.rows(
+            """SELECT text, count(DISTINCT i) FROM pairs JOIN texts USING (pair)
+            GROUP BY text ORDER BY min((i, usage_day, number))"""
+        )
+        return dict(rows)
+
+    def dearest(self, count: int) -> list[tuple[str, int, int, bool]]:
+        """Return the dearest instances: id, gross, refund, whether a part is unknown."""
+        return self._database.rows(
+            f"""SELECT instance_id, gross::BIGINT, refund::BIGINT, has_unknown
+            FROM costs JOIN things USING (i) ORDER BY gross DESC, instance_id LIMIT {count}"""  # noqa: S608
+        )
+
+    def number_of_costs(self) -> int:
+        """Return how many instances and resources have a cost."""
+        return int(self._database.value("SELECT count(*) FROM costs"))
+
+    def groups(self, keys: Sequence[Key]) -> list[Group]:
+        """Return the rows by the given keys, as `Report.groups` does."""
+        columns = ", ".join(
+            f"CASE WHEN s.attempt IS NULL THEN '{NO_JOB}' ELSE {_COLUMNS[key]} END AS k{number}"
+            for number, key in enumerate(keys)
+        )
+        names = ", ".join(f"k{number}" for number in range(len(keys)))
+        self._database.run(
+            f"""CREATE OR REPLACE TEMP TABLE keyed AS
+            SELECT {columns}, n.job, s.* FROM sums AS s LEFT JOIN names AS n USING (attempt)"""  # noqa: S608
+        )
+        groups: dict[tuple[str, ...], Group] = {}
+        width = len(keys)
+
+        def group(row: Iterable[Any]) -> tuple[Group, list[Any]]:
+            values = list(row)
+            key_values = tuple(values[:width])
+            return groups.setdefault(key_values, Group(key_values)), values[width:]
+
+        rows = self._database.rows
+        for row in rows(
+            f"""SELECT {names}, component, sum(micro)::BIGINT, bool_or(NOT known) FROM keyed
+            GROUP BY {names}, component ORDER BY min((i, place))"""  # noqa: S608
+        ):
+            item, (name, micro, unknown) = group(row)
+            item.micro[Component(name)] += micro
+            if unknown:
+                item.unknown.add(Component(name))
+        for row in rows(
+            f"""SELECT {names}, whole, sum(seconds) FROM keyed WHERE component IN {_WORK}
+            GROUP BY {names}, whole"""  # noqa: S608
+        ):
+            item, (whole, seconds) = group(row)
+            item.seconds += Fraction(int(seconds), int(whole))
+        for row in rows(
+            f"""SELECT {names}, list(DISTINCT attempt::HUGEINT), list(DISTINCT job) FROM keyed
+            WHERE attempt IS NOT NULL GROUP BY {names}"""  # noqa: S608
+        ):
+            item, (attempts, jobs) = group(row)
+            item.attempts.update(attempts)
+            item.jobs.update(jobs)
+        found = groups.values()
+        return sorted(found, key=lambda item: (not item.has_jobs, -item.total, item.key_values))
+
+
+_LAST_DAYS = """CREATE OR REPLACE TEMP TABLE last_days AS
+    SELECT attempt, max(usage_day) AS usage_day,
+        attempt >= 18446744073709551616 OR min(job_id) <> max(job_id)
+            OR min(coalesce(submitted, -1)) <> max(coalesce(submitted, -1)) AS is_equal_key
+    FROM closed_details WHERE subject = 'attempt' GROUP BY attempt"""
