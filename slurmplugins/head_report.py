@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 from slurmplugins.config import paths
 from slurmplugins.errors import BadName
 from slurmplugins.head.assemble import assemble
+from slurmplugins.head.burst_reports import burst_reports
 from slurmplugins.head.collect import Subject, gather
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.head.report import to_json
 from slurmplugins.model import hostlist
 from slurmplugins.model.node import parse_job_id
+from slurmplugins.slurm.node_reader import NodeReader
+from slurmplugins.slurm.queue import Queue
 from slurmplugins.system import program
 from slurmplugins.system.command import SystemRunner
 from slurmplugins.system.logger import Log, to_stderr
@@ -35,8 +39,11 @@ def main() -> None:
     def work() -> None:
         subject = parse(sys.argv[1:])
         engine = assemble(log)
-        jobs = JobReader(SystemRunner(), engine.config.slurm_bin)
-        report = gather(engine, jobs, subject, paths.DECISIONS)
+        runner, slurm_bin = SystemRunner(), engine.config.slurm_bin
+        jobs, queue = JobReader(runner, slurm_bin), Queue(runner, slurm_bin)
+        nodes = NodeReader(runner, slurm_bin, log=log)
+        bursts = partial(burst_reports, engine, queue)
+        report = gather(engine, nodes, jobs, subject, paths.DECISIONS, bursts=bursts)
         sys.stdout.write(json.dumps(to_json(report)) + "\n")
 
     sys.exit(program.run_to_exit_code(log, work))

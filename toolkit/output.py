@@ -136,6 +136,11 @@ class LiveReporter:
             self._console.print(Text(phase.last_line("✓"), style="green"))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 node`, or `2 nodes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def reporter() -> Reporter:
     """Return the reporter that suits standard error."""
     return LiveReporter() if sys.stderr.isatty() else PlainReporter()

@@ -25,13 +25,16 @@ from slurmplugins.state import launch_budget
 from slurmplugins.system import decision_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from slurmplugins.config.burst import BurstConfig
     from slurmplugins.execution.engine import Engine
     from slurmplugins.head.job_history import JobReader
-    from slurmplugins.head.report import AttemptReport, JobReport
+    from slurmplugins.head.report import AttemptReport, BurstReport, JobReport
     from slurmplugins.model.instance import Instance, InstanceHealth
+    from slurmplugins.model.node import Node
+    from slurmplugins.slurm.node_reader import NodeReader
 
 
 _T = TypeVar("_T")
@@ -52,10 +55,19 @@ class Subject:
     """Only the head's own state files are read, not Slurm or EC2."""
 
 
-def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> HeadReport:
+def gather(
+    engine: Engine,
+    nodes: NodeReader,
+    jobs: JobReader,
+    subject: Subject,
+    log: Path,
+    *,
+    bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
+) -> HeadReport:
     """Collect everything that is known about the subject.
 
-    A part that can't be read is left out, and named in `unread`.
+    A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
+    governor's decisions about a job.
     """
     unread: list[str] = []
 
@@ -75,10 +87,12 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
     job_reports = read_part(lambda: jobs.jobs(job))
     name = None if job is None else JobId(job, subject.task)
     attempts = () if name is None else read_part(lambda: jobs.attempts(name))
+    node_reports = read_part(lambda: _node_reports(engine.config, nodes.nodes()))
     return HeadReport(
         at=engine.clock.now(),
         cluster=engine.config.cluster,
-        nodes=read_part(lambda: _node_reports(engine)),
+        nodes=node_reports,
+        node_source=nodes.source,
         machines=tuple(_instance_report(item, health.get(item.id)) for item in instances),
         jobs=job_reports,
         attempts=attempts,
@@ -92,6 +106,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
             engine.launch_budget.load(), engine.persistent_clock.now()
         ),
         login_nodes=login_reports.read(engine.login_reports),
+        bursts=() if job is None else read_part(lambda: bursts(job)),
     )
 
 
@@ -186,18 +201,17 @@ def _members(value: object) -> frozenset[str]:
     return frozenset(str(value).strip("[]()").replace("'", "").replace(",", " ").split())
 
 
-def _node_reports(engine: Engine) -> tuple[NodeReport, ...]:
-    pool_by_node, static_nodes = engine.config.pool_by_node, engine.config.static_nodes
+def _node_reports(config: BurstConfig, nodes: Iterable[Node]) -> tuple[NodeReport, ...]:
+    pool_by_node, static_nodes = config.pool_by_node, config.static_nodes
     return tuple(
         NodeReport(
             name=node.name,
             flags=tuple(sorted(node.flags)),
             reason=node.reason,
             pool=pool_by_node.get(NodeName(node.name), ""),
-            instance_id=node.instance_id,
             static=node.name in static_nodes,
         )
-        for node in engine.slurm.nodes()
+        for node in nodes
         if node.name
     )
 

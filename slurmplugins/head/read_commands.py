@@ -30,10 +30,10 @@ class _Form:
 
 
 _AS_SLURM: Final = ("/usr/sbin/runuser", "-u", "slurm", "--")
-_REPORT: Final = (
+_PYTHON: Final = (
     "/usr/bin/env", "PYTHONPATH=/opt/slurm-toolkit/lib", "/usr/bin/python3", "-P", "-m",
-    "slurmplugins.head_report",
 )  # fmt: skip
+NODES: Final = (*_AS_SLURM, *_PYTHON, "slurmplugins.head_nodes")
 _SACCT: Final = (*sacct.ENVIRONMENT, "sacct")
 _FORMS: Final = (
     _Form(("systemctl", "is-active"), r"[a-z][a-z0-9.-]*"),
@@ -47,8 +47,10 @@ _FORMS: Final = (
         r"--(allusers|duplicates|allocations|parsable2|noheader|noconvert)"
         r"|--(delimiter|starttime|endtime|format)=[\x1fA-Za-z0-9_,:T-]+",
     ),
-    _Form((*_AS_SLURM, *_REPORT), r"[A-Za-z0-9][A-Za-z0-9_.\[\],-]*"),
+    _Form(NODES),
+    _Form((*_AS_SLURM, *_PYTHON, "slurmplugins.head_report"), r"[A-Za-z0-9][A-Za-z0-9_.\[\],-]*"),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-reconcile", "--plan")),
+    _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-govern", "--plan")),
 )
 
 

@@ -27,7 +27,6 @@ class NodeReport:
     flags: tuple[str, ...] = ()
     reason: str = ""
     pool: str = ""
-    instance_id: str = ""
     static: bool = False
 
 
@@ -132,12 +131,26 @@ class PassReport:
 
 
 @dataclass(frozen=True, slots=True)
+class BurstReport:
+    """The burst governor's decision about a waiting job."""
+
+    job: int
+    label: str = ""
+    bursts: bool = False
+    reason: str = ""
+    text: str = ""
+    """The decision with its figures, for people."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeadReport:
     """Everything that the head reports."""
 
     at: float
     cluster: str = ""
     nodes: tuple[NodeReport, ...] = ()
+    node_source: str = ""
+    """The reader of the nodes: `pyslurm 25.11.2`, or `scontrol` with the reason."""
     machines: tuple[InstanceReport, ...] = ()
     jobs: tuple[JobReport, ...] = ()
     attempts: tuple[AttemptReport, ...] = ()
@@ -153,6 +166,7 @@ class HeadReport:
     unended: str = ""
     """Why nothing is launched, while EC2 terminates no instance."""
     login_nodes: tuple[LoginNodeReport, ...] = ()
+    bursts: tuple[BurstReport, ...] = ()
 
 
 def to_json(report: HeadReport) -> dict[str, Any]:
@@ -169,6 +183,7 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         "setbacks": UnavailabilityReport,
         "standings": BreakerReport,
         "login_nodes": LoginNodeReport,
+        "bursts": BurstReport,
     }
     try:
         report = dict(value)

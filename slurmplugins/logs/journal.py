@@ -24,7 +24,8 @@ UNITS: Final = tuple(
     f"{name}.service"
     for name in (
         *("slurmctld", "slurmdbd", "slurmd", "mariadb", "slurm-sshd", "slurm-imds-access"),
-        *("slurm-reconcile", "slurm-runs", "slurm-mlflow-credentials", "slurm-heartbeat"),
+        *("slurm-reconcile", "slurm-govern", "slurm-runs", "slurm-heartbeat"),
+        "slurm-mlflow-credentials",
         *("slurm-node-boot", "slurm-node-agent", "slurm-node-credentials", "slurm-node-ident"),
         "slurm-log-shipper",
     )

@@ -79,6 +79,12 @@ class LogEvent(StrEnum):
     JOURNAL_NOT_COMPACTED = "journal_not_compacted"
     LEDGER_NOT_WRITTEN = "ledger_not_written"
 
+    # The burst governor
+    JOB_MAY_BURST = "job_may_burst"
+    JOB_TAKEN_BACK = "job_taken_back"
+    """The cloud's partition was taken from a waiting job."""
+    JOB_PARTITIONS_NOT_CHANGED = "job_partitions_not_changed"
+
     # First boot of the head node
     BOOT_STATUS_NOT_WRITTEN = "boot_status_not_written"
     BOOT_LOG_NOT_WRITTEN = "boot_log_not_written"

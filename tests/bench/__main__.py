@@ -1,7 +1,7 @@
 """Command that runs the benchmarks and prints their tables.
 
-python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--attempts N] [--json FILE]
-    [--into FILE]
+python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--attempts N]
+    [--without-peer] [--json FILE] [--into FILE]
 """
 
 from __future__ import annotations
@@ -261,20 +261,25 @@ def runs(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
 
 
 def usage_table(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    found = usage.measure(options.attempts, max(options.limit, usage.LIMIT))
+    limit = max(options.limit, usage.LIMIT)
+    found = usage.measure(options.attempts, limit, with_peer=not options.without_peer)
+    if not options.without_peer:
+        found += usage.measure_ages(limit)
     say(f"\n{options.attempts:,} attempts of a generated history; CPU and peak of each process\n")
-    peer = next(run for run in found if run.what == usage.PEER)
+    peer_cpu = next((run.cpu for run in found if run.what == usage.PEER), None)
     rows = [
         [
             run.what,
             f"{run.wall:.1f}",
-            f"{run.cpu:.1f}",
+            f"{run.cpu:.2f}",
+            f"{run.step_cpu:.2f}",
             f"{run.peak_mb:,.0f}",
-            "" if run is peer else f"{run.cpu / peer.cpu:.3f}",
+            "" if not peer_cpu or run.what == usage.PEER else f"{run.cpu / peer_cpu:.3f}",
         ]
         for run in found
     ]
-    say(report.table(("", "wall s", "CPU s", "peak MB", "CPU over slurm2sql's"), rows))
+    columns = ("", "wall s", "CPU s", "of it behind the start", "peak MB", "CPU over slurm2sql's")
+    say(report.table(columns, rows))
     return {run.what: asdict(run) for run in found}
 
 
@@ -321,6 +326,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     parser.add_argument("--attempts", type=int, default=usage.ATTEMPTS, help="of usage; 10000000")
+    parser.add_argument("--without-peer", action="store_true", help="usage alone, no slurm2sql")
     parser.add_argument("--cluster", type=Path, default=EXAMPLE, help="a cluster that is up")
     parser.add_argument("--into", type=Path, help="put what is printed between the file's marks")
     options = parser.parse_args(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,43 +20,66 @@ LIMIT = 3600.0
 """Seconds that a run may take, where no larger limit is told."""
 STEPS = {
     "rebuild": "toolkit: read, priced, allocated, days closed, reported",
-    "month": "toolkit: a closed month's report",
+    "month": "toolkit: each closed month reported, one after another",
     "day": "toolkit: the last day's rows read, closed and reported",
 }
 PEER = "slurm2sql: parse alone"
+AGES = {"a month": 30, "ten years": 3650}
+"""Days of the stores whose last day is reported."""
+NODES_OF_AGES = 4
+"""Nodes of their clusters, which have about ninety attempts a day."""
+
+
+_OURS = (sys.executable, "-m", "tests.bench.usage_run")
 
 
 @dataclass(frozen=True)
 class Run:
-    """The figures of one process."""
+    """The figures of one process. `step_cpu` is what it took behind its start."""
 
     what: str
     wall: float
     cpu: float
+    step_cpu: float
     peak_mb: float
     found: dict[str, Any]
 
 
-def measure(attempts: int, limit: float) -> list[Run]:
+def measure(attempts: int, limit: float, *, with_peer: bool = True) -> list[Run]:
     """Return a run of each step, and one of the peer.
 
     The generator is in no figure."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         files = usage_history.generate(folder, attempts)
-        peer = [contest.peer_python(), str(contest.HERE / "usage_peer.py")]
-        columns = json.loads(_output([*peer, "columns"], limit))
-        usage_history.write_for_peer(files, columns)
-        ours = [sys.executable, "-m", "tests.bench.usage_run"]
-        runs = [_run(what, [*ours, step, place], limit) for step, what in STEPS.items()]
-        runs.append(_run(PEER, [*peer, str(files.peer), f"{place}/peer.db"], limit))
+        runs = [_run(what, [*_OURS, step, place], limit) for step, what in STEPS.items()]
+        if with_peer:
+            shutil.rmtree(folder / "store")
+            peer = [contest.peer_python(), str(contest.HERE / "usage_peer.py")]
+            columns = json.loads(_output([*peer, "columns"], limit))
+            usage_history.write_for_peer(files, columns)
+            runs.append(_run(PEER, [*peer, str(files.peer), f"{place}/peer.db"], limit))
+    return runs
+
+
+def measure_ages(limit: float) -> list[Run]:
+    """Return a run of the last day's report for each age."""
+    runs = []
+    for age, days in AGES.items():
+        with tempfile.TemporaryDirectory() as place:
+            usage_history.generate(Path(place), 0, nodes=NODES_OF_AGES, days=days)
+            _output([*_OURS, "rebuild", place], limit)
+            what = f"toolkit: the last day's report, of a cluster of {age}"
+            runs.append(_run(what, [*_OURS, "last-day", place], limit))
     return runs
 
 
 def _run(what: str, argv: list[str], limit: float) -> Run:
     began = time.monotonic()
     found = json.loads(_output(argv, limit))
-    return Run(what, time.monotonic() - began, found.pop("cpu"), found.pop("peak_mb"), found)
+    wall = time.monotonic() - began
+    cpu = found.pop("cpu")
+    return Run(what, wall, cpu, found.pop("step_cpu", cpu), found.pop("peak_mb"), found)
 
 
 def _output(argv: list[str], limit: float) -> str:

@@ -19,12 +19,14 @@ from toolkit.prices import SpotHistory
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import TextIO
 
 BEGIN = 1_735_689_600  # 2025-01-01
 NODES = 200
 TYPES = ("g5.xlarge", "p5.48xlarge")
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 HALF = "billing=2,cpu=2,gres/gpu=0,mem=8000M,node=1"
+_TAG_PRICE = Decimal("0.4454")
 FIELDS = (
     "DBIndex", "JobIDRaw", "JobID", "Restarts", "Cluster", "Partition", "Account", "User", "QOS",
     "Submit", "Start", "End", "State", "ExitCode", "DerivedExitCode", "NNodes", "AllocTRES",
@@ -39,7 +41,7 @@ class Files:
     dump: Path  # sacct's text, all but the last day's
     day: Path  # the last day's
     peer: Path  # the same rows for slurm2sql
-    instances: Path
+    instances: Path  # a folder: a file for each month in which instances ended
 
 
 class _Node:
@@ -48,7 +50,7 @@ class _Node:
     def __init__(self, number: int, rng: random.Random) -> None:
         self.names = (f"gpu-{number:03}",)
         if number % 10 == 0:
-            self.names = (f"gpu-{number:03}", f"gpu-{number + NODES:03}")
+            self.names = (f"gpu-{number:03}", f"gpu-{number + 500:03}")
         self.type = TYPES[number % 20 == 1]
         self.zone = ZONES[number % 3]
         self.rng = rng
@@ -78,31 +80,83 @@ class _Node:
         return jobs, launched, ended
 
 
-def generate(folder: Path, attempts: int, seed: int = 17) -> Files:
-    """Write a history of about this many attempts."""
+class _Writer:
+    """The writer of a history.
+
+    It writes in order of submission. It keeps only rows that an earlier one may still come before.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.dump = files.dump.open("w")
+        self.dump.write("|".join(FIELDS) + "\n")
+        self.rows: list[tuple[int, int, list[str]]] = []
+        self.count = 0
+        self.days: dict[int, int] = {}  # the place in the file at which a day begins
+        self.months: dict[str, TextIO] = {}
+        files.instances.mkdir()
+
+    def add(self, row: list[str]) -> None:
+        heappush(self.rows, (int(row[9]), self.count, row))
+        self.count += 1
+
+    def add_instance(self, node: _Node, name: str, launched: int, ended: int, number: int) -> None:
+        month = month_of(ended)
+        if month not in self.months:
+            self.months[month] = (self.files.instances / month).open("w")
+        self.months[month].write(
+            f"i-{number:017x} {name} {node.type} {node.zone} {launched} {ended}\n"
+        )
+
+    def write(self, until: int) -> None:
+        """Write the rows that were submitted before a second."""
+        while self.rows and self.rows[0][0] < until:
+            submitted, _, row = heappop(self.rows)
+            if submitted // 86400 not in self.days:
+                self.days[submitted // 86400] = self.dump.tell()
+            self.dump.write("|".join(row) + "\n")
+
+    def close(self, last_day: int) -> None:
+        """Move the last day's rows into a file of their own."""
+        for file in (self.dump, *self.months.values()):
+            file.close()
+        with self.files.dump.open("r+b") as dump, self.files.day.open("wb") as day:
+            dump.seek(self.days[last_day])
+            day.write(("|".join(FIELDS) + "\n").encode() + dump.read())
+            dump.truncate(self.days[last_day])
+
+
+def generate(
+    folder: Path, attempts: int, *, nodes: int = NODES, days: int | None = None, seed: int = 17
+) -> Files:
+    """Write a history of so many attempts, or of so many days.
+
+    Its last day is whole.
+    """
     files = Files(*(folder / name for name in ("dump", "day", "peer", "instances")))
     rng = random.Random(seed)  # noqa: S311 - the same each time
-    nodes = [(node.now, node) for node in (_Node(number, rng) for number in range(1, NODES + 1))]
-    heapify(nodes)
-    rows, lines, count = [], [], 0
-    while len(rows) < attempts:
-        _, node = heappop(nodes)
+    waiting = [(node.now, node) for node in (_Node(number, rng) for number in range(1, nodes + 1))]
+    heapify(waiting)
+    writer, instances = _Writer(files), 0
+    end = BEGIN if days is None else BEGIN + days * 86400
+    while writer.count < attempts if days is None else waiting[0][0] < end:
+        now, node = heappop(waiting)
+        writer.write(now - 60)  # no later life has a job that was submitted before
         jobs, launched, ended = node.life()
         for name in node.names:
-            count += 1
-            lines.append(f"i-{count:017x} {name} {node.type} {node.zone} {launched} {ended}\n")
-        rows += [_row(len(rows) + at, job, node, rng) for at, job in enumerate(jobs)]
-        heappush(nodes, (node.now, node))
-    rows.sort(key=lambda row: row[9])
-    last_day = int(rows[-1][9]) // 86400 * 86400
-    header = "|".join(FIELDS) + "\n"
-    with files.dump.open("w") as dump, files.day.open("w") as day:
-        dump.write(header)
-        day.write(header)
-        for row in rows:
-            (day if int(row[9]) >= last_day else dump).write("|".join(row) + "\n")
-    files.instances.write_text("".join(lines))
+            instances += 1
+            writer.add_instance(node, name, launched, ended, instances)
+        for job in jobs:
+            writer.add(_row(writer.count, job, node, rng))
+        heappush(waiting, (node.now, node))
+    end = (waiting[0][0] - 60) // 86400 * 86400 if days is None else end
+    writer.write(end)
+    writer.close(end // 86400 - 1)
     return files
+
+
+def month_of(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m}"
 
 
 def _row(number: int, job: tuple[int, int, int, str], node: _Node, rng: random.Random) -> list[str]:
@@ -152,24 +206,28 @@ def _iso(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def read_instances(path: Path) -> Iterator[Instance]:
-    """Yield the instances of the file, as a ledger would give them."""
-    with path.open() as file:
-        for line in file:
+def read_instances(folder: Path, since: int, until: int) -> Iterator[Instance]:
+    """Yield the instances that ended in a time."""
+    months = [path for path in sorted(folder.iterdir()) if path.name >= month_of(since)]
+    for path in months:
+        if path.name > month_of(until):
+            break
+        for line in path.read_text().splitlines():
             instance_id, node, kind, zone, launched, ended = line.split()
-            yield Instance(
-                instance_id=instance_id,
-                node=node,
-                pool="gpu",
-                instance_type=kind,
-                zone=zone,
-                spot=True,
-                launched=int(launched),
-                ended=int(ended),
-                end_cause="suspend",
-                tag_price=Decimal("0.4454"),
-                running=int(launched) + 12,
-            )
+            if since <= int(ended) < until:
+                yield Instance(
+                    instance_id=instance_id,
+                    node=node,
+                    pool="gpu",
+                    instance_type=kind,
+                    zone=zone,
+                    spot=True,
+                    launched=int(launched),
+                    ended=int(ended),
+                    end_cause="suspend",
+                    tag_price=_TAG_PRICE,
+                    running=int(launched) + 12,
+                )
 
 
 def spot_history(until: int) -> SpotHistory:

@@ -2,8 +2,9 @@
 
 usage_run.py STEP FOLDER
 
-Steps: `rebuild` reads the dump, prices, allocates, closes the days and reports. `month` reports a
-closed month. `day` reads the last day's dump, closes it and reports it.
+Steps: `rebuild` reads the dump, prices, allocates, closes the days and reports. `month` reports
+each closed month, and tells what the dearest takes. `day` reads the last day's dump, closes it
+and reports it. `last-day` reports the last day alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,29 +22,43 @@ from toolkit.accounting.allocation import Policy, Window
 from toolkit.prices import Catalogue, PriceBook
 from toolkit.usage import closed_days, database, engine
 from toolkit.usage.import_dump import ImportOptions, import_dump
+from toolkit.usage.rates import Rates
+from toolkit.usage.report import UsageKey, usage_report
 from toolkit.usage.store import Store
 
 if TYPE_CHECKING:
-    from toolkit.accounting.instances import Instance
+    from collections.abc import Callable
+
+DAY = 86400
+DAYS_A_CLOSING = 92
+KEYS = ("account", "user_name")
 
 
-def facts(instances: list[Instance]) -> engine.Facts:
+def facts(until: int) -> engine.Facts:
+    """Return the facts of a cluster without instances."""
     catalogue = Catalogue.bundled()
-    until = max(item.ended or 0 for item in instances) + 86400
     book = PriceBook("us-east-1", catalogue, usage_history.spot_history(until))
-    shapes = {item.instance_id: catalogue.shapes[item.instance_type] for item in instances}
-    return engine.Facts(instances, shapes, book, until)
+    return engine.Facts(
+        (),
+        {},
+        book,
+        until,
+    )
 
 
-def close(store: Store, folder: Path, since: int, until: int) -> None:
+def close(store: Store, folder: Path, since: int, until: int, known: engine.Facts) -> None:
     """Close the charges of the instances that ended in a time."""
-    instances = [
-        item
-        for item in usage_history.read_instances(folder / "instances")
-        if since <= (item.ended or 0) < until
-    ]
-    found = facts(instances)
-    earliest = min(item.launched for item in instances) - 86400
+    instances = list(usage_history.read_instances(folder / "instances", since, until))
+    if not instances:
+        return
+    shapes = known.book.catalogue.shapes
+    found = replace(
+        known,
+        instances=instances,
+        shapes={item.instance_id: shapes[item.instance_type] for item in instances},
+        now=max(item.ended or 0 for item in instances) + DAY,
+    )
+    earliest = min(item.launched for item in instances) - DAY
     with store.changing() as temporary, database.opened(temporary) as opened:
         store.view(opened, store.manifest().files(earliest, found.now))
         engine.charge(opened, found, Window(earliest, found.now), Policy())
@@ -54,8 +70,11 @@ def rebuild(folder: Path) -> dict[str, object]:
     began = time.process_time()
     result = import_dump(store, folder / "dump", ImportOptions())
     read = time.process_time() - began
-    close(store, folder, 0, store.manifest().known_until // 86400 * 86400)
-    total = closed_days.report(store, "2000-01-01", "2100-01-01", ("account", "user_name"))
+    end = store.manifest().known_until // DAY * DAY
+    known = facts(end + DAY)
+    for since in range(usage_history.BEGIN, end, DAYS_A_CLOSING * DAY):
+        close(store, folder, since, min(since + DAYS_A_CLOSING * DAY, end), known)
+    total = closed_days.report(store, "2000-01-01", "2100-01-01", KEYS)
     return {
         "attempts": result.record.attempts,
         "read_cpu": read,
@@ -66,29 +85,50 @@ def rebuild(folder: Path) -> dict[str, object]:
 
 def month(folder: Path) -> dict[str, object]:
     store = Store(folder / "store")
-    days = sorted(store.manifest().charges)
-    middle = days[len(days) // 2][:7]
-    rows = closed_days.report(store, f"{middle}-01", f"{middle}-31", ("account", "user_name"))
-    return {"rows": len(rows), "micro": sum(row.micro for row in rows)}
+    months = sorted({day[:7] for day in store.manifest().charges})
+    costs = []
+    for name in months:
+        wall, cpu = time.monotonic(), time.process_time()
+        closed_days.report(store, f"{name}-01", f"{name}-31", KEYS)
+        costs.append((time.process_time() - cpu, time.monotonic() - wall))
+    return {"months": len(months), "dearest_cpu": max(costs)[0], "dearest_wall": max(costs)[1]}
 
 
 def day(folder: Path) -> dict[str, object]:
     store = Store(folder / "store")
-    begin = store.manifest().known_until // 86400 * 86400
+    begin = store.manifest().known_until // DAY * DAY
     result = import_dump(store, folder / "day", ImportOptions())
-    close(store, folder, begin, 2**40)
+    close(store, folder, begin, begin + 2 * DAY, facts(begin + 3 * DAY))
     last = max(store.manifest().charges)
-    rows = closed_days.report(store, last, last, ("account", "user_name"))
+    rows = closed_days.report(store, last, last, KEYS)
     return {"attempts": result.record.attempts, "rows": len(rows)}
 
 
+def last_day(folder: Path) -> dict[str, object]:
+    store = Store(folder / "store")
+    days = sorted(store.manifest().charges)
+    rows = closed_days.report(store, days[-2], days[-2], KEYS)
+    end = store.manifest().known_until // DAY * DAY
+    usage = usage_report(store, end - DAY, end, (UsageKey.ACCOUNT, UsageKey.USER), Rates())
+    return {"days": len(days), "rows": len(rows), "attempts": usage.total.attempts}
+
+
+STEPS: dict[str, Callable[[Path], dict[str, object]]] = {
+    "rebuild": rebuild,
+    "month": month,
+    "day": day,
+    "last-day": last_day,
+}
+
+
 def main() -> None:
-    step = {"rebuild": rebuild, "month": month, "day": day}[sys.argv[1]]
-    found = step(Path(sys.argv[2]))
+    began = time.process_time()
+    found = STEPS[sys.argv[1]](Path(sys.argv[2]))
+    step = time.process_time() - began
     used = resource.getrusage(resource.RUSAGE_SELF)
     # The kernel's own maximum would count the parent, whose memory a fork has for a moment.
     peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
-    found |= {"cpu": used.ru_utime + used.ru_stime, "peak_mb": peak}
+    found |= {"cpu": used.ru_utime + used.ru_stime, "step_cpu": step, "peak_mb": peak}
     sys.stdout.write(json.dumps(found))
 
 

@@ -402,3 +402,15 @@ class FakeSlurm:
 
 def _kind(name: str) -> str:
     return name.partition("-")[0]
+
+
+class FakeNodeReader:
+    """The reader of people's commands, on the fake slurmctld."""
+
+    def __init__(self, slurm: FakeSlurm) -> None:
+        self._slurm = slurm
+        self.source = ""
+
+    def nodes(self) -> tuple[Node, ...]:
+        self.source = "pyslurm 25.11.2"
+        return self._slurm.nodes()

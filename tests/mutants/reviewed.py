@@ -310,16 +310,15 @@ REVIEWED: tuple[Mutant, ...] = (
     Mutant(
         STACK_J2,
         "IAM: launches with another cluster's tag",
-        'Condition: {StringEquals: {"aws:RequestTag/toolkit:cluster": {{ cluster }}}}',
-        'Condition: {StringEquals: {"aws:RequestTag/toolkit:cluster": another}}',
+        "                    aws:RequestTag/toolkit:cluster: {{ cluster }}\n",
+        "                    aws:RequestTag/toolkit:cluster: another\n",
         STACK,
     ),
     Mutant(
         STACK_J2,
         "IAM: any tag while launching",
-        "                    aws:RequestTag/toolkit:cluster: {{ cluster }}\n"
-        "                    ec2:CreateAction",
-        "                    ec2:CreateAction",
+        "                  StringEquals: {{ our_tags() }}\n                    ec2:CreateAction",
+        "                  StringEquals:\n                    ec2:CreateAction",
         STACK,
     ),
     Mutant(

@@ -41,11 +41,12 @@ from toolkit.local.machines.shared_images import Library
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORTS = range(20_000, 30_000)  # below the ports that the kernel gives to clients
-GROUPS = ("runs", "secrets", "sweep")
+GROUPS = ("burst", "runs", "secrets", "sweep")
 FARM_LANE = frozenset(
     f"test_{subject}"
     for subject in (
         "burst",
+        "burst_governor",
         "containers",
         "elastic_jobs",
         "imds_access",
@@ -73,6 +74,13 @@ FARM = {  # for test_burst.py: many small nodes
         {"type": "m7i.large", "capacity": "on-demand"},
     ],
 }
+
+RACK = {  # for test_burst_governor.py: one node, as of a rack
+    "count": 1,
+    "shape": {"cpus": 2, "memory_gib": 4},
+    "offerings": [{"type": "m7i.large", "capacity": "on-demand"}],
+}
+BURST = {"partition": "batch", "after": "15s", "accounts": {"vision": {"usd_per_month": 5}}}
 
 
 def toolkit(
@@ -330,6 +338,9 @@ def _configure(state: Path, path: Path, port: int) -> None:
     settings["pools"]["farm"] = FARM
     settings["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
     settings["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
+    settings["pools"]["rack"] = RACK
+    settings["partitions"]["rack"] = {"pools": ["rack"]}
+    settings["burst"] = {"rack": BURST}
     settings["training"]["requirements"] += OTHER_JOBSCRIPTS
     settings["training"]["checkpoints"] = "bucket"
     settings["users"][0]["ssh_keys"] = [new_key(state / "ada")]

@@ -1,6 +1,7 @@
 """Records of a real cluster: its report is the same with the head's answer and without.
 
-The window ends before the records are written, so both reports are of the same facts.
+The window ends before the records are written, so both reports are of the same facts. That holds
+only while nothing else goes on, so these tests run beside no other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 import pytest
 
 from slurmplugins.model import records
+from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.training_job import submit
 from tests.slurm.waiting import until
 from toolkit.accounting.allocation import Policy, Window
@@ -23,6 +25,8 @@ from toolkit.errors import HeadNotReady
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(1800, func_only=True)]
 DAY = 86_400
+BEGUN = "CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
+POOLS = ("farm", "gpu", "rack")
 NAME = "a|b\n42\x1f7"  # what could forge a row
 
 
@@ -61,21 +65,22 @@ def job(cluster):
 
 @pytest.fixture(scope="module")
 def end(cluster, job):
-    """The end of the reports' window, after which the records are written.
+    """The end of the reports' window; the records are written then.
 
-    No job waits for nodes then. Slurm sets the start of such a job anew, so the two reports would
-    be of different facts. The other lane's jobs are among them.
+    All is over. A job that starts, or an instance that just ended, has other values a moment
+    later. Then the two reports would be of different facts.
     """
-    ends = []
 
-    def no_job_waits() -> bool:
-        ends.append(int(time.time()))
-        until("the next second", lambda: time.time() > ends[-1] + 1)
-        return not cluster.run("squeue", "--noheader", "--states=PENDING,CONFIGURING").strip()
+    def all_is_over() -> bool:
+        jobs = cluster.run("squeue", "--noheader", f"--states={BEGUN}").strip()
+        return not jobs and not any(instances_of_pool(cluster, pool, *LIVE) for pool in POOLS)
 
-    until("a second in which no job waits", no_job_waits)
+    until("no job and no instance", all_is_over)
+    cluster.run("systemctl", "start", "slurm-reconcile.service")  # it writes the last ends
+    end = int(time.time())
+    until("the next second", lambda: time.time() > end + 1)
     cluster.run("systemctl", "start", "slurm-records.service", timeout=900)
-    return ends[-1]
+    return end
 
 
 def report(sources, runner, bucket, end):

@@ -116,7 +116,7 @@ def test_the_last_lines_of_the_interrupted_node_are_in_cloudwatch(cluster, inter
 
 def test_both_attempts_are_one_mlflow_run(cluster, demo):
     runs = json.loads(cluster.toolkit("runs", "list", "--json").stdout)
-    (run,) = [run for run in runs if run["tags"].get("toolkit.job_id") == demo.job]
+    (run,) = [run for run in runs if run["tags"].get("toolkit.job_id") == demo.job_id]
     assert run["status"] == "FINISHED"
     assert run["tags"]["toolkit.attempts"] == "2"
     assert Decimal(run["tags"]["toolkit.cost_usd_estimate"]) > 0

@@ -15,12 +15,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
-from toolkit.accounting.cost_policy import CostPolicy, hidden_components, not_paid_by_jobs
-from toolkit.accounting.days import day_costs
+from toolkit.accounting.charges import ChargePrices, Component
+from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.accounting.days import day_parts
 from toolkit.accounting.instance_hours import charged_prices
 from toolkit.accounting.instances import Kind
-from toolkit.accounting.money import apportion, exact_amount, round_to_micro
+from toolkit.accounting.money import exact_amount
+from toolkit.accounting.parts import InstanceParts, Part, rounded
 from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
 
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from toolkit.accounting.attempt_instances import Usage, Wait
+    from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
     from toolkit.prices import Price, PriceBook
 
 HOUR = 3600
 DEFAULT_COST_POLICY = CostPolicy()
 
-_ChargeKey = tuple[Component, int | None, bool]
+_PartKey = tuple[Component, int | None, bool]
 """A component, the attempt (DBIndex) that caused it, and whether its price is known."""
 
 
@@ -67,6 +69,20 @@ def allocate(
     cost_policy: CostPolicy = DEFAULT_COST_POLICY,
 ) -> InstanceCost | None:
     """Return an instance's charges within the window; None if it cost nothing."""
+    item = weigh(instance, usages, book, window, policy, waits=waits)
+    return None if item is None else rounded(item, cost_policy)
+
+
+def weigh(
+    instance: Instance,
+    usages: Sequence[Usage],
+    book: PriceBook,
+    window: Window,
+    policy: Policy,
+    *,
+    waits: Sequence[Wait] = (),
+) -> InstanceParts | None:
+    """Return an instance's exact parts; None if it cost nothing."""
     if instance.never_ran:
         return None
     billed = [
@@ -77,25 +93,18 @@ def allocate(
     if not billed:
         return None
     timeline = Timeline(instance, usages, waits, window.until)
-    charges = _charges(instance, billed, timeline, cost_policy)
-    if not charges:
-        return None  # a rack's node that no job held
-    refunds = _refunds(instance, charges, policy)
     price_spans = [span for spans, _ in billed for span in spans]
-    seconds = sum(span.end - span.start for span in price_spans)
-    if instance.kind is Kind.RACK:
-        seconds = int(sum(charge.seconds for charge in charges))
-    gross = sum(charge.micro for charge in charges)
-    refund = sum(refund.micro for refund in refunds)
-    return InstanceCost(
+    items: list[Usage | Wait] = [*usages, *waits]
+    return InstanceParts(
         instance_id=instance.instance_id,
-        seconds=seconds,
-        gross=gross,
-        refund=refund,
+        kind=instance.kind,
+        seconds=sum(span.end - span.start for span in price_spans),
+        parts=_parts(billed, timeline),
         prices=tuple(dict.fromkeys(span.price for span in price_spans)),
-        charges=(*charges, *refunds),
         # AWS bills no rack.
-        days=day_costs(price_spans, gross, refund) if instance.kind is Kind.INSTANCE else (),
+        days=day_parts(price_spans) if instance.kind is Kind.INSTANCE else (),
+        is_refunded=_is_refunded(instance, policy),
+        next_use=min((item.start for item in items if item.start >= window.until), default=None),
     )
 
 
@@ -116,74 +125,41 @@ def billed_spans(instance: Instance, until: int, policy: Policy) -> Iterator[Bil
         yield BilledSpan(start, end, max(end, start + policy.minimum_seconds * has_ended))
 
 
-def _charges(
-    instance: Instance,
-    billed: Sequence[tuple[Sequence[PriceSpan], int]],
-    timeline: Timeline,
-    cost_policy: CostPolicy,
-) -> list[Charge]:
-    """Return the charges of the spans, which sum to the rounded cost.
+def _parts(
+    billed: Sequence[tuple[Sequence[PriceSpan], int]], timeline: Timeline
+) -> tuple[Part, ...]:
+    """Return the parts of the spans.
 
     Each element of `billed` has the prices of one running span, and the span's end.
     """
-    weights: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
-    seconds: dict[_ChargeKey, Fraction] = defaultdict(Fraction)
-    prices: dict[_ChargeKey, list[Price]] = defaultdict(list)
-    not_of_jobs, hidden = not_paid_by_jobs(cost_policy), hidden_components(cost_policy)
+    weights: dict[_PartKey, Fraction] = defaultdict(Fraction)
+    seconds: dict[_PartKey, Fraction] = defaultdict(Fraction)
+    prices: dict[_PartKey, list[Price]] = defaultdict(list)
     for spans, end in billed:
         for piece in _price_pieces(spans, timeline.cuts(end)):
             price = exact_amount(piece.price.usd_per_hour, piece.end - piece.start)
             for (component, attempt), share in timeline.shares(piece.start, end):
-                if component in hidden:
-                    continue
-                payer = None if component in not_of_jobs else attempt
-                key = component, payer, piece.price.is_known
+                key = component, attempt, piece.price.is_known
                 key_prices = prices[key]
                 if not key_prices or key_prices[-1] is not piece.price:
                     key_prices.append(piece.price)
                 # Most parts are the whole instance; a product of fractions costs more than a test.
                 weights[key] += price if share is WHOLE else price * share
                 seconds[key] += (piece.end - piece.start) * share
-    gross = round_to_micro(sum(weights.values(), Fraction(0)))
-    return [
-        Charge(
-            component,
-            instance.instance_id,
-            attempt,
-            micro,
-            seconds[component, attempt, price_known],
-            price_known,
-            ChargePrices.of(prices[component, attempt, price_known]),
-        )
-        for (component, attempt, price_known), micro in zip(
-            weights, apportion(gross, list(weights.values())), strict=True
-        )
-    ]
+    return tuple(
+        Part(*key, weight, seconds[key], ChargePrices.of(prices[key]))
+        for key, weight in weights.items()
+    )
 
 
-def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> list[Charge]:
-    """Return each charge negated if EC2 interrupted the spot instance early.
+def _is_refunded(instance: Instance, policy: Policy) -> bool:
+    """Return whether EC2 interrupted the spot instance early, and so charges nothing.
 
-    Early is within `refund_within` seconds of its launch. The refund goes to the
-    attempt that was charged. It is a line of its own, and every account's total is
-    still its real cost.
+    Early is within `refund_within` seconds of its launch.
     """
     if not instance.interrupted or instance.ended is None or not instance.end_seen:
-        return []
-    if instance.ended - instance.billed_from >= policy.refund_within:
-        return []
-    by_attempt: dict[int | None, int] = defaultdict(int)
-    prices: dict[int | None, ChargePrices | None] = {}
-    for charge in charges:
-        by_attempt[charge.attempt] += charge.micro
-        if charge.prices is not None:
-            prices[charge.attempt] = charge.prices.joined(prices.get(charge.attempt))
-    name = instance.instance_id
-    return [
-        Charge(Component.REFUND, name, attempt, -micro, Fraction(0), prices=prices.get(attempt))
-        for attempt, micro in by_attempt.items()
-        if micro
-    ]
+        return False
+    return instance.ended - instance.billed_from < policy.refund_within
 
 
 def _price_pieces(spans: Sequence[PriceSpan], cuts: set[int]) -> Iterator[PriceSpan]:

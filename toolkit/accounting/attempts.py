@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -102,6 +103,10 @@ class Attempt:
         ran = self.state in STATES_OF_RUNNING or self.requeue_requested
         return ran and self.ended != self.started
 
+    def checkpoint_marks(self) -> list[str]:
+        """Return the digits of all marks in its comments."""
+        return _CHECKPOINT.findall(self.comments)
+
     def checkpoint(self) -> int | None:
         """Return the second of its last committed checkpoint, if known.
 
@@ -110,7 +115,7 @@ class Attempt:
         """
         if self.started is None:
             return None
-        marks = [int(mark) for mark in _CHECKPOINT.findall(self.comments)]
+        marks = [int(mark) for mark in self.checkpoint_marks()]
         end = self.ended
         own_marks = [
             second for second in marks if second >= self.started and (end is None or second <= end)
@@ -130,6 +135,16 @@ class Attempt:
         if self.state in FAILED_STATES or self.lost_later:
             return self.started if checkpoint is None else checkpoint
         return checkpoint if self.state in CANCELLED_STATES else None
+
+
+def own_key(attempt: Attempt) -> int:
+    """Return a key that no database gives.
+
+    It is for an attempt whose DBIndex another one has, and the same in every report.
+    DBIndexes have 64 bits.
+    """
+    identity = f"{attempt.key}|{attempt.job_id}|{attempt.submitted}"
+    return (1 << 64) + int(hashlib.sha256(identity.encode()).hexdigest()[:15], 16)
 
 
 def jobs_of(attempts: Iterable[Attempt]) -> list[list[Attempt]]:

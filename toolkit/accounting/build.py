@@ -7,16 +7,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from toolkit.accounting import notes, storage
-from toolkit.accounting.allocation import Policy, Window, allocate, billed_spans
+from toolkit.accounting.allocation import Policy, Window, billed_spans, weigh
 from toolkit.accounting.attempt_instances import match_instances
 from toolkit.accounting.attempts import with_resizes
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.lives import billed_lives
 from toolkit.accounting.racks import rack_use, with_rates
-from toolkit.accounting.report import Report
 from toolkit.accounting.resources import unused_commitment
 from toolkit.accounting.runaways import ends_of_runaways, with_ends
-from toolkit.accounting.shares import shares
+from toolkit.accounting.segments import Segment, report_of
 from toolkit.prices import Life, cover
 
 if TYPE_CHECKING:
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempt_instances import InstanceMatch, Usage
     from toolkit.accounting.attempts import Attempt
-    from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.parts import InstanceParts
     from toolkit.accounting.racks import RackNode, RackUse
+    from toolkit.accounting.report import Report
     from toolkit.accounting.resources import Resource
     from toolkit.accounting.set_aside import SetAside
     from toolkit.accounting.storage import Infrastructure
@@ -57,47 +57,85 @@ def build(
     window. The jobs before it tell boot and idle time apart. `shapes` is by instance id,
     `racks` by node.
     """
+    built = segment(
+        attempts=attempts,
+        instances=instances,
+        shapes=shapes,
+        book=book,
+        window=window,
+        now=now,
+        policy=policy,
+        set_aside=set_aside,
+        disagreements=disagreements,
+        cost_policy=cost_policy,
+        racks=racks,
+        infrastructure=infrastructure,
+    )
+    return report_of(cluster, [built], now, built.cost_policy)
+
+
+def segment(
+    *,
+    attempts: Sequence[Attempt],
+    instances: Sequence[Instance],
+    shapes: Mapping[str, Shape],
+    book: PriceBook,
+    window: Window,
+    now: int,
+    policy: Policy | None = None,
+    set_aside: Sequence[SetAside] = (),
+    disagreements: Sequence[str] = (),
+    cost_policy: CostPolicy | None = None,
+    racks: Mapping[str, RackNode] = NO_RACKS,
+    infrastructure: Infrastructure | None = None,
+    matched_until: int | None = None,
+) -> Segment:
+    """Weigh the costs of one window, and round nothing.
+
+    `matched_until` is where a longer time ends, of which the window is a part: attempts and
+    instances that began before it are matched.
+    """
     rules = Rules(policy or Policy(), cost_policy or CostPolicy())
     attempts = with_resizes(attempts)
     use = rack_use(attempts, racks, window, now)
     instances = billed_lives(instances, use.attempts, now)
-    match, runaway_ends = _matched(use, instances, shapes, window, now)
+    reach = max(window.until, matched_until or 0)
+    match, runaway_ends = _matched(use, instances, shapes, Window(window.since, reach), now)
     if runaway_ends:
         attempts = with_ends(attempts, runaway_ends)
         use = rack_use(attempts, racks, window, now)
     book, resources = paid_in_advance(book, instances, rules.billing, window)
     if infrastructure is not None:
         resources += storage.resources(infrastructure, instances, window)
-    costs = (
-        *_costs(instances, match, book, window, rules),
-        *_rack_costs(use, with_rates(book, racks, window), window, rules),
-        *(resource.cost for resource in resources),
+    items = (
+        *_instance_parts(instances, match, book, window, rules),
+        *_rack_parts(use, with_rates(book, racks, window), window, rules),
+        *(resource.parts for resource in resources),
     )
     all_items = (*instances, *use.nodes, *(resource.instance for resource in resources))
     by_id = {item.instance_id: item for item in all_items}
+    visible = [item for item in items if item.is_visible(rules.payers)]
     attempts_in_window = [item for item in use.attempts if _overlaps(item, window, now)]
     without_cost = _without_cost(attempts_in_window, frozenset(match.without_instance))
-    return Report(
-        cluster=cluster,
+    return Segment(
         window=window,
-        made_at=now,
-        costs=costs,
-        instances={cost.instance_id: by_id[cost.instance_id] for cost in costs},
+        parts=items,
+        instances={item.instance_id: by_id[item.instance_id] for item in items},
         attempts={attempt.key: attempt for attempt in attempts},
+        cost_policy=rules.payers,
         set_aside=tuple(set_aside),
         jobs_without_cost=tuple(dict.fromkeys(name for names in without_cost for name in names)),
         notes=(
             *notes.set_aside_notes(set_aside),
             *disagreements,
-            *notes.instance_notes(costs, by_id, match, window),
+            *notes.instance_notes(visible, by_id, match, window),
             *notes.runaways(attempts_in_window, runaway_ends),
             *notes.rack_notes(use.without_shape),
             *notes.resource_notes(resources),
-            *notes.start_bound(costs, by_id, window.since),
+            *notes.start_bound(visible, by_id, window.since),
             *notes.attempt_notes(attempts, *without_cost),
         ),
-        cost_policy=rules.payers,
-        shares=shares(costs, rules.payers),
+        first_cost=window.since,
     )
 
 
@@ -164,35 +202,34 @@ def _begun_usages(use: RackUse, begun: Iterable[Attempt]) -> dict[str, list[Usag
     }
 
 
-def _costs(
+def _instance_parts(
     instances: Iterable[Instance],
     match: InstanceMatch,
     book: PriceBook,
     window: Window,
     rules: Rules,
-) -> Iterator[InstanceCost]:
+) -> Iterator[InstanceParts]:
     for instance in instances:
-        cost = allocate(
+        item = weigh(
             instance,
             match.usages.get(instance.instance_id, ()),
             book,
             window,
             rules.billing,
             waits=match.waits.get(instance.instance_id, ()),
-            cost_policy=rules.payers,
         )
-        if cost is not None:
-            yield cost
+        if item is not None:
+            yield item
 
 
-def _rack_costs(
+def _rack_parts(
     use: RackUse, book: PriceBook, window: Window, rules: Rules
-) -> Iterator[InstanceCost]:
+) -> Iterator[InstanceParts]:
     for node in use.nodes:
         usages = use.usages.get(node.instance_id, ())
-        cost = allocate(node, usages, book, window, rules.billing, cost_policy=rules.payers)
-        if cost is not None:
-            yield cost
+        item = weigh(node, usages, book, window, rules.billing)
+        if item is not None:
+            yield item
 
 
 def _without_cost(

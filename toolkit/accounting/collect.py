@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.head.sacct_windows import MARGIN
-from slurmplugins.model import records
+from slurmplugins.model import records as slurm_records
 from toolkit import slurm_nodes
 from toolkit.accounting import (
     instance_sources,
@@ -17,10 +17,11 @@ from toolkit.accounting import (
     slurm_instances,
 )
 from toolkit.accounting.allocation import Policy
-from toolkit.accounting.build import build
+from toolkit.accounting.build import segment
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.money import SECONDS_PER_HOUR
-from toolkit.accounting.records import Buckets, attempts_of, list_pages, read_pages
+from toolkit.accounting.records import Buckets, RecordsInS3, with_newer
+from toolkit.accounting.segments import report_of
 from toolkit.deploy import record_age
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.racks import RackNode
+    from toolkit.accounting.records import Records
     from toolkit.accounting.report import Report
+    from toolkit.accounting.segments import Segment
     from toolkit.accounting.set_aside import SetAside
     from toolkit.accounting.slurm_instances import SlurmInstances
     from toolkit.accounting.storage import Infrastructure
@@ -69,6 +72,20 @@ class Sources:
     cost_policy: CostPolicy = field(default_factory=CostPolicy)
     imported: tuple[Catalogue, ...] = ()  # of any region and day
     infrastructure: Infrastructure | None = None
+    records: Records | None = None  # None: the bucket of records itself
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts that reports of a time are built of."""
+
+    attempts: tuple[Attempt, ...]
+    instances: tuple[Instance, ...]
+    shapes: Mapping[str, Shape]  # by instance id
+    book: PriceBook
+    racks: Mapping[str, RackNode]  # by node
+    set_aside: tuple[SetAside, ...] = ()
+    disagreements: tuple[str, ...] = ()
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
@@ -77,41 +94,115 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     The head is asked for what is newer than the records. If it does not answer, a note says up to
     which time the records reach. Raises the head's error where there are no records.
     """
-    buckets = Buckets(sources.s3, sources.bucket, sources.records_bucket)
-    asked_since, asked = window.since, (window.since, window.until)
+    collected = collect_segment(sources, window, now, token, policy)
+    report = report_of(sources.cluster, [collected], now, sources.cost_policy)
+    return replace(report, asked_since=window.since)
+
+
+def collect_segment(
+    sources: Sources,
+    window: Window,
+    now: int,
+    token: str,
+    policy: Policy,
+    *,
+    matched_until: int | None = None,
+) -> Segment:
+    """Weigh the costs of a window.
+
+    It may be a part of a longer one, up to `matched_until`. Raises as `collect` does.
+    """
+    reach = max(window.until, matched_until or 0)
+    facts = gather(sources, replace(window, until=reach), now, token)
+    first = min((item.launched for item in facts.instances if overlaps(item, window)), default=None)
+    own = begun(first, sources, window)
+    collected = segment_of(facts, sources, own, now, policy, matched_until=reach)
+    if first is None and not costs_always(sources):
+        return replace(collected, first_cost=None)
+    return collected
+
+
+def costs_always(sources: Sources) -> bool:
+    """Return whether something costs without any instance."""
+    return bool(sources.racks) or sources.contracts.has_commitments
+
+
+def begun(first_launch: int | None, sources: Sources, window: Window) -> Window:
+    """Return the window from the first second at which something could cost.
+
+    Before its first instance the cluster cost nothing. A rack, and what was paid in advance, cost
+    something before.
+    """
+    since = window.since if first_launch is None else first_launch
+    if costs_always(sources):
+        since = min(since, window.since)
+    return replace(window, since=min(max(window.since, since), window.until - 1))
+
+
+def segment_of(
+    facts: Facts,
+    sources: Sources,
+    window: Window,
+    now: int,
+    policy: Policy,
+    *,
+    matched_until: int | None = None,
+) -> Segment:
+    """Weigh the costs of a window, of facts that reach over it."""
+    return segment(
+        attempts=facts.attempts,
+        instances=facts.instances,
+        shapes=facts.shapes,
+        book=facts.book,
+        window=window,
+        now=now,
+        policy=policy,
+        set_aside=facts.set_aside,
+        disagreements=facts.disagreements,
+        cost_policy=sources.cost_policy,
+        racks=facts.racks,
+        infrastructure=sources.infrastructure,
+        matched_until=matched_until,
+    )
+
+
+def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
+    """Read the facts of a window. Raises as `collect` does."""
+    records = sources.records or RecordsInS3(
+        Buckets(sources.s3, sources.bucket, sources.records_bucket)
+    )
     content = recorded_instances.read(
-        buckets, sources.ec2, sources.cluster, asked, now, trail=sources.trail
+        records,
+        Buckets(sources.s3, sources.bucket, sources.records_bucket),
+        sources.ec2,
+        sources.cluster,
+        (window.since, window.until),
+        now=now,
+        trail=sources.trail,
     )
     slurm = _slurm_instances(sources, content.instances, window)
     joined = instance_sources.joined(
         content.instances, slurm.instances, window=window, trail=sources.trail
     )
     instances = with_static_nodes(joined.instances, sources.static_nodes)
-    charged = [instance for instance in instances if _overlaps(instance, window)]
-    since = min((instance.launched for instance in charged), default=window.since)
-    jobs = _attempts(sources, _look_back(charged, window), window.until, token)
-    # Before its first instance the cluster cost nothing, so the window begins with that.
-    # A rack, and what was paid in advance, cost something before.
-    if sources.racks or sources.contracts.has_commitments:
-        since = min(since, window.since)
-    window = replace(window, since=min(max(window.since, since), window.until - 1))
+    charged = [instance for instance in instances if overlaps(instance, window)]
+    first_launch = min((instance.launched for instance in charged), default=None)
+    jobs = _attempts(sources, records, look_back(charged, window), window.until, token)
+    since = begun(first_launch, sources, window).since
     catalogue = with_shapes_of(Catalogue.bundled(), sources.imported)
     spot = {instance.instance_type for instance in charged if instance.spot}
     # The first second's price is that of the beginning of the instance's hour.
-    priced = (window.since - SECONDS_PER_HOUR, window.until)
+    priced = (since - SECONDS_PER_HOUR, window.until)
     history, damaged_prices = recorded_prices.read(
-        buckets, sources.ec2, sources.region, spot, priced
+        records, sources.ec2, sources.region, spot, priced
     )
     nodes = _nodes(sources, charged, catalogue)
-    report = build(
-        cluster=sources.cluster,
+    return Facts(
         attempts=jobs.attempts,
-        instances=instances,
+        instances=tuple(instances),
         shapes=shapes(instances, nodes, catalogue),
         book=PriceBook(sources.region, catalogue, history, sources.contracts, sources.imported),
-        window=window,
-        now=now,
-        policy=policy,
+        racks=with_shapes(sources.racks, nodes),
         set_aside=(
             *content.set_aside,
             *slurm.set_aside,
@@ -120,11 +211,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
             *(sources.trail.set_aside if sources.trail else ()),
         ),
         disagreements=(*content.disagreements, *joined.disagreements, *jobs.notes),
-        cost_policy=sources.cost_policy,
-        racks=with_shapes(sources.racks, nodes),
-        infrastructure=sources.infrastructure,
     )
-    return replace(report, asked_since=asked_since)
 
 
 def with_shapes(racks: Mapping[str, RackNode], nodes: Iterable[NodeInfo]) -> dict[str, RackNode]:
@@ -163,16 +250,14 @@ def _slurm_instances(
         return slurm_instances.SlurmInstances()
 
 
-def _attempts(sources: Sources, since: int, until: int, token: str) -> _Jobs:
+def _attempts(sources: Sources, records: Records, since: int, until: int, token: str) -> _Jobs:
     """Return the attempts of the records, and newer ones from the head."""
-    listing = list_pages(sources.s3, sources.records_bucket, records.SACCT, since, until)
-    pages, set_aside = read_pages(sources.s3, sources.records_bucket, listing.keys)
+    recorded = records.attempts(sources.cluster, since, until)
     newer, sentences = [], []
-    reach = listing.reach
+    reach = recorded.reach
     if reach is not None:
         # slurmctld may have kept rows from slurmdbd while the last pages were written.
-        own = Bucket(sources.s3, sources.bucket)
-        reach = min(reach, record_age.parse(own.read_json(records.STATUS)).settled or reach)
+        reach = min(reach, settled(sources) or reach)
     if reach is None or reach < until:
         start = since if reach is None else max(since, reach - MARGIN)
         try:
@@ -181,11 +266,20 @@ def _attempts(sources: Sources, since: int, until: int, token: str) -> _Jobs:
             if reach is None:
                 raise
             sentences.append(notes.records_end(reach, error.message))
-    content = attempts_of(pages, *newer, cluster=sources.cluster)
-    return _Jobs(content.attempts, (*set_aside, *content.set_aside), tuple(sentences))
+    content = with_newer(recorded.content, *newer)
+    return _Jobs(content.attempts, content.set_aside, tuple(sentences))
 
 
-def _look_back(charged: Iterable[Instance], window: Window) -> int:
+def settled(sources: Sources) -> int | None:
+    """Return the second before which no attempt can come late.
+
+    The head tells it.
+    """
+    own = Bucket(sources.s3, sources.bucket)
+    return record_age.parse(own.read_json(slurm_records.STATUS)).settled
+
+
+def look_back(charged: Iterable[Instance], window: Window) -> int:
     """Return the first second whose attempts the charged instances need.
 
     No job is on the head. A static node's idle time is nobody's, whatever ran there before.
@@ -238,7 +332,7 @@ def with_static_nodes(
     return [replace(item, static=item.node in static_nodes) for item in instances]
 
 
-def _overlaps(instance: Instance, window: Window) -> bool:
+def overlaps(instance: Instance, window: Window) -> bool:
     # A short-lived instance is billed beyond its end; `allocate` knows by how much.
     return instance.launched < window.until and (
         instance.ended is None or instance.ended + Policy().minimum_seconds > window.since

@@ -33,8 +33,27 @@ class DayCost:
     price_known: bool  # False: a part of the amount is unknown, and in no sum
 
 
-def day_costs(spans: Sequence[PriceSpan], gross: int, refund: int) -> tuple[DayCost, ...]:
-    """Return the costs of the days, which sum to `gross + refund`."""
+@dataclass(frozen=True, slots=True)
+class DayPart:
+    """The exact cost of one instance on one UTC day."""
+
+    day: date
+    seconds: int  # billed
+    micro: Fraction  # micro-dollars, before a refund
+    price_known: bool
+
+    def joined(self, other: DayPart) -> DayPart:
+        """Return both parts of one day."""
+        return DayPart(
+            self.day,
+            self.seconds + other.seconds,
+            self.micro + other.micro,
+            self.price_known and other.price_known,
+        )
+
+
+def day_parts(spans: Sequence[PriceSpan]) -> tuple[DayPart, ...]:
+    """Return the exact costs of the days."""
     seconds: dict[date, int] = defaultdict(int)
     weights: dict[date, Fraction] = defaultdict(Fraction)
     unknown_days = set()
@@ -44,11 +63,27 @@ def day_costs(spans: Sequence[PriceSpan], gross: int, refund: int) -> tuple[DayC
             weights[day] += exact_amount(span.price.usd_per_hour, day_seconds)
             if not span.price.is_known:
                 unknown_days.add(day)
-    costs = apportion(gross, list(weights.values()))
-    refunds = apportion(-refund, list(weights.values()))
     return tuple(
-        DayCost(day, seconds[day], cost - refunded, day not in unknown_days)
-        for day, cost, refunded in zip(weights, costs, refunds, strict=True)
+        DayPart(day, seconds[day], weight, day not in unknown_days)
+        for day, weight in weights.items()
+    )
+
+
+def day_costs(spans: Sequence[PriceSpan], gross: int, refund: int) -> tuple[DayCost, ...]:
+    """Return the costs of the days, which sum to `gross + refund`."""
+    return day_costs_of(day_parts(spans), gross, refund)
+
+
+def day_costs_of(parts: Sequence[DayPart], gross: int, refund: int) -> tuple[DayCost, ...]:
+    """Divide an instance's cost over its days."""
+    if not parts:
+        return ()
+    weights = [part.micro for part in parts]
+    return tuple(
+        DayCost(part.day, part.seconds, cost - refunded, part.price_known)
+        for part, cost, refunded in zip(
+            parts, apportion(gross, weights), apportion(-refund, weights), strict=True
+        )
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.bill_status import usd_text
 from toolkit.accounting.money import usd
+from toolkit.accounting.phrases import day as day_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.bill_status import BillStatus
     from toolkit.accounting.charges import Charge, InstanceCost
+    from toolkit.accounting.closed_part import ClosedPart
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
 
@@ -64,6 +66,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         ],
         "notes": list(report.notes),
         "bill": None if report.bill_status is None else _bill_status(report.bill_status),
+        "closed": None if report.closed is None else _closed(report.closed),
     }
 
 
@@ -201,6 +204,23 @@ def _bill_status(status: BillStatus) -> dict[str, Any]:
                 "at": iso(item.at),
             }
             for item in status.corrections
+        ],
+    }
+
+
+def _closed(part: ClosedPart) -> dict[str, Any]:
+    return {
+        "days": [day_text(second) for second in part.days],
+        "is_whole": part.is_whole,
+        "corrections": [
+            {
+                "day": day_text(item.day),
+                "at": iso(item.at),
+                "old": money(item.old),
+                "new": money(item.new),
+                "difference": money(item.new - item.old),
+            }
+            for item in part.corrections
         ],
     }
 

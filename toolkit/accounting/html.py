@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from toolkit import assets
 from toolkit.accounting.bill_status import correction_line, status_line
+from toolkit.accounting.closed_part import closed_lines
 from toolkit.accounting.export import iso
 from toolkit.accounting.phrases import (
     day,
@@ -72,9 +73,15 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
 
 
 def _bill_lines(report: Report) -> list[str]:
+    """Return the lines on closed days, and on days against AWS's bill."""
+    closed = closed_lines(report.closed)
     if report.bill_status is None:
-        return []
-    return [status_line(report.bill_status), *map(correction_line, report.bill_status.corrections)]
+        return [*closed]
+    return [
+        *closed,
+        status_line(report.bill_status),
+        *map(correction_line, report.bill_status.corrections),
+    ]
 
 
 def _group_row(report: Report, group: Group) -> dict[str, Any]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempt_instances import InstanceMatch
     from toolkit.accounting.attempts import Attempt
-    from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.parts import InstanceParts
     from toolkit.accounting.resources import Resource
     from toolkit.accounting.set_aside import SetAside
 
@@ -37,7 +37,7 @@ _SOURCE_NOTES = {
 
 
 def instance_notes(
-    costs: Sequence[InstanceCost],
+    costs: Sequence[InstanceParts],
     by_id: Mapping[str, Instance],
     match: InstanceMatch,
     window: Window,
@@ -70,7 +70,7 @@ def attempt_notes(
     return [*sentences, *missing_attempt_notes(attempts)]
 
 
-def price_notes(costs: Iterable[InstanceCost]) -> list[str]:
+def price_notes(costs: Iterable[InstanceParts]) -> list[str]:
     ids_by_source: dict[PriceSource, list[str]] = defaultdict(list)
     for cost in costs:
         for source in cost.sources:
@@ -183,7 +183,7 @@ def runaways(attempts: Iterable[Attempt], ends: Mapping[int, int]) -> list[str]:
 
 
 def start_bound(
-    costs: Iterable[InstanceCost], by_id: Mapping[str, Instance], since: int
+    costs: Iterable[InstanceParts], by_id: Mapping[str, Instance], since: int
 ) -> list[str]:
     """Return a note if EC2 may bill a cent more.
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model import records
+from slurmplugins.model.records import CLOCKS_DIFFER, PREFIX
 from slurmplugins.reconciler import instance_ledger
 from toolkit.accounting import ledger
 from toolkit.accounting.errors import LedgerError
-from toolkit.accounting.records import list_pages, read_pages
 from toolkit.accounting.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -23,38 +22,38 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.ledger import LedgerContent, Record
-    from toolkit.accounting.records import Buckets, Page
+    from toolkit.accounting.records import Buckets, RecordedLine, Records
 
 EC2_REMEMBERS: Final = 3000
 """Seconds after its end for which EC2 surely lists an instance: it says about an hour."""
-KEPT: Final = f"{records.PREFIX}{ledger.PREFIX}"
+KEPT: Final = f"{PREFIX}{ledger.PREFIX}"
 """The entries that `destroy` kept, in the bucket of backups."""
 
 
 def read(
+    records: Records,
     buckets: Buckets,
     ec2: EC2Client,
     cluster: str,
     window: tuple[int, int],
-    now: int,
     *,
+    now: int,
     trail: Trail | None = None,
 ) -> LedgerContent:
     """Return the instances that a report of the window may need."""
     s3, own, kept = buckets.s3, buckets.own, buckets.records
     since, until = window
-    listing = list_pages(s3, kept, records.INSTANCES, since, until)
-    pages, set_aside = read_pages(s3, kept, listing.keys)
-    from_pages, damaged_lines = _of_pages(pages)
+    recorded = records.instances(since, until)
+    from_pages, damaged_lines = _of_lines(recorded.lines)
     newest: list[Record] = []
     damaged_objects: list[SetAside] = []
-    if listing.reach is None or listing.reach + EC2_REMEMBERS < min(now, until + EC2_REMEMBERS):
-        changed = 0 if listing.reach is None else listing.reach - records.CLOCKS_DIFFER
+    if recorded.reach is None or recorded.reach + EC2_REMEMBERS < min(now, until + EC2_REMEMBERS):
+        changed = 0 if recorded.reach is None else recorded.reach - CLOCKS_DIFFER
         newest, damaged_objects = ledger.from_bucket(s3, own, changed_since=changed)
     copied, damaged_copies = ledger.from_bucket(s3, kept, KEPT)
     return ledger.combine(
         [*newest, *_newer_than(newest, [*from_pages, *copied])],
-        [*damaged_objects, *set_aside, *damaged_lines, *damaged_copies],
+        [*damaged_objects, *recorded.set_aside, *damaged_lines, *damaged_copies],
         ledger.from_ec2(ec2, cluster),
         trail=trail,
     )
@@ -74,24 +73,23 @@ def _newer_than(newest: Iterable[Record], others: Iterable[Record]) -> list[Reco
     return [record for instance_id, record in by_id.items() if instance_id not in own_ids]
 
 
-def _of_pages(pages: Iterable[Page]) -> tuple[list[Record], list[SetAside]]:
+def _of_lines(lines: Iterable[RecordedLine]) -> tuple[list[Record], list[SetAside]]:
     """Return one record for each instance.
 
-    A later page wins, and an end over none.
+    A later line wins, and an end over none.
     """
     latest: dict[str, Record] = {}
     set_aside = []
-    for page in sorted(pages, key=lambda item: (item.written, item.until)):
-        for number, line in enumerate(page.content.splitlines(), start=1):
-            name = f"{page.key} line {number}"
-            try:
-                instance = ledger.parse(line, name)
-            except LedgerError:
-                set_aside.append(SetAside(name, "no record of an instance"))
-                continue
-            known = latest.get(instance.instance_id)
-            if known is not None and known.instance.ended is not None and instance.ended is None:
-                continue
-            key = instance_ledger.object_key(instance.instance_id)
-            latest[instance.instance_id] = ledger.Record(instance, key, page.written)
+    for line in lines:
+        name = f"{line.key} line {line.number}"
+        try:
+            instance = ledger.parse(line.text, name)
+        except LedgerError:
+            set_aside.append(SetAside(name, "no record of an instance"))
+            continue
+        known = latest.get(instance.instance_id)
+        if known is not None and known.instance.ended is not None and instance.ended is None:
+            continue
+        key = instance_ledger.object_key(instance.instance_id)
+        latest[instance.instance_id] = ledger.Record(instance, key, line.written)
     return list(latest.values()), set_aside

@@ -10,17 +10,18 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
 from slurmplugins.model import records
 from toolkit.accounting import sacct
+from toolkit.accounting.attempts import own_key
 from toolkit.accounting.errors import SacctError
 from toolkit.accounting.set_aside import SetAside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mypy_boto3_s3 import S3Client
 
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 
 LOOK_AHEAD = 100 * 86_400
 """Seconds after a report in which the ends of its attempts are looked for."""
+DAMAGED = "a page of records that is damaged"
 _READERS = 8
+
+PricePoint = tuple[str, str, int, str]
+"""An instance type, a zone, the second of a change, and US dollars as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,55 @@ class Buckets:
     s3: S3Client
     own: str
     records: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAttempts:
+    """The attempts of records that a report may need, and how far all records reach."""
+
+    content: SacctContent  # two attempts may have one DBIndex
+    reach: int | None  # None: there are none
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLine:
+    """A line of a page of instances."""
+
+    text: str
+    key: str
+    number: int  # within its page
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedInstances:
+    """The lines of pages of instances that a report may need, in the order of their writing."""
+
+    lines: tuple[RecordedLine, ...]
+    set_aside: tuple[SetAside, ...]
+    reach: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPrices:
+    """Changes of spot prices, and the days that are stored of each type."""
+
+    points: tuple[PricePoint, ...]
+    days: Mapping[str, frozenset[int]]
+    set_aside: tuple[SetAside, ...]
+
+
+class Records(Protocol):
+    """Records, as a report reads them. Times are epoch seconds."""
+
+    def attempts(self, cluster: str, since: int, until: int) -> RecordedAttempts:
+        """Return the attempts that a report of since … until may need."""
+
+    def instances(self, since: int, until: int) -> RecordedInstances:
+        """Return the lines that a report of since … until may need."""
+
+    def prices(self, region: str, types: Collection[str], since: int, until: int) -> RecordedPrices:
+        """Return the stored prices of these types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +131,88 @@ class Page:
         """Return sacct's rows. Raises SacctError."""
         return sacct.rows(self.content, self.fields, self.delimiter[1:-1])
 
-    def lines(self) -> list[Any]:
-        """Return the JSON values of another page, one a line. Raises ValueError."""
-        return [json.loads(line) for line in self.content.splitlines()]
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Return the instance types of a day of prices."""
+        return tuple(map(str, self.header.get("types", ())))
+
+    def points(self) -> Iterator[PricePoint]:
+        """Yield the price changes of a day of prices. Raises ValueError."""
+        for line in self.content.splitlines():
+            match json.loads(line):
+                case [str(instance_type), str(zone), int(second), str(usd)]:
+                    yield instance_type, zone, second, usd
+
+
+class RecordsInS3:
+    """The records in their bucket."""
+
+    def __init__(self, buckets: Buckets) -> None:
+        self._s3, self._bucket = buckets.s3, buckets.records
+
+    def attempts(self, cluster: str, since: int, until: int) -> RecordedAttempts:
+        """Return the attempts that a report of since … until may need."""
+        listing = list_pages(self._s3, self._bucket, records.SACCT, since, until)
+        pages, damaged = read_pages(self._s3, self._bucket, listing.keys)
+        content = latest_of(_parsed(pages, cluster))
+        content = replace(content, set_aside=(*damaged, *content.set_aside))
+        return RecordedAttempts(content, listing.reach)
+
+    def instances(self, since: int, until: int) -> RecordedInstances:
+        """Return the lines that a report of since … until may need."""
+        listing = list_pages(self._s3, self._bucket, records.INSTANCES, since, until)
+        pages, damaged = read_pages(self._s3, self._bucket, listing.keys)
+        return RecordedInstances(tuple(instance_lines(pages)), tuple(damaged), listing.reach)
+
+    def prices(self, region: str, types: Collection[str], since: int, until: int) -> RecordedPrices:
+        """Return the stored prices of these types."""
+        keys = list_price_days(self._s3, self._bucket, region, since, until)
+        pages, damaged = read_pages(self._s3, self._bucket, keys)
+        days: dict[str, set[int]] = {name: set() for name in types}
+        points: list[PricePoint] = []
+        for page in pages:
+            try:
+                points += [point for point in page.points() if point[0] in days]
+            except ValueError:
+                damaged.append(SetAside(page.key, DAMAGED))
+                continue
+            for name in days.keys() & set(page.types):
+                days[name].add(page.since)
+        return RecordedPrices(
+            tuple(points), {name: frozenset(own) for name, own in days.items()}, tuple(damaged)
+        )
+
+
+def instance_lines(pages: Iterable[Page]) -> Iterator[RecordedLine]:
+    """Yield the lines of pages, in the order of their writing."""
+    for page in sorted(pages, key=lambda item: (item.written, item.until)):
+        for number, line in enumerate(page.content.splitlines(), start=1):
+            yield RecordedLine(line, page.key, number, page.written)
+
+
+def list_price_days(
+    s3: S3Client, bucket: str, region: str, since: int, until: int
+) -> list[RecordKey]:
+    """Return the keys of the days of prices."""
+    if not bucket:
+        return []
+    prefix = f"{records.PRICES}{region}/"
+    day = records.day_stamp(since - since % records.DAY)
+    pages = s3.get_paginator("list_objects_v2").paginate(
+        Bucket=bucket, Prefix=prefix, StartAfter=f"{prefix}{day}"
+    )
+    keys = []
+    try:
+        for page in pages:
+            names = [item["Key"] for item in page.get("Contents", [])]
+            found = [key for name in names if (key := records.parse_key(name)) is not None]
+            keys += [key for key in found if key.since < until]
+            if found and found[-1].since >= until:
+                break
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucket":
+            raise
+    return keys
 
 
 def list_pages(s3: S3Client, bucket: str, prefix: str, since: int, until: int) -> Listing:
@@ -127,7 +260,7 @@ def read_pages(
         for key, body in zip(keys, pool.map(fetch, keys), strict=True):
             page = parse_page(key, body)
             if page is None:
-                set_aside.append(SetAside(key.key, "a page of records that is damaged"))
+                set_aside.append(SetAside(key.key, DAMAGED))
             else:
                 pages.append(page)
     return pages, set_aside
@@ -146,19 +279,36 @@ def parse_page(key: RecordKey, body: bytes) -> Page | None:
     return page
 
 
-def attempts_of(pages: Iterable[Page], *newer: SacctContent, cluster: str = "") -> SacctContent:
-    """Return the attempts of pages and of later answers.
+def attempts_of(pages: Iterable[Page], *, cluster: str = "") -> SacctContent:
+    """Return the attempts of pages.
 
     Rows of other clusters are set aside, if the cluster is given.
+    """
+    return with_newer(*_parsed(pages, cluster))
 
-    A row with an end wins over one without, and else the later. Two attempts may have one
-    DBIndex: a restored database counts on from the backup. Each is counted, the older under
-    a number that no database gives.
+
+def _parsed(pages: Iterable[Page], cluster: str) -> Iterator[SacctContent]:
+    for page in sorted(pages, key=lambda item: (item.written, item.until)):
+        yield parse_attempts(page, cluster)
+
+
+def with_newer(*contents: SacctContent) -> SacctContent:
+    """Return the attempts of answers, each with a key of its own.
+
+    The oldest answer comes first. Two attempts may have one DBIndex: a restored database counts
+    on from the backup. Each is counted, the older under a number that no database gives.
+    """
+    content = latest_of(contents)
+    return replace(content, attempts=tuple(with_own_keys(content.attempts)))
+
+
+def latest_of(contents: Iterable[SacctContent]) -> SacctContent:
+    """Return the last row of each attempt, the oldest answer first.
+
+    A row with an end wins over one without, and else the later.
     """
     latest: dict[tuple[int, str, int | None], Attempt] = {}
     set_aside: list[SetAside] = []
-    ordered_pages = sorted(pages, key=lambda page: (page.written, page.until))
-    contents = [*(_content(page, cluster) for page in ordered_pages), *newer]
     for content in contents:
         set_aside += content.set_aside
         for attempt in content.attempts:
@@ -167,25 +317,27 @@ def attempts_of(pages: Iterable[Page], *newer: SacctContent, cluster: str = "") 
                 continue
             latest.pop(identity, None)
             latest[identity] = attempt
-    return sacct.SacctContent(tuple(_with_own_keys(latest.values())), tuple(set_aside))
+    return sacct.SacctContent(tuple(latest.values()), tuple(set_aside))
 
 
-def _with_own_keys(attempts: Iterable[Attempt]) -> list[Attempt]:
+def with_own_keys(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return the attempts by submission, each with a key of its own.
+
+    Of two with one DBIndex the later in the list keeps it.
+    """
     by_key: dict[int, Attempt] = {}
     older = []
     for attempt in attempts:
         if attempt.key in by_key:
             older.append(by_key[attempt.key])
         by_key[attempt.key] = attempt
-    free_key = max(by_key, default=0)
-    renamed = [
-        replace(attempt, key=free_key + number) for number, attempt in enumerate(older, start=1)
-    ]
+    renamed = [replace(attempt, key=own_key(attempt)) for attempt in older]
     every = [*by_key.values(), *renamed]
     return sorted(every, key=lambda attempt: (attempt.submitted or 0, attempt.key))
 
 
-def _content(page: Page, cluster: str) -> SacctContent:
+def parse_attempts(page: Page, cluster: str) -> SacctContent:
+    """Return the attempts of one page; a damaged one is set aside."""
     try:
         content = sacct.parse(page.content, page.fields, page.delimiter[1:-1], cluster=cluster)
     except SacctError as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.bill_status import BillStatus
     from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
+    from toolkit.accounting.closed_part import ClosedPart
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.set_aside import SetAside
 
@@ -95,6 +96,7 @@ class Report:
     shares: tuple[Charge, ...] = ()  # what jobs share; their sum is zero
     asked_since: int | None = None  # the window begins later, with the first instance
     bill_status: BillStatus | None = None  # None: nobody has read the record of bills
+    closed: ClosedPart | None = None  # None: no day of it was read from closed charges
 
     @cached_property
     def gross(self) -> int:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.charges import Charge, ChargePrices, Component, InstanceCost
+from toolkit.accounting.charges import ChargePrices, Component
 from toolkit.accounting.instances import Instance, Kind
-from toolkit.accounting.money import MICRO, round_to_micro
+from toolkit.accounting.money import MICRO
+from toolkit.accounting.parts import InstanceParts, Part
 from toolkit.prices import Price, PriceSource
 
 if TYPE_CHECKING:
@@ -53,27 +54,24 @@ class Resource:
         )
 
     @property
-    def cost(self) -> InstanceCost:
-        """Return its one charge."""
-        micro = 0 if self.usd is None else round_to_micro(self.usd * MICRO)
+    def parts(self) -> InstanceParts:
+        """Return its one part."""
         source = PriceSource.UNKNOWN if self.usd is None else PriceSource.CONTRACT
         source = self.price.source if self.price is not None else source
-        charge = Charge(
+        part = Part(
             self.component,
-            self.name,
             None,
-            micro,
-            Fraction(self.end - self.start),
             self.usd is not None,
+            Fraction(0) if self.usd is None else self.usd * MICRO,
+            Fraction(self.end - self.start),
             ChargePrices((source,), self.as_of),
         )
-        return InstanceCost(
+        return InstanceParts(
             instance_id=self.name,
+            kind=self.kind,
             seconds=self.end - self.start,
-            gross=micro,
-            refund=0,
+            parts=(part,),
             prices=() if self.price is None else (self.price,),
-            charges=(charge,),
         )
 
 

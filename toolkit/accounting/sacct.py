@@ -118,7 +118,7 @@ def _attempt(row: Mapping[str, str]) -> Attempt | None:
         started=_epoch_second(row["Start"]),
         ended=_epoch_second(row["End"]),
         nodes=nodes(row["NodeList"]),
-        other_nodes=_other_nodes(row["NodeList"]),
+        other_nodes=other_nodes(row["NodeList"]),
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
         node_count=_whole_number(row["NNodes"]) or 0,
@@ -153,7 +153,7 @@ def nodes(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _other_nodes(text: str) -> tuple[str, ...]:
+def other_nodes(text: str) -> tuple[str, ...]:
     """Return names that can't be instances, such as a rack's nodes."""
     names: list[str] = []
     for part in _BETWEEN_NODES.split(text):

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from toolkit.accounting.bill_status import correction_line, status_line
 from toolkit.accounting.charges import Component
+from toolkit.accounting.closed_part import closed_lines
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import MICRO, usd
 from toolkit.accounting.phrases import (
@@ -82,7 +83,8 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
     notes = [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
     if not report.costs:
         words = "No instance had a known cost" if report.unknown_costs else "No instance had a cost"
-        return Stack(Text(f"{_title(report)}\n{words} in this time."), *notes)
+        empty = Text(f"{_title(report)}\n{words} in this time.")
+        return Stack(empty, *map(Text, closed_lines(report.closed)), *notes)
     parts: list[RenderableType] = [
         Text(_title(report), style="bold"),
         _spending_table(report, keys),
@@ -95,10 +97,13 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
 
 
 def _bill_lines(report: Report) -> list[Text]:
+    """Return the lines on closed days, and on days against AWS's bill."""
+    closed = [Text(line, style="dim") for line in closed_lines(report.closed)]
     if report.bill_status is None:
-        return []
+        return closed
     corrections = map(correction_line, report.bill_status.corrections)
     return [
+        *closed,
         Text(status_line(report.bill_status), style="dim"),
         *(Text(printable(line), style="yellow") for line in corrections),
     ]

@@ -112,8 +112,8 @@ class Timeline:
         A use behind the window is not asked: it would change a window that is over.
         """
         later: tuple[Usage | Wait, ...] = (
-            *self._usages[self._next_usage :][:1],
-            *self._waits[self._next_wait :][:1],
+            *self._usages[self._next_usage : self._next_usage + 1],
+            *self._waits[self._next_wait : self._next_wait + 1],
         )
         return any(item.start < self._until for item in later)
 

@@ -5,5 +5,5 @@ record of days that are reconciled or final.
 Does not: the report itself (`toolkit.accounting`) and prices (`toolkit.prices`).
 
 `reader` turns export files into bill lines. `classes` says what each line is, and `tally`
-adds them up. `match` holds them to the estimates, and `record` keeps the result.
+adds them up. `match` compares them with the estimates, and `record` keeps the result.
 """

@@ -1,4 +1,4 @@
-"""Holds a bill to our estimates, by instance and UTC day. Pure.
+"""Compares a bill with our estimates, by instance and UTC day. Pure.
 
 The gap of a line is the bill less the estimate. The gaps of the lines add up to those of
 the days, and these to the total.

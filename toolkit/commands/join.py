@@ -9,6 +9,7 @@ import click
 
 from toolkit.commands.exit_codes import DIFFERS, FAILED, SAME, ComparingCommand
 from toolkit.commands.groups import SuggestingGroup
+from toolkit.commands.join_check import check_command
 from toolkit.commands.options import (
     config_option,
     dry_run_option,
@@ -32,6 +33,9 @@ def command() -> None:
 
     cluster.yaml says `kind: join`. The site keeps its slurmctld, slurmdbd, key and users.
     """
+
+
+command.add_command(check_command)
 
 
 @command.command("plan", cls=ComparingCommand)

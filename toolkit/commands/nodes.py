@@ -34,7 +34,8 @@ def command(*, config_path: Path | None, as_json: bool, everything: bool) -> Non
         )
     rows = tables.node_rows(head_report, include_resting=everything or as_json)
     if as_json:
-        print_json({"nodes": rows, "unread": head_report.unread})
+        answer = {"nodes": rows, "source": head_report.node_source, "unread": head_report.unread}
+        print_json(answer)
         return
     if rows:
         click.echo(table(tables.NODE_HEADERS, tables.node_cells(rows)))

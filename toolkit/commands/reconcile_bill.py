@@ -78,7 +78,7 @@ def command(
     dry_run: bool,
     folder: Path | None,
 ) -> int:
-    """Hold AWS's bill to the report, by instance and UTC day.
+    """Compare AWS's bill with the report, by instance and UTC day.
 
     FILE... are all files of one export of Cost and Usage Report 2.0: CSV, CSV.gz or Parquet, by
     hours or days and with resource ids.

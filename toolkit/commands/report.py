@@ -57,6 +57,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     multiple=True,
     help="Read starts, stops and ends from a CloudTrail file or folder. May be repeated.",
 )
+@click.option("--anew", is_flag=True, help="Compute closed days too, as if none were closed.")
 @click.option(
     "--record-mlflow",
     is_flag=True,
@@ -72,39 +73,37 @@ def command(
     as_csv: bool,
     html_path: Path | None,
     trail_paths: tuple[Path, ...],
+    anew: bool,
     record_mlflow: bool,
 ) -> None:
     """Print the cost of the cluster, by account, user or job.
 
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
-    second. The lines sum to the instance cost exactly.
+    second. The lines sum to the instance cost exactly. Days that `toolkit usage close` has closed
+    are read from this computer; a report of closed days alone asks neither AWS nor the head.
     """
     check_format(as_json=as_json, as_csv=as_csv)
     from toolkit.accounting.allocation import Window
-    from toolkit.commands.report_sources import collect_report
-    from toolkit.deploy.head import Head
-    from toolkit.deploy.session import connected
+    from toolkit.commands.report_closed import made_report
 
     config = load(config_path)
     now = datetime.now(UTC)
     window = Window(*period(since, until, now))
-    trail = _trail(trail_paths)
-    with connected(config) as clients:
-        head = Head(clients, config)
-        report = collect_report(
-            config_path,
-            config,
-            clients,
-            head,
-            window=window,
-            now=int(now.timestamp()),
-            trail=trail,
-        )
-        report = _with_bill_status(report)
+    making = made_report(
+        config_path,
+        config,
+        window,
+        int(now.timestamp()),
+        trail=_trail(trail_paths),
+        anew=anew,
+        needs_head=record_mlflow,
+    )
+    with making as (made, head):
+        report = _with_bill_status(made)
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
-            if record_mlflow:
+            if record_mlflow and head is not None:
                 _record(head, report)
         finally:
             # A tracking server that is down, or a full disk, must not cost the report.

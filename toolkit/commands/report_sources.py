@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
-    from toolkit.prices import Catalogue
 
 
 def collect_report(
@@ -36,18 +35,19 @@ def collect_report(
     trail: Trail | None = None,
 ) -> Report:
     """Return the report of a window, from the head and AWS."""
-    imported = imports.read(imports.folder(find_config_file(config_path)))
-    sources = _sources(config, clients, runner, imported, trail)
+    sources = sources_of(config_path, config, clients, runner, trail)
     return collect(sources, window, now, new_token(), Policy())
 
 
-def _sources(
+def sources_of(
+    config_path: Path | None,
     config: ClusterConfig,
     clients: Clients,
     runner: Runner,
-    imported: tuple[Catalogue, ...],
-    trail: Trail | None,
+    trail: Trail | None = None,
 ) -> Sources:
+    """Return the sources of a cluster's facts."""
+    imported = imports.read(imports.folder(find_config_file(config_path)))
     return Sources(
         cluster=config.cluster,
         region=config.aws.region,

@@ -1,4 +1,4 @@
-"""`toolkit usage`: reports from dumps of sacct, without AWS and without a cluster."""
+"""`toolkit usage`: dumps of sacct, of any cluster, and closed days of one's own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.moments import moment
 from toolkit.commands.options import check_format, dry_run_option, json_option
+from toolkit.commands.usage_close import close_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,10 @@ def _timezone(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
 
 @click.group("usage", cls=SuggestingGroup)
 def command() -> None:
-    """Report on dumps of sacct: of any cluster, offline."""
+    """Report on dumps of sacct, offline; close your own cluster's days."""
+
+
+command.add_command(close_command)
 
 
 @command.command("import")
@@ -200,13 +204,18 @@ def report_command(
 @_store_option
 @json_option
 def status_command(*, store_path: Path | None, as_json: bool) -> None:
-    """Say what the store has, and which files it was made of."""
+    """Say what the store has: imported files, clusters' closed days."""
+    from toolkit.commands.usage_closing import clusters_status
     from toolkit.output import print_json
-    from toolkit.usage import show
+    from toolkit.usage import show, show_closed
 
     store = _store(store_path)
     manifest = store.manifest()
+    clusters = clusters_status(store.folder)
     if as_json:
-        print_json(show.status_json(str(store.folder), manifest))
-    else:
+        print_json({**show.status_json(str(store.folder), manifest), "clusters": clusters})
+        return
+    if manifest.imports or not clusters:
         click.echo(show.status_text(str(store.folder), manifest))
+    if clusters:
+        click.echo(show_closed.clusters_text(clusters))

@@ -46,6 +46,7 @@ def backup_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     keep = section.get("keep", DEFAULT_KEEP)
     if not (_fits(types.PERIOD, every) and _fits(types.DAYS, keep)):
         return  # the model reports it
+    # Without `every` in the file, the line with `keep` is the one to change.
     place = "every" if "every" in section else "keep"
     if types.seconds(every) < SHORTEST_SECONDS:
         yield ("backups", "every"), f"expected 15m or more, found {every}"

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
     from toolkit.config.raw import Finding
 
-DEBIAN = "136693071363"
+DEBIAN_OWNER = "136693071363"
+"""The AWS account that publishes Debian's images."""
+
 # The model's own defaults are for AWS.
 LOCAL_DEFAULTS = {
     "slurm": {"version": "24.11"},
-    "images": {"base": {"owner": DEBIAN, "name": "debian-13-amd64-*"}},
+    "images": {"base": {"owner": DEBIAN_OWNER, "name": "debian-13-amd64-*"}},
 }
 # Debian's and Canonical's names of their images: debian-13-amd64-…, …/ubuntu-noble-24.04-amd64-….
 _SYSTEM_IN_NAME: Final = re.compile(r"(?:^|/)(debian|ubuntu)-(?:[a-z]+-)?(\d+(?:\.\d+)?)-")
@@ -58,7 +60,7 @@ def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     ubuntu = BaseImage()
     base = mapping(mapping(raw, "images"), "base")
     owner, name = base.get("owner", ubuntu.owner), base.get("name", ubuntu.name)
-    if raw.get("profile", "aws") == "aws" and owner == DEBIAN:
+    if raw.get("profile", "aws") == "aws" and owner == DEBIAN_OWNER:
         default = f'{{owner: "{ubuntu.owner}", name: "{ubuntu.name}"}}'
         yield (
             ("images", "base"),

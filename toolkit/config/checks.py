@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.config.backups import backup_checks, filesystem_backup_checks
 from toolkit.config.base_image import base_checks
+from toolkit.config.burst import burst_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.iam import iam_checks
 from toolkit.config.monitoring import monitoring_checks
@@ -67,6 +68,7 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _pools(raw)
     yield from _partitions(raw)
     yield from capacity_checks(raw)
+    yield from burst_checks(raw)
     yield from _accounts_and_users(raw)
     yield from _access(raw)
     yield from s3_place_checks(raw)
@@ -214,12 +216,14 @@ def _shared_keys(users: Sequence[object]) -> Iterator[Finding]:
     """
     owners: dict[str, str] = {}
     for index, user in enumerate(users):
+        if not isinstance(user, dict):
+            continue  # the model reports it
+        name = str(user.get("name"))
         for at, line in enumerate(_items(user, "ssh_keys")):
             try:
                 _, key = key_parts(str(line))
             except ValueError:
                 continue  # the model reports it
-            name = str(_mapping({"user": user}, "user").get("name"))
             if key in owners:
                 yield (
                     ("users", index, "ssh_keys", at),

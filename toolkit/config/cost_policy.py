@@ -1,4 +1,4 @@
-"""The section of cluster.yaml on the payers of what no job works with."""
+"""The section of cluster.yaml that says who pays for time and things that no job works with."""
 
 # No `from __future__ import annotations` here: pydantic reads the annotations at import.
 
@@ -16,8 +16,11 @@ class CostPolicySection(Section):
     boot: JobPayer = "job"
     """The boot of instances, and the wait for the slowest node."""
     idle_gap: JobPayer = "job"
+    """An instance between two jobs: the one before caused it."""
     idle_tail: JobPayer = "job"
+    """An instance from its last job to its end, and the rest of a first minute."""
     failed_launch: JobPayer = "job"
+    """An instance that never became a node: the job that waited caused it."""
     idle: ClusterPayer = "cluster"
     """Instances that no job had or waited for, and idle time of static nodes."""
     unallocated: ClusterPayer = "cluster"

@@ -14,6 +14,7 @@ from toolkit.config.section import Section
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 MAX_ROLE_NAME = 64
 LONGEST_KIND = "compute"
+"""The longest of the kinds that `toolkit.deploy` gives to a cluster's roles."""
 
 
 class Iam(Section):
@@ -28,9 +29,10 @@ class Iam(Section):
 
 
 def role_name(prefix: str, owner: str, region: str, kind: str) -> str:
-    """Return a role's name; `owner` is the cluster.
+    """Return a role's name.
 
-    The region is part of it, because an account's roles are the same in all regions.
+    `owner` is the cluster, or the stack of image builds. The region is part of the name, because an
+    account's roles are the same in all regions.
     """
     return f"{prefix}{owner}-{region}-{kind}"
 

@@ -52,12 +52,12 @@ def load(path: Path | str) -> ClusterConfig:
 def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
     """Check the text of a cluster.yaml.
 
-    Problems name it `source`. Raises ConfigInvalid.
+    `source` is the name of the file in messages. Raises ConfigInvalid with all problems.
     """
     tree = read_tree(text, source)
     written = _plain(tree)
     raw = with_join_defaults(with_local_defaults(written))
-    # The first say more about their places than the model does.
+    # Where one of these names a place, the model's problem of that place says less: it is dropped.
     findings = [*name_checks(raw), *hardware_checks(raw), *join_checks(written)]
     places = {path_text(key_path) for key_path, _ in findings}
     problems = [

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 
 from toolkit.config import types
 from toolkit.config.backups import Backups
+from toolkit.config.burst import BurstSection
 from toolkit.config.cost_policy import CostPolicySection
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
@@ -61,6 +62,7 @@ class Aws(Section):
     region: Annotated[str, Field(pattern=types.REGION)]
     endpoint_url: Annotated[str, Field(pattern=types.ENDPOINT)] | None = None
     profile: Label | None = None
+    """A profile of the AWS CLI's files. It has nothing to do with the cluster's `profile`."""
     credentials_file: Annotated[str, Field(pattern=types.FILE)] | None = None
     instance_rate: InstanceRate | None = None
 
@@ -164,6 +166,7 @@ class Shared(Section):
     type: Literal["lustre"] = "lustre"
     gib: Annotated[int, Field(ge=1200)] = 1200
     throughput: Literal[125, 250, 500, 1000] = 125
+    """MB/s for each TiB of the filesystem."""
 
     backup_days: Annotated[int, Field(ge=0, le=90)] = 7
     """How many days FSx keeps its daily backup of it. 0: it makes none."""
@@ -274,45 +277,25 @@ class User(Section):
     """The public keys that open an SSH session as this user, on the head or a login node."""
 
 
+_START_SESSION = (
+    *("aws", "ssm", "start-session"),
+    *("--region", "{region}", "--target", "{instance_id}"),
+)
+
+
 class Access(Section):
     """The settings of `toolkit login`."""
 
-    login: Annotated[tuple[str, ...], Field(min_length=1)] = (
-        "aws",
-        "ssm",
-        "start-session",
-        "--region",
-        "{region}",
-        "--target",
-        "{instance_id}",
-    )
+    login: Annotated[tuple[str, ...], Field(min_length=1)] = _START_SESSION
     """The argv that opens a shell; {instance_id}, {region} and {cluster} are filled in."""
     login_as: Annotated[tuple[str, ...], Field(min_length=1)] = (
-        "aws",
-        "ssm",
-        "start-session",
-        "--region",
-        "{region}",
-        "--target",
-        "{instance_id}",
-        "--document-name",
-        "toolkit-{cluster}-login",
-        "--parameters",
-        "user={user}",
+        *_START_SESSION,
+        *("--document-name", "toolkit-{cluster}-login", "--parameters", "user={user}"),
     )
     """The argv that opens a shell as one of `users`; {user} is filled in too."""
     ssh_proxy: Annotated[tuple[str, ...], Field(min_length=1)] = (
-        "aws",
-        "ssm",
-        "start-session",
-        "--region",
-        "{region}",
-        "--target",
-        "{instance_id}",
-        "--document-name",
-        "AWS-StartSSHSession",
-        "--parameters",
-        "portNumber=%p",
+        *_START_SESSION,
+        *("--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=%p"),
     )
     """The argv that joins ssh with the instance's sshd, for ProxyCommand; ssh fills in %p."""
 
@@ -324,6 +307,7 @@ class ClusterConfig(Section):
     """`join`: cloud nodes in a Slurm that a site runs (docs/join.md)."""
     cluster: ClusterName
     profile: Literal["local", "aws"] = "aws"
+    """What the instances are: `aws`, EC2's, or `local`, containers without cgroups and GPUs."""
     aws: Aws
     iam: Iam = Iam()
     network: Network
@@ -341,6 +325,8 @@ class ClusterConfig(Section):
     alarms: Alarms = Alarms()
     pools: Annotated[dict[PoolName, PoolSection], Field(min_length=1)]
     partitions: Annotated[dict[PartitionName, Partition], Field(min_length=1)]
+    burst: dict[Label, BurstSection] = Field(default={})
+    """Waiting jobs of racks that may go to the cloud, by the partition of racks."""
     accounts: tuple[Account, ...] = ()
     users: tuple[User, ...] = ()
     access: Access = Access()

@@ -1,4 +1,4 @@
-"""Checks names: what other YAML readers make of them, and what bears them already."""
+"""Checks names: YAML words, and names that AWS, Slurm or the system has taken."""
 
 from __future__ import annotations
 

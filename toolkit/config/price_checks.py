@@ -21,7 +21,7 @@ _RUNNING = ("watts", "usd_per_kwh", "staff_usd_per_year")
 
 
 def price_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield every price that is ambiguous, incomplete or of nothing."""
+    """Yield prices that are ambiguous, incomplete, or of unknown things."""
     prices = mapping(raw, "prices")
     if prices and prices.get("as_of") is None:
         yield ("prices",), "expected as_of: the day on which these prices were true"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 KeyPath = tuple[str | int, ...]
+"""The keys and list indexes that lead to a value."""
 Finding = tuple[KeyPath, str]
+"""A key with a problem, and the message about it. The linters' `Finding` is another thing."""
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ EMAIL = r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63}){1,5}$
 TOPIC = r"^arn:aws:sns:[a-z0-9-]{1,32}:\d{12}:[A-Za-z0-9_-]{1,256}$"
 BACKUP_ID = r"^backup-[0-9a-f]{8,17}$"
 PERIOD = r"^[1-9]\d{0,3}[mhd]$"
+WAIT = r"^[1-9]\d{0,3}[smhd]$"
 DAYS = r"^[1-9]\d{0,3}d$"
 TIME_OF_DAY = r"^([01]\d|2[0-3]):[0-5]\d$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
@@ -81,6 +82,7 @@ WORDS = {
     SNAPSHOT_ID: "the id of an EBS snapshot such as snap-0123456789abcdef0",
     BACKUP_ID: "the id of an FSx backup such as backup-0123456789abcdef0",
     PERIOD: "a period such as 6h, with m, h or d",
+    WAIT: "a wait such as 30m, with s, m, h or d",
     DAYS: "days such as 30d",
     TIME_OF_DAY: "a time of day in UTC such as 03:00, in quotes",
     CHECKPOINTS: "bucket or s3://another-bucket/prefix",

@@ -1,64 +1,60 @@
 """The part of `toolkit data` that runs on the cluster's instances, without `toolkit`.
 
-python3 -m toolkit.datasets add FOLDER [--name NAME] | warm REF [REF ...] | stats
+    python3 -m toolkit.datasets add FOLDER [--name NAME]
+    python3 -m toolkit.datasets warm REF [REF ...]
+    python3 -m toolkit.datasets stats
+    python3 -m toolkit.datasets put FOLDER NAME
+    python3 -m toolkit.datasets put-run RUN [--name NAME]
+    python3 -m toolkit.datasets get REF FOLDER
+
+The jobs of jobscripts/ start it.
 """
 
 import argparse
 import json
 import os
+import pwd
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from toolkit.datasets import staging
 from toolkit.datasets.cache.cache import HeldDataset
+from toolkit.datasets.copy_plan import CopyPlan, CopyRates, site_data
 from toolkit.datasets.dataset import hold_dataset
-from toolkit.datasets.errors import (
-    CacheTooSmall,
-    CacheUnusable,
-    ContentCorrupt,
-    DataError,
-    DatasetUnknown,
-    DataStopped,
-    ManifestInvalid,
-    NameRefused,
-    StoreBusy,
-    StoreUnreachable,
-    StoreUnset,
-)
+from toolkit.datasets.errors import DataError, DatasetUnknown
+from toolkit.datasets.job import DataJob, log, log_error
 from toolkit.datasets.settings import DatasetSettings, read_settings
-from toolkit.datasets.stop import write_verdict
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.open_store import open_store
-from toolkit.datasets.store.scan import default_memory
-from toolkit.training.attempt import verdict
-from toolkit.training.attempt.attempt import RETRY_PAUSES, Attempt, current
-from toolkit.training.attempt.stop_request import StopFiles
-from toolkit.training.attempt.verdict import DO_NOT_REQUEUE, RESUME_ME
-
-# Errors that another attempt of the same job would meet again.
-_PERMANENT_ERRORS = (
-    CacheTooSmall,
-    CacheUnusable,
-    ContentCorrupt,
-    DatasetUnknown,
-    ManifestInvalid,
-    NameRefused,
-    StoreUnset,
-)
-# Errors that may pass within a minute, or until the job is requeued.
-_TRANSIENT_ERRORS = (StoreUnreachable, StoreBusy, OSError)
-_MAX_REQUEUES = 5
+from toolkit.datasets.store.scan import default_memory, keep_all
+from toolkit.training.attempt.attempt import Attempt, current
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the job's exit code."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.datasets")
-    commands = parser.add_subparsers(dest="command", required=True)
+    options = parser().parse_args(arguments)
+    settings = read_settings()
+    if options.command == "stats":
+        _print_json(cache_facts(settings))
+        return 0
+    if options.command == "add":
+        return _add(options.folder, options.name, settings)
+    if options.command == "warm":
+        return warm(options.references, settings, current(), as_json=options.json)
+    return copy(options, settings, current())
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the commands."""
+    program = argparse.ArgumentParser(prog="python -m toolkit.datasets")
+    commands = program.add_subparsers(dest="command", required=True)
     add_parser = commands.add_parser("add", help="add a folder's files; print the version as JSON")
     add_parser.add_argument("folder", type=Path)
     add_parser.add_argument("--name", help="the name of this version from now on")
@@ -66,14 +62,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warm_parser.add_argument("references", nargs="+", metavar="REF")
     warm_parser.add_argument("--json", action="store_true", help="print the result as JSON")
     commands.add_parser("stats", help="print the cache's counts as JSON")
-    options = parser.parse_args(arguments)
-    settings = read_settings()
-    if options.command == "stats":
-        _print_json(cache_facts(settings))
-        return 0
-    if options.command == "add":
-        return _add(options.folder, options.name, settings)
-    return warm(options.references, settings, current(), as_json=options.json)
+    put_parser = commands.add_parser("put", help="copy a folder into the store, under a name")
+    put_parser.add_argument("folder", type=Path)
+    put_parser.add_argument("name")
+    run_parser = commands.add_parser("put-run", help="copy a run's results into the store")
+    run_parser.add_argument("run", help="a job id, or a run folder with its path")
+    run_parser.add_argument("--name", help="the dataset's name; else run-JOB")
+    get_parser = commands.add_parser("get", help="copy a dataset out of the store to a new folder")
+    get_parser.add_argument("reference", metavar="REF")
+    get_parser.add_argument("folder", type=Path)
+    for copy_parser in (put_parser, run_parser, get_parser):
+        _add_copy_options(copy_parser)
+    return program
+
+
+def _add_copy_options(parser: argparse.ArgumentParser) -> None:
+    rates = CopyRates()
+    parser.add_argument("--missing-ok", action="store_true", help="nothing to copy is no failure")
+    parser.add_argument("--dry-run", action="store_true", help="print what it would copy and cost")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--mbit", type=float, default=rates.mbit_per_second, help="Mbit/s, to plan")
+    parser.add_argument(
+        "--usd-per-gb", type=Decimal, default=rates.usd_per_gb_out, help="out of AWS, to plan"
+    )
 
 
 def cache_facts(settings: DatasetSettings) -> dict[str, Any]:
@@ -100,106 +111,108 @@ def warm(
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Fill this node's cache with the datasets; return the job's exit code."""
-    stop_files = StopFiles(attempt.stop_files, attempt.started_at)
+    job = DataJob(attempt, sleep)
     # All are held until the end: the last dataset must not evict the first.
-    dataset_count = 0
-    held_datasets = ExitStack()
-    try:
+    with job.ending(), ExitStack() as held_datasets:
         for reference in references:
             started_at = time.monotonic()
-            held_dataset = _hold_with_retries(
-                reference, settings, stop_files, RETRY_PAUSES if _in_job(attempt) else (), sleep
-            )
+            held_dataset = job.run(reference, lambda: _hold(reference, settings, job))  # noqa: B023  # called at once
             held_datasets.callback(held_dataset.release)
             outcome = "filled" if held_dataset.filled else "cached already"
             seconds = time.monotonic() - started_at
-            _log(f"{reference}: {outcome}, {held_dataset.path} ({seconds:.1f} s)")
-            dataset_count += 1
-    except DataError as error:
-        return _report_failure(error, stop_files, attempt, dataset_count)
-    except OSError as error:
-        failure = StoreUnreachable(f"the store or the cache failed: {error}")
-        return _report_failure(failure, stop_files, attempt, dataset_count)
-    finally:
-        held_datasets.close()
+            log(f"{reference}: {outcome}, {held_dataset.path} ({seconds:.1f} s)")
+    if job.exit_code:
+        return job.exit_code
     counts = settings.node_cache().stats()
     ratio = counts.hit_ratio or 0.0
-    _log(f"of {counts.requests} requests to this cache so far, {ratio:.0%} needed no fill")
+    log(f"of {counts.requests} requests to this cache so far, {ratio:.0%} needed no fill")
     if as_json:
         _print_json(cache_facts(settings))
     return 0
 
 
-def _hold_with_retries(
-    reference: str,
+def _hold(reference: str, settings: DatasetSettings, job: DataJob) -> HeldDataset:
+    return hold_dataset(reference, settings, should_stop=job.should_stop, log=log)
+
+
+def copy(
+    options: argparse.Namespace,
     settings: DatasetSettings,
-    stop_files: StopFiles,
-    pauses: Sequence[int],
-    sleep: Callable[[float], None],
-) -> HeldDataset:
-    """Hold a dataset; while the store is unreachable, retry after each pause."""
-    remaining_pauses = iter(pauses)
-    while not stop_files.poll():
+    attempt: Attempt,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Do a `put`, `put-run` or `get`; return the job's exit code."""
+    job = DataJob(attempt, sleep)
+    title = options.reference if options.command == "get" else "the copy"
+    with job.ending():
         try:
-            return hold_dataset(reference, settings, should_stop=stop_files.poll, log=_log)
-        except _TRANSIENT_ERRORS as error:
-            if (pause := next(remaining_pauses, None)) is None:
+            result = job.run(title, lambda: _copy_once(options, settings, job))
+        except DatasetUnknown as error:
+            if not options.missing_ok:
                 raise
-            _log(f"{reference}: next try in {pause} s: {error}")
-        for _ in range(pause):
-            if not stop_files.poll():
-                sleep(1)
-    raise DataStopped("a stop was requested")
+            log(f"nothing to copy: {error.message}")
+        else:
+            _report_copy(result, as_json=options.json)
+    return job.exit_code
+
+
+def _copy_once(
+    options: argparse.Namespace, settings: DatasetSettings, job: DataJob
+) -> staging.CopyResult | CopyPlan:
+    catalog = Catalog(open_store(settings.store_url()))
+    rates = CopyRates(mbit_per_second=options.mbit, usd_per_gb_out=options.usd_per_gb)
+    if options.command == "get":
+        if options.dry_run:
+            return staging.planned_get(catalog, options.reference, options.folder, rates)
+        return staging.get(
+            catalog, options.reference, options.folder, should_stop=job.should_stop, log=log
+        )
+    if options.command == "put-run":
+        folder = run_folder_of(options.run)
+        name, left_out = options.name or f"run-{folder.name}", staging.unshared_parts(folder)
+    else:
+        folder, name, left_out = options.folder, options.name, keep_all
+    if options.dry_run:
+        return staging.planned_put(catalog, folder, rates, left_out=left_out)
+    return staging.put(
+        catalog, folder, name, left_out=left_out, should_stop=job.should_stop, log=log
+    )
+
+
+def run_folder_of(run: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the run folder of a job id or name.
+
+    jobscripts/lib/preflight.sh names it so. A path with a slash is taken as it is.
+    """
+    if "/" in run:
+        return Path(run)
+    runs = environment.get("TOOLKIT_RUNS") or f"{pwd.getpwuid(os.getuid()).pw_dir}/runs"
+    return Path(runs) / run
+
+
+def _report_copy(result: staging.CopyResult | CopyPlan, *, as_json: bool) -> None:
+    log(str(result))
+    if isinstance(result, CopyPlan) and result.direction == "put" and result.missing_bytes:
+        comment = site_data(result.missing_bytes)
+        log(f"the burst governor counts it if the training job has --comment={comment}")
+    if as_json:
+        _print_json(asdict(result))
 
 
 def _add(folder: Path, name: str | None, settings: DatasetSettings) -> int:
     try:
         catalog = Catalog(open_store(settings.store_url()))
-        added = add(catalog, folder, name=name, memory=default_memory(folder), log=_log)
+        added = add(catalog, folder, name=name, memory=default_memory(folder), log=log)
         _print_json(asdict(added))
     except DataError as error:
-        _log_error(error)
+        log_error(error)
         return 1
     return 0
 
 
-def _report_failure(
-    error: DataError, stop_files: StopFiles, attempt: Attempt, dataset_count: int
-) -> int:
-    """Print the error, write the batch script's verdict, return its exit code."""
-    _log_error(error)
-    may_requeue = _in_job(attempt) and attempt.restart_count < _MAX_REQUEUES
-    if isinstance(error, DataStopped):
-        final_verdict, exit_code = stop_files.verdict(dataset_count, error.message), RESUME_ME
-    elif isinstance(error, _PERMANENT_ERRORS):
-        final_verdict = verdict.hold(dataset_count, error.reason, error.message)
-        exit_code = DO_NOT_REQUEUE
-    elif isinstance(error, _TRANSIENT_ERRORS) and may_requeue:
-        final_verdict = verdict.resume(dataset_count, error.reason, error.message)
-        exit_code = RESUME_ME
-    else:
-        final_verdict = verdict.failed(dataset_count, f"{error.reason}: {error.message}")
-        exit_code = 1
-    with suppress(OSError):  # the exit code says the same
-        write_verdict(attempt, final_verdict)
-    return exit_code
-
-
-def _in_job(attempt: Attempt) -> bool:
-    return attempt.job_id != "local"
-
-
-def _log_error(error: DataError) -> None:
-    _log(f"{error.message} [{error.reason}]" + (f"; {error.next_step}" if error.next_step else ""))
-
-
-def _log(text: str) -> None:
-    sys.stderr.write(f"[toolkit] {os.uname().nodename}: {text}\n")
-    sys.stderr.flush()
-
-
 def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@
     - CacheFull                   data-cache-full           1
       · CacheTooSmall             data-cache-too-small      1
     - CacheUnusable               data-cache-unusable       1
+    - FolderTaken                 data-folder-taken         1
+    - FolderFull                  data-folder-full          1
     - BuildFailed                 data-build-failed         1
     - DataStopped                 data-stopped              85
 """
@@ -103,6 +105,18 @@ class CacheUnusable(DataError):
     """The cache folder belongs to another user, or can't be written."""
 
     reason = "data-cache-unusable"
+
+
+class FolderTaken(DataError):
+    """The folder to copy to has other content."""
+
+    reason = "data-folder-taken"
+
+
+class FolderFull(DataError):
+    """The filesystem of the folder to copy to is full; what was copied is kept."""
+
+    reason = "data-folder-full"
 
 
 class BuildFailed(DataError):

@@ -16,7 +16,10 @@ from toolkit.errors import ToolkitError
 
 
 def main() -> int:
-    """Play the phases, then print the cost; 1 when one failed."""
+    """Play the phases, then print the cost.
+
+    Returns 1 when a phase failed, 130 when a person stopped it, else the exit code of the report.
+    """
     parser = argparse.ArgumentParser(prog="python -m toolkit.demo", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("examples/local.yaml"))
     path: Path = parser.parse_args().config

@@ -39,7 +39,7 @@ class Demo:
     display: PhaseDisplay
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    job: str = ""
+    job_id: str = ""
     _head: Head | None = field(default=None, init=False)
 
     def play(self) -> None:
@@ -81,12 +81,13 @@ class Demo:
         with self.display.phase(f"Submit as {USER}") as show_detail:
             script = [SCRIPT, TRAINING, "--epochs", str(EPOCHS)]
             argv = ["sbatch", "--parsable", f"--chdir={HOME}", *script]
-            self.job = self._as_user(argv).strip().split(";")[0]
-            if not self.job.isdigit():
+            self.job_id = self._as_user(argv).strip().split(";")[0]
+            if not self.job_id.isdigit():
                 raise PhaseFailed(
-                    f"sbatch answered {self.job!r}", remedy="`toolkit login`, then try sbatch there"
+                    f"sbatch answered {self.job_id!r}",
+                    remedy="`toolkit login`, then try sbatch there",
                 )
-            show_detail(f"$ sbatch {' '.join(script)}  → job {self.job}")
+            show_detail(f"$ sbatch {' '.join(script)}  → job {self.job_id}")
 
     def train_until_interrupted(self) -> str:
         """Wait for steps, then have EC2 interrupt one instance.
@@ -131,7 +132,7 @@ class Demo:
             self._wait_for(lambda: self._job_ended(show_detail), 180, "the job did not end")
             state = self._job()["job_state"]
             if "COMPLETED" not in state:
-                raise self._job_failure(f"job {self.job} ended {'+'.join(state)}")
+                raise self._job_failure(f"job {self.job_id} ended {'+'.join(state)}")
 
     def audit(self) -> None:
         """Check that each step and sample counted once, and the accuracy."""
@@ -167,7 +168,7 @@ class Demo:
 
     @property
     def _run_dir(self) -> str:
-        return f"{HOME}/runs/{self.job}"
+        return f"{HOME}/runs/{self.job_id}"
 
     def _as_user(self, argv: list[str]) -> str:
         return self.head.run(["runuser", "-u", USER, "--", *argv])
@@ -179,10 +180,10 @@ class Demo:
         """
 
         def read_job() -> dict[str, Any] | None:
-            text = self.head.run(["scontrol", "show", "job", self.job, "--json"])
+            text = self.head.run(["scontrol", "show", "job", self.job_id, "--json"])
             return next(iter(json.loads(text)["jobs"]), None)
 
-        return self._wait_for(read_job, 60, f"slurmctld did not list job {self.job}")
+        return self._wait_for(read_job, 60, f"slurmctld did not list job {self.job_id}")
 
     def _allocated_nodes(self) -> list[str]:
         names = self.head.run(["scontrol", "show", "hostnames", self._job()["nodes"]])
@@ -193,9 +194,9 @@ class Demo:
         return [node["instance_id"] for node in json.loads(text)["nodes"]]
 
     def _live_instances(self) -> int:
-        """Return the number of live compute instances.
+        """Return the number of compute instances that are not terminated.
 
-        They are all that EC2 lists as anything but terminated.
+        The demo stops none, so states of stopped instances are not asked for.
         """
         config = load(self.toolkit.config)
         pages = (
@@ -218,13 +219,13 @@ class Demo:
     def _job_running(self, show_detail: Callable[[str], None]) -> str | None:
         job = self._job()
         states = job["job_state"]
-        show_detail(f"job {self.job} {'+'.join(states)} {job.get('state_reason', '')}")
+        show_detail(f"job {self.job_id} {'+'.join(states)} {job.get('state_reason', '')}")
         self._fail_if_ended(states)
         return "running" if states == ["RUNNING"] else None
 
     def _job_restarted(self, show_detail: Callable[[str], None]) -> str | None:
         job = self._job()
-        show_detail(f"job {self.job} {'+'.join(job['job_state'])}")
+        show_detail(f"job {self.job_id} {'+'.join(job['job_state'])}")
         return "requeued" if job["restart_cnt"] >= 1 else None
 
     def _job_ended(self, show_detail: Callable[[str], None]) -> str | None:
@@ -240,13 +241,13 @@ class Demo:
 
     def _fail_if_ended(self, states: list[str]) -> None:
         if {"FAILED", "CANCELLED", "TIMEOUT", "COMPLETED"} & set(states):
-            raise self._job_failure(f"job {self.job} ended early: {'+'.join(states)}")
+            raise self._job_failure(f"job {self.job_id} ended early: {'+'.join(states)}")
 
     def _job_failure(self, message: str) -> PhaseFailed:
         return PhaseFailed(
             message,
             remedy="its output is below; `toolkit login` opens a shell to look further",
-            evidence=self._tail(f"{HOME}/slurm-{self.job}.out"),
+            evidence=self._tail(f"{HOME}/slurm-{self.job_id}.out"),
         )
 
     def _last_step(self) -> int:
@@ -257,13 +258,20 @@ class Demo:
             return 0  # there is no file yet, or the line is incomplete
 
     def _tail(self, path: str, lines: int = 20) -> str:
-        # Not `tail -f`, and silent about a file that does not exist yet.
+        """Return the last lines of a file on the head node.
+
+        Without the file it is "".
+        """
+        # The shell hides tail's failure: Head.run raises for an exit code other than 0.
         return self.head.run(
             ["sh", "-c", 'tail -n "$1" -- "$2" 2>/dev/null || true', "tail", str(lines), path]
         )
 
     def _wait_for(self, check: Callable[[], T | None], seconds: float, failure: str) -> T:
-        """Return the first answer of the check. Raises PhaseFailed after `seconds`."""
+        """Return the first answer of the check that is not None.
+
+        Raises PhaseFailed after `seconds`. The check may raise it earlier.
+        """
         deadline = self.clock() + seconds
         while (result := check()) is None:
             if self.clock() > deadline:

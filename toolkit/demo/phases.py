@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
     """A phase could not do its work.
 
-    `message` is the failure, `remedy` is advice for a person, `evidence` is the end of the
-    output that shows it.
+    `remedy` is advice for a person. `evidence` is the end of the output that shows the failure.
     """
 
     def __init__(self, message: str, *, remedy: str, evidence: str = "") -> None:
         super().__init__(message)
-        self.message = message
         self.remedy = remedy
         self.evidence = evidence
 

@@ -22,7 +22,7 @@ from toolkit.deploy.stack_plan import ResourceChange, StackPlan, resources
 from toolkit.deploy.stopped_head import stopped_head
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import NotConfirmed, SlurmVersionsDiffer, StackMissing
-from toolkit.prices import Catalogue, PriceBook, SpotHistory
+from toolkit.prices import PriceBook
 from toolkit.render import bundle_files
 from toolkit.render.versions import SlurmVersion
 
@@ -118,7 +118,7 @@ class Cluster:
         those of the bundled catalogue.
         """
         self._config = config
-        self._book = book or PriceBook(config.aws.region, Catalogue.bundled(), SpotHistory())
+        self._book = book or PriceBook.bundled(config.aws.region)
         self._lock = lock
         self._clients = clients
         self._report = report

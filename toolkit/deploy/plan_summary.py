@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.output import counted
+
 if TYPE_CHECKING:
     from toolkit.deploy.cluster import DeployPreview
 
@@ -27,26 +29,22 @@ def deploy_sentence(preview: DeployPreview) -> str:
 def _steps(preview: DeployPreview) -> list[str]:
     plan, steps = preview.plan, []
     if preview.missing_images:
-        steps.append(f"build {_count(len(preview.missing_images), 'image')}")
+        steps.append(f"build {counted(len(preview.missing_images), 'image')}")
     if plan.change_set or preview.changes:
         verb = "create" if plan.creates_stack else "change"
-        parts = f" ({_count(len(preview.changes), 'resource')})" if preview.changes else ""
+        parts = f" ({counted(len(preview.changes), 'resource')})" if preview.changes else ""
         steps.append(f"{verb} the stack{parts}")
     if preview.new_head is not None:
         steps.append("replace the head node's instance")
     elif preview.head_restarts:
         steps.append("stop and start the head node's instance")
     if preview.lost_login_nodes:
-        steps.append(f"replace {_count(len(preview.lost_login_nodes), 'login node')}")
+        steps.append(f"replace {counted(len(preview.lost_login_nodes), 'login node')}")
     if preview.backup_changes and not plan.creates_stack:
         steps.append("change the stack of backups")
     if preview.new_bundle or preview.new_head is not None or plan.creates_stack:
         steps.append("set up the head node")
     return steps
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _joined(steps: list[str]) -> str:

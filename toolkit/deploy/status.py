@@ -20,7 +20,7 @@ from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
 from toolkit.render.versions import SlurmVersion, is_release
-from toolkit.slurm_nodes import SlurmNodes, read_slurm
+from toolkit.slurm_nodes import SlurmNodes, read_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -275,6 +275,8 @@ def _units(config: ClusterConfig) -> list[str]:
     """Return the units that run on this cluster's head node."""
     units = [*SERVICES]
     units.append("slurm-records.timer")
+    if config.burst:
+        units.append("slurm-govern.timer")
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
     if config.backups.enabled:
@@ -291,7 +293,7 @@ def _units(config: ClusterConfig) -> list[str]:
 def _slurm(head: Head) -> tuple[bool, SlurmNodes]:
     try:
         head.run(["scontrol", "ping"])
-        return True, read_slurm(head)
+        return True, read_states(head)
     except HeadCommandFailed:
         return False, SlurmNodes(())
 

@@ -110,6 +110,7 @@ def _explain_array(report: HeadReport, number: int, jobs: Sequence[JobReport]) -
     counts = [f"{count} {state}" for state, count in states.items()]
     counts += [f"waiting: {job.waiting}" for job in jobs if job.waiting]
     evidence = [_array_line(job) for job in sorted_jobs[:TASKS_SHOWN]]
+    evidence += [f"burst of {item.label}: {item.text}" for item in report.bursts[:TASKS_SHOWN]]
     if len(sorted_jobs) > TASKS_SHOWN:
         evidence.append(f"and {len(sorted_jobs) - TASKS_SHOWN} more: `toolkit jobs` lists them")
     return Answer(
@@ -147,6 +148,7 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
         evidence.append(f"{_time_of(loss)}: {loss.get('node')} was set DOWN: {reason}")
     if job.restarts:
         evidence.append(f"the job was requeued {_count_text(job.restarts)}")
+    evidence += _burst_lines(report, job)
     evidence += _comment_lines(job)
     is_held = _is_held(job)
     is_our_cause = job.reason in REASONS_BETWEEN_ATTEMPTS or (
@@ -155,6 +157,11 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
     answer = cause if cause and is_our_cause else reason_text
     verdict = f"{'held' if is_held else 'pending'}{waiting}: {answer}"
     return verdict, tuple(evidence), _next_launch(report, job)
+
+
+def _burst_lines(report: HeadReport, job: JobReport) -> list[str]:
+    """Return the burst governor's decision, if it made one."""
+    return [f"burst: {item.text}" for item in report.bursts if item.job == job.id]
 
 
 def _time_of(decision: Mapping[str, Any]) -> str:

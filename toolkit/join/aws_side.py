@@ -14,7 +14,7 @@ from toolkit.deploy.stack_outputs import stack_resources
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import StackMissing
 from toolkit.join.errors import JoinConflict
-from toolkit.prices import Catalogue, PriceBook, SpotHistory
+from toolkit.prices import PriceBook
 from toolkit.render import StackFacts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AwsSide:
 
         Without a price book the prices are the bundled catalogue's.
         """
-        self._book = book or PriceBook(config.aws.region, Catalogue.bundled(), SpotHistory())
+        self._book = book or PriceBook.bundled(config.aws.region)
         self._config = config
         self._clients = clients
         self._report = report

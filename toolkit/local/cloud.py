@@ -24,6 +24,7 @@ from toolkit.local.aws import (
     cloudwatch_logs,
     instance_status,
     request_limits,
+    response_methods,
     security_groups,
     spot_prices,
     ssm_sessions,
@@ -37,7 +38,7 @@ from toolkit.local.aws.client_tokens import ClientTokens
 from toolkit.local.aws.cloudformation import Stacks
 from toolkit.local.aws.create_fleet import Fleets
 from toolkit.local.aws.fsx import FileSystems
-from toolkit.local.aws.iam import assume_role, stack_roles
+from toolkit.local.aws.iam import assume_role, managed_policies, stack_roles
 from toolkit.local.aws.iam.gate import Gate
 from toolkit.local.aws.iam.principals import Sessions
 from toolkit.local.aws.iam.record import Record
@@ -176,6 +177,7 @@ class Cloud:
         stack_groups.install(self._patches)
         self.account.install(self._patches)
         self.capacity_reservations.install(self._patches)
+        managed_policies.install(self._patches)
         stack_roles.install(self._patches)
         assume_role.install(self._patches)
         request_limits.install(self._patches)
@@ -184,6 +186,7 @@ class Cloud:
         cloudwatch_logs.install(self._patches)
         alarms.install(self._patches, self.tables.wall)
         self.meter.install(self._patches)
+        response_methods.install(self._patches)
         forget_everything()
         return self
 

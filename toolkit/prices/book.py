@@ -16,14 +16,13 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from toolkit.prices.catalogue import Catalogue
 from toolkit.prices.contracts import Contracts
 from toolkit.prices.model import Price, PriceQuery, PriceSource, PriceSpan
+from toolkit.prices.spot import SpotHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from toolkit.prices.catalogue import Catalogue
-    from toolkit.prices.spot import SpotHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,11 @@ class PriceBook:
     """Further catalogues, of any region and day."""
     fixed: Mapping[str, tuple[PriceSpan, ...]] = field(default_factory=dict)
     """The prices of single instances and nodes, by id: a commitment's, or a rack's."""
+
+    @classmethod
+    def bundled(cls, region: str) -> PriceBook:
+        """Return the list prices of the bundled catalogue alone."""
+        return cls(region, Catalogue.bundled(), SpotHistory())
 
     def spans(self, query: PriceQuery, start: int, end: int) -> list[PriceSpan]:
         """Return prices that cover start ≤ t < end, in order.

@@ -154,6 +154,8 @@ class Run:
         if loaded:
             self.step_count = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
+            if self.world.rank == 0 and (order := loaded.facts.get("order")):
+                self.dir.adopt_order(order)
             for problem in loaded.rejected if self.world.rank == 0 else ():
                 log_line(f"checkpoint not loaded: {problem}")
         mtti = self._recorder.mtti()
@@ -304,6 +306,8 @@ class Run:
     def _state(self) -> tuple[Mapping[str, Any] | None, int, Mapping[str, Any]]:
         """Return the parts to save, their step, and the checkpoint's facts."""
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
+        if self.dir.order:  # only rank 0 agrees on it, and only rank 0 writes the facts
+            facts["order"] = self.dir.order
         return self._parts, self.step_count, facts
 
     def _save_and_stop(self) -> None:

@@ -51,6 +51,10 @@ _COLUMNS = (
     ("price_sources", "VARCHAR"),
 )
 _NAMES = ", ".join(name for name, _ in _COLUMNS)
+_TYPES = {
+    "change_kind": ("charge", "late charge", "correction"),
+    "charge_status": (ESTIMATED,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +97,17 @@ def close(
     _view(database, store, files, "closed")
     sealed = max(sealed_until, manifest.sealed_until)
     closing = manifest.closings + 1
-    database.run(_changes(closing, now, manifest.sealed_until))
-    count = int(database.value("SELECT count(*) FROM changes"))
-    if count:
-        target = temporary / f"charges-{closing}"
-        database.run(
+    open_from = _next(manifest.sealed_until) if manifest.sealed_until else ""
+    _make_names(database, open_from)
+    database.run(_changes(closing, now))
+    target = temporary / f"charges-{closing}"
+    count = int(
+        database.value(
             f"""COPY changes TO {quoted(str(target))} (FORMAT parquet, PARTITION_BY (day),
             FILENAME_PATTERN {quoted(f"{closing}-{{i}}")})"""
         )
+    )
+    if count:
         charges = dict(manifest.charges)
         for day, names in _moved(store, target).items():
             charges[day] = (*charges.get(day, ()), *names)
@@ -110,14 +117,47 @@ def close(
     return count
 
 
-def _changes(closing: int, now: int, sealed_until: str) -> str:
-    """Return the statement that makes the table `changes`.
+def _make_names(database: Database, open_from: str) -> None:
+    """Make the tables `names`, `ended` and `booked_days`."""
+    for name, values in _TYPES.items():
+        database.run(f"CREATE TYPE IF NOT EXISTS {name} AS ENUM ({', '.join(map(quoted, values))})")
+    names = database.text_types(
+        "attempts", ("cluster", "account", "user_name", "partition_name", "qos")
+    )
+    texts = ", ".join(f"{name}::{kind} AS {name}" for name, kind in names.items())
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE names AS SELECT db_index AS attempt, job_id, {texts}
+        FROM attempts WHERE db_index IS NOT NULL"""  # noqa: S608  # our own names
+    )
+    node = database.text_types("lives", ("node",))["node"]
+    instance_type = database.text_types("types", ("instance_type",))["instance_type"]
+    sources = database.text_types("prices", ("sources",))["sources"]
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE ended AS SELECT i, instance_id, node::{node} AS node,
+            instance_type::{instance_type} AS instance_type, spot,
+            sources::{sources} AS price_sources
+        FROM lives JOIN types USING (instance_id) LEFT JOIN prices USING (i)
+        WHERE ended IS NOT NULL"""  # noqa: S608
+    )
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE booked_days AS
+        WITH days AS (
+            SELECT day, strftime(make_timestamp(day * 86400000000), '%Y-%m-%d') AS usage_day
+            FROM (SELECT day FROM day_charges
+                UNION SELECT epoch(usage_day::TIMESTAMP)::BIGINT // 86400 FROM closed)
+        )
+        SELECT day AS number, usage_day, greatest(usage_day, {quoted(open_from)}) AS day,
+            usage_day < {quoted(open_from)} AS is_late
+        FROM days"""  # noqa: S608
+    )
+
+
+def _changes(closing: int, now: int) -> str:
+    """Return the statement that makes the view `changes`.
 
     Each row has the day on which it is booked."""
-    open_from = _next(sealed_until) if sealed_until else ""
-    return f"""CREATE OR REPLACE TEMP TABLE changes AS
+    return f"""CREATE OR REPLACE TEMP VIEW changes AS
     WITH known AS MATERIALIZED (SELECT DISTINCT instance_id FROM closed),
-    ended AS (SELECT i, instance_id, node FROM lives WHERE ended IS NOT NULL),
     first_charges AS (
         SELECT d.i, d.component, d.attempt, d.day, d.micro, d.known, d.seconds, 'charge' AS kind
         FROM day_charges AS d SEMI JOIN (SELECT i FROM ended ANTI JOIN known USING (instance_id))
@@ -128,8 +168,9 @@ def _changes(closing: int, now: int, sealed_until: str) -> str:
             bool_and(known) AS known, sum(seconds) AS seconds
         FROM day_charges SEMI JOIN closed_before USING (i) GROUP BY i, component, attempt, day
     ), old AS (
-        SELECT i, component, attempt, epoch(usage_day::TIMESTAMP)::BIGINT // 86400 AS day,
-            sum(micro)::BIGINT AS micro, sum(seconds) AS seconds
+        SELECT i, component::component AS component, attempt,
+            epoch(usage_day::TIMESTAMP)::BIGINT // 86400 AS day, sum(micro)::BIGINT AS micro,
+            sum(seconds) AS seconds
         FROM closed JOIN closed_before USING (instance_id) GROUP BY ALL
     ), corrections AS (
         SELECT coalesce(n.i, o.i) AS i, coalesce(n.component, o.component) AS component,
@@ -140,18 +181,16 @@ def _changes(closing: int, now: int, sealed_until: str) -> str:
             AND n.day = o.day AND n.attempt IS NOT DISTINCT FROM o.attempt
         WHERE coalesce(n.micro, 0) <> coalesce(o.micro, 0) OR (o.i IS NULL AND NOT n.known)
     ), rows AS (
-        SELECT *, strftime(make_timestamp(day * 86400000000), '%Y-%m-%d') AS usage_day
-        FROM (SELECT * FROM first_charges UNION ALL SELECT * FROM corrections)
+        SELECT * FROM first_charges UNION ALL SELECT * FROM corrections
     )
-    SELECT c.usage_day, CASE WHEN c.kind = 'charge' AND c.usage_day < {quoted(open_from)}
-            THEN 'late charge' ELSE c.kind END AS kind,
-        {quoted(ESTIMATED)} AS status, {closing} AS closing, {now} AS closed_at, l.instance_id,
-        l.node, t.instance_type, t.spot, c.component, c.attempt, a.cluster, a.job_id, a.account,
-        a.user_name, a.partition_name, a.qos, c.micro, c.known, c.seconds,
-        p.sources AS price_sources, greatest(c.usage_day, {quoted(open_from)}) AS day
-    FROM rows AS c JOIN ended AS l USING (i) JOIN types AS t USING (instance_id)
-        LEFT JOIN prices AS p USING (i)
-        LEFT JOIN attempts AS a ON a.db_index = c.attempt"""  # noqa: S608  # our own text
+    SELECT d.usage_day, CASE WHEN c.kind = 'charge' AND d.is_late
+            THEN 'late charge' ELSE c.kind END::change_kind AS kind,
+        {quoted(ESTIMATED)}::charge_status AS status, {closing} AS closing, {now} AS closed_at,
+        l.instance_id, l.node, l.instance_type, l.spot, c.component, c.attempt, a.cluster, a.job_id,
+        a.account, a.user_name, a.partition_name, a.qos, c.micro, c.known, c.seconds,
+        l.price_sources, d.day
+    FROM rows AS c JOIN ended AS l USING (i) JOIN booked_days AS d ON d.number = c.day
+        LEFT JOIN names AS a USING (attempt)"""  # noqa: S608  # our own text
 
 
 def report(store: Store, first_day: str, last_day: str, keys: Sequence[str]) -> list[ClosedRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 MEMORY = "1GB"
 """DuckDB's own limit. Beyond it, it writes to the store's folder for temporary files."""
+
+_LARGEST_ENUM = 1000
+"""Each file has all texts of an ENUM, so more of them are left as they are."""
 
 
 @contextmanager
@@ -92,6 +96,24 @@ class Database:
         )
         self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {fields}", **lists)
 
+    def text_types(self, source: str, columns: Sequence[str]) -> dict[str, str]:
+        """Return a type for each column of texts.
+
+        It is an ENUM where few of them differ. DuckDB writes an ENUM in a fifth of a text's time.
+        In Parquet both are text.
+        """
+        lists = ", ".join(
+            f"list(DISTINCT {column}) FILTER ({column} IS NOT NULL)" for column in columns
+        )
+        types = {}
+        for column, texts in zip(columns, self.row(f"SELECT {lists} FROM {source}"), strict=True):  # noqa: S608  # our own names
+            types[column] = "VARCHAR"
+            if texts and len(texts) <= _LARGEST_ENUM:
+                types[column] = f"texts_of_{column}"
+                values = ", ".join(map(quoted, sorted(texts)))
+                self.run(f"CREATE OR REPLACE TYPE texts_of_{column} AS ENUM ({values})")
+        return types
+
     def parsed(
         self,
         name: str,
@@ -111,6 +133,11 @@ class Database:
 def sql_text(name: str) -> str:
     """Return the text of a file of `toolkit/usage/sql`."""
     return files("toolkit.usage").joinpath("sql", name).read_text(encoding="utf-8")
+
+
+def day(second: int) -> str:
+    """Return the UTC day of an epoch second, as folders are named."""
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d}"
 
 
 def quoted(text: str) -> str:

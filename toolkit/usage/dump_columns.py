@@ -15,9 +15,8 @@ from toolkit.usage.database import quoted
 from toolkit.usage.dump_file import SPOOL_DELIMITER
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from toolkit.usage.database import Database
+    from toolkit.usage.dump_file import Spooled
     from toolkit.usage.dump_text import DumpFormat
 
 COLUMNS = (
@@ -50,7 +49,8 @@ COLUMNS = (
 
 _MACROS = r"""
 CREATE OR REPLACE TEMP MACRO whole_number(x) AS
-    CASE WHEN regexp_full_match(x, '[0-9]{1,20}') THEN TRY_CAST(x AS UBIGINT) END;
+    CASE WHEN TRY_CAST(x AS UBIGINT)::VARCHAR = x OR regexp_full_match(x, '[0-9]{1,20}')
+        THEN TRY_CAST(x AS UBIGINT) END;
 CREATE OR REPLACE TEMP MACRO moment(x) AS
     CASE WHEN x LIKE '____-__-__T%' THEN epoch(local(TRY_CAST(x AS TIMESTAMP)))::BIGINT
          ELSE TRY_CAST(x AS BIGINT) END;
@@ -58,10 +58,14 @@ CREATE OR REPLACE TEMP MACRO second(x) AS CASE WHEN x BETWEEN 1 AND 99999999999 
 """
 
 
+_FEW_TEXTS = ("cluster", "user_name", "account", "partition_name", "qos", "node_list")
+"""Columns with few distinct texts, as a rule."""
+
+
 def read_spool(
-    database: Database, spool: Path, form: DumpFormat, number: int, timezone: str
+    database: Database, part: Spooled, form: DumpFormat, number: int, timezone: str
 ) -> tuple[int, list[tuple[int, str, str]]]:
-    """Make the table `read_attempts` of a spool.
+    """Make the view `read_attempts` of a spool.
 
     Returns how many rows were job steps, and the rows that are no attempt: line, text, reason.
     """
@@ -70,42 +74,44 @@ def read_spool(
     for macro in _MACROS.split(";"):
         if macro.strip():
             database.run(macro)
-    names = ["line", *(f"c{position}" for position in range(len(form.fields)))]
+    names = [f"c{position}" for position in range(len(form.fields))]
     kinds = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
     database.run(
-        f"""CREATE OR REPLACE TEMP VIEW spooled AS SELECT * FROM read_csv({quoted(str(spool))},
-        delim={quoted(SPOOL_DELIMITER)}, header=false, auto_detect=false, quote='', escape='',
-        comment='', new_line='\\n', nullstr='', columns={{{kinds}}})"""  # noqa: S608
+        f"""CREATE OR REPLACE TEMP TABLE texts AS
+        SELECT {_texts(form, with_blanks=part.has_outer_blanks)}
+        FROM read_csv({quoted(str(part.path))}, delim={quoted(SPOOL_DELIMITER)}, header=false,
+        auto_detect=false, quote='', escape='', comment='', new_line='\\n', nullstr='',
+        columns={{{kinds}}})"""  # noqa: S608
     )
-    database.run(f"CREATE OR REPLACE TEMP TABLE texts AS SELECT {_texts(form)} FROM spooled")  # noqa: S608
     steps = database.value("SELECT count(*) FROM texts WHERE contains(job_id, '.')")
-    database.run("DELETE FROM texts WHERE contains(job_id, '.')")
     _parse_texts(database)
-    database.run(_typed(form, number))
+    database.table("shifts", (("first_row", "BIGINT"), ("shift", "BIGINT")), list(part.shifts))
+    database.run(_typed(database, form, part, number))
     bad_rows = database.rows(
         """SELECT line, job_id || '|' || db_index_text || '|' || submit_text, reason
-        FROM typed WHERE reason IS NOT NULL ORDER BY line"""
+        FROM typed JOIN (SELECT rowid AS row, db_index_text, submit_text FROM texts) USING (row)
+        WHERE reason IS NOT NULL ORDER BY line"""
     )
+    database.run("DROP TABLE texts")
     columns = ", ".join(name for name, _ in COLUMNS)
     database.run(
-        f"""CREATE OR REPLACE TEMP TABLE read_attempts AS
+        f"""CREATE OR REPLACE TEMP VIEW read_attempts AS
         SELECT {columns}, strftime(make_timestamp(coalesce(submitted, started) * 1000000),
         '%Y-%m-%d') AS day FROM typed WHERE reason IS NULL"""  # noqa: S608
     )
     return int(steps), [(int(line), text, reason) for line, text, reason in bad_rows]
 
 
-def _texts(form: DumpFormat) -> str:
+def _texts(form: DumpFormat, *, with_blanks: bool) -> str:
     """Return the select list that names the fields, each as trimmed text."""
 
     def text(*names: str) -> str:
-        found = [
-            f"nullif(trim(c{form.fields.index(name)}), '')" for name in names if name in form.fields
-        ]
+        found = [f"c{form.fields.index(name)}" for name in names if name in form.fields]
+        if with_blanks:
+            found = [f"nullif(trim({name}), '')" for name in found]
         return f"coalesce({', '.join([*found, quoted('')])})"
 
     fields = {
-        "line": "line::BIGINT",
         "cluster": text("cluster"),
         "db_index_text": text("dbindex"),
         "job_id": text("jobidraw", "jobid"),
@@ -138,45 +144,62 @@ def _parse_texts(database: Database) -> None:
         tres = Tres.parse(text)
         return (tres.cpus, tres.memory_mib, tres.gpus) if text else (None, None, None)
 
-    def requeued(*codes: str) -> tuple[bool]:
-        return (REQUEUE_EXIT in map(exit_code, codes),)
+    def outcome(state: str, *codes: str) -> tuple[str, bool]:
+        return state.partition(" ")[0].rstrip("+"), REQUEUE_EXIT in map(exit_code, codes)
 
     numbers = tuple((name, "BIGINT") for name in ("tres_cpus", "memory_mib", "gpus"))
     database.parsed(
         "tres", "SELECT tres_text FROM texts", (("tres_text", "VARCHAR"), *numbers), amounts
     )
+    outcome_texts = ("state_text", "exit_text", "derived_text")
     database.parsed(
-        "exits",
-        "SELECT exit_text, derived_text FROM texts",
-        (("exit_text", "VARCHAR"), ("derived_text", "VARCHAR"), ("requeue_requested", "BOOLEAN")),
-        requeued,
+        "outcomes",
+        f"SELECT {', '.join(outcome_texts)} FROM texts",  # noqa: S608  # our own names
+        (
+            *((name, "VARCHAR") for name in outcome_texts),
+            ("state", "VARCHAR"),
+            ("requeue_requested", "BOOLEAN"),
+        ),
+        outcome,
     )
 
 
-def _typed(form: DumpFormat, number: int) -> str:
+def _typed(database: Database, form: DumpFormat, part: Spooled, number: int) -> str:
     """Return the statement that makes the table `typed`."""
     has_key = "dbindex" in form.fields
     no_key = "WHEN db_index IS NULL THEN 'its DBIndex is no number'" if has_key else ""
+    if len(part.shifts) <= 1:
+        shift = part.shifts[0][1] if part.shifts else 0
+        lines = f"SELECT *, row + {shift} AS line FROM cast_texts"  # noqa: S608
+    else:
+        lines = """SELECT c.*, row + s.shift AS line
+            FROM cast_texts AS c ASOF JOIN shifts AS s ON c.row >= s.first_row"""
+    types = database.text_types("texts", _FEW_TEXTS) | database.text_types("outcomes", ("state",))
+    few_texts = ", ".join(f"{name}::{kind} AS {name}" for name, kind in types.items())
     return f"""CREATE OR REPLACE TEMP TABLE typed AS WITH moments AS (
-        SELECT *, moment(submit_text) AS submit, moment(start_text) AS start_moment,
+        SELECT *, rowid AS row, moment(submit_text) AS submit, moment(start_text) AS start_moment,
             moment(end_text) AS end_moment
-        FROM texts),
+        FROM texts WHERE NOT contains(job_id, '.')),
     cast_texts AS (
         SELECT *, whole_number(db_index_text) AS db_index, second(submit) AS submitted,
             second(start_moment) AS started, second(end_moment) AS ended,
             TRY_CAST(restarts_text AS BIGINT) AS restarts,
             TRY_CAST(nodes_text AS BIGINT) AS node_count,
             coalesce(tres_cpus, TRY_CAST(cpus_text AS BIGINT)) AS cpus,
-            rtrim(split_part(state_text, ' ', 1), '+') AS state,
-            CASE WHEN contains(comments, 'toolkit:checkpoint=') THEN
-                regexp_extract_all(comments, 'toolkit:checkpoint=([0-9]+)', 1) END AS marks,
+            CASE WHEN contains(comments, 'toolkit:checkpoint=') THEN list_filter(
+                regexp_extract_all(comments, 'toolkit:checkpoint=([0-9]+)', 1),
+                lambda m: length(m) <= 12) END AS marks,
             {number} AS import_number
-        FROM moments JOIN tres USING (tres_text) JOIN exits USING (exit_text, derived_text))
-    SELECT *, CASE WHEN marks IS NOT NULL THEN array_to_string(
-            list_filter(marks, lambda m: length(m) <= 12), ',') END AS checkpoint_marks,
-        CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
-            list_transform(list_filter(marks, lambda m: length(m) <= 12), lambda m: m::BIGINT),
-            lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,
-        CASE WHEN job_id = '' THEN 'it has no job id' {no_key}
-            WHEN submitted IS NULL AND started IS NULL THEN 'it has no time' END AS reason
-    FROM cast_texts"""  # noqa: S608  # our own text
+        FROM moments JOIN tres USING (tres_text)
+            JOIN outcomes USING (state_text, exit_text, derived_text)),
+    numbered AS ({lines})
+    SELECT * REPLACE ({few_texts}) FROM (
+        SELECT cluster, db_index, job_id, job, job_name, user_name, account, partition_name, qos,
+            state, requeue_requested, restarts, submitted, started, ended, node_count, node_list,
+            cpus, memory_mib, gpus, CASE WHEN marks IS NOT NULL THEN list_max(list_filter(
+                list_transform(marks, lambda m: m::BIGINT),
+                lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,
+            CASE WHEN marks IS NOT NULL THEN array_to_string(marks, ',') END AS checkpoint_marks,
+            import_number, line, row, CASE WHEN job_id = '' THEN 'it has no job id' {no_key}
+                WHEN submitted IS NULL AND started IS NULL THEN 'it has no time' END AS reason
+        FROM numbered)"""  # noqa: S608  # our own text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.usage.errors import DumpUnreadable
@@ -21,6 +22,9 @@ FREE_TEXT = frozenset({"jobname", "comment", "admincomment", "systemcomment", "w
 
 LONGEST_ROW = 1_000_000
 """Characters of a row: a longer one is damage."""
+
+LINES_A_BLOCK = 4096
+"""Lines that are looked at at once. Nearly all of them are rows, each by itself."""
 
 # sacct's field names have letters and digits alone. Whatever follows the first is the delimiter.
 _FIRST_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*([^A-Za-z0-9]+)")
@@ -110,37 +114,81 @@ def _no_header(header: str) -> DumpUnreadable:
     )
 
 
+class Block(NamedTuple):
+    """Lines that follow each other, each of them a whole row."""
+
+    line: int  # of the first
+    lines: list[str]  # each with its line break
+
+
 def whole_rows(
     lines: Iterable[str], form: DumpFormat, first_line: int = 2
 ) -> Iterator[Row | BadLine]:
-    """Yield the rows of a dump, and the bad lines.
+    """Yield a dump's rows and bad lines, one by one."""
+    for item in blocks(lines, form, first_line):
+        if isinstance(item, Block):
+            for number, line in enumerate(item.lines, start=item.line):
+                yield Row(number, line.rstrip("\n"))
+        else:
+            yield item
 
-    This also reads the pages that the head writes: their delimiter can't be in a name, so each
-    row becomes whole.
+
+def blocks(
+    lines: Iterable[str], form: DumpFormat, first_line: int = 2, most: int = LINES_A_BLOCK
+) -> Iterator[Block | Row | BadLine]:
+    """Yield the rows and the bad lines of a dump.
+
+    Lines that are rows come in blocks, of `most` at most. This also reads the pages that the head
+    writes: their delimiter can't be in a name, so each row becomes whole.
     """
-    delimiter, wanted = form.delimiter, form.delimiters
-    begun: list[str] = []  # the lines of a row that is not whole yet
-    count = 0
-    number = first_line - 1
-    for line in lines:
-        number += 1
-        found = line.count(delimiter)
+    joiner = _Joiner(form)
+    remaining, number = iter(lines), first_line
+    while chunk := list(islice(remaining, most)):
+        counts = list(map(str.count, chunk, repeat(form.delimiter)))
+        if counts.count(form.delimiters) == len(chunk) and max(map(len, chunk)) < LONGEST_ROW:
+            yield from joiner.end(number)
+            yield Block(number, chunk)
+        else:
+            for at, (line, found) in enumerate(zip(chunk, counts, strict=True), start=number):
+                yield from joiner.add(line, at, found)
+        number += len(chunk)
+    yield from joiner.end(number)
+
+
+class _Joiner:
+    """A reader of lines of which some are parts of rows."""
+
+    def __init__(self, form: DumpFormat) -> None:
+        self._form = form
+        self._begun: list[str] = []  # the lines of a row that is not whole yet
+        self._count = 0  # of their delimiters
+
+    def add(self, line: str, number: int, found: int) -> Iterator[Row | BadLine]:
+        """Yield what becomes whole with a line, which has `found` delimiters."""
+        wanted, begun = self._form.delimiters, self._begun
         if found == wanted and not begun and len(line) < LONGEST_ROW:
             yield Row(number, line.rstrip("\n"))
-            continue
-        if begun and count + found <= wanted and sum(map(len, begun)) + len(line) < LONGEST_ROW:
+            return
+        fits = begun and self._count + found <= wanted
+        if fits and sum(map(len, begun)) + len(line) < LONGEST_ROW:
             begun.append(line)
-            count += found
-            if count == wanted:
+            self._count += found
+            if self._count == wanted:
                 yield Row(number - len(begun) + 1, "".join(begun).rstrip("\n").replace("\n", " "))
-                begun, count = [], 0
-            continue
-        yield from _unfinished(begun, number, wanted)
-        begun, count = [], 0
-        yield from _alone(line, number, found, form)
+                self._begun, self._count = [], 0
+            return
+        yield from self.end(number)
+        yield from _alone(line, number, found, self._form)
         if 0 < found < wanted:
-            begun, count = [line], found
-    yield from _unfinished(begun, number + 1, wanted)
+            self._begun, self._count = [line], found
+
+    def end(self, number: int) -> Iterator[BadLine]:
+        """Yield the row that is not whole before a line."""
+        if self._begun:
+            text = "".join(self._begun).rstrip("\n").replace("\n", " ")
+            reason = f"fewer than {self._form.delimiters + 1} fields"
+            yield BadLine(number - len(self._begun), text, reason)
+            self._begun, self._count = [], 0
 
 
 def _alone(line: str, number: int, found: int, form: DumpFormat) -> Iterator[Row | BadLine]:
@@ -160,10 +208,3 @@ def _alone(line: str, number: int, found: int, form: DumpFormat) -> Iterator[Row
         yield BadLine(number, text, f"{found + 1} fields, not {wanted + 1}")
     elif found == 0 and text.strip() and not form.ends_with_free_text:
         yield BadLine(number, text, "no delimiter")
-
-
-def _unfinished(begun: list[str], number: int, wanted: int) -> Iterator[BadLine]:
-    if begun:
-        text = "".join(begun).rstrip("\n").replace("\n", " ")
-        reason = f"fewer than {wanted + 1} fields"
-        yield BadLine(number - len(begun), text, reason)

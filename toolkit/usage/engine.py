@@ -52,8 +52,8 @@ def charge(database: Database, facts: Facts, window: Window, policy: Policy) -> 
 def match(database: Database, facts: Facts, window: Window) -> None:
     """Find the bill, the usages and the waits of each instance."""
     numbered = engine_input.numbered(facts.instances)
-    engine_input.make_instances(database, numbered, facts.shapes)
-    engine_input.make_attempts(database)
+    engine_input.make_instances(database, numbered, facts.shapes, facts.book.history)
+    engine_input.make_attempts(database, engine_input.node_numbers(numbered))
     rare_attempts.apply_resizes(database)
     database.run_file("lives.sql", now=facts.now)
     database.run_file("matches.sql", until=window.until)

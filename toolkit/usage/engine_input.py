@@ -9,15 +9,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.allocation import billed_spans
 from toolkit.accounting.attempts import CANCELLED_STATES, FAILED_STATES, STATES_OF_RUNNING
+from toolkit.accounting.charges import Component
 from toolkit.accounting.cost_policy import hidden_components, not_paid_by_jobs
-from toolkit.accounting.instance_hours import charged_prices
 from toolkit.accounting.instances import NEVER_UP
 from toolkit.accounting.lives import ENDED_BY_SLURM, FOUND_DEAD
 from toolkit.accounting.sacct import nodes
+from toolkit.usage import instance_prices
 from toolkit.usage.database import quoted
-from toolkit.usage.rates import PICO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,16 +24,17 @@ if TYPE_CHECKING:
     from toolkit.accounting.allocation import Policy, Window
     from toolkit.accounting.cost_policy import CostPolicy
     from toolkit.accounting.instances import Instance
-    from toolkit.prices import PriceBook, PriceSpan, Shape
+    from toolkit.prices import PriceBook, Shape, SpotHistory
     from toolkit.usage.database import Database
 
-_LARGEST_PRICE = 2**62
 _DELIMITER = "\x1f"
 
 _INSTANCES = {
-    "i": "BIGINT",
+    "i": "INTEGER",
     "instance_id": "VARCHAR",
     "node": "VARCHAR",
+    "node_number": "INTEGER",
+    "market": "INTEGER",
     "is_head": "BOOLEAN",
     "launched": "BIGINT",
     "ended": "BIGINT",
@@ -51,15 +51,6 @@ _INSTANCES = {
     "shape_memory": "BIGINT",
     "shape_gpus": "BIGINT",
 }
-_SPANS = {
-    "i": "BIGINT",
-    "s_start": "BIGINT",
-    "s_end": "BIGINT",
-    "pico": "BIGINT",
-    "known": "BOOLEAN",
-    "is_exact": "BOOLEAN",
-    "source": "VARCHAR",
-}
 
 
 def numbered(instances: Iterable[Instance]) -> list[Instance]:
@@ -70,18 +61,24 @@ def numbered(instances: Iterable[Instance]) -> list[Instance]:
 
 
 def make_instances(
-    database: Database, instances: Sequence[Instance], shapes: Mapping[str, Shape]
+    database: Database,
+    instances: Sequence[Instance],
+    shapes: Mapping[str, Shape],
+    history: SpotHistory,
 ) -> None:
     """Make the table `instances`."""
+    nodes = node_numbers(instances)
+    markets = instance_prices.markets(instances, history)
 
     def rows() -> Iterator[tuple[object, ...]]:
         for number, item in enumerate(instances):
             shape = shapes.get(item.instance_id)
             sizes = (shape.cpus, shape.memory_mib, shape.gpus) if shape else (0, 0, 0)
+            market = markets.get((item.instance_type, item.zone)) if item.spot else None
             yield (
-                number, item.instance_id, item.node, item.is_head, item.launched, item.ended,
-                item.running, item.seen_at, item.end_seen, item.static, item.powered_down,
-                item.end_cause in NEVER_UP, item.never_ran, bool(item.stops),
+                number, item.instance_id, item.node, nodes.get(item.node), market, item.is_head,
+                item.launched, item.ended, item.running, item.seen_at, item.end_seen, item.static,
+                item.powered_down, item.end_cause in NEVER_UP, item.never_ran, bool(item.stops),
                 item.interrupted, *sizes,
             )  # fmt: skip
 
@@ -96,47 +93,52 @@ def make_spans(
     policy: Policy,
 ) -> None:
     """Make the table `spans`, of the prices of billed seconds."""
-
-    def rows() -> Iterator[tuple[object, ...]]:
-        for number, item in enumerate(instances):
-            for span in _charged_spans(item, book, window, policy):
-                price = span.price
-                pico = price.usd_per_hour * PICO
-                is_exact = pico == int(pico) and pico < _LARGEST_PRICE
-                yield (
-                    number, span.start, span.end, int(pico) if is_exact else 1, price.is_known,
-                    is_exact, price.source.value,
-                )  # fmt: skip
-
-    _table(database, "spans", _SPANS, rows())
+    numbers = instance_prices.markets(instances, book.history)
+    since = min((item.launched for item in instances), default=0)
+    instance_prices.make_market_prices(database, book.history, numbers, since)
+    database.run_file(
+        "market_prices.sql",
+        since=window.since,
+        until=window.until,
+        minimum_seconds=policy.minimum_seconds,
+    )
+    priced = {number for (number,) in database.rows("SELECT DISTINCT i FROM spans")}
+    rows = instance_prices.book_spans(instances, priced, book, window, policy)
+    _table(database, "book_spans", instance_prices.SPANS, rows)
+    database.run("INSERT INTO spans SELECT * FROM book_spans")
 
 
 def make_payers(database: Database, cost_policy: CostPolicy) -> None:
-    """Make the table `payers`, of what jobs don't pay alone."""
+    """Make the type `component`, and the table `payers`.
+
+    A payer's component is none that jobs pay alone.
+    """
+    names = ", ".join(quoted(item.value) for item in Component)
+    database.run(f"CREATE TYPE IF NOT EXISTS component AS ENUM ({names})")
     hidden = hidden_components(cost_policy)
     rows = [(item.value, item in hidden) for item in sorted(not_paid_by_jobs(cost_policy))]
-    database.table("payers", (("component", "VARCHAR"), ("hidden", "BOOLEAN")), list(rows))
+    database.table("payers", (("component", "component"), ("hidden", "BOOLEAN")), list(rows))
 
 
-def _charged_spans(
-    instance: Instance, book: PriceBook, window: Window, policy: Policy
-) -> Iterator[PriceSpan]:
-    if instance.never_ran:
-        return
-    for span in billed_spans(instance, window.until, policy):
-        low, high = max(span.start, window.since), min(span.until, window.until)
-        if low < high:
-            yield from charged_prices(instance, book, span.start, low, high)
+def node_numbers(instances: Sequence[Instance]) -> dict[str, int]:
+    """Return the numbers of the nodes that had an instance."""
+    names = dict.fromkeys(item.node for item in instances if item.node)
+    return {name: number for number, name in enumerate(names)}
 
 
-def make_attempts(database: Database) -> None:
-    """Make the tables `tries` and `attempts_of_nodes` of the table `attempts`."""
-    database.parsed(
-        "node_lists",
-        "SELECT node_list FROM attempts WHERE started IS NOT NULL",
-        (("node_list", "VARCHAR"), ("nodes", "VARCHAR[]")),
-        lambda text: (list(nodes(text)),),
-    )
+def make_attempts(database: Database, numbers: Mapping[str, int]) -> None:
+    """Make the tables `tries` and `attempts_of_nodes` of the table `attempts`.
+
+    `numbers` are those of the nodes that had an instance.
+    """
+
+    def parsed(text: str) -> tuple[int, list[int]]:
+        names = list(nodes(text))
+        return len(names), [numbers[name] for name in names if name in numbers]
+
+    columns = (("node_list", "VARCHAR"), ("node_count", "BIGINT"), ("node_numbers", "INTEGER[]"))
+    node_lists = "SELECT node_list FROM attempts WHERE started IS NOT NULL"
+    database.parsed("node_lists", node_lists, columns, parsed)
     database.run(
         f"""CREATE OR REPLACE TEMP TABLE tries AS
         -- The components of a het job start together: their group is the least of their keys.
@@ -155,9 +157,9 @@ def make_attempts(database: Database) -> None:
                 CASE WHEN ended IS NULL OR requeue_requested THEN NULL
                     WHEN state IN {_names(FAILED_STATES)} THEN coalesce(checkpoint, started)
                     WHEN state IN {_names(CANCELLED_STATES)} THEN checkpoint END AS lost_from,
-                greatest(coalesce(node_count, 0), len(l.nodes), 1) AS nodes,
+                greatest(coalesce(attempts.node_count, 0), l.node_count, 1) AS nodes,
                 coalesce(cpus, 0) AS cpus, coalesce(memory_mib, 0) AS memory_mib,
-                coalesce(gpus, 0) AS gpus, l.nodes AS node_names
+                coalesce(gpus, 0) AS gpus, l.node_numbers
             FROM attempts JOIN node_lists AS l USING (node_list)
                 LEFT JOIN het_jobs AS h ON contains(job, '+')
                     AND h.het_job = split_part(job, '+', 1)
@@ -168,9 +170,9 @@ def make_attempts(database: Database) -> None:
     database.run(
         """CREATE OR REPLACE TEMP TABLE attempts_of_nodes AS
         SELECT row_number() OVER () AS pair, *
-        FROM (SELECT attempt, unnest(node_names) AS node, started, begun FROM tries)"""
+        FROM (SELECT attempt, unnest(node_numbers) AS node_number, started, begun FROM tries)"""
     )
-    database.run("ALTER TABLE tries DROP COLUMN node_names")
+    database.run("ALTER TABLE tries DROP COLUMN node_numbers")
 
 
 def _names(states: Iterable[str]) -> str:

@@ -5,6 +5,7 @@
     - DumpUnreadable              dump-unreadable
     - StoreUnreadable             store-unreadable
     - RateInvalid                 rate-invalid        2
+    - DayNotKnown                 day-not-known       2
 """
 # ruff: noqa: N818  # the name states the fault; "Error" after it would state it twice
 
@@ -35,4 +36,11 @@ class RateInvalid(UsageStoreError):
     """A price for a node type or partition can't be read."""
 
     reason = "rate-invalid"
+    exit_code = 2
+
+
+class DayNotKnown(UsageStoreError):
+    """A day can't be closed yet: the records do not reach behind it."""
+
+    reason = "day-not-known"
     exit_code = 2

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
 
 
-_KEY = (("i", "BIGINT"), ("component", "VARCHAR"), ("attempt", "UBIGINT"))
+_KEY = (("i", "INTEGER"), ("component", "component"), ("attempt", "UBIGINT"))
 _CHARGES = (
     *_KEY,
     ("micro", "BIGINT"),

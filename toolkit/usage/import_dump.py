@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.usage import database, dump_columns, dump_file
-from toolkit.usage.dump_text import BadLine, SacctText
+from toolkit.usage.dump_text import LINES_A_BLOCK, BadLine, SacctText
 from toolkit.usage.merge import merged
 from toolkit.usage.store import Import
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from toolkit.usage.dump_text import DumpFormat, Row
+    from toolkit.usage.dump_text import Block, DumpFormat, Row
     from toolkit.usage.store import Manifest, Store
 
 ROWS_A_PART = 1_000_000
@@ -31,6 +31,11 @@ class ImportOptions:
     delimiter: str | None = None  # None: as the header tells
     timezone: str = "UTC"  # of ISO times
     rows_a_part: int = ROWS_A_PART
+
+    @property
+    def rows_a_block(self) -> int:
+        """Return the most rows that are read at once."""
+        return min(self.rows_a_part, LINES_A_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class ImportResult:
 class _OpenDump:
     """A dump that is being read, and the folder for what is temporary."""
 
-    rows: Iterator[Row | BadLine]
+    rows: Iterator[Block | Row | BadLine]
     form: DumpFormat
     options: ImportOptions
     temporary: Path
@@ -74,7 +79,7 @@ def import_lines(store: Store, source: SacctText, options: ImportOptions) -> Imp
         record = _record(store.manifest(), source)
         if record.complete:
             return ImportResult(record, was_known=True)
-        rows = dump_file.rows_after(source, record.last_line)
+        rows = dump_file.rows_after(source, record.last_line, options.rows_a_block)
         dump = _OpenDump(rows, source.form, options, temporary)
         days: set[str] = set()
         is_complete = False
@@ -100,7 +105,8 @@ def checked_dump(path: Path, options: ImportOptions, temporary: Path) -> ImportR
     with dump_file.opened(path) as text:
         form = dump_file.header_of(text, options.delimiter)
         record = Import(0, path.name, "", 0, False, 0, 0, 0)
-        rows = dump_file.rows_after(SacctText(path.name, "", form, text, 2), 0)
+        source = SacctText(path.name, "", form, text, 2)
+        rows = dump_file.rows_after(source, 0, options.rows_a_block)
         dump = _OpenDump(rows, form, options, temporary)
         bad_lines: list[BadLine] = []
         while not record.complete:
@@ -129,13 +135,13 @@ def _read_part(
     spool, limit = dump.temporary / "spool", dump.options.rows_a_part
     part = dump_file.spool_rows(dump.rows, dump.form, spool, limit)
     steps, no_attempts = dump_columns.read_spool(
-        opened, spool, dump.form, record.number, dump.options.timezone
+        opened, part, dump.form, record.number, dump.options.timezone
     )
     bad_lines = [*part.bad_lines, *(BadLine(*item) for item in no_attempts)]
     read = replace(
         record,
         last_line=max(record.last_line, part.last_line),
-        complete=part.rows + len(part.bad_lines) < limit,
+        complete=part.is_last,
         attempts=record.attempts + part.rows - steps - len(no_attempts),
         steps=record.steps + steps,
         bad_lines=record.bad_lines + len(bad_lines),

@@ -1,26 +1,56 @@
-"""Attempts that were read, merged into the days of the store."""
+"""Rows that were read, merged into the days of a store: each thing has one row, the best."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.usage.database import quoted
 from toolkit.usage.dump_columns import COLUMNS
-from toolkit.usage.store import Day
+from toolkit.usage.store import Day, rows_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from toolkit.usage.database import Database
     from toolkit.usage.store import Manifest, Store
 
-_KEY = """cluster, db_index, CASE WHEN db_index IS NULL THEN job_id END,
-    CASE WHEN db_index IS NULL THEN coalesce(submitted, started) END,
-    CASE WHEN db_index IS NULL THEN restarts END"""
-"""What makes two rows one attempt: its DBIndex, else job, submission and restarts."""
 
-_NAMES = ", ".join(name for name, _ in COLUMNS)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a store, in Parquet by day. The texts are SQL on its columns."""
+
+    name: str  # of the folder, and of what was read: `read_NAME`
+    columns: Sequence[tuple[str, str]]
+    key: str
+    """The columns that two rows of one thing have in common."""
+    order: str
+    """The best row first."""
+    second: str
+    """The second whose day the row is in. It never changes."""
+    first: str
+    last: str
+    """The first and the last second of all rows of a day; NULL: there is no end."""
+
+    @property
+    def names(self) -> str:
+        """Return the columns' names."""
+        return ", ".join(name for name, _ in self.columns)
+
+
+# A restored database counts its DBIndexes on from the backup, so one of them may be two attempts.
+DUMPED_ATTEMPTS = Table(
+    "attempts",
+    COLUMNS,
+    key="""cluster, db_index, job_id, coalesce(submitted, started),
+        CASE WHEN db_index IS NULL THEN restarts END""",
+    order="ended IS NOT NULL DESC, import_number DESC, line DESC",
+    second="coalesce(submitted, started)",
+    first="min(started)",
+    last="""CASE WHEN bool_or(started IS NOT NULL AND ended IS NULL) THEN NULL
+        ELSE max(ended) END""",
+)
 
 
 def merged(
@@ -30,57 +60,68 @@ def merged(
 
     Of two rows of one attempt, the one with an end wins, then the one that was read later.
     """
-    changed = [day for (day,) in database.rows("SELECT DISTINCT day FROM read_attempts")]
-    if not changed:
-        return manifest
-    old_files = [
-        file for day in changed if day in manifest.days for file in manifest.days[day].files
-    ]
-    store.view(database, old_files)
-    database.run(
-        f"""CREATE OR REPLACE TEMP VIEW all_rows AS SELECT * FROM read_attempts UNION ALL
-        SELECT {_NAMES}, strftime(make_timestamp(coalesce(submitted, started) * 1000000),
-        '%Y-%m-%d') FROM attempts"""  # noqa: S608  # our own text
+    days = merge(
+        database, store.folder, DUMPED_ATTEMPTS, manifest.days, temporary=temporary, name=name
     )
-    target = temporary / f"days-{name}"
-    database.run(
-        f"""COPY (SELECT * FROM all_rows {_latest(database)}) TO {quoted(str(target))}
-        (FORMAT parquet, PARTITION_BY (day),
-        FILENAME_PATTERN {quoted(name + "-{i}")})"""  # noqa: S608
-    )
-    days = dict(manifest.days) | _moved(database, store, target)
     ends = database.value("SELECT max(greatest(submitted, started, ended)) FROM read_attempts")
     return replace(manifest, days=days, known_until=max(manifest.known_until, ends or 0))
 
 
-def _latest(database: Database) -> str:
-    """Return the filter that leaves one row of each attempt.
+def merge(
+    database: Database,
+    folder: Path,
+    table: Table,
+    days: Mapping[str, Day],
+    *,
+    temporary: Path,
+    name: str,
+) -> dict[str, Day]:
+    """Write the days that the table `read_NAME` changes; returns all days."""
+    day = f"strftime(make_timestamp({table.second} * 1000000), '%Y-%m-%d')"
+    read = f"read_{table.name}"
+    changed = [found for (found,) in database.rows(f"SELECT DISTINCT {day} FROM {read}")]  # noqa: S608
+    if not changed:
+        return dict(days)
+    files = [file for found in changed if found in days for file in days[found].files]
+    # A union with no rows would make text of what is an ENUM, which takes longer to write.
+    sources = [read, rows_of(folder, files, table.columns)] if files else [read]
+    rows = " UNION ALL ".join(f"SELECT {table.names}, {day} AS day FROM {item}" for item in sources)  # noqa: S608  # our own text
+    database.run(f"CREATE OR REPLACE TEMP VIEW all_rows AS {rows}")
+    target = temporary / f"{table.name}-{name}"
+    database.run(
+        f"""COPY (SELECT * FROM all_rows {_best(database, table)}) TO {quoted(str(target))}
+        (FORMAT parquet, PARTITION_BY (day),
+        FILENAME_PATTERN {quoted(name + "-{i}")})"""  # noqa: S608
+    )
+    return dict(days) | _moved(database, folder, table, target)
+
+
+def _best(database: Database, table: Table) -> str:
+    """Return the filter that leaves one row of each key.
 
     It is empty where no key is there twice."""
     rows, keys = database.row(
-        f"SELECT count(*), count(DISTINCT hash(concat_ws('|', {_KEY}))) FROM all_rows"  # noqa: S608
+        f"SELECT count(*), count(DISTINCT hash(concat_ws('|', {table.key}))) FROM all_rows"  # noqa: S608
     )
     if rows == keys:  # sorting them would cost more than all the rest
         return ""
-    return f"""QUALIFY row_number() OVER (PARTITION BY {_KEY}
-        ORDER BY ended IS NOT NULL DESC, import_number DESC, line DESC) = 1"""
+    return f"""QUALIFY row_number() OVER (PARTITION BY {table.key} ORDER BY {table.order}) = 1"""
 
 
-def _moved(database: Database, store: Store, target: Path) -> dict[str, Day]:
+def _moved(database: Database, folder: Path, table: Table, target: Path) -> dict[str, Day]:
     """Move the written files into the store; returns their days."""
     facts = database.rows(
-        f"""SELECT parse_filename(parse_dirpath(filename)), count(*), min(started),
-        CASE WHEN bool_or(started IS NOT NULL AND ended IS NULL) THEN NULL ELSE max(ended) END
+        f"""SELECT parse_filename(parse_dirpath(filename)), count(*), {table.first}, {table.last}
         FROM read_parquet({quoted(str(target / "*" / "*.parquet"))}, hive_partitioning=false,
         filename=true) GROUP BY 1"""  # noqa: S608
     )
     days = {}
-    for folder, attempts, first_start, last_end in facts:
-        place = store.folder / "attempts" / folder
+    for name, rows, first, last in facts:
+        place = folder / table.name / name
         place.mkdir(parents=True, exist_ok=True)
         files = []
-        for path in sorted((target / folder).iterdir()):
+        for path in sorted((target / name).iterdir()):
             path.replace(place / path.name)
-            files.append(f"attempts/{folder}/{path.name}")
-        days[folder.removeprefix("day=")] = Day(tuple(files), attempts, first_start, last_end)
+            files.append(f"{table.name}/{name}/{path.name}")
+        days[name.removeprefix("day=")] = Day(tuple(files), rows, first, last)
     return days

@@ -22,7 +22,7 @@ from toolkit.usage.dump_columns import COLUMNS
 from toolkit.usage.errors import StoreUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolkit.usage.database import Database
     from toolkit.usage.dump_text import BadLine
@@ -95,11 +95,44 @@ def default_folder() -> Path:
     return Path(data) / "slurm-ec2-toolkit" / "usage"
 
 
-class Store:
-    """A store's folder."""
+class StoreFolder:
+    """A folder of Parquet files, which one program at a time changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @contextmanager
+    def changing(self) -> Iterator[Path]:
+        """Hold the store's lock; yields an empty folder for temporary files.
+
+        Raises StoreUnreadable.
+        """
+        temporary = self.folder / "temporary"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked(self.folder / "lock"):
+                shutil.rmtree(temporary, ignore_errors=True)  # of a program that was killed
+                temporary.mkdir()
+                try:
+                    yield temporary
+                finally:
+                    shutil.rmtree(temporary, ignore_errors=True)
+        except OSError as error:
+            raise StoreUnreadable(f"can't write to {self.folder}: {error}") from error
+
+    def remove_others(self, table: str, named: Iterable[str]) -> None:
+        """Remove a table's Parquet files that nothing names.
+
+        The table `*` is every table.
+        """
+        known = frozenset(named)
+        for path in self.folder.glob(f"{table}/day=*/*.parquet"):
+            if str(path.relative_to(self.folder)) not in known:
+                path.unlink(missing_ok=True)
+
+
+class Store(StoreFolder):
+    """A store of dumps."""
 
     @property
     def manifest_file(self) -> Path:
@@ -125,34 +158,13 @@ class Store:
                 next_step="import the dumps into an empty --store",
             ) from error
 
-    @contextmanager
-    def changing(self) -> Iterator[Path]:
-        """Hold the store's lock; yields an empty folder for temporary files.
-
-        Raises StoreUnreadable.
-        """
-        temporary = self.folder / "temporary"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / "lock"):
-                shutil.rmtree(temporary, ignore_errors=True)  # of an import that was killed
-                temporary.mkdir()
-                try:
-                    yield temporary
-                finally:
-                    shutil.rmtree(temporary, ignore_errors=True)
-        except OSError as error:
-            raise StoreUnreadable(f"can't write to {self.folder}: {error}") from error
-
     def commit(self, manifest: Manifest) -> None:
         """Replace the manifest, then remove the files that it doesn't name."""
         content = {"version": VERSION, **asdict(manifest)}
         write_atomically(self.manifest_file, json.dumps(content).encode(), mode=0o644)
         named = {file for day in manifest.days.values() for file in day.files}
         named |= {file for files in manifest.charges.values() for file in files}
-        for path in self.folder.glob("*/day=*/*.parquet"):
-            if str(path.relative_to(self.folder)) not in named:
-                path.unlink(missing_ok=True)
+        self.remove_others("*", named)
 
     def keep_bad_lines(self, number: int, bad_lines: list[BadLine]) -> None:
         """Write an import's bad lines to its file.

@@ -9,6 +9,7 @@ import shlex
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,14 @@ from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
 from toolkit.local.machines.driver import CommandResult
 from toolkit.local.machines.none_driver import NoneDriver
-from toolkit.local.options import ADMIN_KEY, Options
+from toolkit.local.options import ACCOUNT, ADMIN_KEY, Options
 from toolkit.local.sockets import Listeners, bind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 SACCT_FIELDS = (*call.REQUIRED, *call.OPTIONAL, *call.FREE_TEXT)
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
 ANSWERS = {
+    "slurmplugins.head_nodes": json.dumps({"nodes": [NODE]}).encode(),
     "show nodes": json.dumps({"nodes": [NODE]}).encode(),
     "slurm-reconcile --plan": b"{}",
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
@@ -43,9 +45,9 @@ ANSWERS = {
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    """Short waits between polls; the actor answers within milliseconds."""
+    """Short waits between polls: the actor has the CPU in them."""
     for module in (polling, head_setup):
-        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.15)
 
 
 def said(script):
@@ -100,21 +102,29 @@ class Actor:
     def play(self):
         while not self.stopping.wait(0.05):
             self.cloud.machine_controller.tick()
-            for instance in self.running():
-                label = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+            for instance, label, launched_at in self.running():
                 if label.get("toolkit:role") == "builder":
-                    self.finish_build(instance["InstanceId"], label["toolkit:image"])
+                    self.finish_build(instance, label["toolkit:image"])
                 elif label.get("toolkit:role") == "head":
-                    self.finish_boot(instance["LaunchTime"].timestamp(), label)
+                    self.finish_boot(launched_at, label)
                 elif label.get("toolkit:role") == "login" and self.login_nodes_report:
                     name = label["Name"].removeprefix(f"{label[tags.CLUSTER]}-")
-                    report = {"name": name, "instance_id": instance["InstanceId"], "at": 1}
-                    self.driver.login_nodes[instance["InstanceId"]] = report
+                    report = {"name": name, "instance_id": instance, "at": 1}
+                    self.driver.login_nodes[instance] = report
 
     def running(self):
-        filters = [{"Name": "instance-state-name", "Values": ["running"]}]
-        groups = self.clients.client("ec2").describe_instances(Filters=filters)["Reservations"]
-        return [instance for group in groups for instance in group["Instances"]]
+        """Return id, tags and time of launch of each running instance.
+
+        They are in the cloud's own tables. Calls of EC2 and S3 twenty times a second would take
+        as much CPU as the deploy.
+        """
+        tables = self.cloud.tables
+        with tables.lock:
+            return [
+                (one.id, one.tags, one.row.launch_time.replace(tzinfo=UTC).timestamp())
+                for one in tables.instances.values()
+                if one.state == "running"
+            ]
 
     def finish_build(self, instance, image):
         bucket = names.images_bucket(self.clients.config, self.clients.account)
@@ -125,15 +135,26 @@ class Actor:
                 self.clients.client("ec2").stop_instances(InstanceIds=[instance])
 
     def finish_boot(self, launched_at, label):
-        s3 = self.clients.client("s3")
         bucket = names.bucket(self.clients.config, self.clients.account)
-        objects = s3.list_objects_v2(Bucket=bucket).get("Contents", ())
-        written_at = {item["Key"]: item["LastModified"].timestamp() for item in objects}
+        written_at = self.written_at(bucket)
         # A status of an earlier instance is not this one's.
         booted = written_at.get(names.HEAD_STATUS, 0.0) >= launched_at
         sha = label.get(tags.BUNDLE, "")
         if names.bundle(sha) in written_at and not booted:
             self.write_status(bucket, names.HEAD_STATUS, "ok", sha)
+
+    def written_at(self, bucket):
+        """Return when each object of a bucket was written."""
+        from moto.s3.models import FakeDeleteMarker, s3_backends  # after toolkit.local.cloud
+
+        with self.cloud.tables.lock:
+            found = s3_backends[ACCOUNT]["aws"].buckets.get(bucket)
+            keys = list(found.keys.items()) if found else []
+        return {
+            name: key.last_modified.replace(tzinfo=UTC).timestamp()
+            for name, key in keys
+            if not isinstance(key, FakeDeleteMarker)
+        }
 
     def write_status(self, bucket, key, state, bundle):
         body = {"state": state, "task": self.failing_task, "bundle": bundle, "at": time.time()}

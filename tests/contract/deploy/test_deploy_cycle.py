@@ -63,7 +63,7 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
     assert "new settings" in output
     assert output.endswith("`toolkit deploy` would set up the head node\n")
     assert toolkit(config, "apply", "--dry-run") == 0
-    assert capsys.readouterr().out == "~ rendered/slurm.conf\n"
+    assert capsys.readouterr().out == "~ rendered/burst.json\n~ rendered/slurm.conf\n"
     assert toolkit(config, "apply") == 0
     assert capsys.readouterr().out == "applied\n"
     assert toolkit(config, "apply", "--dry-run") == 0
@@ -84,7 +84,7 @@ def test_a_cluster_is_deployed_changed_applied_and_destroyed(config, capsys):
 
 
 def import_price(config, usd):
-    """Keep a list price of the pool's first type, as `prices import` does."""
+    """Keep a newer list price of the pool's first type."""
     (pool,) = config.config.pools.values()
     day = int(time.time()) - 86_400
     region, prices = config.config.aws.region, {pool.offerings[0].type: usd}

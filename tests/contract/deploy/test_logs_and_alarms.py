@@ -145,21 +145,22 @@ def test_what_lies_before_the_start_is_not_printed_and_its_time_is_told(stack, c
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("gpu-01", "did you mean 'gpu-001'?"),
-        ("hed", "did you mean 'head'?"),
-        ("gpu-003", "gpu-003 has sent no line"),
-        ("i-0123456789abcdef0", "has sent no line"),
-        ("gpu-*", "neither a node nor an instance"),
-        ("-x", "No such option"),
-    ],
-)
-def test_a_name_that_has_no_logs_is_an_error_that_says_so(stack, config, capsys, target, words):
-    code, lines, error = logs(stack, config, capsys, target)
-    assert (code in (1, 2), lines) == (True, [])
-    assert words in error
+NO_LOGS = {
+    "gpu-01": "did you mean 'gpu-001'?",
+    "hed": "did you mean 'head'?",
+    "gpu-003": "gpu-003 has sent no line",
+    "i-0123456789abcdef0": "has sent no line",
+    "gpu-*": "neither a node nor an instance",
+    "-x": "No such option",
+}
+
+
+def test_a_name_that_has_no_logs_is_an_error_that_says_so(stack, config, capsys):
+    """Ask one cluster for each name: a deploy costs more."""
+    for target, words in NO_LOGS.items():
+        code, lines, error = logs(stack, config, capsys, target)
+        assert (code in (1, 2), lines) == (True, []), target
+        assert words in error, target
 
 
 def test_a_line_can_not_control_the_terminal(stack, config, capsys):

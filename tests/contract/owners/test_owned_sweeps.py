@@ -3,6 +3,7 @@
 The head's real gRPC service over SQLite, with real connections of several uids.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -133,11 +134,10 @@ def test_what_is_not_there_is_not_found(users):
 
 def service_port(process):
     """Return the port on which the service waits for its relay."""
-    inodes = {
-        str(link.readlink()).removeprefix("socket:[").rstrip("]")
-        for link in Path(f"/proc/{process.pid}/fd").iterdir()
-        if str(link.readlink()).startswith("socket:")
-    }
+    inodes = set()
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # the service closed this file meanwhile
+            inodes.add(str(link.readlink()).removeprefix("socket:[").rstrip("]"))
     ports = []
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:

@@ -195,6 +195,18 @@ def test_a_warm_up_asks_for_the_datasets_and_ends_with_its_code(node, code):
     assert "python -m toolkit.datasets warm a b c" in said
 
 
+@pytest.mark.parametrize("code", [0, 85, 93])
+def test_a_stage_job_hands_on_its_words_and_ends_with_the_copys_code(node, code):
+    _program(node / "env" / "bin" / "python", PYTHON)
+    played = {"WARM_CODE": str(code), "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
+    said = ended(node, start(node, "stage.sbatch", "get", "a@1", "/work/a b", **played), code)
+    assert "python -m toolkit.datasets get a@1 /work/a b" in said
+
+
+def test_a_stage_job_without_words_is_refused(node):
+    assert "nothing to copy" in ended(node, start(node, "stage.sbatch"), 93)
+
+
 SLOW = """#!/bin/bash
 touch began
 while [[ ! -e go ]]; do sleep 0.02; done

@@ -149,8 +149,34 @@ def test_on_a_cluster_a_run_comes_back_from_where_cluster_yaml_says(tmp_path, mo
 
 def test_a_cluster_without_a_place_for_checkpoints_says_where_to_name_one(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_SITE_FILE", str(tmp_path / "absent"))
-    with pytest.raises(LookupError, match=r"cluster\.yaml .* training\.checkpoints"):
+    with pytest.raises(LookupError, match=r"training\.checkpoints in cluster\.yaml"):
         S3Tier.of_cluster("ada/7")
+
+
+def test_a_place_named_by_the_environment_needs_no_site_file(tmp_path, monkeypatch, client):
+    """Name the place as on racks.
+
+    They have no file of a cluster.
+    """
+    monkeypatch.setenv("TOOLKIT_SITE_FILE", str(tmp_path / "absent"))
+    monkeypatch.setenv("TOOLKIT_CHECKPOINTS", "s3://checkpoints/users")
+    tier = S3Tier.of_cluster("ada/7")
+    tier._client = client
+    Checkpointer(tmp_path / "a", Solo(), codec=BytesCodec(), tiers=(tier,)).save(
+        {"model": Weights(b"1")}, step=1, facts={}
+    )
+    (key, *_) = (item["Key"] for item in client.list_objects_v2(Bucket="checkpoints")["Contents"])
+    assert key.startswith("users/ada/7/step-00000001.")
+
+
+@pytest.mark.parametrize("outlives_notice", [False, True])
+def test_a_stop_waits_for_s3_if_the_run_may_go_on_without_this_filesystem(
+    tmp_path, client, outlives_notice
+):
+    tier = S3Tier("checkpoints", "runs/7", client=client, outlives_notice=outlives_notice)
+    checkpoints = Checkpointer(tmp_path, Solo(), codec=BytesCodec(), tiers=(tier,))
+    found = checkpoints.save({"model": Weights(b"1")}, step=1, facts={}, urgent=True)
+    assert (found.name in tier.names()) == outlives_notice
 
 
 def test_an_upload_that_was_cut_short_goes_on_with_the_parts_that_are_missing(

@@ -24,6 +24,7 @@ from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.system import decision_log
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+from tests.fakes.slurm import FakeNodeReader
 from toolkit.commands import why
 from toolkit.explain import job, node, tables
 from toolkit.output import table
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slurmplugins.model.node import JobId
+    from slurmplugins.slurm.node_reader import NodeReader
 
 HERE = Path(__file__).parent / "expected"
 G = hostlist.expand("gpu-[001-008]")
@@ -96,7 +98,8 @@ def read_report(bench: Bench, *question: str) -> HeadReport:
     for line in bench.lines:
         record(line)
     jobs: job_history.JobReader = Jobs(bench)  # type: ignore[assignment]
-    facts = collect.gather(bench.engine, jobs, head_report.parse(list(question)), path)
+    nodes: NodeReader = FakeNodeReader(bench.slurm)  # type: ignore[assignment]
+    facts = collect.gather(bench.engine, nodes, jobs, head_report.parse(list(question)), path)
     return report.from_json(json.loads(json.dumps(report.to_json(facts))))
 
 

@@ -18,7 +18,13 @@ from tests.fakes.slurmdbd import FakeAccounting, Row
 from toolkit.accounting import recorded_prices
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.collect import Sources, collect
-from toolkit.accounting.records import Buckets, attempts_of, list_pages, read_pages
+from toolkit.accounting.records import (
+    Buckets,
+    RecordsInS3,
+    attempts_of,
+    list_pages,
+    read_pages,
+)
 from toolkit.accounting.report import Key
 from toolkit.errors import HeadCommandFailed, HeadNotReady
 
@@ -280,13 +286,13 @@ def test_stored_prices_come_before_ec2_which_is_asked_for_the_rest():
     )  # fmt: skip
     assert days.run(T0, T0 + 2 * DAY + 2 * HOUR) == T0 + 2 * DAY
     assert saved == [T0 + DAY, T0 + 2 * DAY]
-    buckets = Buckets(cluster.s3, OWN, KEPT)
+    stored = RecordsInS3(Buckets(cluster.s3, OWN, KEPT))
 
     def read(types, until):
-        return recorded_prices.read(buckets, cluster.ec2, "us-east-1", types, (T0 + 10, until))
+        return recorded_prices.read(stored, cluster.ec2, "us-east-1", types, (T0 + 10, until))
 
     history, aside = read({"g5.xlarge"}, T0 + 2 * DAY)
-    assert aside == []
+    assert aside == ()
     assert cluster.ec2.price_calls == []
     spans = history.spans("g5.xlarge", "us-east-1a", T0 + 10, T0 + 2 * DAY)
     assert [str(span.price.usd_per_hour) for span in spans] == ["0.36", "0.36"]

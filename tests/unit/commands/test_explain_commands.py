@@ -18,8 +18,9 @@ NOW = 1_795_000_000.0
 REPORT = HeadReport(
     at=NOW,
     cluster="demo",
+    node_source="pyslurm 25.11.2",
     nodes=(
-        NodeReport("gpu-001", ("IDLE",), "", "gpu", "i-1"),
+        NodeReport("gpu-001", ("IDLE",), "", "gpu"),
         NodeReport("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
     ),
     machines=(
@@ -75,8 +76,9 @@ def test_nodes_shows_the_instance_of_each_node(capsys):
 
 def test_nodes_as_json_lists_every_node(capsys):
     assert cli.run(["nodes", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["nodes"]
-    assert [row["node"] for row in rows] == ["gpu-001", "gpu-002"]
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["node"] for row in answer["nodes"]] == ["gpu-001", "gpu-002"]
+    assert answer["source"] == "pyslurm 25.11.2"
 
 
 def test_jobs_escapes_control_characters(capsys):

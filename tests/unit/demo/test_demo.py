@@ -46,7 +46,7 @@ def demo_of(instances, outage=0):
     demo = Demo(
         ToolkitCommand(Path("cluster.yaml")), display, sleep=lambda _: None, clock=now.__next__
     )
-    demo.job, demo._head = "1", Head(instances, outage)
+    demo.job_id, demo._head = "1", Head(instances, outage)
     return demo
 
 

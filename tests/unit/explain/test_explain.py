@@ -10,6 +10,7 @@ from slurmplugins import errors
 from slurmplugins.head.report import (
     AttemptReport,
     BreakerReport,
+    BurstReport,
     HeadReport,
     InstanceReport,
     JobReport,
@@ -56,7 +57,7 @@ def report(*jobs: JobReport, **more: Any) -> HeadReport:
 
 
 def up(flags: str, reason: str = "", **more: Any) -> NodeReport:
-    return NodeReport("gpu-001", tuple(flags.split("+")), reason, "gpu", "i-1", **more)
+    return NodeReport("gpu-001", tuple(flags.split("+")), reason, "gpu", **more)
 
 
 def test_a_job_without_capacity_shows_offerings_ec2s_message_and_the_next_attempt():
@@ -75,6 +76,16 @@ def test_a_job_without_capacity_shows_offerings_ec2s_message_and_the_next_attemp
     assert "message: none left anywhere" in answer.because
     assert answer.next.startswith("within seconds")
     assert f"{SPOT} ({ICE}) is requested first" in answer.next
+
+
+def test_a_waiting_job_of_racks_shows_the_burst_governors_decision():
+    words = "stays: racks expected in 12 m; cloud would cost up to 41.20 USD"
+    stays = BurstReport(7, "7", bursts=False, reason="racks-soon", text=words)
+    answer = job.explain(report(pending(), bursts=(stays,)), 7)
+    assert f"burst: {words}" in answer.because
+    other = BurstReport(8, "8", text="may burst")
+    assert not [line for line in job.explain(report(pending(), bursts=(other,)), 7).because
+                if line.startswith("burst")]  # fmt: skip
 
 
 def test_a_job_shows_why_it_got_no_nodes_even_if_they_could_not_be_given_back():

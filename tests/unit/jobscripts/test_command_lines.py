@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.datasets.__main__ import parser
 from toolkit.datasets.errors import DatasetUnknown
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
@@ -38,6 +39,16 @@ def test_every_documented_dataset_of_a_warm_up_is_a_valid_reference(tmp_path):
     for _, word in references:
         with pytest.raises(DatasetUnknown):  # the name is valid, so NameRefused would be a fault
             catalog.matching_versions(word)
+
+
+def test_every_documented_copy_is_a_command_of_the_datasets_program():
+    calls = [
+        [word.strip('"').rstrip(")") for word in words]
+        for _, words in documented_calls("stage.sbatch")
+    ]
+    assert {words[0] for words in calls} == {"put", "put-run", "get"}
+    for words in calls:
+        assert parser().parse_args(words).command == words[0]
 
 
 @pytest.mark.parametrize("script", ["torchrun", "fsdp", "deepspeed", "pipeline", "sweep"])

@@ -1,8 +1,9 @@
 """The text of a dump: its header, and rows that free text has broken."""
 
 import pytest
+from hypothesis import given, strategies as st
 
-from toolkit.usage.dump_text import BadLine, DumpFormat, Row, dump_format, whole_rows
+from toolkit.usage.dump_text import BadLine, Block, DumpFormat, Row, blocks, dump_format, whole_rows
 from toolkit.usage.errors import DumpUnreadable
 
 FORM = DumpFormat("|", ("jobid", "jobname", "start"))
@@ -66,6 +67,31 @@ def test_a_delimiter_within_a_name_is_set_aside_and_at_the_end_belongs_to_the_na
 def test_further_lines_of_a_name_at_the_end_make_no_row():
     assert rows("1|10|a\nb\n2|20|c\n", NAME_LAST) == [Row(2, "1|10|a"), Row(4, "2|20|c")]
     assert rows("1|a|10\nb\n") == [Row(2, "1|a|10"), BadLine(3, "b", "no delimiter")]
+
+
+def test_lines_that_are_rows_come_in_blocks():
+    lines = ["1|a|10\n", "2|b|20\n", "3|c|30\n"]
+    assert list(blocks(lines, FORM, most=2)) == [Block(2, lines[:2]), Block(4, lines[2:])]
+
+
+@given(
+    st.lists(st.text("a|", max_size=4).map(lambda text: text + "\n"), max_size=12),
+    st.sampled_from((FORM, NAME_LAST)),
+    st.integers(1, 5),
+)
+def test_blocks_of_any_size_have_the_same_rows(lines, form, most):
+    found = []
+    for item in blocks(lines, form, most=most):
+        if isinstance(item, Block):
+            texts = enumerate(item.lines, start=item.line)
+            found += [Row(number, text.rstrip("\n")) for number, text in texts]
+        else:
+            found.append(item)
+    one_by_one = [
+        Row(item.line, item.lines[0].rstrip("\n")) if isinstance(item, Block) else item
+        for item in blocks(lines, form, most=1)
+    ]
+    assert found == one_by_one
 
 
 def test_a_line_of_a_megabyte_is_damage():

@@ -28,7 +28,7 @@ def test_a_resized_row_keeps_the_checkpoint_that_a_later_row_tells(tmp_path):
     import_dump(store, dump, ImportOptions())
     with databases.opened(threads=1) as database:
         store.view(database, store.manifest().files(0, 2**40))
-        engine_input.make_attempts(database)
+        engine_input.make_attempts(database, {})
         rare_attempts.apply_resizes(database)
         losses = dict(database.rows("SELECT attempt, lost_from FROM tries"))
     assert losses == {1: checkpoint, 2: second("2026-11-01T02:00:00")}

@@ -136,6 +136,15 @@ def test_without_dbindex_job_submission_and_restarts_tell_attempts_apart(usage, 
     assert report(usage)["total"]["attempts"] == 3
 
 
+def test_one_dbindex_of_two_jobs_is_two_attempts(usage, dump):
+    """A restored database counts on from its backup."""
+    usage("import", dump(row(key="7", job="70")))
+    usage("import", dump(row(key="7", job="10070"), name="later.txt"))
+    usage("import", dump(row(key="7", job="10070", End="2026-11-01T05:00:00"), name="again.txt"))
+    (found,) = report(usage)["rows"]
+    assert (found["attempts"], found["node_hours"]) == (2, "12.000")
+
+
 def test_large_keys_that_a_float_makes_equal_stay_apart(usage, dump):
     usage("import", dump(row(str(2**63 + 1)), row(str(2**63 + 2), "8")))
     assert report(usage)["total"]["attempts"] == 2

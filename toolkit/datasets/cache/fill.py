@@ -45,6 +45,7 @@ def fill(
     source: Source,
     *,
     disk: Disk,
+    title: str = "filling the cache",
     should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
 ) -> int:
@@ -54,7 +55,7 @@ def fill(
     when the source's bytes differ from the manifest.
     """
     progress = Progress(
-        "filling the cache",
+        title,
         files=len(manifest.files),
         size=manifest.size,
         should_stop=should_stop,

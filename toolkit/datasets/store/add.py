@@ -12,7 +12,7 @@ from toolkit.datasets.store.catalog import Catalog, NamedVersion, check_name
 from toolkit.datasets.store.gc_markers import Marker, adding
 from toolkit.datasets.store.manifest import File
 from toolkit.datasets.store.port import Store, Upload
-from toolkit.datasets.store.scan import ScanMemory, ScanResult, scan
+from toolkit.datasets.store.scan import LeftOut, ScanMemory, ScanResult, keep_all, scan
 from toolkit.datasets.store.transfer import LocalFile
 from toolkit.training.io import parallel
 
@@ -40,6 +40,7 @@ def add(
     *,
     name: str | None = None,
     memory: ScanMemory | None = None,
+    left_out: LeftOut = keep_all,
     should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -50,7 +51,14 @@ def add(
     """
     if name:
         check_name(name)
-    scan_result = scan(root, memory=memory, should_stop=should_stop, log=log, clock=catalog.clock)
+    scan_result = scan(
+        root,
+        memory=memory,
+        left_out=left_out,
+        should_stop=should_stop,
+        log=log,
+        clock=catalog.clock,
+    )
     manifest, hashed_files = scan_result.manifest, scan_result.hashed_files
     with adding(catalog, sleep=sleep) as marker:
         sent_bytes = _ContentUpload(catalog.store, scan_result, should_stop, log).run(marker)

@@ -267,7 +267,8 @@ def _store_errors(url: str) -> Iterator[None]:
     except NoCredentialsError as error:
         raise StoreFailed(
             f"{url}: this process has no AWS credentials",
-            next_step="on a cluster, run it in a job: put srun before the command",
+            next_step="on a cluster, run it in a job: put srun before the command;"
+            " on racks, set AWS_CONFIG_FILE",
         ) from error
     except (BotoCoreError, OSError) as error:
         raise StoreUnreachable(f"{url}: {error}") from error

@@ -24,9 +24,16 @@ from toolkit.datasets.store.transfer import LocalFile
 from toolkit.training.io import parallel
 from toolkit.training.io.durable_files import write_atomic
 
+LeftOut = Callable[[str], bool]
+"""Whether a path of the folder, a file's or a folder's, is no part of the dataset."""
 KnownHashes = Mapping[str, tuple[int, int, int, tuple[str, ...]]]
 
 RACY_NS = 2_000_000_000
+
+
+def keep_all(_path: str) -> bool:
+    """Leave no path of the folder out."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +60,21 @@ def scan(
     root: Path,
     *,
     memory: "ScanMemory | None" = None,
+    left_out: LeftOut = keep_all,
     should_stop: Callable[[], bool] = never_stop,
     log: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ScanResult:
     """Hash the files below `root` and return their manifest.
 
-    Raises NameRefused, SourceChanged, DatasetUnknown, DataStopped.
+    Paths that are `left_out` do not count. Raises NameRefused, SourceChanged, DatasetUnknown,
+    DataStopped.
     """
     root = root.resolve()
     if not root.is_dir():
         raise DatasetUnknown(f"{root} is not a folder")
     now = int(clock() * 1e9)
-    files = sorted(_walk(root), key=lambda file: file.path.encode())
+    files = sorted(_walk(root, left_out), key=lambda file: file.path.encode())
     known_hashes = memory.load() if memory else {}
     found = {file.path: _known_hashes(file, known_hashes) for file in files}
     hashes = {path: old_hashes for path, old_hashes in found.items() if old_hashes is not None}
@@ -113,13 +122,15 @@ def default_memory(root: Path, environment: Mapping[str, str] = os.environ) -> S
     return ScanMemory(Path(cache) / "toolkit" / "data", root)
 
 
-def _walk(root: Path) -> Iterator[FoundFile]:
+def _walk(root: Path, left_out: LeftOut) -> Iterator[FoundFile]:
     pending_folders = [(root, "")]
     while pending_folders:
         folder, prefix = pending_folders.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
+                if left_out(path):
+                    continue
                 check_path(path)
                 if entry.is_dir(follow_symlinks=False):
                     pending_folders.append((Path(entry.path), f"{path}/"))

@@ -19,7 +19,12 @@ from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_
 from moto.cloudformation.responses import CloudFormationResponse, StackResourceDTO
 from moto.core.responses import ActionResult, EmptyResult
 
-from toolkit.local.aws import stack_capabilities, stack_deletions, stack_template_urls
+from toolkit.local.aws import (
+    stack_capabilities,
+    stack_deletions,
+    stack_template_reader,
+    stack_template_urls,
+)
 from toolkit.local.aws.alarms import StackAlarm, StackSubscription
 from toolkit.local.aws.fsx import StackFileSystem
 from toolkit.local.aws.secrets_manager import StackSecret
@@ -90,6 +95,7 @@ class Stacks:
         self._install_rollback(patches)
         self._install_views(patches)
         stack_deletions.install(patches)
+        stack_template_reader.install(patches)
         stack_template_urls.install(patches)
         # moto finds its types among the subclasses of one class, and remembers what it found.
         for cache in (get_model_list, get_model_map, get_name_type_map):

@@ -76,7 +76,8 @@ class Replication:
             except Exception:
                 if not names:
                     raise
-        return sorted(names, key=save_number, reverse=True)
+        # While the tier was away, two filesystems may have given one number. The step decides then.
+        return sorted(names, key=lambda name: (save_number(name), name), reverse=True)
 
     def push(
         self,

@@ -9,6 +9,7 @@ No name is used twice (`replication.last_number`), so parts of an upload that wa
 They are compared all the same: an object by the digest in its metadata, a part by its hash.
 """
 
+import os
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -38,28 +39,32 @@ _PARALLEL_PARTS = 4  # parts under way: 64 MiB of memory, and enough to fill mos
 class S3Tier:
     """A tier that is a prefix in a bucket, for one run.
 
-    A stop does not wait for it: the next attempt's save fills it again.
+    A stop does not wait for it, because the next attempt's save fills it again. A run that moves
+    between filesystems needs `outlives_notice`: its next attempt has nothing but this tier.
     """
 
-    outlives_notice = False
-
-    def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, *, outlives_notice: bool = False, client: Any = None
+    ) -> None:
         self._bucket_name, self._prefix = bucket, prefix.strip("/")
+        self.outlives_notice = outlives_notice
         self._client = client
 
     @classmethod
-    def of_cluster(cls, prefix: str) -> Self:
+    def of_cluster(cls, prefix: str, *, outlives_notice: bool = False) -> Self:
         """Return the tier under `prefix` of the cluster's place.
 
-        It is `training.checkpoints` in cluster.yaml. Raises LookupError without one.
+        It is TOOLKIT_CHECKPOINTS, else `training.checkpoints` in cluster.yaml. Raises LookupError
+        without one.
         """
-        url = str(site_facts().get("checkpoints") or "")
+        url = os.environ.get("TOOLKIT_CHECKPOINTS") or str(site_facts().get("checkpoints") or "")
         if not url:
             raise LookupError(
-                "cluster.yaml names no place in S3 for checkpoints: set training.checkpoints"
+                "no place in S3 is named for checkpoints: set training.checkpoints in cluster.yaml,"
+                " or TOOLKIT_CHECKPOINTS=s3://bucket/prefix where no cluster.yaml holds"
             )
         bucket, _, folder = url.removeprefix("s3://").partition("/")
-        return cls(bucket, f"{folder}/{prefix}")
+        return cls(bucket, f"{folder}/{prefix}", outlives_notice=outlives_notice)
 
     def names(self) -> list[str]:
         folders = [_folder(key) for key in self._keys("") if key.endswith(f"/{COMMITTED}")]

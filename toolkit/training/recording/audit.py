@@ -1,12 +1,14 @@
 """Audit whether a run trained on every sample exactly once.
 
-    python -m toolkit.training audit RUN_DIR
+    python -m toolkit.training audit RUN_DIR [RUN_DIR ...]
 
 prints one JSON object, and exits 0 if the record has no fault:
 
 - Every step 0..N-1 counts exactly once.
 - Every epoch's samples are covered exactly once.
 - The ranks say that they took the samples of their steps.
+
+A run that moved between filesystems has a folder on each: name all of them.
 
 Work that a hard kill made the run repeat is `repeated`: money lost, but no fault of the record.
 """
@@ -20,8 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkit.training.run_folder import steps as steps_file
-from toolkit.training.run_folder.attempts import AttemptsFile
+from toolkit.training.run_folder import moved_run
 from toolkit.training.run_folder.run_folder import RunFolder
 from toolkit.training.run_folder.steps import History, StepRecord
 from toolkit.training.sample_order import SampleOrder, fingerprint
@@ -49,16 +50,19 @@ class Audit:
     torn_lines: int
 
 
-def audit(run_dir: Path) -> Audit:
-    """Check the step log in `run_dir`.
+def audit(*run_dirs: Path) -> Audit:
+    """Check the step log of the run in these folders.
 
     Raises FileNotFoundError when there is no run.
     """
-    run_folder = RunFolder(run_dir)
-    if not run_folder.steps.exists():
-        raise FileNotFoundError(f"{run_folder.steps}: no such file; is this a run's folder?")
-    history = steps_file.read(run_folder.steps)
-    order = run_folder.facts().get("order")
+    folders = [RunFolder(run_dir) for run_dir in run_dirs]
+    for folder in folders:
+        if not folder.steps.exists():
+            raise FileNotFoundError(f"{folder.steps}: no such file; is this a run's folder?")
+    records = moved_run.read(folders)
+    history = records.history
+    orders = [order for folder in folders if (order := folder.facts().get("order"))]
+    order = orders[0] if orders else None
     counts = Counter(record.step for record in history.steps)
     last_step = max(counts, default=-1)
     missing = tuple(step for step in range(last_step + 1) if step not in counts)
@@ -70,6 +74,8 @@ def audit(run_dir: Path) -> Audit:
         *(_content_problems(history.steps, order) if order else ["run.json names no sample order"]),
         *_resume_problems(history),
     ]
+    if any(other != order for other in orders):
+        problems.insert(0, "the folders are of runs with another order of samples each")
     position = history.steps[-1].stop if history.steps else 0
     return Audit(
         ok=not problems,
@@ -84,8 +90,7 @@ def audit(run_dir: Path) -> Audit:
             resumption.step for resumption in history.resumptions if resumption.attempt > 0
         ),
         attempts=tuple(
-            {name: getattr(record, name) for name in _ATTEMPT_FIELDS}
-            for record in AttemptsFile(run_folder.attempts).attempts()
+            {name: getattr(record, name) for name in _ATTEMPT_FIELDS} for record in records.attempts
         ),
         torn_lines=history.torn_lines,
     )
@@ -157,11 +162,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns 0 when there is no fault, 1 when there is one, 2 when there is no run.
     """
     parser = argparse.ArgumentParser(prog="python -m toolkit.training audit")
-    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
     parser.add_argument("--steps", type=int, help="fail unless the run has just this many steps")
     options = parser.parse_args(arguments)
     try:
-        findings = audit(options.run_dir)
+        findings = audit(*options.run_dirs)
     except FileNotFoundError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -1,8 +1,9 @@
 """Read and write attempts.jsonl: one line an attempt, with its work and its cost.
 
 SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
-about why a job was requeued. This file does. Rank 0 is the only writer. A write replaces the whole
-file, and only the run's owner can make it (fencing.Fence.write_fenced).
+about why a job was requeued. This file does. The batch script writes it before and after the ranks
+(start_check, end_of_attempt), and rank 0 in between. A write replaces the whole file, and only the
+attempt with the fence can make it (fencing.Fence.write_fenced).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,24 @@ from typing import Any, Self
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import encode_line, read_lines, write_atomic
 
+
+class Cause(StrEnum):
+    """The causes that end an attempt. All but FINISHED have a retry budget (retry_budget.py)."""
+
+    FINISHED = "finished"
+    SPOT = "spot-interruption"
+    SCHEDULED = "scheduled-event"
+    PREEMPTED = "preemption"
+    REQUEUED = "requeued"  # by a person, while it ran
+    NODE = "node-failure"
+    TRANSIENT = "transient"
+    TIME_LIMIT = "time-limit"
+    MEMORY = "out-of-memory"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+# These words of the file are no causes: nothing is known of the end, or nothing began.
 RUNNING = "running"
 LOST = "lost"  # ended without a verdict: it lost its instances, or was killed
 HELD = "held"  # the job was held before the attempt's workers began
@@ -33,7 +52,7 @@ class AttemptRecord:
     started_at: float  # epoch seconds
     ended_at: float | None
     seconds: float | None
-    cause: str  # running | finished | lost | held | error | the cause in the stop request
+    cause: str  # a Cause, RUNNING, LOST or HELD; until it is judged, the verdict's word
     step_start: int | None
     step_end: int | None  # the step that the next attempt starts with, as far as was known
     world_size: int  # 0 as long as no worker has started
@@ -191,12 +210,12 @@ def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
 def without_progress(
     earlier_attempts: Sequence[AttemptRecord], job_id: str, step: int | None
 ) -> bool:
-    """Return whether the last NO_PROGRESS attempts began at one step, `step`.
+    """Return whether the job's last attempts all began at one step, `step`.
 
-    An attempt counts by the step where it *begins*. An attempt that is killed before its first
-    checkpoint trains steps and still gets the run no further. An attempt that a person requeued
-    says nothing of the run. A new job starts with a new budget, and so does one that was held and
-    released.
+    MAX_ATTEMPTS_WITHOUT_PROGRESS of them count, each by the step where it *begins*. An attempt that
+    is killed before its first checkpoint trains steps and still gets the run no further. One that
+    ended before it had a step counts for every step. One that a person requeued is left out. A new
+    job starts with a new budget, and so does one that was held and released.
 
     `step` is None when nothing counts steps. Then the answer is False.
     """
@@ -239,19 +258,3 @@ def _parse_record(line: dict[str, Any]) -> AttemptRecord:
     values = {field.name: line[field.name] for field in fields(AttemptRecord) if field.name in line}
     sequences = {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
     return AttemptRecord(**values | sequences)
-
-
-class Cause(StrEnum):
-    """The causes in the attempts file. Each has a budget of its own (retry_budget.py)."""
-
-    FINISHED = "finished"
-    SPOT = "spot-interruption"
-    SCHEDULED = "scheduled-event"
-    PREEMPTED = "preemption"
-    REQUEUED = "requeued"  # by a person, while it ran
-    NODE = "node-failure"
-    TRANSIENT = "transient"
-    TIME_LIMIT = "time-limit"
-    MEMORY = "out-of-memory"
-    ERROR = "error"
-    CANCELLED = "cancelled"

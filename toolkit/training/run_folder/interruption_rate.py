@@ -18,10 +18,14 @@ _EXPECTED_HOURS = 24.0
 
 
 def mtti(
-    attempts: Sequence[AttemptRecord], instances: int, *, per_instance_hour: float | None = None
+    attempts: Sequence[AttemptRecord],
+    instance_count: int,
+    *,
+    per_instance_hour: float | None = None,
 ) -> float:
-    """Return the expected seconds until EC2 takes one instance back.
+    """Return the mean time to interruption of a run, in seconds.
 
+    An attempt counts as interrupted unless the job or its owner caused its end.
     `per_instance_hour` is a known rate to begin with. The run's own attempts count beside one
     interruption at that rate.
     """
@@ -31,4 +35,4 @@ def mtti(
     hours = sum((attempt.seconds or 0) / 3600 * len(attempt.nodes) for attempt in attempts)
     expected_hours = 1 / per_instance_hour if per_instance_hour else _EXPECTED_HOURS
     rate = (1 + len(interrupted_attempts)) / (expected_hours + hours)
-    return 3600 / (rate * max(1, instances))
+    return 3600 / (rate * max(1, instance_count))

@@ -37,6 +37,7 @@ class RunFolder:
         self.times = path / "times.jsonl"
         self.result = path / "result.json"
         self._facts = path / "run.json"
+        self.order: Mapping[str, int] | None = None  # as this process agreed on it
 
     def create(self) -> None:
         """Make the folder and give the run its key.
@@ -81,6 +82,7 @@ class RunFolder:
         The number of epochs may change. Before the first checkpoint the global batch may too.
         """
         order_facts = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
+        self.order = order_facts
         facts = json.loads(read_twice(self._facts, Path.read_bytes))
         first_order = dict(facts.get("order") or order_facts)
         first_order.setdefault("global_batch", order.global_batch)  # older runs did not note it
@@ -94,6 +96,15 @@ class RunFolder:
         new_facts = {"order": order_facts, "epochs": epochs}  # training longer, or shorter, is fine
         if facts | new_facts != facts:
             self._write_file(self._facts, encode_line(facts | new_facts))
+
+    def adopt_order(self, order: Mapping[str, int]) -> None:
+        """Note the order of a checkpoint, unless the folder has one.
+
+        The run may have begun on another filesystem, whose run.json is not here.
+        """
+        facts = json.loads(read_twice(self._facts, Path.read_bytes))
+        if "order" not in facts:
+            self._write_file(self._facts, encode_line(facts | {"order": dict(order)}))
 
     def _has_saved(self) -> bool:
         """Return whether the run has a checkpoint.

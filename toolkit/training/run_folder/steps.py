@@ -8,8 +8,8 @@ that an attempt writes after the next one has taken over the run.
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,8 @@ class StepLog:
 
         Raises no error of the disk: lines that it does not take wait, in order, and `sync` fails.
         """
-        if (
-            len(self._pending_lines) < _MAX_PENDING
-        ):  # full after hours; the audit names missing steps
+        # The queue is full after hours; then steps are left out, and the audit names them.
+        if len(self._pending_lines) < _MAX_PENDING:
             line = asdict(record) | {"metrics": dict(record.metrics)}
             self._pending_lines.append(encode_line({"event": "step", **line}))
         try:
@@ -128,16 +127,30 @@ class StepLog:
 
 
 def read(path: Path) -> History:
-    """Return the step log with its `resume` lines applied."""
+    """Return the step log with its `resume` lines applied.
+
+    It is empty without a file.
+    """
+    entries = read_entries(path)
+    whole_entries = [entry for entry in entries if entry is not None]
+    return replace(apply(whole_entries), torn_lines=len(entries) - len(whole_entries))
+
+
+def read_entries(path: Path) -> list[StepRecord | Resumption | None]:
+    """Return the lines of a step log as they stand.
+
+    None stands for a line that was cut short.
+    """
+    return [_parse_entry(line) for line in read_lines(path)]
+
+
+def apply(entries: Iterable[StepRecord | Resumption]) -> History:
+    """Return the steps that count after all `resume` lines."""
     steps: list[StepRecord] = []
     repeated: list[StepRecord] = []
     resumptions: list[Resumption] = []
-    torn_lines = 0
-    for line in read_lines(path):
-        entry = _parse_entry(line)
-        if entry is None:
-            torn_lines += 1
-        elif resumptions and entry.attempt < resumptions[-1].attempt:
+    for entry in entries:
+        if resumptions and entry.attempt < resumptions[-1].attempt:
             if isinstance(entry, StepRecord):
                 repeated.append(entry)
         elif isinstance(entry, Resumption):
@@ -146,7 +159,7 @@ def read(path: Path) -> History:
             steps = [record for record in steps if record.step < entry.step]
         else:
             steps.append(entry)
-    return History(tuple(steps), tuple(repeated), tuple(resumptions), torn_lines)
+    return History(tuple(steps), tuple(repeated), tuple(resumptions), torn_lines=0)
 
 
 def _parse_entry(line: dict[str, Any] | None) -> StepRecord | Resumption | None:

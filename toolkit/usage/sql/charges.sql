@@ -3,73 +3,38 @@
 -- An instance's cost is rounded once, halves to the even micro-dollar. Its parts are rounded down,
 -- and what is left goes to the largest remainders, to the earlier of equal ones.
 --
--- In:  lines, bills, used, totals, spans, hard, variable refund_within.
+-- In:  lines, bills, spans, hard, variable refund_within.
 -- Out: charges(i, component, attempt, micro, above, below, known, first_day, last_day): its
 --      seconds are above / below;
---      day_weights: what each day has in a charge.
+--      ratios(i, s_start, s_end, ratio): prices that change, as multiples of the bill's unit.
+--
+-- DuckDB divides HUGEINTs twenty times slower than BIGINTs. So what fits is divided as BIGINT.
 
-CREATE OR REPLACE TEMP TABLE line_costs AS
-SELECT l.*, l_to - l_from AS seconds, (l_to - l_from)::HUGEINT AS cost
-FROM lines AS l JOIN bills AS b USING (i)
-WHERE b.is_uniform
-UNION ALL
-SELECT l.*, l_to - l_from, sum((s.pico // b.unit)::HUGEINT
-    * (least(l.l_to, s.s_end) - greatest(l.l_from, s.s_start)))
-FROM lines AS l JOIN bills AS b USING (i)
-    JOIN spans AS s ON s.i = l.i AND s.s_start < l.l_to AND s.s_end > l.l_from
-WHERE NOT b.is_uniform
-GROUP BY ALL;
-
-CREATE OR REPLACE TEMP TABLE day_weights AS
-WITH parts AS (
-    SELECT i, l.day, sum(l.cost * (b.whole - l.part)) AS rest,
-        sum(l.seconds * (b.whole - l.part)) AS rest_seconds, min(l.l_from) AS first_rest
-    FROM line_costs AS l JOIN bills AS b USING (i)
-    WHERE l.component IN ('useful work', 'lost work') AND NOT b.overlap AND l.part < b.whole
-    GROUP BY i, l.day
-), shared AS (
-    SELECT t.i, t.second, b.whole - t.part AS rest, b.whole, b.is_uniform, b.unit,
-        lead(t.second) OVER (PARTITION BY t.i ORDER BY t.second) AS next_second
-    FROM totals AS t JOIN bills AS b USING (i)
-    QUALIFY t.part > 0 AND t.part < b.whole
-), shared_costs AS (
-    SELECT i, second, rest, next_second - second AS seconds,
-        (next_second - second)::HUGEINT AS cost
-    FROM shared WHERE is_uniform
-    UNION ALL
-    SELECT h.i, h.second, h.rest, h.next_second - h.second, sum((s.pico // h.unit)::HUGEINT
-        * (least(h.next_second, s.s_end) - greatest(h.second, s.s_start)))
-    FROM shared AS h JOIN spans AS s
-        ON s.i = h.i AND s.s_start < h.next_second AND s.s_end > h.second
-    WHERE NOT h.is_uniform
-    GROUP BY ALL
-)
-SELECT i, component, attempt, day, sum(cost * part) AS weight, sum(seconds * part) AS above,
-    min(l_from) AS first_at, false AS is_rest, min(u_start) AS u_start
-FROM line_costs GROUP BY i, component, attempt, day
-UNION ALL
-SELECT i, 'unallocated', NULL, day, rest, rest_seconds, first_rest, true, 0 FROM parts
-UNION ALL
-SELECT i, 'unallocated', NULL, second // 86400, sum(cost * rest), sum(seconds * rest), min(second),
-    true, 0
-FROM shared_costs GROUP BY i, second // 86400;
-
-DELETE FROM day_weights
-WHERE component IN (SELECT component FROM payers WHERE hidden);
+CREATE OR REPLACE TEMP TABLE ratios AS
+SELECT s.i, s.s_start, s.s_end, s.pico // b.unit AS ratio
+FROM spans AS s JOIN bills AS b USING (i)
+WHERE NOT b.is_uniform;
 
 CREATE OR REPLACE TEMP TABLE weights AS
-SELECT i, component, attempt, sum(weight) AS weight, sum(above) AS above, min(first_at) AS first_at,
-    any_value(is_rest) AS is_rest, min(u_start) AS u_start, min(day) AS first_day,
-    max(day) AS last_day
-FROM day_weights ANTI JOIN hard USING (i)
+WITH costs AS (
+    SELECT l.*, l_to - l_from AS seconds, (l_to - l_from)::HUGEINT AS cost
+    FROM lines AS l SEMI JOIN (SELECT i FROM bills WHERE is_uniform) USING (i)
+    UNION ALL
+    SELECT l.*, least(l.l_to, r.s_end) - greatest(l.l_from, r.s_start) AS seconds,
+        r.ratio::HUGEINT * (least(l.l_to, r.s_end) - greatest(l.l_from, r.s_start)) AS cost
+    FROM lines AS l JOIN ratios AS r ON r.i = l.i AND r.s_start < l.l_to AND r.s_end > l.l_from
+)
+SELECT i, component, attempt, sum(cost * part) AS weight, sum(seconds * part) AS above,
+    min(place) AS place, max(l_to) AS last_at
+FROM costs ANTI JOIN hard USING (i)
 GROUP BY i, component, attempt;
 
 CREATE OR REPLACE TEMP TABLE sums AS
 WITH sums AS (
     SELECT i, sum(weight) AS weight, max(weight) AS largest FROM weights GROUP BY i
 )
-SELECT s.i, s.weight, s.largest, b.unit, b.whole, b.known,
-    s.weight * b.unit AS above, 3600000000::HUGEINT * b.whole AS below
+SELECT s.i, s.weight, s.largest, b.whole, s.weight * b.unit AS above,
+    3600000000::HUGEINT * b.whole AS below
 FROM sums AS s JOIN bills AS b USING (i)
 WHERE b.known AND log10(greatest(s.weight, 1)::DOUBLE) + log10(b.unit::DOUBLE) < 37;
 
@@ -79,35 +44,52 @@ FROM (SELECT DISTINCT i FROM weights) JOIN bills AS b USING (i) ANTI JOIN sums U
 WHERE b.known;
 
 CREATE OR REPLACE TEMP TABLE grosses AS
-SELECT *, above // below + CASE WHEN 2 * (above % below) > below
-    OR (2 * (above % below) = below AND (above // below) % 2 = 1) THEN 1 ELSE 0 END AS gross
-FROM sums;
+WITH quotients AS (
+    SELECT *, above // below AS quotient FROM sums
+), remainders AS (
+    SELECT *, above - quotient * below AS remainder FROM quotients
+)
+SELECT i, weight, whole, quotient + CASE WHEN 2 * remainder > below
+        OR (2 * remainder = below AND quotient % 2 = 1) THEN 1 ELSE 0 END AS gross,
+    log10(greatest(largest, 1)::DOUBLE) + log10(greatest(gross, 1)::DOUBLE) AS digits
+FROM remainders;
 
-INSERT INTO hard
-SELECT i, 'its amounts have too many digits' FROM grosses
-WHERE log10(greatest(largest, 1)::DOUBLE) + log10(greatest(gross, 1)::DOUBLE) >= 37;
+INSERT INTO hard SELECT i, 'its amounts have too many digits' FROM grosses WHERE digits >= 37;
 
-CREATE OR REPLACE TEMP TABLE charges AS
+-- Each instance's parts are next to each other, the largest remainder first.
+CREATE OR REPLACE TEMP TABLE floors AS
 WITH shares AS (
-    SELECT w.*, g.whole AS below, g.gross, g.weight AS sum_of_weights
-    FROM weights AS w JOIN grosses AS g USING (i) ANTI JOIN hard USING (i)
+    SELECT w.*, g.whole, g.gross, g.digits, g.weight AS sum_of_weights
+    FROM weights AS w JOIN grosses AS g USING (i)
+    WHERE g.digits < 37
 ), floors AS (
-    SELECT *, CASE WHEN sum_of_weights = 0 THEN 0 ELSE weight * gross // sum_of_weights END AS floor,
-        CASE WHEN sum_of_weights = 0 THEN 0 ELSE weight * gross % sum_of_weights END AS remainder
+    SELECT *, CASE WHEN sum_of_weights = 0 THEN 0
+        WHEN digits < 18 AND sum_of_weights < 1e18
+            THEN weight::BIGINT * gross::BIGINT // sum_of_weights::BIGINT
+        ELSE weight * gross // sum_of_weights END::BIGINT AS floor
     FROM shares
-), ranked AS (
-    SELECT *, gross - sum(floor) OVER (PARTITION BY i) AS residue,
-        row_number() OVER (
-            PARTITION BY i ORDER BY remainder DESC, first_at, is_rest, u_start, attempt
-        ) AS rank
+), narrow AS (
+    SELECT i, component, attempt, floor, above, whole, place, last_at, gross::BIGINT AS gross,
+        weight * gross - floor * sum_of_weights AS remainder
     FROM floors
 )
-SELECT i, component, attempt, (floor + CASE WHEN rank <= residue THEN 1 ELSE 0 END)::BIGINT AS micro,
-    above, below, true AS known, first_day, last_day
-FROM ranked
+SELECT * FROM narrow ORDER BY i, remainder DESC, place;
+
+CREATE OR REPLACE TEMP TABLE residues AS
+SELECT i, min(rowid) AS first_row, any_value(gross) - sum(floor) AS residue
+FROM floors GROUP BY i;
+
+CREATE OR REPLACE TEMP TABLE charges AS
+SELECT f.i, component, attempt,
+    floor + CASE WHEN f.rowid - r.first_row < r.residue THEN 1 ELSE 0 END AS micro,
+    above, whole::HUGEINT AS below, true AS known,
+    place // 67108864 // 86400 AS first_day,
+    (last_at - 1) // 86400 AS last_day
+FROM floors AS f JOIN residues AS r USING (i)
 UNION ALL
-SELECT w.i, component, attempt, 0, above, b.whole, false, first_day, last_day
-FROM weights AS w JOIN bills AS b USING (i)
+SELECT i, component, attempt, 0, w.above, b.whole, false, place // 67108864 // 86400,
+    (last_at - 1) // 86400
+FROM weights AS w JOIN bills AS b USING (i) ANTI JOIN hard USING (i)
 WHERE NOT b.known;
 
 INSERT INTO charges
@@ -118,9 +100,8 @@ WHERE b.interrupted AND b.ended IS NOT NULL AND b.end_seen
 GROUP BY c.i, c.attempt
 HAVING sum(c.micro) <> 0;
 
-DROP TABLE lines;
-DROP TABLE totals;
-DROP TABLE line_costs;
 DROP TABLE weights;
 DROP TABLE sums;
 DROP TABLE grosses;
+DROP TABLE floors;
+DROP TABLE residues;

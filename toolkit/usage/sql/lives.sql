@@ -1,26 +1,27 @@
 -- The start and the end of each instance's bill, by the best evidence: `toolkit/accounting/lives.py`.
 --
--- In:  attempts_of_nodes(pair, attempt, node, started, ...), instances(i, ...), variable now.
--- Out: latest(pair, attempt, node, started, begun, i): the newest instance launched until the start;
+-- In:  attempts_of_nodes(pair, attempt, node_number, started, begun), tries, instances, variable now.
+-- Out: latest(pair, attempt, node_number, started, begun, i): the newest instance launched until
+--      the start;
 --      lives: the instances with the start and the end of their bills.
 
 CREATE OR REPLACE TEMP TABLE node_instances AS
-SELECT i, node, launched, coalesce(ended, getvariable('now')) AS life_end,
+SELECT i, node_number, launched, coalesce(ended, getvariable('now')) AS life_end,
     max(coalesce(ended, getvariable('now'))) OVER earlier AS earlier_end
 FROM instances
-WHERE node <> '' AND NOT is_head
+WHERE node_number IS NOT NULL AND NOT is_head
 WINDOW earlier AS (
-    PARTITION BY node ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    PARTITION BY node_number ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
 );
 
 -- Of two instances launched in one second the one with the greater id is the newer.
 CREATE OR REPLACE TEMP TABLE newest AS
-SELECT node, launched, max(i) AS i FROM node_instances GROUP BY node, launched;
+SELECT node_number, launched, max(i) AS i FROM node_instances GROUP BY node_number, launched;
 
 CREATE OR REPLACE TEMP TABLE latest AS
 SELECT p.*, n.i
-FROM (SELECT * FROM attempts_of_nodes SEMI JOIN newest USING (node)) AS p
-    ASOF LEFT JOIN newest AS n ON p.node = n.node AND p.started >= n.launched;
+FROM (SELECT * FROM attempts_of_nodes SEMI JOIN newest USING (node_number)) AS p
+    ASOF LEFT JOIN newest AS n ON p.node_number = n.node_number AND p.started >= n.launched;
 
 CREATE OR REPLACE TEMP TABLE evidence AS
 WITH pairs AS (
@@ -31,12 +32,13 @@ WITH pairs AS (
     -- The newest had ended already, and an older one lives on: two of one name overlap.
     SELECT l.attempt, max(older.i)
     FROM latest AS l JOIN node_instances AS n USING (i)
-        JOIN node_instances AS older ON older.node = l.node
+        JOIN node_instances AS older ON older.node_number = l.node_number
             AND older.i < l.i AND older.life_end >= l.started
     WHERE n.life_end < l.started AND n.earlier_end >= l.started
     GROUP BY l.pair, l.attempt
 ), next_launches AS (
-    SELECT node, launched, lead(launched) OVER (PARTITION BY node ORDER BY launched) AS next_launch
+    SELECT node_number, launched,
+        lead(launched) OVER (PARTITION BY node_number ORDER BY launched) AS next_launch
     FROM newest
 )
 SELECT p.i,
@@ -46,14 +48,14 @@ SELECT p.i,
         FILTER (t.certainly_ran OR t.ended_by_slurm) AS last_second,
     bool_or(t.found_dead) AS found_dead
 FROM pairs AS p JOIN tries AS t USING (attempt) JOIN node_instances AS n USING (i)
-    JOIN next_launches AS x ON x.node = n.node AND x.launched = n.launched
+    JOIN next_launches AS x ON x.node_number = n.node_number AND x.launched = n.launched
 GROUP BY p.i;
 
 -- Slurm powers a node down for its newest instance. A node found dead was powered down late.
 CREATE OR REPLACE TEMP TABLE power_downs AS
 SELECT p.i, least(p.powered_down, coalesce(n.launched, getvariable('now'))) AS powered_down
 FROM (SELECT * FROM instances WHERE powered_down IS NOT NULL) AS p
-    ASOF LEFT JOIN newest AS n ON n.node = p.node AND p.launched < n.launched
+    ASOF LEFT JOIN newest AS n ON n.node_number = p.node_number AND p.launched < n.launched
     LEFT JOIN evidence AS e ON e.i = p.i
 WHERE NOT coalesce(e.found_dead, false);
 

@@ -6,12 +6,12 @@
 --      waits(i, attempt, w_start, w_end).
 
 CREATE OR REPLACE TEMP TABLE node_lives AS
-SELECT i, node, launched, life_end, never_up,
+SELECT i, node_number, launched, life_end, never_up,
     max(life_end) OVER (
-        PARTITION BY node ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        PARTITION BY node_number ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS earlier_end
 FROM lives
-WHERE node <> '' AND NOT is_head AND launched < getvariable('until');
+WHERE node_number IS NOT NULL AND NOT is_head AND launched < getvariable('until');
 
 -- What began behind the window changes none of its charges.
 CREATE OR REPLACE TEMP TABLE begun AS
@@ -20,12 +20,14 @@ FROM latest AS l LEFT JOIN lives AS n USING (i)
 WHERE l.begun < getvariable('until') AND coalesce(n.launched, 0) < getvariable('until');
 
 INSERT INTO begun
-WITH earlier AS (SELECT node, launched, max(i) AS i FROM node_lives GROUP BY node, launched)
+WITH earlier AS (
+    SELECT node_number, launched, max(i) AS i FROM node_lives GROUP BY node_number, launched
+)
 SELECT l.*, n.i
 FROM (
     SELECT latest.* EXCLUDE (i) FROM latest JOIN lives AS n USING (i)
     WHERE latest.begun < getvariable('until') AND n.launched >= getvariable('until')
-) AS l ASOF LEFT JOIN earlier AS n ON n.node = l.node AND l.started >= n.launched;
+) AS l ASOF LEFT JOIN earlier AS n ON n.node_number = l.node_number AND l.started >= n.launched;
 
 -- Nearly always exactly one instance of the node is alive at the start.
 CREATE OR REPLACE TEMP TABLE own AS
@@ -44,7 +46,7 @@ WITH others AS (
         least(o.t_end, n.life_end) - greatest(o.started, n.launched) AS overlap,
         -- An attempt of no second may end with its instance.
         CASE WHEN o.t_ended = o.started THEN 0 ELSE 1 END AS least_overlap
-    FROM others AS o JOIN node_lives AS n ON n.node = o.node
+    FROM others AS o JOIN node_lives AS n ON n.node_number = o.node_number
         AND n.launched <= greatest(o.started, o.t_end) AND n.life_end >= o.started
 )
 SELECT pair, attempt, i
@@ -66,7 +68,7 @@ WITH launched_for AS (
     UNION
     SELECT t.attempt, n.i
     FROM waiting JOIN tries AS t USING (attempt) JOIN attempts_of_nodes AS p USING (attempt)
-        JOIN node_lives AS n ON n.node = p.node AND n.launched >= t.started
+        JOIN node_lives AS n ON n.node_number = p.node_number AND n.launched >= t.started
             AND n.launched < coalesce(t.ended, getvariable('now')) AND n.life_end >= t.started
 )
 SELECT i, attempt, greatest(t.started, n.launched) AS w_start,
@@ -74,11 +76,19 @@ SELECT i, attempt, greatest(t.started, n.launched) AS w_start,
         AS w_end
 FROM launched_for JOIN tries AS t USING (attempt) JOIN lives AS n USING (i);
 
+CREATE OR REPLACE TEMP TABLE used AS
+SELECT o.i, t.attempt, greatest(t.started, n.launched) AS u_start,
+    greatest(t.started, n.launched, least(coalesce(t.ended, getvariable('now')), n.life_end))
+        AS u_end,
+    t.lost_from, t.started, t.submitted, t.start_group, n.launched, t.cpus, t.memory_mib, t.gpus,
+    t.nodes, n.shape_cpus, n.shape_memory, n.shape_gpus
+FROM (SELECT * FROM own ANTI JOIN waiting USING (attempt)) AS o
+    JOIN tries AS t USING (attempt) JOIN lives AS n USING (i);
+
 -- The dominant share of a node. Few sizes of jobs meet few sizes of instances.
 CREATE OR REPLACE TEMP TABLE sizes AS
 WITH pairs AS (
-    SELECT DISTINCT t.cpus, t.memory_mib, t.gpus, t.nodes, n.shape_cpus, n.shape_memory, n.shape_gpus
-    FROM own JOIN tries AS t USING (attempt) JOIN lives AS n USING (i)
+    SELECT DISTINCT cpus, memory_mib, gpus, nodes, shape_cpus, shape_memory, shape_gpus FROM used
 ), wholes AS (
     SELECT *, greatest(shape_cpus, 1)::HUGEINT * greatest(shape_memory, 1)
         * greatest(shape_gpus, 1) AS whole
@@ -99,20 +109,15 @@ SELECT * EXCLUDE (whole, all_nodes, part, numerator),
 FROM shares;
 
 CREATE OR REPLACE TEMP TABLE usages AS
-WITH used AS (
-    SELECT o.i, t.attempt, greatest(t.started, n.launched) AS u_start,
-        greatest(t.started, n.launched, least(coalesce(t.ended, getvariable('now')), n.life_end))
-            AS u_end,
-        s.above, s.below, t.lost_from, t.started, t.submitted, t.start_group, n.launched
-    FROM (SELECT * FROM own ANTI JOIN waiting USING (attempt)) AS o
-        JOIN tries AS t USING (attempt) JOIN lives AS n USING (i)
-        JOIN sizes AS s ON s.cpus = t.cpus AND s.memory_mib = t.memory_mib AND s.gpus = t.gpus
-            AND s.nodes = t.nodes AND s.shape_cpus = n.shape_cpus
-            AND s.shape_memory = n.shape_memory AND s.shape_gpus = n.shape_gpus
+WITH shared AS (
+    SELECT i, attempt, u_start, u_end, above, below, lost_from, started, submitted, start_group,
+        launched
+    FROM used
+        JOIN sizes USING (cpus, memory_mib, gpus, nodes, shape_cpus, shape_memory, shape_gpus)
 )
 SELECT *, row_number() OVER in_order AS position,
     max(u_end) OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end
-FROM used
+FROM shared
 WINDOW in_order AS (PARTITION BY i ORDER BY u_start, attempt);
 
 -- The first user of an instance waited for it. Attempts that start together, and for which one was
@@ -134,4 +139,5 @@ DROP TABLE node_lives;
 DROP TABLE begun;
 DROP TABLE own;
 DROP TABLE waiting;
+DROP TABLE used;
 DROP TABLE sizes;

@@ -23,9 +23,12 @@ from slurmplugins.slurm import login_reports
 from tests.fakes.engine import SPOT_A, Bench
 from tests.fakes.runner import FakeRunner
 from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED
+from tests.fakes.slurm import FakeNodeReader
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from slurmplugins.slurm.node_reader import NodeReader
 
 G = hostlist.expand("gpu-[001-002]")
 SQUEUE = {
@@ -91,7 +94,13 @@ def gathered(bench: Bench, runner: FakeRunner, *words: str) -> report.HeadReport
     log = bench.engine.state / "decisions.jsonl"
     log.write_text("".join(bench.lines))
     jobs = JobReader(runner, "/usr/bin")
-    return collect.gather(bench.engine, jobs, head_report.parse(list(words)), log)
+    nodes: NodeReader = FakeNodeReader(bench.slurm)  # type: ignore[assignment]
+    return collect.gather(bench.engine, nodes, jobs, head_report.parse(list(words)), log)
+
+
+def test_the_report_says_what_read_the_nodes(bench: Bench, runner: FakeRunner):
+    assert gathered(bench, runner).node_source == "pyslurm 25.11.2"
+    assert gathered(bench, runner, "pass").node_source == ""
 
 
 def test_facts_survive_the_journey_as_json(bench: Bench, runner: FakeRunner):

@@ -42,6 +42,7 @@ def commands_of_people():
         ["systemctl", "is-active", *SERVICES, "mlflow"],
         ["scontrol", "ping"],
         ["scontrol", "show", "nodes", "--json"],
+        list(read_commands.NODES),
         [*call.ENVIRONMENT, "sacct", "--helpformat"],
         sacct.argv(NAMES, 1_700_000_000, 1_700_086_400, "0123456789abcdef" * 2),
         slurm_instances.argv("demo", 1_700_000_000),
@@ -78,6 +79,8 @@ REFUSED = [
     [*head_facts.HeadPrograms().module, "slurmplugins.head_report", "node", "a b"],
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile"],
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile", "--plan", "x"],
+    [*read_commands.NODES, "gpu-001"],
+    [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-govern"],
     ["cat", "/etc/slurm/slurm.key"],
 ]
 

@@ -1,0 +1,142 @@
+"""`toolkit usage close` and `toolkit report` against the local cloud.
+
+The pages are of the head's own program, with the head's role. slurmdbd is a fake.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.contract.deploy.test_records import RecordsHead, toolkit
+from tests.fakes.slurmdbd import Row
+from toolkit import cli
+from toolkit.deploy import session
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+HOUR, DAY = 3600, 86_400
+TODAY = int(time.time()) // DAY * DAY
+FIRST = TODAY - 3 * DAY
+
+
+@pytest.fixture
+def head(config, tmp_path, capsys, monkeypatch):
+    """A head with records of two instances, one of them over midnight."""
+    monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(tmp_path / "usage"))
+    monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    folder = tmp_path / "head"
+    folder.mkdir()
+    head = RecordsHead(config, folder)
+    lives = {
+        "i-1": (FIRST + 10 * HOUR, FIRST + 13 * HOUR),
+        "i-2": (FIRST + 20 * HOUR, FIRST + 29 * HOUR),
+    }
+    for name, (launched, ended) in lives.items():
+        head.add_life(name, launched, ended)
+    head.accounting.rows = {
+        number: Row(number, 100 + number, launched + 100, ended - 700, state="COMPLETED")
+        for number, (launched, ended) in enumerate(lives.values(), start=1)
+    }
+    head.write()
+    return head
+
+
+def printed(config, capsys, *words):
+    """Return what a command prints as JSON."""
+    capsys.readouterr()
+    command = [*words, "--config", str(config.path), "--json"]
+    assert cli.run(command) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def report(config, capsys, since, until, *more):
+    ends = (f"{time.strftime('%Y-%m-%dT%H:%M', time.gmtime(second))}" for second in (since, until))
+    words = [word for pair in zip(("--since", "--until"), ends, strict=True) for word in pair]
+    return printed(config, capsys, "report", "--by", "job", *words, *more)
+
+
+def facts(made):
+    """Return what a report must have, closed or computed."""
+    return {name: made[name] for name in made.keys() - {"closed", "made_at", "notes", "attempts"}}
+
+
+@contextmanager
+def no_aws(config):
+    raise AssertionError("a report of closed days asked AWS")
+    yield
+
+
+def test_closed_days_are_reported_without_aws_as_they_were_computed(head, capsys, monkeypatch):
+    config = head.config
+    computed = report(config, capsys, FIRST, FIRST + 2 * DAY)
+    assert computed["closed"] is None
+    planned = printed(config, capsys, "usage", "close", "--dry-run")
+    assert planned["days"] == []
+    closed = printed(config, capsys, "usage", "close")
+    days = [time.strftime("%Y-%m-%d", time.gmtime(FIRST + day * DAY)) for day in range(3)]
+    assert [item["day"] for item in closed["days"]] == days
+    assert closed["records"]["s3_gets"] == closed["records"]["new_pages"] > 0
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "connected", no_aws)
+        whole = report(config, capsys, FIRST, FIRST + 2 * DAY)
+        status = printed_status(capsys)
+    assert whole["closed"] == {"days": days[:2], "is_whole": True, "corrections": []}
+    assert facts(whole) == facts(computed)
+    assert whole["attempts"] == computed["attempts"]
+    (cluster,) = status["clusters"]
+    assert (cluster["closed_days"], cluster["status"]) == (3, {"estimated": 3})
+    again = printed(config, capsys, "usage", "close")
+    assert (again["days"], again["records"]["new_pages"]) == ([], 0)
+
+
+def printed_status(capsys):
+    capsys.readouterr()
+    assert cli.run(["usage", "status", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_report_joins_closed_days_with_what_is_open(head, capsys):
+    config = head.config
+    assert cli.run(["usage", "close", "--config", str(config.path)]) == 0
+    said = capsys.readouterr().out
+    assert "closed " in said
+    assert "(S3: 3 LIST, " in said
+    for since, until in ((FIRST + 11 * HOUR, FIRST + 2 * DAY), (FIRST, FIRST + 2 * DAY + HOUR)):
+        joined = report(config, capsys, since, until)
+        assert not joined["closed"]["is_whole"]
+        assert facts(joined) == facts(report(config, capsys, since, until, "--anew"))
+
+
+def test_a_late_end_is_a_correction_that_the_report_shows(head, capsys):
+    config = head.config
+    printed(config, capsys, "usage", "close")
+    head.accounting.rows[2] = replace(head.accounting.rows[2], state="NODE_FAIL")
+    (head.folder / "records.json").unlink()  # the head begins anew, and writes all pages again
+    head.write()
+    corrected = printed(config, capsys, "usage", "close", "--all-pages")
+    assert {item["day"] for item in corrected["days"] if item["correction"]}
+    made = report(config, capsys, FIRST, FIRST + 2 * DAY)
+    assert facts(made) == facts(report(config, capsys, FIRST, FIRST + 2 * DAY, "--anew"))
+    assert made["components"]["lost work"]
+    assert [item["difference"] for item in made["closed"]["corrections"]]
+    capsys.readouterr()
+    since, until = (time.strftime("%Y-%m-%d", time.gmtime(FIRST + day * DAY)) for day in (0, 2))
+    assert toolkit(config, "report", "--since", since, "--until", until) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the whole report" in said
+    assert "correction of closed day" in said
+
+
+def test_a_day_that_is_not_over_is_refused(head, capsys):
+    config = head.config
+    today = time.strftime("%Y-%m-%d", time.gmtime(TODAY))
+    assert cli.run(["usage", "close", "--config", str(config.path), "--through", today]) == 2
+    assert "the records do not reach behind" in capsys.readouterr().err

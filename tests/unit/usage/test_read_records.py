@@ -1,0 +1,211 @@
+"""Pages of records read into the store: each once, whatever kills the program."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from slurmplugins.head.price_days import PriceDays
+from slurmplugins.model import records
+from slurmplugins.slurm import sacct as call
+from tests.fakes.record_bucket import Adder
+from tests.fakes.slurmdbd import NAMES, Row
+from tests.unit.accounting.test_records import DAY, HOUR, KEPT, T0, Cluster
+from tests.unit.usage.record_store import Person
+from toolkit.accounting.records import Buckets, RecordsInS3
+from toolkit.usage import cluster_store, merge, read_records
+from toolkit.usage.stored_records import StoredRecords
+
+NOW = T0 + 2 * DAY
+TOKEN = "8randoms"
+
+
+class KilledError(BaseException):
+    """The program's end by kill -9."""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    cluster = Cluster()
+    cluster.live(T0, NOW)
+    store = Adder(cluster.s3, KEPT)
+
+    def prices(types, since, until):
+        return [("g5.xlarge", "us-east-1a", since + HOUR * hour, f"0.3{hour}") for hour in (0, 5)]
+
+    PriceDays("demo", "us-east-1", ["g5.xlarge"], prices, store, [].append).run(T0, NOW + HOUR)
+    return cluster
+
+
+@pytest.fixture
+def bucket(cluster):
+    """The cluster, whose bucket a test may change."""
+    copy = Cluster()
+    copy.s3.buckets[KEPT] = dict(cluster.s3.buckets[KEPT])
+    copy.s3.written = dict(cluster.s3.written)
+    return copy
+
+
+def content(person):
+    """Return all that a report may read of a store."""
+    stored = StoredRecords(person.store)
+    return known(stored)
+
+
+def known(source):
+    attempts = source.attempts("demo", 0, NOW + DAY)
+    instances = source.instances(0, NOW + DAY)
+    prices = source.prices("us-east-1", {"g5.xlarge"}, T0, NOW)
+    return (
+        sorted(
+            (replace(item, exit_codes=(), comments="") for item in attempts.content.attempts),
+            key=lambda item: (item.key, item.job_id),
+        ),
+        sorted(
+            {json.loads(line.text)["instance_id"]: line.text for line in instances.lines}.items()
+        ),
+        sorted(prices.points),
+        prices.days,
+        {item.name for item in (*attempts.content.set_aside, *prices.set_aside)},
+        (attempts.reach, instances.reach),
+    )
+
+
+def test_a_store_has_what_the_bucket_has(bucket, tmp_path):
+    person = Person(bucket, tmp_path)
+    person.read(NOW)
+    assert content(person) == known(RecordsInS3(Buckets(bucket.s3, "demo", KEPT)))
+
+
+def test_only_new_pages_are_fetched(bucket, tmp_path):
+    person = Person(bucket, tmp_path)
+    first = person.read(NOW)
+    assert first.pages == len(bucket.s3.buckets[KEPT]) == bucket.s3.calls["get"]
+    bucket.s3.calls.clear()
+    assert person.read(NOW).pages == 0
+    assert bucket.s3.calls == {"list": 3}
+    page(bucket, [Row(999, 999, NOW - HOUR, NOW - 60)], NOW + HOUR)
+    bucket.s3.calls.clear()
+    result = person.read(NOW + HOUR)
+    assert (result.pages, result.attempts) == (1, 1)
+    assert bucket.s3.calls == {"list": 3, "get": 1}
+    assert 999 in {item.key for item in content(person)[0]}
+
+
+def test_a_dry_run_fetches_and_keeps_nothing(bucket, tmp_path):
+    person = Person(bucket, tmp_path / "store")
+    assert person.read(NOW, dry_run=True).pages == len(bucket.s3.buckets[KEPT])
+    assert bucket.s3.calls["get"] == 0
+    assert not (tmp_path / "store").exists()
+
+
+def test_pages_of_a_head_that_began_anew_are_found_within_a_week(bucket, tmp_path):
+    """A late page of an old time lies among the old keys."""
+    person = Person(bucket, tmp_path)
+    person.read(NOW)
+    page(bucket, [Row(998, 998, T0 - 90 * DAY, T0 - 89 * DAY)], T0 - 80 * DAY)
+    assert person.read(NOW + DAY).pages == 0
+    assert person.read(NOW + DAY, whole=True).pages == 1
+    page(bucket, [Row(997, 997, T0 - 90 * DAY, T0 - 89 * DAY)], T0 - 79 * DAY)
+    assert person.read(NOW + 9 * DAY).pages == 1
+
+
+def test_a_program_that_is_killed_anywhere_leaves_the_same_store(bucket, tmp_path, monkeypatch):
+    whole = Person(bucket, tmp_path / "whole")
+    whole.read(NOW)
+    monkeypatch.setattr(read_records, "PAGES_A_BATCH", 80)
+    left = [0]
+
+    def dying(work):
+        def step(*arguments, **named):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KilledError
+            answer = work(*arguments, **named)
+            left[0] -= 1
+            if left[0] < 0:
+                raise KilledError
+            return answer
+
+        return step
+
+    for module, name in (
+        (cluster_store, "write_atomically"),
+        (merge, "_moved"),
+        (read_records, "read_pages"),
+    ):
+        monkeypatch.setattr(module, name, dying(getattr(module, name)))
+    person = Person(bucket, tmp_path / "killed")
+    for steps in range(2, 40, 3):
+        left[0] = steps
+        try:
+            person.read(NOW)
+        except KilledError:
+            continue
+    left[0] = 10**9
+    person.read(NOW)
+    assert content(person) == content(whole)
+    assert person.read(NOW).pages == 0
+
+
+def page(cluster, rows, until, *, text=None, written=None):
+    """Write a page of sacct to the bucket."""
+    written = until if written is None else written
+    header = records.first_line(
+        "sacct", "demo", (until - HOUR, until), written,
+        slurm="25.11", fields=NAMES, delimiter=call.delimiter(TOKEN),
+    )  # fmt: skip
+    body = records.pack(header, "".join(row.text(TOKEN) for row in rows) if text is None else text)
+    first = min((row.eligible for row in rows), default=until - HOUR)
+    key = records.sacct_key(until - HOUR, until, first, body)
+    cluster.s3.put(KEPT, key, body, written)
+    return key
+
+
+def test_late_rows_and_repeats_are_the_last_row_of_each_attempt(bucket, tmp_path):
+    person = Person(bucket, tmp_path)
+    begun = NOW - 5 * HOUR
+    page(bucket, [Row(900, 900, begun)], NOW - 4 * HOUR)
+    page(bucket, [Row(900, 900, begun, NOW - HOUR, state="NODE_FAIL")], NOW - 3 * HOUR)
+    person.read(NOW)
+    page(bucket, [Row(900, 900, begun)], NOW + HOUR)  # slurmdbd lost the end, the record has it
+    page(bucket, [Row(900, 900, begun, NOW - 2 * HOUR, state="FAILED")], NOW - 2 * HOUR, written=9)
+    person.read(NOW + HOUR)
+    (attempt,) = [item for item in content(person)[0] if item.key == 900]
+    assert (attempt.ended, attempt.state) == (NOW - HOUR, "NODE_FAIL")
+    assert content(person) == known(RecordsInS3(Buckets(bucket.s3, "demo", KEPT)))
+
+
+def test_two_attempts_of_one_database_index_are_both_in_the_store(bucket, tmp_path):
+    """A restored database counts on from its backup."""
+    person = Person(bucket, tmp_path)
+    page(bucket, [Row(7, 70, NOW - 900, NOW - 800)], NOW)
+    person.read(NOW)
+    page(bucket, [Row(7, 10_070, NOW - 700, NOW - 600)], NOW + HOUR)
+    page(bucket, [Row(7, 10_070, NOW - 500, NOW - 400)], NOW + 2 * HOUR)
+    person.read(NOW + 2 * HOUR)
+    jobs = [(item.job_id, item.submitted) for item in content(person)[0] if item.key == 7]
+    assert jobs == [("10070", NOW - 700), ("10070", NOW - 500), ("70", NOW - 900)]
+
+
+def test_what_is_hostile_is_set_aside_and_stays_so(bucket, tmp_path):
+    s3 = bucket.s3
+    damaged = page(bucket, [Row(901, 901, NOW - 900)], NOW)
+    s3.buckets[KEPT][damaged] += b"x"
+    forged = page(bucket, [], NOW + 60, text="no row at all")
+    numbers = Row(902, 902, NOW - 900, NOW - 800).text(TOKEN).split(call.delimiter(TOKEN))
+    numbers[NAMES.index("NNodes")] = "9" * 20
+    huge = page(bucket, [], NOW + 120, text=call.delimiter(TOKEN).join(numbers))
+    price = records.pack(
+        records.first_line("prices", "demo", (T0, T0 + DAY), NOW, region="us-east-1", types=["x"]),
+        "no json",
+    )
+    prices = records.prices_key("us-east-1", T0, price)
+    s3.put(KEPT, prices, price, NOW)
+    person = Person(bucket, tmp_path)
+    read = person.read(NOW + HOUR)
+    names = {item.name for item in read.set_aside}
+    assert {damaged, forged, prices} <= names
+    assert any(huge in name for name in names)
+    assert {damaged, forged, prices} <= content(person)[4]
+    assert person.read(NOW + HOUR).pages == 0

@@ -1,0 +1,93 @@
+"""The report of a time, from closed days where there are any."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from slurmplugins.slurm.sacct import new_token
+from toolkit.accounting import collect
+from toolkit.accounting.allocation import Policy
+from toolkit.accounting.settings import contracts, cost_policy, racks
+from toolkit.commands.report_sources import collect_report, sources_of
+from toolkit.usage import closed_store
+from toolkit.usage.closed_report import closed_report, split
+from toolkit.usage.cluster_store import ClusterStore, cluster_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from toolkit.accounting.allocation import Window
+    from toolkit.accounting.cloudtrail import Trail
+    from toolkit.accounting.report import Report
+    from toolkit.accounting.segments import Segment
+    from toolkit.config import ClusterConfig
+    from toolkit.head_runner import Runner
+    from toolkit.usage.closed_report import Split
+
+
+@contextmanager
+def made_report(
+    config_path: Path | None,
+    config: ClusterConfig,
+    window: Window,
+    now: int,
+    *,
+    trail: Trail | None,
+    anew: bool,
+    needs_head: bool,
+) -> Iterator[tuple[Report, Runner | None]]:
+    """Yield the report of a window, and the head if known.
+
+    AWS is not asked if all of the window is closed, unless the head is needed for more.
+    CloudTrail's events are facts that no closed day has, so with them all is computed.
+    """
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    store = ClusterStore(cluster_folder(config.cluster))
+    parts = None
+    if not (anew or trail):
+        always = bool(racks(config)) or contracts(config).has_commitments
+        parts = split(closed_store.read(store), window, costs_always=always)
+    if parts is not None and parts.is_closed and not needs_head:
+        yield _report(store, config, parts, now), None
+        return
+    with connected(config) as clients:
+        head = Head(clients, config)
+        if parts is None or not parts.days:
+            yield (
+                collect_report(
+                    config_path, config, clients, head, window=window, now=now, trail=trail
+                ),
+                head,
+            )
+            return
+        sources = sources_of(config_path, config, clients, head)
+        yield _report(store, config, parts, now, sources), head
+
+
+def _report(
+    store: ClusterStore,
+    config: ClusterConfig,
+    parts: Split,
+    now: int,
+    sources: collect.Sources | None = None,
+) -> Report:
+    def weighed(window: Window, matched_until: int) -> Segment:
+        assert sources is not None  # noqa: S101  # a report that is wholly closed asks for none
+        return collect.collect_segment(
+            sources, window, now, new_token(), Policy(), matched_until=matched_until
+        )
+
+    closed = closed_store.read(store)
+    return closed_report(
+        store,
+        closed,
+        parts,
+        now=now,
+        cluster=config.cluster,
+        policy=cost_policy(config),
+        collect=weighed,
+    )

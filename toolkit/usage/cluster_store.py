@@ -1,0 +1,164 @@
+"""The store of one's own cluster: its records in Parquet by day, and its closed days.
+
+    records.json           the files that are valid, and how far the records reach
+    attempts/day=…/        the last row of each attempt, by day of submission
+    instances/day=…/       the last record of each instance, by day of launch
+    prices/day=…/          changes of spot prices
+    pages/DAY.json         the pages that were read, and what was set aside of them
+    closed.json            the closed days
+    closed/day=…/          their charges
+
+A change writes new files, then replaces a JSON file at once. Whoever is killed before that has
+changed nothing that counts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from slurmplugins.system.files import write_atomically
+from toolkit.accounting.set_aside import SetAside
+from toolkit.usage.errors import StoreUnreadable
+from toolkit.usage.store import Day, StoreFolder, default_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+VERSION = 1
+CLUSTERS = "clusters"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFiles:
+    """The valid files of records, and how far the pages reach."""
+
+    batches: int = 0
+    attempts: Mapping[str, Day] = field(default_factory=dict)
+    instances: Mapping[str, Day] = field(default_factory=dict)
+    prices: Mapping[str, Day] = field(default_factory=dict)
+    price_types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The types that a day of prices has, by `us-east-1/2026-11-21`."""
+    sacct_until: int | None = None
+    instances_until: int | None = None
+    listed_whole: int = 0
+    """The second at which all keys of the bucket were listed."""
+    changed_from: int | None = None
+    """The first second of what changed since the last closing; None: nothing did."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """A page that was read."""
+
+    key: str
+    set_aside: tuple[SetAside, ...] = ()
+
+
+class ClusterStore(StoreFolder):
+    """The folder of one cluster's store."""
+
+    @property
+    def records_file(self) -> Path:
+        """Return the file that names the records' files."""
+        return self.folder / "records.json"
+
+    def records(self) -> RecordFiles:
+        """Return the files of records; none where there is no store yet.
+
+        Raises StoreUnreadable.
+        """
+        data = self.read_json(self.records_file)
+        if data is None:
+            return RecordFiles()
+        try:
+            return _record_files(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(self.records_file) from error
+
+    def commit_records(self, files: RecordFiles) -> None:
+        """Replace the names of the records' files, then remove others."""
+        self.write_json(self.records_file, asdict(files))
+        tables = {"attempts": files.attempts, "instances": files.instances, "prices": files.prices}
+        for name, days in tables.items():
+            named = {file for day in days.values() for file in day.files}
+            self.remove_others(name, named)
+
+    def pages(self, day: str) -> dict[str, ReadPage]:
+        """Return the pages that end on a day, by key. Raises StoreUnreadable."""
+        path = self._pages_file(day)
+        data = self.read_json(path)
+        try:
+            return {
+                key: ReadPage(key, tuple(SetAside(*item) for item in items))
+                for key, items in (data or {}).get("pages", {}).items()
+            }
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _damaged(path) from error
+
+    def page_days(self) -> list[str]:
+        """Return the days that have pages."""
+        return sorted(path.stem for path in self.folder.glob("pages/*.json"))
+
+    def add_pages(self, day: str, pages: Iterable[ReadPage]) -> None:
+        """Write down that these pages were read."""
+        known = self.pages(day) | {page.key: page for page in pages}
+        content = {
+            key: [(item.name, item.reason, item.has_unknown_cost) for item in page.set_aside]
+            for key, page in sorted(known.items())
+        }
+        self._pages_file(day).parent.mkdir(exist_ok=True)
+        self.write_json(self._pages_file(day), {"pages": content})
+
+    def _pages_file(self, day: str) -> Path:
+        return self.folder / "pages" / f"{day}.json"
+
+    def read_json(self, path: Path) -> dict[str, Any] | None:
+        """Return a file's content of this version; None without a file."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreUnreadable(f"can't read {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise _damaged(path) from error
+        if not isinstance(data, dict) or data.pop("version", None) != VERSION:
+            raise _damaged(path)
+        return data
+
+    def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Replace a file at once."""
+        text = json.dumps({"version": VERSION, **content})
+        write_atomically(path, text.encode(), mode=0o644)
+
+
+def cluster_folder(cluster: str, root: Path | None = None) -> Path:
+    """Return the folder of a cluster's store."""
+    return (root or default_folder()) / CLUSTERS / cluster
+
+
+def known_clusters(root: Path) -> list[str]:
+    """Return the clusters that have a store."""
+    return sorted(path.parent.name for path in root.glob(f"{CLUSTERS}/*/records.json"))
+
+
+def _damaged(path: Path) -> StoreUnreadable:
+    return StoreUnreadable(
+        f"{path} is no file of a store of version {VERSION}",
+        next_step="bring the store back from a copy; without closed days, remove its folder",
+    )
+
+
+def _record_files(data: Mapping[str, Any]) -> RecordFiles:
+    def days(name: str) -> dict[str, Day]:
+        return {
+            day: replace(Day(**item), files=tuple(item["files"]))
+            for day, item in data[name].items()
+        }
+
+    types = {day: tuple(names) for day, names in data["price_types"].items()}
+    tables = {name: days(name) for name in ("attempts", "instances", "prices")}
+    return RecordFiles(**{**data, **tables, "price_types": types})

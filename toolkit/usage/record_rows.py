@@ -1,0 +1,135 @@
+"""Attempts, instances and prices of records as rows of the store, and back.
+
+The parsers are those of the report. What a column can't hold is set aside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkit.accounting.attempts import REQUEUE_EXIT, Attempt
+from toolkit.accounting.sacct import nodes, other_nodes
+from toolkit.accounting.set_aside import SetAside
+from toolkit.accounting.tres import Tres
+from toolkit.usage.dump_columns import COLUMNS
+from toolkit.usage.merge import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_OF_DUMPS = ("import_number", "line")
+_WRITTEN = (("written", "BIGINT"), ("page", "VARCHAR"))
+_LARGEST = 2**63 - 1
+
+ATTEMPTS = Table(
+    "attempts",
+    (*(column for column in COLUMNS if column[0] not in _OF_DUMPS), *_WRITTEN),
+    # As `toolkit.accounting.records.latest_of`: a restored database counts on from the backup.
+    key="db_index, job_id, submitted",
+    order="ended IS NOT NULL DESC, written DESC, page DESC",
+    second="coalesce(submitted, started, 0)",
+    first="min(least(submitted, started))",
+    last="CASE WHEN bool_or(ended IS NULL) THEN NULL ELSE max(greatest(ended, started)) END",
+)
+INSTANCES = Table(
+    "instances",
+    (
+        ("instance_id", "VARCHAR"),
+        ("launched", "BIGINT"),
+        ("ended", "BIGINT"),
+        ("entry", "VARCHAR"),  # the ledger's own text
+        ("number", "BIGINT"),  # of the line
+        *_WRITTEN,
+    ),
+    key="instance_id",
+    order="ended IS NOT NULL DESC, written DESC, page DESC, number DESC",
+    second="launched",
+    first="min(launched)",
+    last="CASE WHEN bool_or(ended IS NULL) THEN NULL ELSE max(ended) END",
+)
+PRICES = Table(
+    "prices",
+    (
+        ("region", "VARCHAR"),
+        ("price_day", "BIGINT"),
+        ("instance_type", "VARCHAR"),
+        ("zone", "VARCHAR"),
+        ("changed_at", "BIGINT"),
+        ("usd", "VARCHAR"),
+    ),
+    key="region, price_day, instance_type, zone, changed_at, usd",
+    order="usd",
+    second="price_day",
+    first="min(price_day)",
+    last="max(price_day)",
+)
+
+
+def attempt_row(
+    cluster: str, attempt: Attempt, written: int, page: str
+) -> tuple[object, ...] | SetAside:
+    """Return the row of an attempt.
+
+    It is set aside if a column can't hold a number of it.
+    """
+    numbers = (
+        attempt.restarts, attempt.node_count, attempt.tres.cpus, attempt.tres.memory_mib,
+        attempt.tres.gpus,
+    )  # fmt: skip
+    if attempt.key >= 1 << 64 or any(number and number > _LARGEST for number in numbers):
+        reason = "a number that no 64 bits hold"
+        return SetAside(f"job {attempt.job_id[:20]} in {page}", reason)
+    values = {
+        "cluster": cluster,
+        "db_index": attempt.key,
+        "job_id": attempt.job_id,
+        "job": attempt.job,
+        "job_name": attempt.name,
+        "user_name": attempt.user,
+        "account": attempt.account,
+        "partition_name": attempt.partition,
+        "qos": "",
+        "state": attempt.state,
+        "requeue_requested": attempt.requeue_requested,
+        "restarts": attempt.restarts,
+        "submitted": attempt.submitted,
+        "started": attempt.started,
+        "ended": attempt.ended,
+        "node_count": attempt.node_count,
+        "node_list": ",".join((*attempt.nodes, *attempt.other_nodes)),
+        "cpus": attempt.tres.cpus,
+        "memory_mib": attempt.tres.memory_mib,
+        "gpus": attempt.tres.gpus,
+        "checkpoint": attempt.checkpoint(),
+        "checkpoint_marks": ",".join(attempt.checkpoint_marks()),
+        "written": written,
+        "page": page,
+    }
+    return tuple(values[name] for name, _ in ATTEMPTS.columns)
+
+
+def attempt_of(row: Iterable[Any]) -> Attempt:
+    """Return the attempt of a row."""
+    values: dict[str, Any] = dict(zip((name for name, _ in ATTEMPTS.columns), row, strict=True))
+    return Attempt(
+        key=values["db_index"],
+        job_id=values["job_id"],
+        job=values["job"],
+        name=values["job_name"],
+        user=values["user_name"],
+        account=values["account"],
+        partition=values["partition_name"],
+        state=values["state"],
+        exit_codes=(REQUEUE_EXIT,) if values["requeue_requested"] else (),
+        restarts=values["restarts"],
+        submitted=values["submitted"],
+        started=values["started"],
+        ended=values["ended"],
+        nodes=nodes(values["node_list"]),
+        other_nodes=other_nodes(values["node_list"]),
+        tres=Tres(values["cpus"], values["memory_mib"], values["gpus"]),
+        comments=" ".join(
+            f"toolkit:checkpoint={mark}" for mark in values["checkpoint_marks"].split(",") if mark
+        ),
+        node_count=values["node_count"],
+    )
