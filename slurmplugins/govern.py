@@ -17,6 +17,7 @@ from slurmplugins.governor import spending_file
 from slurmplugins.governor.plan import QueueSnapshot, plan
 from slurmplugins.governor.run import printable, read_snapshot, run_pass
 from slurmplugins.head.assemble import check_cluster
+from slurmplugins.head.in_charge import is_in_charge
 from slurmplugins.slurm.queue import Queue
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system import files, program
@@ -33,7 +34,7 @@ def main() -> None:
 
     def work() -> None:
         config, rules = burst.load(paths.BURST), governor_config.load(paths.BURST)
-        check_cluster(config.cluster, paths.SLURM_CONF)
+        check_cluster(config.slurm_cluster or config.cluster, paths.SLURM_CONF)
         runner, now = SystemRunner(), SystemClock().now()
         queue = Queue(runner, config.slurm_bin)
         if plan_only:
@@ -42,7 +43,7 @@ def main() -> None:
                 snapshot = read_snapshot(queue, config, rules, paths.STATE, now)
             sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")
             return
-        if not has_work(rules):
+        if not has_work(rules) or not is_in_charge(log):
             return
         with contextlib.ExitStack() as stack:
             if stack.enter_context(files.locked(Path(rules.folder, "governor.lock"), wait=False)):

@@ -9,24 +9,19 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins.config import site
 from slurmplugins.head.assemble import assemble
+from slurmplugins.head.in_charge import is_in_charge
 from slurmplugins.model.actions import Drain, MarkDown, RequestStop, Terminate
 from slurmplugins.reconciler import rules
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.reconciler.run import read_snapshot, run_pass
-from slurmplugins.slurm import controllers
 from slurmplugins.system import files, program
-from slurmplugins.system.command import SystemRunner
-from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import Plan
-    from slurmplugins.system.logger import Log
 
 
 def main() -> None:
@@ -53,20 +48,6 @@ def main() -> None:
                 run_pass(engine)
 
     sys.exit(program.run_to_exit_code(log, work))
-
-
-def is_in_charge(log: Log) -> bool:
-    """Return whether reconcile may act on this host.
-
-    On a site with several controllers, only that of the acting slurmctld may.
-    """
-    joined = site.load()
-    if joined is None:
-        return True
-    acts = controllers.is_active(SystemRunner(), joined.slurm_bin, socket.gethostname())
-    if not acts:
-        log.info(LogEvent.CONTROLLER_NOT_ACTIVE, host=socket.gethostname())
-    return acts
 
 
 def printable(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from slurmplugins.head.report import HeadReport, to_json
+from slurmplugins.slurm import sacct
 from toolkit.join.errors import SiteCommandFailed
 from toolkit.join.site import read_files, site_facts
 
@@ -18,16 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from toolkit.join.site import SiteFacts
+
 SLURM_CONF = """\
 ClusterName=Lab
 SlurmctldHost=ctl
 SlurmUser=slurm
 AuthType=auth/munge
-SlurmctldParameters=enable_configless
+SlurmctldParameters=enable_configless,idle_on_node_suspend
 ResumeProgram=/site/resume
 NodeName=rack[1-2] CPUs=2
 PartitionName=main Nodes=rack[1-2] Default=YES"""
 MUNGE_KEY = bytes(range(128))
+ATTEMPT = {
+    "Cluster": "lab",
+    "Account": "vision",
+    "User": "ada",
+    "State": "COMPLETED",
+    "ExitCode": "0:0",
+    "DerivedExitCode": "0:0",
+    "NNodes": "1",
+    "AllocTRES": "cpu=2",
+    "Restarts": "0",
+    "JobName": "digits",
+}
+"""An attempt as sacct has it; a row of `attempts` says what differs."""
 
 
 class FakeSite:
@@ -40,6 +57,10 @@ class FakeSite:
         self.commands: list[list[str]] = []
         self.jobs: dict[str, str] = {}  # partitions by job
         self.running: list[str] = []  # jobs of the racks
+        self.attempts: list[dict[str, str]] = []  # of sacct, by field
+        self.head_report = HeadReport(at=0.0, cluster="burst")
+        self.reconcile_plan: dict[str, object] = {}
+        self.running_config = ""  # more lines of `scontrol show config`
         self.refuses = False  # slurmctld keeps its configuration
         self.failing = ""  # a word of commands that fail
         for path, content in (
@@ -56,6 +77,9 @@ class FakeSite:
         self.commands.append(list(argv))
         if self.failing and any(self.failing in word for word in argv):
             raise self._failed(argv, "it fails", 1)
+        argv = list(argv)
+        while argv[0].rpartition("/")[2] == "env" or "=" in argv[0]:
+            argv.pop(0)
         program = argv[0].rpartition("/")[2]
         if program == "python3":
             return self._installer(argv, stdin) if stdin else "1.34.46\n"
@@ -104,12 +128,34 @@ class FakeSite:
         return "64030\n"
 
     def _getent(self, argv: Sequence[str]) -> str:
+        if "ahostsv4" not in argv:
+            return ""
         return f"10.77.0.10     STREAM {argv[-1]}\n"
 
     def _systemctl(self, argv: Sequence[str]) -> str:
-        return "active\n" if "is-active" in argv else ""
+        return "active\n" * (len(argv) - 2) if "is-active" in argv else ""
+
+    def _ss(self, argv: Sequence[str]) -> str:
+        del argv
+        return "LISTEN 0 128 0.0.0.0:6817 0.0.0.0:*\n"
+
+    def _sacct(self, argv: Sequence[str]) -> str:
+        names = (*sacct.REQUIRED, *sacct.OPTIONAL, *sacct.FREE_TEXT)
+        if "--helpformat" in argv:
+            return " ".join(names)
+        (token,) = (word.partition("=")[2] for word in argv if word.startswith("--delimiter="))
+        rows = [{**dict.fromkeys(names, ""), **ATTEMPT, **row} for row in self.attempts]
+        return "".join(token.join(row[name] for name in names) + "\n" for row in rows)
+
+    def _runuser(self, argv: Sequence[str]) -> str:
+        """Answer as our programs there do."""
+        if "slurmplugins.head_report" in argv:
+            return json.dumps(to_json(self.head_report))
+        return json.dumps(self.reconcile_plan) if "--plan" in argv else ""
 
     def _squeue(self, argv: Sequence[str]) -> str:
+        if "--format=%U" in argv:
+            return ""
         wanted = argv[-1].partition("=")[2]
         if argv[-1].startswith("--states="):
             return "\n".join(self.running)
@@ -129,7 +175,10 @@ class FakeSite:
         if words == "ping":
             return "Slurmctld(primary) at ctl is UP\n"
         if words == "show config":
-            return "SlurmctldHost[0]        = ctl\nSlurmctldPort           = 6817\n"
+            running = "SlurmctldHost[0] = ctl\nSlurmctldPort = 6817\nClusterName = lab\n"
+            return running + self.running_config
+        if words == "show nodes --json":
+            return json.dumps({"nodes": self._nodes()})
         if words == "reconfigure" and not self.refuses:
             self.partitions = self._configured()
         if words.startswith("show partition"):
@@ -142,5 +191,14 @@ class FakeSite:
         return ""
 
     def _configured(self) -> list[str]:
-        facts = site_facts(read_files(self, "/etc/slurm/slurm.conf"))
-        return [line.name for line in facts.partitions]
+        return [line.name for line in self._facts().partitions]
+
+    def _facts(self) -> SiteFacts:
+        return site_facts(read_files(self, "/etc/slurm/slurm.conf"))
+
+    def _nodes(self) -> list[dict[str, object]]:
+        return [
+            {"name": name, "state": ["IDLE"], "cpus": 2, "real_memory": 4000}
+            for line in self._facts().nodes
+            for name in line.names
+        ]

@@ -45,8 +45,8 @@ PartitionName=batch Nodes=ALL Default=YES
 """
 EXPECTED = {
     "cloud-dns", "configless", "gres-types", "idle-on-suspend", "job-requeue", "no-accounting",
-    "node-table", "partition-of-all-nodes", "proctrack", "select-memory", "srun-ports",
-    "topology-missing",
+    "node-table", "partition-of-all-nodes", "proctrack", "requeue-exit", "select-memory",
+    "srun-ports", "topology-missing",
 }  # fmt: skip
 
 

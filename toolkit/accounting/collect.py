@@ -20,6 +20,7 @@ from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import segment
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.money import SECONDS_PER_HOUR
+from toolkit.accounting.racks import with_site_nodes
 from toolkit.accounting.records import Buckets, RecordsInS3, with_newer
 from toolkit.accounting.segments import report_of
 from toolkit.deploy import record_age
@@ -73,6 +74,8 @@ class Sources:
     imported: tuple[Catalogue, ...] = ()  # of any region and day
     infrastructure: Infrastructure | None = None
     records: Records | None = None  # None: the bucket of records itself
+    slurm_cluster: str = ""  # of a join: the site's ClusterName; else it is the cluster's own name
+    own_nodes: frozenset[str] | None = None  # of a join: nodes that are no racks of the site
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ def collect_segment(
 
 def costs_always(sources: Sources) -> bool:
     """Return whether something costs without any instance."""
-    return bool(sources.racks) or sources.contracts.has_commitments
+    has_racks = bool(sources.racks) or sources.own_nodes is not None
+    return has_racks or sources.contracts.has_commitments
 
 
 def begun(first_launch: int | None, sources: Sources, window: Window) -> Window:
@@ -196,13 +200,14 @@ def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
     history, damaged_prices = recorded_prices.read(
         records, sources.ec2, sources.region, spot, priced
     )
-    nodes = _nodes(sources, charged, catalogue)
+    racks = _racks(sources, jobs.attempts, instances, now)
+    nodes = _nodes(sources, racks, charged, catalogue)
     return Facts(
         attempts=jobs.attempts,
         instances=tuple(instances),
         shapes=shapes(instances, nodes, catalogue),
         book=PriceBook(sources.region, catalogue, history, sources.contracts, sources.imported),
-        racks=with_shapes(sources.racks, nodes),
+        racks=with_shapes(racks, nodes),
         set_aside=(
             *content.set_aside,
             *slurm.set_aside,
@@ -210,8 +215,24 @@ def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
             *damaged_prices,
             *(sources.trail.set_aside if sources.trail else ()),
         ),
-        disagreements=(*content.disagreements, *joined.disagreements, *jobs.notes),
+        disagreements=(
+            *content.disagreements,
+            *joined.disagreements,
+            *jobs.notes,
+            *notes.unrated_racks(racks.keys() - sources.racks.keys()),
+        ),
     )
+
+
+def _racks(
+    sources: Sources, attempts: Iterable[Attempt], instances: Iterable[Instance], now: int
+) -> Mapping[str, RackNode]:
+    """Return the racks; a join has those of its site."""
+    if sources.own_nodes is None:
+        return sources.racks
+    # A node that cluster.yaml has no more may have had an instance.
+    own_nodes = sources.own_nodes | {instance.node for instance in instances}
+    return with_site_nodes(sources.racks, attempts, own_nodes, now)
 
 
 def with_shapes(racks: Mapping[str, RackNode], nodes: Iterable[NodeInfo]) -> dict[str, RackNode]:
@@ -245,7 +266,8 @@ def _slurm_instances(
     """Return the instances that Slurm knows, none without a head."""
     first = min((item.launched for item in instances), default=window.since)
     try:
-        return slurm_instances.read(sources.runner, sources.cluster, max(first, window.since))
+        cluster = sources.slurm_cluster or sources.cluster
+        return slurm_instances.read(sources.runner, cluster, max(first, window.since))
     except (HeadNotReady, StackMissing):  # a note tells up to which time the records reach
         return slurm_instances.SlurmInstances()
 
@@ -261,7 +283,8 @@ def _attempts(sources: Sources, records: Records, since: int, until: int, token:
     if reach is None or reach < until:
         start = since if reach is None else max(since, reach - MARGIN)
         try:
-            newer.append(sacct.read(sources.runner, start, until, token, cluster=sources.cluster))
+            cluster = sources.slurm_cluster or sources.cluster
+            newer.append(sacct.read(sources.runner, start, until, token, cluster=cluster))
         except NO_ANSWER as error:
             if reach is None:
                 raise
@@ -290,10 +313,13 @@ def look_back(charged: Iterable[Instance], window: Window) -> int:
 
 
 def _nodes(
-    sources: Sources, charged: Iterable[Instance], catalogue: Catalogue
+    sources: Sources,
+    racks: Mapping[str, RackNode],
+    charged: Iterable[Instance],
+    catalogue: Catalogue,
 ) -> Iterable[NodeInfo]:
     """Return Slurm's nodes, if a type or a rack lacks a shape."""
-    racks_have_shapes = all(rack.shape for rack in sources.racks.values())
+    racks_have_shapes = all(rack.shape for rack in racks.values())
     if racks_have_shapes and all(
         item.is_head or item.instance_type in catalogue.shapes for item in charged
     ):

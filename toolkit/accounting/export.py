@@ -50,6 +50,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "gross": money(report.gross),
         "refund": money(report.refund),
         "total": money(report.net),
+        "racks_total": money(report.racks_net),
         "unknown_costs": list(report.unknown_costs),
         "components": {name.value: money(micro) for name, micro in report.components().items()},
         "by": [key.value for key in keys],

@@ -20,6 +20,7 @@ from toolkit.accounting.phrases import (
     price_sources,
     price_text,
     prices_text,
+    racks_text,
     sources_text,
     span,
     total_name,
@@ -67,6 +68,7 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "payers": payers_text(report),
         "total_name": total_name(report),
         "left_out": left_out(report),
+        "racks": racks_text(report),
         "bill": _bill_lines(report),
         "notes": list(report.notes),
     }

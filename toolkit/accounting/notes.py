@@ -11,7 +11,7 @@ from toolkit.accounting.phrases import moment
 from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempt_instances import InstanceMatch
@@ -95,6 +95,12 @@ def rack_notes(nodes_without_shape: Sequence[str]) -> list[str]:
     """Return a note on nodes of racks whose size nobody knows."""
     text = "size not known, so a job is charged for all of it"
     return [f"{_first_few(nodes_without_shape)}: {text}"][: bool(nodes_without_shape)]
+
+
+def unrated_racks(nodes: Collection[str]) -> list[str]:
+    """Return a note on a site's nodes that cluster.yaml gives no rate."""
+    text = "no rate in cluster.yaml (prices.racks), so jobs there cost nothing here"
+    return [f"{_first_few(sorted(nodes))}: {text}"][: bool(nodes)]
 
 
 def set_aside_notes(set_aside: Iterable[SetAside]) -> list[str]:

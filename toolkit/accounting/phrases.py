@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.cost_policy import Payer
 from toolkit.accounting.instances import Kind
+from toolkit.accounting.money import usd
 from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ def payers_text(report: Report) -> str:
             keys_by_payer.setdefault(payer, []).append(key.replace("_", " "))
     parts = [f"{payer}: {', '.join(keys)}" for payer, keys in keys_by_payer.items()]
     return "; ".join(parts)
+
+
+def racks_text(report: Report) -> str:
+    """Return the part of the sum that is racks'; "" without racks."""
+    if not report.has_racks:
+        return ""
+    return (
+        f"racks: {usd(report.racks_net):,.6f} USD of it, amortised: a job there costs nothing"
+        f" extra; all else: {usd(report.net - report.racks_net):,.6f} USD"
+    )
 
 
 def left_out(report: Report) -> str:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.attempt_instances import Usage, node_share
 from toolkit.accounting.instances import Instance, Kind
-from toolkit.prices import PriceSpan
+from toolkit.prices import Price, PriceSource, PriceSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.attempts import Attempt
-    from toolkit.prices import Price, PriceBook, Shape
+    from toolkit.prices import PriceBook, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,25 @@ class RackNode:
 
     price: Price
     shape: Shape | None = None
+
+
+NO_RATE = Decimal(0)
+"""Of a site's node without a rate in cluster.yaml: a job there costs nothing extra."""
+
+
+def with_site_nodes(
+    racks: Mapping[str, RackNode],
+    attempts: Iterable[Attempt],
+    own_nodes: Collection[str],
+    now: int,
+) -> dict[str, RackNode]:
+    """Return the racks, and a site's other nodes that jobs held.
+
+    On a site, every node that is not ours is the site's own.
+    """
+    names = {name for attempt in attempts for name in (*attempt.nodes, *attempt.other_nodes)}
+    free = RackNode(Price(NO_RATE, PriceSource.RACK, now))
+    return {**dict.fromkeys(sorted(names - {*own_nodes, *racks}), free), **racks}
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,17 @@ class Report:
         return self.gross + self.refund
 
     @cached_property
+    def racks_net(self) -> int:
+        """Return the amortised cost of racks; it is paid in any case."""
+        kinds = {name: item.kind for name, item in self.instances.items()}
+        return sum(cost.net for cost in self.costs if kinds[cost.instance_id] is Kind.RACK)
+
+    @cached_property
+    def has_racks(self) -> bool:
+        """Return whether jobs held nodes of racks."""
+        return any(item.kind is Kind.RACK for item in self.instances.values())
+
+    @cached_property
     def attempt_numbers(self) -> Mapping[int, int]:
         """Return each attempt's number within its job, by DBIndex."""
         return attempt_numbers(self.attempts.values())

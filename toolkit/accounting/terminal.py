@@ -26,6 +26,7 @@ from toolkit.accounting.phrases import (
     price_sources,
     price_text,
     prices_text,
+    racks_text,
     sources_text,
     span,
     total_name,
@@ -280,4 +281,10 @@ def duration(seconds: int) -> str:
 def _price_line(report: Report) -> str:
     made_at = datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     payers = f"who pays: {payers_text(report)}"
-    return f"prices: {price_sources(report)}\n{payers}\nas of {made_at}; before {left_out(report)}"
+    lines = (
+        racks_text(report),
+        f"prices: {price_sources(report)}",
+        payers,
+        f"as of {made_at}; before {left_out(report)}",
+    )
+    return "\n".join(filter(None, lines))

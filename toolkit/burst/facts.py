@@ -12,15 +12,13 @@ from slurmplugins.model.queued_job import NodeGroup, QueuePartition
 from toolkit.errors import HeadCommandFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from slurmplugins.config.governor import GovernorConfig
     from toolkit.head_runner import Runner
 
-PLAN: Final = (
-    *("/usr/sbin/runuser", "-u", "slurm", "--"),
-    *("/opt/slurm-toolkit/bin/slurm-govern", "--plan"),
-)
+AS_SLURM: Final = ("/usr/sbin/runuser", "-u", "slurm", "--")
+PLAN: Final = ("/opt/slurm-toolkit/bin/slurm-govern", "--plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,9 @@ class BurstFacts:
     partitions: Mapping[str, QueuePartition]
 
 
-def fetch(head: Runner) -> BurstFacts:
-    """Return the head's facts. Raises HeadCommandFailed."""
-    output = head.run(PLAN, timeout=120)
+def fetch(head: Runner, as_user: Sequence[str] = AS_SLURM) -> BurstFacts:
+    """Return the facts of the host of slurmctld, as SlurmUser. Raises HeadCommandFailed."""
+    output = head.run([*as_user, *PLAN], timeout=120)
     try:
         return parse(json.loads(output))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:

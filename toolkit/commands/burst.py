@@ -9,7 +9,7 @@ import click
 
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.moments import period, since_option, until_option
-from toolkit.commands.options import config_option, json_option, load
+from toolkit.commands.options import config_option, json_option, load_any
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,13 +47,13 @@ def status_command(*, config_path: Path | None, as_json: bool) -> None:
     The head decides every minute. This is what it would decide now; nothing is changed.
     """
     from toolkit.burst import facts
-    from toolkit.deploy.head import Head
+    from toolkit.commands.controller import controller, head_programs
     from toolkit.deploy.session import connected
     from toolkit.output import print_json
 
-    config = load(config_path)
+    config = load_any(config_path)
     with connected(config) as clients:
-        answer = facts.fetch(Head(clients, config))
+        answer = facts.fetch(controller(clients, config), head_programs(config).as_user)
     if as_json:
         print_json(
             {
@@ -165,13 +165,13 @@ def _simulations(
     from toolkit.burst.history import past_queue, read_rows
     from toolkit.burst.replay import Scenario
     from toolkit.burst.simulate import simulate
-    from toolkit.deploy.head import Head
+    from toolkit.commands.controller import controller, head_programs
     from toolkit.deploy.session import connected
 
-    config = load(config_path)
+    config = load_any(config_path)
     with connected(config) as clients:
-        head = Head(clients, config)
-        answer = facts.fetch(head)
+        head = controller(clients, config)
+        answer = facts.fetch(head, head_programs(config).as_user)
         rows = read_rows(head, *window) if answer.governor.rules else []
     simulations = []
     for rule in answer.governor.rules.values():

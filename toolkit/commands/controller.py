@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.deploy.head import Head
 from toolkit.explain.head_facts import HeadPrograms
 from toolkit.join.runner import FirstController
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 def controller(clients: Clients, config: ClusterConfig) -> Runner:
     """Return a runner of commands as root on slurmctld's host."""
+    from toolkit.deploy.head import Head
+
     if config.site is None:
         return Head(clients, config)
     return FirstController(config.site)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,11 +20,39 @@ from toolkit.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from toolkit.join.apply import Join
     from toolkit.join.remove import Removal
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _slugs(_ctx: click.Context, _param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse names of findings that there are not."""
+    from difflib import get_close_matches
+
+    from toolkit.join.preflight.checks import SLUGS
+
+    for name in names:
+        if name not in SLUGS:
+            near = get_close_matches(name, SLUGS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`toolkit join check` prints the names"
+            raise click.BadParameter(f"no finding has the name {name!r}: {hint}")
+    return names
+
+
+def _skip_check_option(function: Command) -> Command:
+    """Add `--skip-check`, passed on as `skipped`."""
+    return click.option(
+        "--skip-check",
+        "skipped",
+        metavar="SLUG",
+        multiple=True,
+        callback=_slugs,
+        help="Go on in spite of this error of `toolkit join check`. It may be repeated.",
+    )(function)
 
 
 @click.group("join", cls=SuggestingGroup)
@@ -41,37 +69,49 @@ command.add_command(check_command)
 @command.command("plan", cls=ComparingCommand)
 @config_option
 @json_option
-def plan_command(config_path: Path | None, as_json: bool) -> int:
+@_skip_check_option
+def plan_command(*, config_path: Path | None, as_json: bool, skipped: tuple[str, ...]) -> int:
     """Show what apply would change; change nothing.
 
-    The diff is of what slurmctld reads. A conflict is named with the site's line.
+    plan first asks the site, as `toolkit join check` does. The diff is of what slurmctld reads. A
+    conflict or an error of the site is named with its line.
 
-    Exit code 0: nothing would change; 2: something would; 1: any error, and a conflict.
+    Exit code 0: nothing would change; 2: something would; 1: any error, also one of the site.
     """
-    with _join(config_path) as (join, _):
+    from dataclasses import asdict
+
+    from toolkit.output import plain, print_json
+
+    with _join(config_path, skipped) as (join, _):
         plan = join.plan()
     if as_json:
-        from toolkit.output import print_json
-
-        print_json(plan)
+        print_json({**asdict(plan), "refused": plan.is_refused})
     else:
-        click.echo(plan.text())
-    return FAILED if plan.conflicts else SAME if plan.is_empty else DIFFERS
+        click.echo(plain(plan.text().expandtabs()))
+    return FAILED if plan.is_refused else SAME if plan.is_empty else DIFFERS
 
 
 @command.command("apply")
 @config_option
 @dry_run_option
 @yes_option
-def apply_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
+@_skip_check_option
+def apply_command(
+    *, config_path: Path | None, dry_run: bool, yes: bool, skipped: tuple[str, ...]
+) -> None:
     """Add the cloud nodes to the site's Slurm.
 
-    apply makes the AWS side, installs our programs on the controllers, and reconfigures slurmctld.
-    Of the site's files, slurm.conf gets one line at its end, with --yes. It may be repeated.
+    apply first asks the site, as `toolkit join check` does, and an error refuses the join. Then it
+    makes the AWS side, installs our programs on the controllers, and reconfigures slurmctld. Of the
+    site's files, slurm.conf gets one line at its end, with --yes. It may be repeated.
     """
-    with _join(config_path) as (join, _):
+    from toolkit.output import plain
+
+    with _join(config_path, skipped) as (join, _):
         if dry_run:
-            click.echo(join.plan().text())
+            plan = join.plan()
+            plan.require()
+            click.echo(plain(plan.text().expandtabs()))
             return
         plan = join.apply(yes=yes)
     click.echo(f"the cloud nodes are in {plan.cluster_name}")
@@ -96,7 +136,9 @@ def remove_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
 
 
 @contextmanager
-def _join(config_path: Path | None) -> Iterator[tuple[Join, Removal]]:
+def _join(
+    config_path: Path | None, skipped: tuple[str, ...] = ()
+) -> Iterator[tuple[Join, Removal]]:
     from toolkit.accounting.settings import price_book
     from toolkit.deploy.destroy import Destroyer
     from toolkit.deploy.image_lock import ImageLock
@@ -112,5 +154,6 @@ def _join(config_path: Path | None) -> Iterator[tuple[Join, Removal]]:
     with connected(config) as clients:
         report, lock = reporter(), ImageLock.beside(path)
         book = price_book(config, imports.read(imports.folder(path)))
-        join = Join(config, AwsSide(config, clients, report, lock, book), report)
+        aws = AwsSide(config, clients, report, lock, book)
+        join = Join(config, aws, report, skipped=skipped)
         yield join, Removal(config, join, Destroyer(config, clients, report), report)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.options import config_option, find_config_file, json_option, load_join
-from toolkit.errors import HeadCommandFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.config import ClusterConfig
     from toolkit.join.preflight import Measurements, SiteCheck
+    from toolkit.join.runner import ControllerRunner
 
 NOT_READY = 1
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", "{host}")
 
 
 @click.command("check")
@@ -34,8 +35,20 @@ NOT_READY = 1
     metavar="HOST",
     help="An instance in the subnets, as ssh takes it: connect from there to the site.",
 )
+@click.option(
+    "--rack",
+    "racks",
+    metavar="HOST",
+    multiple=True,
+    help="A rack, as ssh takes it: ask it what job scripts need. It may be repeated.",
+)
 def check_command(
-    *, config_path: Path | None, as_json: bool, probes: tuple[str, ...], instance: str | None
+    *,
+    config_path: Path | None,
+    as_json: bool,
+    probes: tuple[str, ...],
+    instance: str | None,
+    racks: tuple[str, ...],
 ) -> int:
     """Ask the site what can't work with the cloud nodes; change nothing.
 
@@ -45,7 +58,7 @@ def check_command(
     from toolkit.output import plain, print_json
 
     config = load_join(find_config_file(config_path))
-    result = _check(config, _measurements(probes, instance))
+    result = _check(config, _measurements(probes, instance, racks))
     if as_json:
         print_json(result.to_json())
     else:
@@ -57,51 +70,44 @@ def check_command(
     return 0 if result.ready else NOT_READY
 
 
-def _measurements(probes: tuple[str, ...], instance: str | None) -> Measurements:
+def _measurements(
+    probes: tuple[str, ...], instance: str | None, racks: tuple[str, ...]
+) -> Measurements:
     """Return the measurements.
 
     Raises UsageError for a word that is no host and port.
     """
     from toolkit.join.preflight import Measurements
     from toolkit.join.preflight.connections import Target
-    from toolkit.join.runner import ControllerRunner
 
     try:
         targets = tuple(Target.parse(text) for text in probes)
     except ValueError as error:
         raise click.UsageError(f"--probe: {error}") from error
-    if instance is None:
-        return Measurements(targets)
-    if instance.startswith("-"):
-        raise click.UsageError("--from: expected a host")
-    ssh = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", "{host}")
-    return Measurements(targets, ControllerRunner(instance, ssh))
+    return Measurements(
+        targets,
+        None if instance is None else _by_ssh("--from", instance),
+        tuple(_by_ssh("--rack", host) for host in racks),
+    )
+
+
+def _by_ssh(option: str, host: str) -> ControllerRunner:
+    """Return a runner of commands on a host.
+
+    Raises UsageError for a word that is no host.
+    """
+    from toolkit.join.runner import ControllerRunner
+
+    if host.startswith("-"):
+        raise click.UsageError(f"{option}: expected a host")
+    return ControllerRunner(host, SSH)
 
 
 def _check(config: ClusterConfig, measurements: Measurements) -> SiteCheck:
     """Ask the first controller that answers. Raises ToolkitError if none does."""
-    from toolkit.join.file_edits import without_ours
-    from toolkit.join.preflight import check_site, cloud_side
+    from toolkit.join import readiness
     from toolkit.join.runner import controllers
-    from toolkit.join.site import read_site
     from toolkit.output import reporter
 
-    place = config.joined_site
-    failure: HeadCommandFailed | None = None
-    for runner in controllers(place):
-        try:
-            whole = read_site(runner, place.slurm_conf, slurm_bin=place.slurm_bin)
-        except HeadCommandFailed as error:
-            failure = failure or error
-            continue
-        site = without_ours(config, whole)
-        return check_site(
-            runner,
-            site,
-            cloud_side(config),
-            reporter(),
-            measurements,
-            slurm_bin=place.slurm_bin,
-            joined=site != whole,
-        )
-    raise failure or HeadCommandFailed("cluster.yaml names no controller")
+    runner, site = readiness.read_first(config, controllers(config.joined_site))
+    return readiness.ask(config, runner, site, reporter(), measurements)

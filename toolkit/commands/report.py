@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.moments import period, since_option, until_option
-from toolkit.commands.options import check_format, config_option, json_option, load
+from toolkit.commands.options import check_format, config_option, json_option, load_any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,12 +81,17 @@ def command(
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly. Days that `toolkit usage close` has closed
     are read from this computer; a report of closed days alone asks neither AWS nor the head.
+
+    Jobs on racks are in it at the rates in cluster.yaml, also those of a join's site. A job there
+    costs nothing extra, and the report says how much of the sum is that.
     """
     check_format(as_json=as_json, as_csv=as_csv)
     from toolkit.accounting.allocation import Window
     from toolkit.commands.report_closed import made_report
 
-    config = load(config_path)
+    config = load_any(config_path)
+    if record_mlflow and config.site is not None:
+        raise click.UsageError("--record-mlflow: a join has no MLflow of its own")
     now = datetime.now(UTC)
     window = Window(*period(since, until, now))
     making = made_report(

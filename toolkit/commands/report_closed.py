@@ -43,19 +43,20 @@ def made_report(
     AWS is not asked if all of the window is closed, unless the head is needed for more.
     CloudTrail's events are facts that no closed day has, so with them all is computed.
     """
-    from toolkit.deploy.head import Head
+    from toolkit.commands.controller import controller
     from toolkit.deploy.session import connected
 
     store = ClusterStore(cluster_folder(config.cluster))
     parts = None
     if not (anew or trail):
-        always = bool(racks(config)) or contracts(config).has_commitments
+        has_racks = bool(racks(config)) or config.site is not None
+        always = has_racks or contracts(config).has_commitments
         parts = split(closed_store.read(store), window, costs_always=always)
     if parts is not None and parts.is_closed and not needs_head:
         yield _report(store, config, parts, now), None
         return
     with connected(config) as clients:
-        head = Head(clients, config)
+        head = controller(clients, config)
         if parts is None or not parts.days:
             yield (
                 collect_report(

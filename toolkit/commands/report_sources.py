@@ -11,6 +11,7 @@ from toolkit.accounting.collect import Sources, collect
 from toolkit.accounting.settings import contracts, cost_policy, infrastructure, racks
 from toolkit.commands.options import find_config_file
 from toolkit.deploy import names
+from toolkit.join.site import read_cluster_name
 from toolkit.prices import imports
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def sources_of(
 ) -> Sources:
     """Return the sources of a cluster's facts."""
     imported = imports.read(imports.folder(find_config_file(config_path)))
+    site = config.site
     return Sources(
         cluster=config.cluster,
         region=config.aws.region,
@@ -67,5 +69,12 @@ def sources_of(
         racks=racks(config),
         cost_policy=cost_policy(config),
         imported=imported,
-        infrastructure=infrastructure(config),
+        # A join has no head, no filesystem and no NAT gateway of its own.
+        infrastructure=None if site else infrastructure(config),
+        slurm_cluster=read_cluster_name(runner, slurm_bin=site.slurm_bin) if site else "",
+        own_nodes=_own_nodes(config) if site else None,
     )
+
+
+def _own_nodes(config: ClusterConfig) -> frozenset[str]:
+    return frozenset(node for pool in config.pools for node in expand(config.nodes(pool)))

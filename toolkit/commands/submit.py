@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.submit.checks import StopEstimate
     from toolkit.submit.plan import Plan
     from toolkit.submit.slurm_client import SlurmClient
+    from toolkit.submit.staging import ChainedJob, Staging
 
 
 @click.command(
@@ -43,6 +44,32 @@ if TYPE_CHECKING:
 @click.option(
     "--container", default="", metavar="IMAGE@sha256:…", help="Run the ranks in this container."
 )
+@click.option(
+    "--stage-in",
+    "stage_in",
+    metavar="NAME=FOLDER",
+    multiple=True,
+    help="Copy this folder of racks to the store first. It may be repeated.",
+)
+@click.option(
+    "--stage-out",
+    "home",
+    default="",
+    metavar="FOLDER",
+    help="Copy the run's results to this folder of racks afterwards.",
+)
+@click.option(
+    "--racks",
+    default="",
+    metavar="PARTITION",
+    help="Copy on nodes of this partition  [default: the first of the job's].",
+)
+@click.option(
+    "--cloud",
+    default="",
+    metavar="PARTITION",
+    help="Fetch results from nodes of this partition  [default: the last of the job's].",
+)
 @click.argument(
     "words", metavar="[SBATCH-OPTION=VALUE...] SCRIPT [ARG...]", nargs=-1, required=True
 )
@@ -56,6 +83,10 @@ def command(
     checkpoint_gib: float | None,
     write_gib_s: float,
     container: str,
+    stage_in: tuple[str, ...],
+    home: str,
+    racks: str,
+    cloud: str,
     words: tuple[str, ...],
 ) -> int:
     """Check a batch script, then submit it by sbatch.
@@ -66,15 +97,20 @@ def command(
     Options for sbatch go before the script, as --name=value. submit adds `--requeue` and
     `--open-mode=append`, unless the script or you say otherwise. It prints the command.
 
+    With --stage-in and --stage-out, copies between racks and the store are jobs of their own, and
+    each job waits for those before it. All are submitted, or none.
+
     `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an
     error was found, or Slurm refused; 2: wrong usage.
     """
     from toolkit.lint.finding import Severity
-    from toolkit.submit import checks, plan
+    from toolkit.submit import checks, plan, staging as stages
     from toolkit.submit.errors import SubmitRefused
 
     options, script, arguments = _split_words(words)
+    staging = _staging(stage_in, home, racks, cloud)
     stop = checks.StopEstimate.from_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
+    environment = _environment(user)
     with _slurm(config_path, user) as slurm:
         text = slurm.read_script(script)
         submission = plan.plan(
@@ -82,17 +118,25 @@ def command(
             script,
             arguments,
             text=text,
-            environment=_environment(user),
+            environment=environment,
             container=container,
+            more=stages.DATA_IS_IN_S3 if staging.folders else (),
         )
+        staging = _with_partitions(staging, submission)
         user_name = user or getpass.getuser()
         if stop is None and (measured_run := slurm.measured_stop(text, arguments)):
             stop = checks.StopEstimate.from_run(measured_run)
         findings = checks.findings(submission, text, slurm, user=user_name, stop=stop)
+        if staging:
+            findings += tuple(stages.findings(submission, staging, slurm, environment))
         errors = [finding for finding in findings if finding.severity is Severity.ERROR]
         refused = bool(errors) and not force
-        job = "" if dry_run or refused else slurm.submit(submission.call)
-    _report(submission, findings, stop, job, as_json=as_json)
+        chain = (
+            stages.planned_chain(submission, staging, environment)
+            if dry_run or refused
+            else stages.submit_chain(submission, staging, slurm, environment)
+        )
+    _report(submission, findings, stop, chain, submitted=not (dry_run or refused), as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
         raise SubmitRefused(
@@ -109,6 +153,37 @@ def _split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[st
     if script_index is None:
         raise click.UsageError("no script: toolkit submit [--name=value ...] SCRIPT [ARG ...]")
     return words[:script_index], words[script_index], words[script_index + 1 :]
+
+
+def _staging(stage_in: tuple[str, ...], home: str, racks: str, cloud: str) -> Staging:
+    """Return the copies that were asked for.
+
+    Raises UsageError for words that name no copy.
+    """
+    from toolkit.submit.staging import StageIn, Staging
+
+    try:
+        folders = tuple(StageIn.parse(text) for text in stage_in)
+    except ValueError as error:
+        raise click.UsageError(f"--stage-in: {error}") from error
+    if home and not home.startswith("/"):
+        raise click.UsageError(f"--stage-out: expected a whole path, not {home[:80]!r}")
+    staging = Staging(folders, home, racks, cloud)
+    if (racks or cloud) and not staging:
+        raise click.UsageError("--racks and --cloud belong to --stage-in and --stage-out")
+    return staging
+
+
+def _with_partitions(staging: Staging, submission: Plan) -> Staging:
+    """Return the staging with its partitions. Raises UsageError where one is unknown."""
+    from toolkit.submit.staging import with_partitions
+
+    if not staging:
+        return staging
+    try:
+        return with_partitions(staging, submission)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _environment(user: str | None) -> dict[str, str]:
@@ -140,8 +215,9 @@ def _report(
     submission: Plan,
     findings: tuple[Finding, ...],
     stop: StopEstimate | None,
-    job: str,
+    chain: tuple[ChainedJob, ...],
     *,
+    submitted: bool,
     as_json: bool,
 ) -> None:
     from pathlib import Path
@@ -155,7 +231,8 @@ def _report(
             "argv": submission.call,
             "added": submission.added,
             "findings": findings,
-            "job": job or None,
+            "job": next(item.job for item in chain if item.role == "job") if submitted else None,
+            "chain": chain if len(chain) > 1 else (),
         }
         stop_facts = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
         print_json(output | {"stop": stop_facts})
@@ -167,6 +244,8 @@ def _report(
         click.echo(plain(str(stop)))
     for addition in submission.added:
         click.echo(plain(f"added {addition.option}: {addition.why}"))
-    click.echo(plain(f"$ {shlex.join(submission.call)}"))
-    if job:
-        click.echo(f"job {job}")
+    for item in chain:
+        click.echo(plain(f"$ {shlex.join(item.argv)}"))
+        if submitted:
+            role = "" if item.role == "job" else f"{item.role}: "
+            click.echo(f"{role}job {item.job}")

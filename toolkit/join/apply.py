@@ -11,15 +11,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.errors import HeadCommandFailed, NotConfirmed
-from toolkit.join import conflicts, controller_files, file_edits, include_files, slurmctld
+from toolkit.join import (
+    conflicts,
+    controller_files,
+    file_edits,
+    include_files,
+    readiness,
+    slurmctld,
+)
 from toolkit.join.controller_files import OwnFile, digest
-from toolkit.join.errors import JoinConflict, JoinError, ReconfigureRefused
+from toolkit.join.errors import JoinConflict, JoinError, ReconfigureRefused, SiteNotReady
 from toolkit.join.runner import controllers
-from toolkit.join.site import read_if_there, read_site
+from toolkit.join.site import read_if_there
+from toolkit.output import plain
 from toolkit.render.burst import burst_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.site_node import SiteNode
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from toolkit.join.controller_files import SlurmUser
     from toolkit.join.file_edits import FileEdit
     from toolkit.join.include_files import GlobalSetting
+    from toolkit.join.preflight import SiteCheck, SiteFinding
     from toolkit.join.runner import ControllerRunner
     from toolkit.join.site import SiteFacts
     from toolkit.output import Reporter
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """A plan of `toolkit join apply`, or the conflicts that refuse it."""
+    """A plan of `toolkit join apply`, or the conflicts and findings that refuse it."""
 
     cluster_name: str  # the site's
     version: str  # of the site's Slurm
@@ -47,6 +56,20 @@ class JoinPlan:
     missing_images: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     by_hand: tuple[str, ...] = ()  # lines that a person must add first
+    check: SiteCheck | None = None  # the preflight's; None: it was not asked
+    skipped: frozenset[str] = frozenset()  # slugs of findings that refuse nothing
+
+    @property
+    def refusals(self) -> tuple[SiteFinding, ...]:
+        """Return the preflight's errors that nobody skipped, and no conflict names."""
+        known = self.skipped | {conflict.slug for conflict in self.conflicts}
+        errors = self.check.errors if self.check is not None else ()
+        return tuple(item for item in errors if item.slug not in known)
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether apply would change nothing and fail."""
+        return bool(self.conflicts or self.refusals)
 
     @property
     def is_empty(self) -> bool:
@@ -60,13 +83,16 @@ class JoinPlan:
 
     def text(self) -> str:
         """Return the plan as text for people."""
-        if self.conflicts:
-            return "\n".join(f"conflict: {conflict}" for conflict in self.conflicts)
+        if self.is_refused:
+            lines = [f"conflict: {conflict}" for conflict in self.conflicts]
+            return "\n".join((*lines, *(item.headline for item in self.refusals)))
         lines = [f"+ image {name} (built first)" for name in self.missing_images]
         lines += [str(change) for change in (self.stack.changes if self.stack else ())]
         lines += [f"by hand, {line}" for line in self.by_hand]
         for edit in self._changed:
             lines.append(edit.diff())
+        if any(not edit.ours for edit in self._changed):
+            lines.append(self._note_on_copies())
         if self._changed:
             lines += [
                 f"~ slurmctld: {item.name}: {item.before or '(none)'} → {item.value}"
@@ -74,6 +100,29 @@ class JoinPlan:
                 for item in self.settings
             ]
         return "\n".join(lines) or "no changes"
+
+    def _note_on_copies(self) -> str:
+        """Return what hosts need that don't get slurm.conf from slurmctld.
+
+        slurmd and commands end at a line that includes a file which they lack.
+        """
+        names = [posixpath.basename(edit.path) for edit in self.edits if edit.ours and edit.after]
+        return (
+            "note: a host with a slurm.conf of its own needs"
+            f" {' and '.join(names)} beside it before it gets the line"
+        )
+
+    def require(self) -> None:
+        """Raise JoinConflict or SiteNotReady, with every line, if apply is refused."""
+        if self.conflicts:
+            raise JoinConflict(plain(self.text()), next_step="mend these, then run this again")
+        if self.refusals:
+            slugs = dict.fromkeys(item.slug for item in self.refusals)
+            skips = " ".join(f"--skip-check {slug}" for slug in slugs)
+            raise SiteNotReady(
+                plain(f"{self.cluster_name} is not ready for cloud nodes:\n{self.text()}"),
+                next_step=f"mend these, as `toolkit join check` says; or go on with {skips}",
+            )
 
 
 class Join:
@@ -85,17 +134,21 @@ class Join:
         aws: AwsSide,
         report: Reporter,
         runners: Sequence[ControllerRunner] | None = None,
+        *,
+        skipped: Collection[str] = (),
     ) -> None:
+        """Keep the parts. `skipped` has the preflight's slugs that refuse nothing."""
         self._config = config
         self._aws = aws
         self._report = report
         self.runners = tuple(runners or controllers(config.joined_site))
+        self._skipped = frozenset(skipped)
 
     def plan(self) -> JoinPlan:
         """Return what apply would do; change nothing."""
         runner, site = self.read()
-        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
-        if plan.conflicts:
+        plan = self._checked_plan(runner, site)
+        if plan.is_refused:
             return plan
         self._aws.check_network()
         stack, images = self._aws.preview(self._node(runner, site)[0])
@@ -104,12 +157,12 @@ class Join:
     def apply(self, *, yes: bool) -> JoinPlan:
         """Bring AWS, the controllers and slurmctld to cluster.yaml, and wait.
 
-        Raises JoinConflict with the site's lines, and NotConfirmed before slurm.conf changes.
+        Raises JoinConflict or SiteNotReady with the site's lines, and NotConfirmed before
+        slurm.conf changes.
         """
         runner, site = self.read()
-        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
-        if plan.conflicts:
-            raise JoinConflict(plan.text(), next_step="mend these, then run this again")
+        plan = self._checked_plan(runner, site)
+        plan.require()
         self._confirm(plan, yes=yes)
         self._aws.check_network()
         for each in self.runners:
@@ -128,18 +181,21 @@ class Join:
 
     def read(self) -> tuple[ControllerRunner, SiteFacts]:
         """Read the site by the first controller that answers."""
-        site, failure = self._config.joined_site, None
-        for runner in self.runners:
-            try:
-                return runner, read_site(runner, site.slurm_conf, slurm_bin=site.slurm_bin)
-            except HeadCommandFailed as error:
-                failure = failure or error
-        raise failure or JoinError("cluster.yaml names no controller")
+        return readiness.read_first(self._config, self.runners)
 
     def own_texts(self, runner: ControllerRunner, site: SiteFacts) -> dict[str, str | None]:
         """Return the texts of our files beside slurm.conf, by path."""
         paths = file_edits.own_paths(self._config, site)
         return {path: read_if_there(runner, path) for path in paths}
+
+    def _checked_plan(self, runner: ControllerRunner, site: SiteFacts) -> JoinPlan:
+        """Return the plan with the preflight's findings."""
+        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
+        check = readiness.ask(self._config, runner, site, self._report)
+        for item in check.errors:
+            if item.slug in self._skipped:
+                self._report.line(plain(f"skipped: {item.headline}"))
+        return replace(plan, check=check, skipped=self._skipped)
 
     def _plan(self, site: SiteFacts, prices: Prices, own: Mapping[str, str | None]) -> JoinPlan:
         bare = file_edits.without_ours(self._config, site)
@@ -174,12 +230,13 @@ class Join:
         """Put programs and settings on each controller, and try the credentials."""
         config, python = self._config, self._config.joined_site.python
         bare = file_edits.without_ours(config, site)
+        folder = controller_files.governor_folder(config, site)
         files = [
-            *controller_files.programs(python, user),
+            *controller_files.programs(python, user, folder),
             *controller_files.settings(
                 user,
                 burst_json=burst_json(
-                    config, self._aws.facts(site.cluster_name), self._aws.prices()
+                    config, self._aws.facts(site.cluster_name, folder), self._aws.prices()
                 ),
                 site_text=controller_files.site_json(config, include_files.site_programs(bare)),
                 aws_text=controller_files.aws_config(config, self._aws.controller_role()),
@@ -188,7 +245,9 @@ class Join:
         trees = [posixpath.dirname(controller_files.LIB), controller_files.BIN]
         for runner in self.runners:
             with self._report.phase(f"Installing our programs on {runner.host}") as phase:
-                changed = controller_files.put(runner, python, files, user=user, trees=trees)
+                changed = controller_files.put(
+                    runner, python, files, user=user, governor=folder, trees=trees
+                )
                 slurmctld.check_credentials(runner, config, user)
                 phase.result(f"{len(changed)} files changed" if changed else "as they were")
 
@@ -240,7 +299,7 @@ class Join:
     def _start_timers(self) -> None:
         for runner in self.runners:
             runner.run(["/usr/bin/systemctl", "daemon-reload"])
-            runner.run(["/usr/bin/systemctl", "enable", "--now", controller_files.TIMER])
+            runner.run(["/usr/bin/systemctl", "enable", "--now", *controller_files.TIMERS])
 
 
 def _files(edits: Iterable[FileEdit]) -> list[OwnFile]:

@@ -115,7 +115,7 @@ class AwsSide:
         """Return the prices that rank the nodes."""
         return price_table(self._config, self._clients, self._bucket, self._book)
 
-    def facts(self, slurm_cluster: str) -> StackFacts:
+    def facts(self, slurm_cluster: str, governor_folder: str) -> StackFacts:
         """Return the renderer's facts of the stack."""
         return StackFacts(
             bucket=self._bucket.name,
@@ -127,6 +127,7 @@ class AwsSide:
             backup_bucket="",
             log_group=names.log_group(self._config) if self._config.logs.enabled else "",
             slurm_cluster=slurm_cluster,
+            governor_folder=governor_folder,
         )
 
     def controller_role(self) -> str:

@@ -33,6 +33,7 @@ class Conflict:
     message: str
     mend: str
     place: Place | None = None  # the site's line
+    slug: str = ""  # of the preflight's finding about the same fault, if it has one
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place is not None else ""
@@ -77,11 +78,13 @@ def _versions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
         return
     nodes = SlurmVersion.parse(config.slurm.version)
     if series < OLDEST:
-        yield Conflict(f"the site runs Slurm {site.version}", f"upgrade it to {OLDEST} or later")
+        mend = f"upgrade it to {OLDEST} or later"
+        yield Conflict(f"the site runs Slurm {site.version}", mend, slug="slurm-unsupported")
     if nodes > series:
         yield Conflict(
             f"slurm.version {nodes} is later than the site's {site.version}",
             f"set slurm.version to {series} or earlier, of two series before at most",
+            slug="node-newer",
         )
 
 
@@ -94,16 +97,22 @@ def _settings(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
     auth = site.settings.get("authtype")
     if auth is not None and auth.value.lower() not in AUTH_TYPES:
         mend = f"only {' and '.join(AUTH_TYPES)} can be given to cloud nodes"
-        yield Conflict(f"AuthType={auth.value}", mend, auth.place)
+        yield Conflict(f"AuthType={auth.value}", mend, auth.place, "auth-type")
     parameters = site.settings.get("slurmctldparameters")
     words = {word.lower() for word in site.words("SlurmctldParameters")}
     place = parameters.place if parameters is not None else None
     if "enable_configless" not in words:
-        mend = "add it; our slurmd has no slurm.conf, and asks slurmctld for it"
-        yield Conflict("SlurmctldParameters lacks enable_configless", mend, place)
+        line = ",".join((*site.words("SlurmctldParameters"), "enable_configless"))
+        yield Conflict(
+            "SlurmctldParameters lacks enable_configless, by which cloud nodes get slurm.conf",
+            f"write `SlurmctldParameters={line}` and restart slurmctld; racks with a slurm.conf of"
+            " their own go on reading it",
+            place or Place(site.slurm_conf, len(site.text.splitlines())),
+            "configless",
+        )
     if "cloud_dns" in words:
         mend = "take it out; no DNS knows an instance by its node's name"
-        yield Conflict("SlurmctldParameters has cloud_dns", mend, place)
+        yield Conflict("SlurmctldParameters has cloud_dns", mend, place, "cloud-dns")
     for name in ("SuspendRate", "ResumeRate"):
         rate = site.settings.get(name.lower())
         if rate is not None and rate.value.startswith("-"):
@@ -124,6 +133,7 @@ def _node_names(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
             f"the site has nodes {', '.join(shared[:SHOWN])}{more}, as pool {pools} has",
             "name the pool otherwise in cluster.yaml",
             line.place,
+            "node-name-taken",
         )
 
 
@@ -147,12 +157,14 @@ def _partitions(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
                 f"the site has a partition {line.name}",
                 f"name partition {own[line.name.lower()]} otherwise in cluster.yaml",
                 line.place,
+                "partition-name-taken",
             )
         if line.values.get("nodes", "").upper() == "ALL":
             yield Conflict(
                 f"partition {line.name} has Nodes=ALL, which takes the cloud nodes too",
                 "list the site's own nodes there",
                 line.place,
+                "partition-of-all-nodes",
             )
 
 

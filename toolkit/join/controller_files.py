@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import posixpath
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, StrictUndefined
 
 from slurmplugins.config import paths
 from toolkit import assets
@@ -18,13 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from toolkit.config import ClusterConfig
-    from toolkit.join.site import SiteRunner
+    from toolkit.join.site import SiteFacts, SiteRunner
 
 LIB: Final = "/opt/slurm-toolkit/lib/slurmplugins"
 BIN: Final = str(paths.BIN)
-PROGRAMS: Final = ("slurm-resume", "slurm-suspend", "slurm-resume-fail", "slurm-reconcile")
-UNITS: Final = ("slurm-reconcile.service", "slurm-reconcile.timer")
-TIMER: Final = "slurm-reconcile.timer"
+PROGRAMS: Final = (
+    "slurm-resume", "slurm-suspend", "slurm-resume-fail", "slurm-reconcile", "slurm-govern",
+)  # fmt: skip
+RECONCILE_UNITS: Final = ("slurm-reconcile.service", "slurm-reconcile.timer")
+GOVERNOR_UNITS: Final = ("slurm-govern.service", "slurm-govern.timer")
+UNITS: Final = (*RECONCILE_UNITS, *GOVERNOR_UNITS)
+TIMERS: Final = ("slurm-reconcile.timer", "slurm-govern.timer")
 UNIT_FOLDER: Final = "/etc/systemd/system"
 SHEBANG: Final = "#!/usr/bin/python3 -I"
 ROOTS: Final = ("/opt/slurm-toolkit", str(paths.ETC), str(paths.STATE))
@@ -62,8 +69,22 @@ def digest(text: str | None) -> str:
     return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 
-def programs(python: str, user: SlurmUser) -> tuple[OwnFile, ...]:
-    """Return the runtime, its programs and units."""
+def governor_folder(config: ClusterConfig, site: SiteFacts) -> str:
+    """Return the folder of what jobs that burst have cost.
+
+    Several controllers share it: the backup must know what the primary has spent.
+    """
+    state = site.running.get("statesavelocation", "")
+    if len(site.hosts) > 1 and state.startswith("/"):
+        return posixpath.join(state, f"toolkit-{config.cluster}")
+    return str(paths.STATE / "governor")
+
+
+def programs(python: str, user: SlurmUser, governor: str) -> tuple[OwnFile, ...]:
+    """Return the runtime, its programs and units.
+
+    `governor` is the folder of what was spent.
+    """
     root = assets.slurmplugins_directory()
     roles = assets.directory("ansible") / "roles/burst/files"
     library = [
@@ -77,7 +98,11 @@ def programs(python: str, user: SlurmUser) -> tuple[OwnFile, ...]:
     ]
     units = [
         OwnFile(f"{UNIT_FOLDER}/{name}", _as_user((roles / "head" / name).read_text(), user))
-        for name in UNITS
+        for name in RECONCILE_UNITS
+    ]
+    units += [
+        OwnFile(f"{UNIT_FOLDER}/{name}", _as_user(_governor_unit(name, governor), user))
+        for name in GOVERNOR_UNITS
     ]
     return (*library, *called, *units)
 
@@ -136,6 +161,7 @@ def put(
     files: Iterable[OwnFile] = (),
     *,
     user: SlurmUser | None = None,
+    governor: str | None = None,
     trees: Sequence[str] = (),
     absent: Sequence[str] = (),
 ) -> tuple[str, ...]:
@@ -143,9 +169,12 @@ def put(
 
     May be repeated: what is right already stays untouched.
     """
+    own_folders = [(str(paths.STATE), 0o750), (str(paths.LOGS), 0o755)]
+    if governor is not None:
+        own_folders.append((governor, 0o750))
     folders = [
-        {"path": str(path), "mode": mode, "owner": f"{user.uid}:{user.gid}"}
-        for path, mode in ((paths.STATE, 0o750), (paths.LOGS, 0o755))
+        {"path": path, "mode": mode, "owner": f"{user.uid}:{user.gid}"}
+        for path, mode in own_folders
         if user is not None
     ]
     request = {
@@ -162,6 +191,17 @@ def put(
         return tuple(map(str, json.loads(answer)))
     except ValueError as error:
         raise SiteUnreadable(f"the controller's {python} answered: {answer[:200]!r}") from error
+
+
+def _governor_unit(name: str, folder: str) -> str:
+    """Return a unit of the burst governor, as Ansible renders it."""
+    path = assets.directory("ansible") / f"roles/governor/templates/{name}.j2"
+    environment = Environment(  # noqa: S701  # a unit of systemd, where & is no entity
+        undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.from_string(path.read_text()).render(
+        ansible_managed="By toolkit join.", toolkit_root=ROOTS[0], toolkit_head_data=folder
+    )
 
 
 def _with_python(text: str, python: str) -> bytes:

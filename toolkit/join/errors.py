@@ -30,6 +30,12 @@ class JoinConflict(JoinError):
     reason = "join-conflict"
 
 
+class SiteNotReady(JoinError):
+    """The preflight found that nodes or jobs could not work; nothing was changed."""
+
+    reason = "site-not-ready"
+
+
 class ReconfigureRefused(JoinError):
     """slurmctld did not take the new configuration; it keeps the one before."""
 

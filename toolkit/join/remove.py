@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from toolkit.errors import HeadCommandFailed, NotConfirmed
 from toolkit.join import controller_files, file_edits, include_files, slurmctld
-from toolkit.join.controller_files import ROOTS, TIMER, UNIT_FOLDER, UNITS, OwnFile, put
+from toolkit.join.controller_files import (
+    ROOTS,
+    TIMERS,
+    UNIT_FOLDER,
+    UNITS,
+    OwnFile,
+    governor_folder,
+    put,
+)
 from toolkit.join.errors import JoinError, PartitionInUse
 from toolkit.join.site import read_if_there
 from toolkit.polling import Wait
@@ -93,7 +101,7 @@ class Removal:
                 next_step="confirm with --yes",
             )
         for each in self._join.runners:
-            _stop_timer(each)
+            _stop_timers(each)
         self._empty_nodes(runner)
         jobs = self._jobs_to_spare(runner, site)
         if jobs:
@@ -104,7 +112,9 @@ class Removal:
         with self._report.phase("Deleting our files on the controllers"):
             for each in self._join.runners:
                 units = [f"{UNIT_FOLDER}/{name}" for name in UNITS]
-                put(each, self._config.joined_site.python, absent=[*units, *ROOTS])
+                folder = governor_folder(self._config, site)
+                absent = [*units, folder, *ROOTS]
+                put(each, self._config.joined_site.python, absent=absent)
                 each.run(["/usr/bin/systemctl", "daemon-reload"])
         if jobs:
             raise PartitionInUse(
@@ -224,10 +234,11 @@ class Removal:
         runner.run([f"{self._config.joined_site.slurm_bin}/scontrol", "update", *words])
 
 
-def _stop_timer(runner: ControllerRunner) -> None:
-    """Stop reconcile, which must not act on half a removal.
+def _stop_timers(runner: ControllerRunner) -> None:
+    """Stop reconcile and the burst governor.
 
-    Its timer may be gone already.
+    Neither may act on half a removal. Their timers may be gone already.
     """
-    if read_if_there(runner, f"{UNIT_FOLDER}/{TIMER}") is not None:
-        runner.run(["/usr/bin/systemctl", "disable", "--now", TIMER])
+    for timer in TIMERS:
+        if read_if_there(runner, f"{UNIT_FOLDER}/{timer}") is not None:
+            runner.run(["/usr/bin/systemctl", "disable", "--now", timer])

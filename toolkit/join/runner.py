@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 200
 MAX_STDERR: Final = 2000
+SYSTEM_PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
 SSH_FAILED: Final = 255
 """ssh's own exit code when it has no connection (ssh(1))."""
 
@@ -75,8 +76,11 @@ class FirstController:
     def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
         """Run one argv and return its standard output.
 
-        Raises SiteCommandFailed of the first controller if none can be reached.
+        A program without a folder is looked for in the site's slurm_bin too. Raises
+        SiteCommandFailed of the first controller if none can be reached.
         """
+        if "/" not in argv[0]:
+            argv = ["/usr/bin/env", f"PATH={self.site.slurm_bin}:{SYSTEM_PATH}", *argv]
         failure: SiteCommandFailed | None = None
         for runner in controllers(self.site):
             try:

@@ -193,6 +193,17 @@ def read_site(
     )
 
 
+def read_cluster_name(runner: SiteRunner | Runner, *, slurm_bin: str = "/usr/bin") -> str:
+    """Return ClusterName as accounting has it: in lower case.
+
+    Raises SiteCommandFailed, or SiteUnreadable for an answer of another shape.
+    """
+    name = parse_config(runner.run([f"{slurm_bin}/scontrol", "show", "config"])).get("clustername")
+    if not name:
+        raise SiteUnreadable(f"{slurm_bin}/scontrol show config has no ClusterName")
+    return name.lower()
+
+
 def read_if_there(runner: SiteRunner | Runner, path: str) -> str | None:
     """Return a file's text, None if there is no such file."""
     try:

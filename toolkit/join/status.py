@@ -13,7 +13,7 @@ from toolkit.deploy.stack_events import stack_status
 from toolkit.deploy.status import HEALTHY_STACK, engine_problems, own_instances, state_text
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
-from toolkit.join.controller_files import TIMER
+from toolkit.join.controller_files import TIMERS
 from toolkit.join.runner import FirstController, controllers
 from toolkit.slurm_nodes import read_nodes
 
@@ -87,7 +87,7 @@ def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> J
     return JoinStatus(
         cluster=config.cluster,
         stack=stack,
-        controllers={runner.host: _timer_state(runner) for runner in controllers(site)},
+        controllers={runner.host: _timers_state(runner) for runner in controllers(site)},
         active=active,
         nodes=dict(sorted(Counter(map(state_text, own)).items())),
         missing_nodes=missing,
@@ -96,12 +96,18 @@ def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> J
     )
 
 
-def _timer_state(runner: ControllerRunner) -> str:
-    """Return the state of reconcile's timer on a controller.
+def _timers_state(runner: ControllerRunner) -> str:
+    """Return `active`, or the timer of a controller that is not.
 
     A controller that can't be asked says why.
     """
     try:
-        return runner.run(["/usr/bin/systemctl", "is-active", TIMER]).strip()
+        text = runner.run(["/usr/bin/systemctl", "is-active", *TIMERS])
     except HeadCommandFailed as error:
-        return f"{TIMER} is {error.stdout.strip()}" if error.stdout.strip() else error.message
+        text = error.stdout
+        if not text.strip():
+            return error.message
+    states = dict(zip(TIMERS, text.split(), strict=False))
+    return next(
+        (f"{name} is {state}" for name, state in states.items() if state != "active"), "active"
+    )

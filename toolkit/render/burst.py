@@ -10,7 +10,7 @@ from slurmplugins.config.governor import KEY as GOVERNOR
 from slurmplugins.config.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
-from toolkit.render.governor import governor_json
+from toolkit.render.governor import FOLDER, governor_json
 
 if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, OfferingSection
@@ -40,7 +40,7 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": MISSING_INSTANCE_GRACE},
         "pools": {name: _pool(config, name, facts, prices) for name in config.pools},
         "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},
-        GOVERNOR: governor_json(config),
+        GOVERNOR: governor_json(config, facts.governor_folder or FOLDER),
     }
     if config.aws.instance_rate is not None:
         document["instance_rate"] = config.aws.instance_rate.model_dump()

@@ -17,18 +17,18 @@ FOLDER: Final = "/srv/head/governor"
 """On the head's data volume: a new head instance must know what was spent."""
 
 
-def governor_json(config: ClusterConfig) -> dict[str, Any]:
+def governor_json(config: ClusterConfig, folder: str = FOLDER) -> dict[str, Any]:
     """Return the part, also for a cluster without rules."""
-    return governor.to_json(rules(config))
+    return governor.to_json(rules(config, folder))
 
 
-def rules(config: ClusterConfig) -> governor.GovernorConfig:
+def rules(config: ClusterConfig, folder: str = FOLDER) -> governor.GovernorConfig:
     """Return the rules as the head has them."""
     return governor.GovernorConfig(
         rules={rack: _rule(rack, section) for rack, section in config.burst.items()},
         boot=float(config.slurm.resume_timeout),
         tail=float(config.slurm.suspend_time + config.slurm.suspend_timeout),
-        folder=FOLDER,
+        folder=folder,
     )
 
 

@@ -24,6 +24,7 @@ class StackFacts:
     log_group: str = ""  # empty: logs stay on the machines
     heartbeat_namespace: str = ""  # empty: no alarm waits for a heartbeat
     slurm_cluster: str = ""  # of a join: the site's ClusterName
+    governor_folder: str = ""  # of a join: where its burst governor keeps what was spent
 
     @property
     def shared_source(self) -> str:

@@ -32,6 +32,8 @@ class Plan:
     account: str  # the requested one, empty if none
     container: str = ""  # the image that the toolkit's job scripts run their workers in
     outside_options: tuple[Directive, ...] = ()  # not from the script; the strongest last
+    names: frozenset[str] = frozenset()  # of all options that script or caller set
+    chdir: str = ""  # the folder that the job starts in, empty for the caller's
 
     @property
     def call(self) -> tuple[str, ...]:
@@ -67,17 +69,20 @@ def plan(
     text: str,
     environment: Mapping[str, str],
     container: str = "",
+    more: Sequence[tuple[AddedOption, tuple[str, ...]]] = (),
 ) -> Plan:
     """Plan the sbatch call.
 
     The script's own lines and the caller's options are never contradicted. Precedence
-    is sbatch's own: the command line, the environment, the script.
+    is sbatch's own: the command line, the environment, the script. `more` has further options to
+    add, each with the names that decide the same.
     """
     caller_options = batch_script.outside_directives(options, _COMMAND_LINE)
     outside_options = (*_environment_options(environment), *caller_options)
     parsed_script = batch_script.parse(text, outside_options=outside_options)
     directives = parsed_script.directives.keys()
-    added = tuple(default for default, names in _DEFAULTS if directives.isdisjoint(names))
+    defaults = (*_DEFAULTS, *more)
+    added = tuple(default for default, names in defaults if directives.isdisjoint(names))
     added_options = tuple(default.option for default in added)
     added_directives = batch_script.outside_directives(added_options, _COMMAND_LINE)
     return Plan(
@@ -88,6 +93,8 @@ def plan(
         account=parsed_script.value("account"),
         container=container or environment.get("TOOLKIT_CONTAINER", ""),
         outside_options=(*outside_options, *added_directives),
+        names=frozenset(directives),
+        chdir=parsed_script.value("chdir"),
     )
 
 

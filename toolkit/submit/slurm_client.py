@@ -101,6 +101,10 @@ class SlurmClient:
             raise SlurmRefused(f"sbatch answered {answer[:200]!r}")
         return number
 
+    def cancel(self, job: str) -> None:
+        """Cancel a job that this client has submitted."""
+        self._runner.run(["scancel", job], timeout=TIMEOUT)
+
 
 def _error_text(text: str) -> str:
     lines = [line.removeprefix("sbatch: error: ").strip() for line in text.splitlines()]

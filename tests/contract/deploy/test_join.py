@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from slurmplugins.config import burst, node, site
+from slurmplugins.config import burst, governor, node, site
 from slurmplugins.model import site_key
 from tests.fakes.site import MUNGE_KEY, SLURM_CONF, FakeSite
 from toolkit.config import parse
@@ -20,7 +20,13 @@ from toolkit.deploy.stack_events import stack_status
 from toolkit.errors import NotConfirmed
 from toolkit.join.apply import Join
 from toolkit.join.aws_side import AwsSide
-from toolkit.join.errors import JoinConflict, JoinError, PartitionInUse, ReconfigureRefused
+from toolkit.join.errors import (
+    JoinConflict,
+    JoinError,
+    PartitionInUse,
+    ReconfigureRefused,
+    SiteNotReady,
+)
 from toolkit.join.remove import Removal
 from toolkit.output import PlainReporter
 
@@ -66,6 +72,9 @@ class Setting:
                 }
             },
             "partitions": {"burst": {"pools": ["cloud"]}},
+            "burst": {
+                "main": {"partition": "burst", "accounts": {"vision": {"usd_per_month": 500}}}
+            },
         }
         self.lock = ImageLock(folder / "cluster.lock.yaml")
 
@@ -77,10 +86,10 @@ class Setting:
     def clients(self):
         return Clients(self.config)
 
-    def join(self) -> Join:
+    def join(self, *skipped: str) -> Join:
         report = PlainReporter()
         aws = AwsSide(self.config, self.clients, report, self.lock)
-        return Join(self.config, aws, report, [self.site])
+        return Join(self.config, aws, report, [self.site], skipped=skipped)
 
     def removal(self) -> Removal:
         report = PlainReporter()
@@ -148,6 +157,32 @@ def assert_programs_know_the_site(controller: FakeSite) -> None:
     assert aws["default"]["role_arn"].startswith("arn:aws:iam::123456789012:role/")
     assert aws["default"]["endpoint_url"] == engine.endpoint_url
     assert (controller.root / "opt/slurm-toolkit/bin/slurm-resume").stat().st_mode & 0o111
+    assert_the_governor_looks_at_the_site(controller, governor.load(etc / "burst.json"))
+
+
+def assert_the_governor_looks_at_the_site(controller: FakeSite, rules) -> None:
+    """Find its rule for the site's partition, its timer and its folder."""
+    assert rules.rules["main"].cloud == "burst"
+    assert (controller.root / "opt/slurm-toolkit/bin/slurm-govern").stat().st_mode & 0o111
+    unit = controller.read("/etc/systemd/system/slurm-govern.service")
+    assert "ExecStart=/opt/slurm-toolkit/bin/slurm-govern\n" in unit
+    assert f"RequiresMountsFor={rules.folder}\n" in unit
+    assert "User=slurm\nGroup=64030\n" in unit
+    assert (controller.root / rules.folder.removeprefix("/")).is_dir()
+    enabled = ["/usr/bin/systemctl", "enable", "--now", "slurm-reconcile.timer"]
+    assert [*enabled, "slurm-govern.timer"] in controller.commands
+
+
+def test_several_controllers_share_what_was_spent(joining):
+    site = joining.site
+    site.running_config = "SlurmctldHost[1] = ctl2\nStateSaveLocation = /nfs/slurmctld\n"
+    joining.join().apply(yes=True)
+    rules = governor.load(site.root / "etc/slurm-toolkit/burst.json")
+    assert rules.folder == "/nfs/slurmctld/toolkit-burst"
+    assert (site.root / "nfs/slurmctld/toolkit-burst").is_dir()
+    joining.removal().remove(yes=True)
+    assert not (site.root / "nfs/slurmctld/toolkit-burst").exists()
+    assert (site.root / "nfs/slurmctld").is_dir()
 
 
 def test_slurm_conf_changes_with_consent_alone(joining):
@@ -188,6 +223,48 @@ def test_a_conflict_is_refused_with_its_line_before_anything_is_made(joining):
     assert joining.site.files() == before
     cloudformation = joining.clients.client("cloudformation")
     assert not stack_status(cloudformation, names.stack(joining.config))
+
+
+def test_a_site_that_is_not_ready_is_refused_before_anything_is_made(joining):
+    conf = joining.site.root / "etc/slurm/slurm.conf"
+    conf.write_text(SLURM_CONF.replace(",idle_on_node_suspend", ""))
+    before = joining.site.files()
+    plan = joining.join().plan()
+    assert plan.is_refused
+    line = "error: /etc/slurm/slurm.conf:5: nodes that are down or drained when they power down"
+    assert plan.text() == f"{line} stay so for ever [idle-on-suspend]"
+    with pytest.raises(SiteNotReady, match="Lab is not ready for cloud nodes") as caught:
+        joining.join().apply(yes=True)
+    assert caught.value.next_step.endswith("or go on with --skip-check idle-on-suspend")
+    assert joining.site.files() == before
+    cloudformation = joining.clients.client("cloudformation")
+    assert not stack_status(cloudformation, names.stack(joining.config))
+
+
+def test_an_error_of_the_site_is_skipped_by_its_name(joining, capsys):
+    conf = joining.site.root / "etc/slurm/slurm.conf"
+    conf.write_text(SLURM_CONF.replace(",idle_on_node_suspend", ""))
+    joining.join("idle-on-suspend").apply(yes=True)
+    assert joining.join("idle-on-suspend").plan().is_empty
+    assert "skipped: error: /etc/slurm/slurm.conf:5: " in capsys.readouterr().err
+    assert joining.site.partitions == ["main", "burst"]
+    assert joining.join("fan-out").plan().is_refused
+
+
+def test_a_conflict_is_told_once(joining):
+    conf = joining.site.root / "etc/slurm/slurm.conf"
+    conf.write_text(SLURM_CONF.replace("Nodes=rack[1-2]", "Nodes=ALL"))
+    plan = joining.join().plan()
+    assert "partition-of-all-nodes" in {item.slug for item in plan.check.errors}
+    assert plan.text().count("\n") == 0
+    assert plan.text().startswith("conflict: /etc/slurm/slurm.conf:8: partition main has Nodes=ALL")
+
+
+def test_static_nodes_of_a_join_are_no_fault_of_the_site(joining):
+    joining.document["pools"]["cloud"]["static"] = 1
+    joining.join().apply(yes=True)
+    joining.site.running_config = "SuspendExcNodes = cloud-001\n"
+    assert joining.join().plan().is_empty
 
 
 def test_a_slurmctld_that_refuses_gets_its_files_back(joining):

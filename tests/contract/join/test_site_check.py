@@ -66,7 +66,9 @@ def test_a_controller_that_does_not_answer_is_an_error(config, tmp_path, capsys)
     assert "error: slurm1: /usr/bin/cat" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--probe", "host"], ["--probe", "-o:22"], ["--from", "-oX=y"]])
+@pytest.mark.parametrize(
+    "words", [["--probe", "host"], ["--probe", "-o:22"], ["--from", "-oX=y"], ["--rack", "-oX=y"]]
+)
 def test_a_word_that_is_no_host_is_wrong_usage(config, words, capsys):
     assert run(["join", "check", "--config", config("fit"), *words]) == 2
     assert "expected" in capsys.readouterr().err

@@ -96,5 +96,5 @@ def test_a_threshold_that_is_no_wait_is_refused(head, capsys):
 
 
 def test_both_commands_are_a_readers():
-    assert read_commands.is_read(facts.PLAN)
+    assert read_commands.is_read([*facts.AS_SLURM, *facts.PLAN])
     assert read_commands.is_read(sacct.argv(history.FIELDS, 0, 1, sacct.new_token()))

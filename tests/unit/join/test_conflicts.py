@@ -38,6 +38,21 @@ def test_a_setting_that_fights_is_named_with_its_line(line, message):
     assert message in text
 
 
+@pytest.mark.parametrize(
+    ("old", "place", "line"),
+    [
+        ("SlurmctldParameters=enable_configless\n", 10, "enable_configless"),
+        ("enable_configless", 5, "enable_configless"),
+        ("enable_configless", 5, "idle_on_node_suspend,enable_configless"),
+    ],
+)
+def test_a_site_that_is_not_configless_is_told_the_whole_line(old, place, line):
+    new = line.rpartition(",")[0] if old == "enable_configless" else ""
+    (text,) = found(SLURM_CONF.replace(old, new))
+    assert text.startswith(f"/etc/slurm/slurm.conf:{place}: SlurmctldParameters lacks")
+    assert f"write `SlurmctldParameters={line}` and restart slurmctld" in text
+
+
 def test_the_line_may_be_in_an_included_file():
     (text,) = found(racks="# theirs\nNodeName=cloud-001\n")
     assert text.startswith("/etc/slurm/racks.conf:2: ")

@@ -7,8 +7,9 @@ import sys
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.unit.join.sites import join
 from toolkit.join.errors import SiteCommandFailed
-from toolkit.join.runner import ControllerRunner
+from toolkit.join.runner import ControllerRunner, FirstController
 
 # What ssh does: the arguments joined by spaces, for a shell.
 SSH = ("/bin/sh", "-c", 'shift; exec /bin/sh -c "$*"', "ssh", "root@{host}")
@@ -39,6 +40,17 @@ def test_ssh_without_a_connection_says_how_to_try_it():
     runner = ControllerRunner("ctl", ("/bin/sh", "-c", "exit 255", "root@{host}"))
     with pytest.raises(SiteCommandFailed, match="root@ctl true` possible without a password"):
         runner.run(["true"])
+
+
+def test_a_program_without_a_folder_is_looked_for_in_the_sites_own(tmp_path):
+    program = tmp_path / "sacct-of-site"
+    program.write_text("#!/bin/sh\necho it ran: $1\n")
+    program.chmod(0o755)
+    site = join().joined_site.model_copy(
+        update={"controllers": ("ctl",), "ssh": SSH, "slurm_bin": str(tmp_path)}
+    )
+    words = ["env", "TZ=UTC", "sacct-of-site", "--helpformat"]
+    assert FirstController(site).run(words) == "it ran: --helpformat\n"
 
 
 def test_a_command_that_hangs_ends():

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from toolkit.join.preflight import accounts, daemons, names, network, power, scheduling, versions
+from toolkit.join.preflight import (
+    accounts,
+    daemons,
+    names,
+    network,
+    power,
+    racks,
+    scheduling,
+    versions,
+)
 from toolkit.join.preflight.findings import SiteFinding
 from toolkit.lint.finding import Severity
 
@@ -23,7 +32,12 @@ RULES: Final[tuple[SiteRule, ...]] = (
     *network.RULES,
     *accounts.RULES,
     *scheduling.RULES,
+    *racks.RULES,
 )
+
+
+SLUGS: Final = frozenset(rule.slug for rule in RULES) | power.LINTED
+"""All findings that there can be."""
 
 
 def site_checks(facts: PreflightFacts, cloud: CloudSide) -> tuple[SiteFinding, ...]:

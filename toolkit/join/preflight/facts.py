@@ -93,6 +93,15 @@ class PathMtu:
 
 
 @dataclass(frozen=True, slots=True)
+class Rack:
+    """A rack's node, as job scripts find it."""
+
+    host: str
+    has_boto3: bool
+    missing: tuple[str, ...] = ()  # files that it can't read
+
+
+@dataclass(frozen=True, slots=True)
 class Unanswered:
     """A question without an answer, in the words of its failure."""
 
@@ -120,6 +129,7 @@ class PreflightFacts:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by name that was asked
     connections: tuple[Connection, ...] = ()
     path_mtus: tuple[PathMtu, ...] = ()
+    racks: tuple[Rack, ...] = ()  # those that were named
     unanswered: tuple[Unanswered, ...] = ()
 
     def value(self, name: str) -> str:

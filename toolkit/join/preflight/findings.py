@@ -57,11 +57,13 @@ class SiteFinding(Finding):
     setting: str
     source: str
 
+    @property
+    def headline(self) -> str:
+        """Return the finding in one line, without its mend."""
+        return f"{self.severity}: {self.origin}: {self.message} [{self.slug}]"
+
     def __str__(self) -> str:
-        lines = [
-            f"{self.severity}: {self.origin}: {self.message} [{self.slug}]",
-            f"  fix: {self.fix}",
-        ]
+        lines = [self.headline, f"  fix: {self.fix}"]
         if self.setting:
             lines += [f"    {line}" for line in self.setting.splitlines()]
         return "\n".join(lines)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from toolkit.join.preflight import racks
 from toolkit.join.preflight.checks import site_checks
 from toolkit.join.preflight.connections import Target, measure
-from toolkit.join.preflight.facts import Unanswered
+from toolkit.join.preflight.facts import Rack, Unanswered
 from toolkit.join.preflight.findings import SiteCheck
 from toolkit.join.preflight.questions import Questions
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from toolkit.join.preflight.cloud import CloudSide
     from toolkit.join.preflight.facts import PreflightFacts, Side
+    from toolkit.join.preflight.racks import RackRunner
     from toolkit.join.site import SiteFacts, SiteRunner
     from toolkit.output import Reporter
 
@@ -23,16 +25,20 @@ NOT_MEASURED: Final = Unanswered(
     "the path through the tunnel",
     "no host in the subnets was named: start an instance there, and add --probe ADDRESS:22",
 )
+NO_RACK: Final = Unanswered("what job scripts need on racks", "no rack was named: add --rack HOST")
 DATABASE_PORT: Final = 6819
 CONTROLLER_PORT: Final = 6817
+RESTATED_LISTS: Final = frozenset({"suspendexcnodes", "grestypes"})
+"""Settings in our file that have the site's words and ours (include_files.global_settings)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The ways to measure: from the site, and from an instance in the subnets."""
+    """The ways to measure: from the site, from an instance in the subnets, on racks."""
 
     probes: Sequence[Target] = ()
     instance: SiteRunner | None = None
+    racks: Sequence[RackRunner] = ()
 
 
 def check_site(
@@ -51,14 +57,26 @@ def check_site(
     """
     with report.phase("Asking the site") as phase:
         facts = Questions(runner, site, slurm_bin=slurm_bin).ask(cloud)
-        if joined and facts.nodes is not None:
-            others = tuple(item for item in facts.nodes if item.name not in set(cloud.nodes))
-            facts = replace(facts, nodes=others)
+        if joined:
+            facts = without_ours(facts, cloud)
         facts = _measured(runner, facts, measurements or Measurements())
+        facts = _with_racks(facts, measurements.racks if measurements else ())
         name = site.cluster_name or "the site"
         result = SiteCheck(name, site_checks(facts, cloud), facts.unanswered)
-        phase.result(f"{len(result.findings)} findings")
+        phase.result(result.sentence)
     return result
+
+
+def without_ours(facts: PreflightFacts, cloud: CloudSide) -> PreflightFacts:
+    """Return the facts as they would be without the join.
+
+    slurmctld runs with our nodes, and with the lists that our file restates.
+    """
+    nodes = facts.nodes and tuple(item for item in facts.nodes if item.name not in set(cloud.nodes))
+    running = {
+        name: value for name, value in facts.site.running.items() if name not in RESTATED_LISTS
+    }
+    return replace(facts, nodes=nodes, site=replace(facts.site, running=running))
 
 
 def _measured(
@@ -81,6 +99,17 @@ def _measured(
             unanswered=(*facts.unanswered, *result.unanswered),
         )
     return facts
+
+
+def _with_racks(facts: PreflightFacts, runners: Sequence[RackRunner]) -> PreflightFacts:
+    """Return the facts with what racks answered."""
+    answers = [racks.ask(runner) for runner in runners]
+    unanswered = [item for item in answers if isinstance(item, Unanswered)]
+    return replace(
+        facts,
+        racks=tuple(item for item in answers if isinstance(item, Rack)),
+        unanswered=(*facts.unanswered, *(unanswered if runners else [NO_RACK])),
+    )
 
 
 def way_back(facts: PreflightFacts) -> Iterator[Target]:

@@ -12,6 +12,8 @@ from toolkit.join.preflight.versions import series
 from toolkit.lint.finding import Severity
 from toolkit.lint.slurm_conf.parser import parse
 from toolkit.lint.slurm_conf.rule import MAN
+from toolkit.lint.slurm_conf.rules_jobs import has_code
+from toolkit.render.settings import REQUEUE_EXIT
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
@@ -113,6 +115,23 @@ def _requeue(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
         yield Hit(facts.origin("JobRequeue"), text, fix, "JobRequeue=1")
 
 
+def _requeue_exit(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
+    """Find a site that does not requeue jobs which ask for it.
+
+    Job scripts end with this code when their work is saved: before an interruption, at the time
+    limit, in the midst of a copy.
+    """
+    for name, ends in (("RequeueExit", "ends as failed"), ("RequeueExitHold", "is held")):
+        words, is_hold = facts.words(name), name == "RequeueExitHold"
+        if has_code(words, REQUEUE_EXIT) is not is_hold:
+            continue
+        text = f"a job that saved its work and exits {REQUEUE_EXIT} to go on later {ends}"
+        kept = [word for word in words if not has_code([word], REQUEUE_EXIT)]
+        listed = ",".join((*kept, *([] if is_hold else [str(REQUEUE_EXIT)])))
+        fix = "Take it out." if is_hold else "Add the code; jobs that end so are requeued."
+        yield Hit(facts.origin(name), text, fix, f"{name}={listed}" if listed else f"# {name}")
+
+
 def _return_to_service(facts: PreflightFacts, _cloud: CloudSide) -> Iterator[Hit]:
     value = facts.number("ReturnToService")
     if value is not None and value != RETURN_ALWAYS:
@@ -160,6 +179,7 @@ RULES: Final = (
     SiteRule("no-enforcement", _W, MAN + "#OPT_AccountingStorageEnforce", _enforcement),
     SiteRule("part-limits", _W, MAN + "#OPT_EnforcePartLimits", _part_limits),
     SiteRule("job-requeue", _W, MAN + "#OPT_JobRequeue", _requeue),
+    SiteRule("requeue-exit", _W, MAN + "#OPT_RequeueExit", _requeue_exit),
     SiteRule("return-to-service", _W, MAN + "#OPT_ReturnToService", _return_to_service),
     SiteRule("test-exec", _W, MAN + "#OPT_test_exec", _test_exec),
     SiteRule("licenses", _W, "https://slurm.schedmd.com/licenses.html", _licenses),

@@ -76,21 +76,21 @@ def _requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _requeue_exit(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    if not _has_code(conf.words("RequeueExit"), REQUEUE_EXIT):
+    if not has_code(conf.words("RequeueExit"), REQUEUE_EXIT):
         text = f"a training job that saved and exits with {REQUEUE_EXIT} is not requeued"
         yield at_setting(conf, "RequeueExit", text, f"RequeueExit={REQUEUE_EXIT}")
-    if _has_code(conf.words("RequeueExitHold"), REQUEUE_EXIT):
+    if has_code(conf.words("RequeueExitHold"), REQUEUE_EXIT):
         text = f"a training job that saved and exits with {REQUEUE_EXIT} is held"
         yield at_setting(conf, "RequeueExitHold", text, f"remove {REQUEUE_EXIT}")
 
 
 def _requeue_bugs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    if _has_code(conf.words("RequeueExit"), 1):
+    if has_code(conf.words("RequeueExit"), 1):
         text = "most failing programs exit with 1: a job with a bug is requeued again and again"
         yield at_setting(conf, "RequeueExit", text, "remove 1")
 
 
-def _has_code(words: Iterable[str], code: int) -> bool:
+def has_code(words: Iterable[str], code: int) -> bool:
     """Return whether a list of codes and ranges has the code.
 
     Other words are ignored: slurmctld refuses them.

@@ -29,10 +29,12 @@ from toolkit.join.preflight.facts import (
     License,
     PathMtu,
     PreflightFacts,
+    Rack,
     Route,
     SlurmReservation,
 )
 from toolkit.join.preflight.power import LINTED
+from toolkit.join.preflight.racks import FILES
 from toolkit.lint.finding import Severity
 from toolkit.slurm_nodes import NodeInfo
 
@@ -150,6 +152,11 @@ CASES = [
     ("no-enforcement", fit(AccountingStorageEnforce="associations")),
     ("part-limits", fit(EnforcePartLimits="ALL")),
     ("job-requeue", fit(JobRequeue="0")),
+    ("requeue-exit", fit(RequeueExit="")),
+    ("requeue-exit", fit(RequeueExit="90-95,12")),
+    ("requeue-exit", fit(RequeueExitHold="80-89")),
+    ("rack-boto3", replace(FIT, racks=(Rack("rack01", has_boto3=False),))),
+    ("rack-files", replace(FIT, racks=(Rack("rack01", has_boto3=True, missing=FILES),))),
     ("return-to-service", fit(ReturnToService="1")),
     ("test-exec", fit(LaunchParameters="test_exec")),
     ("licenses", replace(FIT, licenses=(License("matlab", 10, 3),))),
@@ -226,6 +233,19 @@ def test_one_line_mends_everything_about_slurmctld_parameters():
     assert lines == {
         "SlurmctldParameters=power_save_interval=60,enable_configless,idle_on_node_suspend"
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("RequeueExit", "", "RequeueExit=85"),
+        ("RequeueExit", "90-95,12", "RequeueExit=90-95,12,85"),
+        ("RequeueExitHold", "80-89,3", "RequeueExitHold=3"),
+    ],
+)
+def test_the_sites_other_codes_are_kept_for_requeued_jobs(name, value, line):
+    [finding] = site_checks(fit(**{name: value}), FITTING)
+    assert (finding.slug, finding.setting) == ("requeue-exit", line)
 
 
 def test_a_name_in_a_command_is_quoted():
