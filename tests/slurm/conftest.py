@@ -293,6 +293,28 @@ def cluster(state):
         toolkit("local", "down")
 
 
+@pytest.fixture(scope="module")
+def cloud(request, state):
+    """The configuration of a cluster whose local cloud is up.
+
+    A test of it alone needs no deployed cluster. In the lanes there is one, and the other worker
+    may just be deploying it.
+    """
+    is_up = StateFiles(state).running() is not None
+    own = state / "cloud.yaml"
+    if "PYTEST_XDIST_WORKER" in os.environ or (is_up and (state / "cluster.yaml").exists()):
+        yield load(request.getfixturevalue("cluster").config)
+        return
+    if not is_up or not own.exists():
+        (state / "cluster.yaml").unlink(missing_ok=True)
+        port = free_port(state)
+        configure(state, own, port)
+        toolkit("local", "up", "--port", str(port), timeout=600)
+    yield load(own)
+    if not _kept():
+        toolkit("local", "down")
+
+
 def _kept() -> bool:
     return os.environ.get("TOOLKIT_TEST_CLUSTER") == "keep"
 
@@ -306,7 +328,7 @@ def _deploy(state: Path, path: Path) -> None:
     toolkit("local", "down")
     port = free_port(state)
     new = path.with_suffix(".new.yaml")
-    _configure(state, new, port)
+    configure(state, new, port)
     # Another checkout may build the same images. A cloud that starts afterwards finds them.
     with Library(Layout(state).library).locked("images-of-tests"):
         toolkit("local", "up", "--port", str(port), timeout=600)
@@ -329,7 +351,7 @@ def new_key(path: Path) -> str:
     return public.read_text().strip()
 
 
-def _configure(state: Path, path: Path, port: int) -> None:
+def configure(state: Path, path: Path, port: int) -> None:
     """Write the example's cluster.yaml with the changes that the tests need."""
     settings = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
     settings["cluster"] = "judge"

@@ -1,0 +1,159 @@
+"""A joined site while EC2 is throttled and away, and while its Slurm is upgraded.
+
+They take too long for `make test`, and are run by hand (docs/testing.md):
+
+    .venv/bin/python -m pytest tests/slurm/long_join.py
+
+TOOLKIT_TEST_MINUTES (10) says how long EC2 is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+from tests.slurm.joined_site import site as lab_with_join
+from tests.slurm.rack_files import GREEN, UPGRADE
+from tests.slurm.waiting import until
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(7200, func_only=True)]
+MINUTES = float(os.environ.get("TOOLKIT_TEST_MINUTES", "10"))
+log = logging.getLogger(__name__)
+SUITE = "testing"  # Debian's, with Slurm 26.05
+LATE = 2  # seconds: sacct's times are whole seconds
+
+
+@pytest.fixture(scope="module")
+def joined(cloud, state):
+    with lab_with_join(cloud, state / "lab", SUITE) as made:
+        made.toolkit("join", "apply", "--yes")
+        yield made
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long jobs of racks waited, in seconds; those of green racks with the power-up."""
+
+    name: str
+    main: list[int]
+    green: list[int]
+
+    def row(self) -> str:
+        """Return the figures as a line of a table."""
+        cells = [
+            f"{len(values)} jobs, mean {sum(values) / len(values):.1f} s, most {max(values)} s"
+            for values in (self.main, self.green)
+        ]
+        return f"| {self.name} | {cells[0]} | {cells[1]} |"
+
+
+def measure(joined, name: str, seconds: float, cloud_jobs: list[str] | None = None) -> Waits:
+    """Submit jobs to racks, and some to the cloud; return how long the racks' jobs waited."""
+    end, number = time.monotonic() + seconds, 0
+    jobs: dict[str, list[str]] = {"main": [], "green": []}
+    while time.monotonic() < end:
+        jobs["main"].append(joined.submit("--time=5", "--wrap=true"))
+        if number % 12 == 0:  # a minute: the green racks sleep again meanwhile
+            jobs["green"].append(
+                joined.submit("--partition=green", "--nodes=2", "--time=5", "--wrap=srun true")
+            )
+        if cloud_jobs is not None and number % 12 == 6:
+            cloud_jobs.append(joined.submit("--partition=burst", "--time=5", "--wrap=true"))
+        number += 1
+        time.sleep(5)
+    waits = {}
+    for partition, numbers in jobs.items():
+        for job in numbers:
+            until(f"{partition}'s job", lambda job=job: ended(joined, job))
+        waits[partition] = [seconds_waited(joined, job) for job in numbers]
+    return Waits(name, waits["main"], waits["green"])
+
+
+def ended(joined, job: str) -> bool:
+    """Return whether the accounting has the job's end. Raises if it failed."""
+    state = joined.accounted(job, "State")
+    assert state in {"", "PENDING", "RUNNING", "COMPLETED"}, (job, state)
+    return state == "COMPLETED"
+
+
+def seconds_waited(joined, job: str) -> int:
+    """Return the seconds from a job's submit to its start."""
+    columns = joined.lab.run(
+        *("env", "SLURM_TIME_FORMAT=%s", "sacct", "-nXP", "-j", job, "-o", "Submit,Start")
+    )
+    submitted, started = columns.strip().split("|")
+    return int(started) - int(submitted)
+
+
+def test_no_job_of_racks_waits_for_ec2(joined):
+    cloud_jobs: list[str] = []
+    calm = measure(joined, "EC2 answers", 120)
+    toolkit("local", "throttle", "*", "--seconds", str(MINUTES * 30))
+    throttled = measure(joined, "EC2 throttles every call", MINUTES * 30, cloud_jobs)
+    toolkit("local", "throttle", "--clear")
+    joined.lab.set_aws(reachable=False)
+    try:
+        away = measure(joined, "EC2 does not answer", MINUTES * 30, cloud_jobs)
+        at_the_end = Counter(joined.state(job) for job in cloud_jobs)
+    finally:
+        joined.lab.set_aws(reachable=True)
+    for item in (calm, throttled, away):
+        log.warning("%s", item.row())
+    log.warning("jobs for the cloud at the end: %s", at_the_end)
+    for bad in (throttled, away):
+        assert max(bad.main) <= max(calm.main) + LATE, bad
+        assert max(bad.green) <= max(calm.green) + LATE, bad
+    job = joined.submit("--partition=burst", "--nodes=2", "--wrap=srun true")
+    began = time.monotonic()
+    until("a job in the cloud", lambda: joined.state(job) == "COMPLETED")
+    log.warning("a job in the cloud after that: %.0f s", time.monotonic() - began)
+    log.warning("the others: %s", Counter(joined.state(job) for job in cloud_jobs))
+
+
+def test_the_sites_slurm_is_upgraded_under_the_join(joined):
+    lab = joined.lab
+    long = [
+        joined.submit(f"--partition={name}", "--time=2:00:00", "--wrap=sleep 3600")
+        for name in ("main", "burst")
+    ]
+    for job in long:
+        until("the job runs", lambda job=job: joined.state(job) == "RUNNING")
+    before = [joined.job(job) for job in long]
+    old = lab.run("scontrol", "--version").strip()
+    began = time.monotonic()
+    upgrade(lab, "ctl")
+    until("slurmctld answers", lambda: lab.node_states("main"))
+    took = time.monotonic() - began
+    log.warning("%s to %s in %.0f s", old, lab.run("scontrol", "--version").strip(), took)
+    assert_works(joined, long, before)
+    for rack in ("rack-001", *GREEN):
+        upgrade(lab, rack)
+    until("the racks answer", lambda: lab.node_states("main") <= {"mix", "alloc"})
+    assert_works(joined, long, before)
+    for job in long:
+        lab.run("scancel", job)
+
+
+def upgrade(lab, machine: str) -> None:
+    """Install the next Slurm's packages, as the site's admin does."""
+    install = f"cd {UPGRADE} && dpkg --force-confold --force-unsafe-io -i *.deb"
+    lab.run("env", "DEBIAN_FRONTEND=noninteractive", "sh", "-c", install, on=machine)
+
+
+def assert_works(joined, long: list[str], before: list[dict]) -> None:
+    """Look whether jobs ran on, and others run on racks and in the cloud."""
+    for job, record in zip(long, before, strict=True):
+        now = joined.job(job)
+        assert (now["job_state"], now["start_time"]) == (["RUNNING"], record["start_time"])
+    assert "no changes" in joined.toolkit("join", "plan")
+    assert "healthy" in joined.toolkit("status")
+    for words in (["main"], ["green", "--nodes=2"], ["burst", "--nodes=2"]):
+        partition, *more = words
+        job = joined.submit(f"--partition={partition}", *more, "--wrap=srun true")
+        until(f"a job in {partition}", lambda job=job: joined.state(job) == "COMPLETED")
