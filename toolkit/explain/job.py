@@ -26,8 +26,13 @@ TASKS_SHOWN: Final = 20
 
 # Slurm's reason for a pending job → its meaning, and what to do.
 REASONS: Final = {
-    "AssocGrpBillingMinutes": "the job's account has used up its budget",
+    "AccountNotAllowed": "the job's account may not use its partition, or not now",
+    "AssocGrpBillingMinutes": (
+        "too little is left of its account's budget for the job's whole time limit"
+    ),
+    "AssocGrpBillingRunMinutes": "its account's budget has reached a step that holds jobs",
     "AssocGrpGRES": "the job's account already runs as many GPUs as its limit allows",
+    "AssocGrpSubmitJobsLimit": "its account takes no jobs now",
     "BadConstraints": "no node of the partition fits the request",
     "BeginTime": "the job has a begin time; after a requeue it is some seconds ahead",
     "Cleaning": "Slurm is still ending the job's last attempt",
@@ -46,6 +51,10 @@ REASONS: Final = {
     "ReqNodeNotAvail": "a node that the job needs is drained, down or reserved",
     "Resources": "every node that the job could use is in use",
 }
+BUDGET_REASONS: Final = frozenset(
+    {"AssocGrpBillingMinutes", "AssocGrpBillingRunMinutes", "AssocGrpSubmitJobsLimit"}
+)
+"""Reasons of a job that waits for its account's budget."""
 REASONS_BETWEEN_ATTEMPTS: Final = frozenset(
     {"BeginTime", "Cleaning", "NodeDown", "None", "ReqNodeNotAvail", "Resources"}
 )
@@ -191,6 +200,11 @@ def _next_launch(report: HeadReport, job: JobReport) -> str:
         # The array's number would release every task.
         name = job.id if job.task is None else job.label
         return f"nothing happens until somebody runs `scontrol release {name}`"
+    if job.reason in BUDGET_REASONS:
+        return (
+            "when its account's budget has room: `toolkit budget status`; a shorter time limit may"
+            " fit"
+        )
     known_times = []
     request_note = ""
     if job.eligible_at is not None and job.eligible_at > report.at:

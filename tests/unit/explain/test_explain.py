@@ -256,6 +256,15 @@ def test_a_requeued_job_shows_its_begin_time():
     assert "the job was requeued 2 times" in answer.because
 
 
+def test_a_job_that_waits_for_a_budget_is_told_which_and_what_to_do():
+    note = "toolkit:budget vision-month: account vision may cost 100.00 USD until 2026-12-01 UTC"
+    waiting = pending("AssocGrpBillingMinutes", admin_comment=note)
+    answer = job.explain(report(waiting), 7)
+    assert "too little is left of its account's budget" in answer.verdict
+    assert f"comment: {note}" in answer.because
+    assert "`toolkit budget status`" in answer.next
+
+
 def test_an_unknown_reason_is_shown_as_it_is():
     assert "Slurm says NewIn2031" in job.explain(report(pending("NewIn2031")), 7).verdict
 
