@@ -69,8 +69,8 @@ class Memory:
     """Accounts whose GrpSubmitJobs is ours."""
     denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By partition: the accounts in DenyAccounts that are ours."""
-    noted: frozenset[int] = frozenset()
-    """Waiting jobs that have our line in their AdminComment."""
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """By waiting job: our last line in its AdminComment."""
 
 
 def spent(memory: Memory, accounts: frozenset[str], first: str, last: str) -> Decimal:
@@ -89,7 +89,7 @@ def spent(memory: Memory, accounts: frozenset[str], first: str, last: str) -> De
 def to_json(memory: Memory) -> dict[str, Any]:
     """Return the file's content; amounts become text."""
     value = asdict(memory)
-    for name in ("limited", "refused", "noted"):
+    for name in ("limited", "refused"):
         value[name] = sorted(value[name])
     value["denied"] = {name: sorted(items) for name, items in memory.denied.items()}
     return value
@@ -113,7 +113,7 @@ def from_json(data: Mapping[str, Any]) -> Memory:
         held={str(name): Saved(**item) for name, item in data["held"].items()},
         refused=frozenset(map(str, data["refused"])),
         denied={str(name): frozenset(items) for name, items in data["denied"].items()},
-        noted=frozenset(map(int, data["noted"])),
+        notes={int(key): str(text) for key, text in data["notes"].items()},
     )
 
 

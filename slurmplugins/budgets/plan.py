@@ -30,15 +30,12 @@ TOLERANCE: Final = Decimal("0.001")
 """The share of a budget by which a limit may be off. Each change is a row in slurmdbd for ever."""
 NOTICES: Final = 20
 """Jobs that get a comment in one pass: each is a call of scontrol."""
-SPOT_ONLY_REASON: Final = "AccountNotAllowed"
-"""Slurm's reason of a job whose account is in DenyAccounts of its partition."""
 WAITS: Final = (
     "AssocGrpBillingMinutes",
     "AssocGrpBillingRunMinutes",
     "AssocGrpSubmitJobsLimit",
-    SPOT_ONLY_REASON,
 )
-"""Slurm's reasons of a job that waits for a budget."""
+"""Slurm's reasons of a job that waits for a budget. Under DenyAccounts it gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     by_account = {name: item for name, item in by_account.items() if name in snapshot.limits}
     changes = tuple(_limit_changes(snapshot, by_account))
     denied = _denied(snapshot, by_account)
-    notices = tuple(_notices(snapshot, by_account))
+    notices = tuple(_notices(snapshot, by_account, denied))
     return BudgetPlan(
         figures=all_figures,
         limits=changes,
@@ -148,7 +145,7 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
                 if item.until > now and name in snapshot.config.budgets
             },
             denied=denied,
-            noted=_noted(snapshot, notices),
+            notes=_notes(snapshot, notices),
         ),
         problems=problems,
         weights=tuple(
@@ -286,7 +283,11 @@ def _requeues(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> It
             yield job.id
 
 
-def _notices(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> Iterator[JobNotice]:
+def _notices(
+    snapshot: BudgetSnapshot,
+    by_account: Mapping[str, Figures],
+    denied: Mapping[str, frozenset[str]],
+) -> Iterator[JobNotice]:
     """Yield a line for each of some waiting jobs.
 
     The other jobs get theirs in later passes.
@@ -294,9 +295,16 @@ def _notices(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> Ite
     count = 0
     for job in snapshot.jobs:
         item = _figures_of(job, snapshot, by_account)
-        if item is None or job.reason not in WAITS or job.id in snapshot.memory.noted:
+        waits = job.reason in WAITS
+        is_denied = bool(job.partitions) and all(
+            job.account in denied.get(name, ()) for name in job.partitions
+        )
+        if item is None or not (waits or is_denied):
             continue
-        yield JobNotice(job.id, note(item, spot_only=job.reason == SPOT_ONLY_REASON))
+        text = note(item, spot_only=not waits)
+        if snapshot.memory.notes.get(job.id) == text:
+            continue
+        yield JobNotice(job.id, text)
         count += 1
         if count == NOTICES:
             return
@@ -320,9 +328,11 @@ def _figures_of(
     return min(items, key=lambda item: (item.free is None, item.free or 0), default=None)
 
 
-def _noted(snapshot: BudgetSnapshot, notices: tuple[JobNotice, ...]) -> frozenset[int]:
-    waiting = {job.id for job in snapshot.jobs if job.pending and job.reason in WAITS}
-    return frozenset((snapshot.memory.noted | {item.job for item in notices}) & waiting)
+def _notes(snapshot: BudgetSnapshot, notices: tuple[JobNotice, ...]) -> dict[int, str]:
+    """Return the last lines of jobs that still wait."""
+    notes = {**snapshot.memory.notes, **{item.job: item.text for item in notices}}
+    waiting = {job.id for job in snapshot.jobs if job.pending}
+    return {number: text for number, text in notes.items() if number in waiting}
 
 
 def _reached(all_figures: tuple[Figures, ...], memory: Memory) -> Iterator[Reached]:

@@ -74,7 +74,7 @@ class HeadSpending:
         return [
             item
             for entry in self._ledger()
-            if entry.pool and entry.node
+            if entry.pool in self._config.pools and entry.node  # the head is in none
             for item in self._times(entry, now)
         ]
 

@@ -47,6 +47,7 @@ class BilledJob:
     id: int
     account: str
     states: frozenset[str]
+    partitions: tuple[str, ...] = ()
     reason: str = ""
     nodes: tuple[str, ...] = ()
     begin: float = 0.0

@@ -121,6 +121,7 @@ def billed_job(item: object) -> BilledJob | None:
             id=count(record.get("job_id")),
             account=text(record.get("account")),
             states=states,
+            partitions=tuple(filter(None, text(record.get("partition")).split(","))),
             reason=text(record.get("state_reason")),
             nodes=tuple(expand(nodes)) if nodes else (),
             begin=strict_number(record.get("start_time")) or 0.0,

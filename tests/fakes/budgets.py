@@ -67,6 +67,7 @@ def a_job(number: int = 7, **changes: Any) -> BilledJob:
         id=number,
         account="vision",
         states=frozenset({"RUNNING"}),
+        partitions=("batch",),
         nodes=(f"gpu-{number:03}",),
         begin=NOW - 3600,
         end=NOW + 3600,

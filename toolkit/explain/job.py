@@ -26,7 +26,6 @@ TASKS_SHOWN: Final = 20
 
 # Slurm's reason for a pending job → its meaning, and what to do.
 REASONS: Final = {
-    "AccountNotAllowed": "the job's account may not use its partition, or not now",
     "AssocGrpBillingMinutes": (
         "too little is left of its account's budget for the job's whole time limit"
     ),
@@ -140,6 +139,8 @@ def _array_line(job: JobReport) -> str:
 def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
     waiting = f" for {format_duration(report.at - job.submitted_at)}" if job.submitted_at else ""
     reason_text = REASONS.get(job.reason, f"Slurm says {job.reason}")
+    if _may_use_spot_alone(report, job):
+        reason_text = "its account's budget allows partitions that buy spot alone"
     evidence = [f"{job.reason}: {reason_text}"]
     cause = ""
     refusal, loss = last_refusal(report.decisions), last_loss(report.decisions)
@@ -166,6 +167,15 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
     answer = cause if cause and is_our_cause else reason_text
     verdict = f"{'held' if is_held else 'pending'}{waiting}: {answer}"
     return verdict, tuple(evidence), _next_launch(report, job)
+
+
+def _may_use_spot_alone(report: HeadReport, job: JobReport) -> bool:
+    """Return whether a budget keeps the job from all of its partitions.
+
+    Slurm then gives it the reason None.
+    """
+    partitions = job.partition.split(",")
+    return all(job.account in report.denied.get(name, ()) for name in partitions)
 
 
 def _burst_lines(report: HeadReport, job: JobReport) -> list[str]:
@@ -200,7 +210,7 @@ def _next_launch(report: HeadReport, job: JobReport) -> str:
         # The array's number would release every task.
         name = job.id if job.task is None else job.label
         return f"nothing happens until somebody runs `scontrol release {name}`"
-    if job.reason in BUDGET_REASONS:
+    if job.reason in BUDGET_REASONS or _may_use_spot_alone(report, job):
         return (
             "when its account's budget has room: `toolkit budget status`; a shorter time limit may"
             " fit"

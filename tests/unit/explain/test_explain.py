@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -263,6 +264,18 @@ def test_a_job_that_waits_for_a_budget_is_told_which_and_what_to_do():
     assert "too little is left of its account's budget" in answer.verdict
     assert f"comment: {note}" in answer.because
     assert "`toolkit budget status`" in answer.next
+
+
+def test_a_job_that_a_budget_keeps_from_its_partition_is_told_so():
+    """Say it in Slurm's place: its reason is None."""
+    denied = {"batch": ("vision",)}
+    waiting = pending("None", account="vision", partition="batch")
+    answer = job.explain(report(waiting, denied=denied), 7)
+    assert "its account's budget allows partitions that buy spot alone" in answer.verdict
+    assert "`toolkit budget status`" in answer.next
+    for other in ({"partition": "batch,spot"}, {"account": "language"}):
+        free = replace(waiting, **other)
+        assert "budget" not in job.explain(report(free, denied=denied), 7).verdict
 
 
 def test_an_unknown_reason_is_shown_as_it_is():

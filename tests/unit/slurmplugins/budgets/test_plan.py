@@ -172,14 +172,20 @@ def test_a_waiting_job_is_told_its_budget_once():
     )
     rest = plan(snapshot(*jobs, memory=made.memory))
     assert [item.job for item in rest.notices] == [job.id for job in jobs[NOTICES:]]
-    assert plan(snapshot(*jobs[:3], memory=rest.memory)).memory.noted == {100, 101, 102}
+    assert plan(snapshot(*jobs[:3], memory=rest.memory)).memory.notes.keys() == {100, 101, 102}
 
 
-def test_a_job_that_waits_for_a_spot_partition_is_told_so():
-    config = a_config(a_budget((80, Action.SPOT_ONLY)))
-    job = replace(a_waiting_job(), reason="AccountNotAllowed")
+def test_a_job_that_may_use_spot_alone_is_told_so_since_slurm_gives_no_reason():
+    config = a_config(a_budget((80, Action.SPOT_ONLY), (100, Action.HOLD)))
+    job = replace(a_waiting_job(), reason="None")
     made = plan(snapshot(job, memory=a_memory("80"), config=config))
     assert "account vision may use spot partitions alone until 2026-12-01" in made.notices[0].text
+    assert plan(snapshot(job, memory=made.memory, config=config)).notices == ()
+    for other in (replace(job, partitions=("spot",)), replace(job, partitions=("spot", "batch"))):
+        assert plan(snapshot(other, memory=a_memory("80"), config=config)).notices == ()
+    held = replace(job, reason="AssocGrpBillingMinutes")
+    (notice,) = plan(snapshot(held, memory=made.memory, config=config)).notices
+    assert "may cost 100.00 USD" in notice.text
 
 
 def test_an_account_that_slurmdbd_lacks_is_a_problem_and_changes_nothing():

@@ -115,6 +115,7 @@ ENTRY = LedgerEntry(
     launched_at=NOW - 3600,
     price="0.5",
 )
+HEAD = replace(ENTRY, instance_id="i-0", node="head", pool="head")
 
 
 def parts(
@@ -123,7 +124,7 @@ def parts(
     lines: list[str] = []
     config = replace(config or a_config(), folder=str(folder))
     spending = HeadSpending(
-        burst_config.parse(burst()), config, lambda: [ENTRY], accounting or FakeAccounting()
+        burst_config.parse(burst()), config, lambda: [ENTRY, HEAD], accounting or FakeAccounting()
     )
     edges: Any = slurm
     log = Log(lines.append, FakeClock())
@@ -161,7 +162,8 @@ def test_a_pass_measures_decides_changes_and_remembers(tmp_path: Path):
     memory = files.load(tmp_path)
     assert memory.measured_until == NOW
     assert memory.limited == {"vision"}
-    assert memory.noted == {8}
+    assert memory.notes.keys() == {8}
+    assert memory.unclaimed == {}, "the head is no pool's"
 
 
 def test_running_jobs_are_requeued_where_the_budget_says_so(tmp_path: Path):
