@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from ruamel.yaml import YAML
 
+from tests.slurm.conftest import toolkit
 from tests.slurm.waiting import until
 from toolkit.errors import HeadCommandFailed
 
@@ -56,6 +58,40 @@ def limits(cluster) -> str:
     where = ("show", "assoc", "cluster=judge", "account=grants")
     words = "format=GrpTRESMins%60,GrpTRESRunMins%60,GrpSubmit"
     return cluster.run("sacctmgr", "-n", "-P", *where, words).splitlines()[0]
+
+
+TRAIN = {
+    "priority": 50,
+    "preempts": ["sweep"],
+    "max_time": "2-00:00:00",
+    "per_user": {"jobs": 4, "submit": 40, "tres": {"gres/gpu": 8, "mem": 2048}},
+    "per_account": {"jobs": 3, "submit": 9, "tres": {"gres/gpu:a10g": 4}},
+    "per_job": {"node": 2},
+    "total": {"jobs": 20, "submit": 100, "tres": {"cpu": 64}},
+}
+
+
+def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched(cluster, tmp_path):
+    """Add, change and remove a class, each with a second apply."""
+    settings = YAML(typ="rt").load(cluster.config.read_text())
+    declared = {**settings["classes"]}
+    for partition in settings["partitions"].values():
+        partition.pop("priority", None)  # Slurm preempts by partition or by class
+    path = tmp_path / "cluster.yaml"
+
+    def apply(classes: dict, *options: str) -> str:
+        settings["classes"] = classes
+        with path.open("w") as file:
+            YAML(typ="rt").dump(settings, file)
+        return toolkit("accounts", "apply", "--config", str(path), *options).stdout
+
+    before = cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal")
+    assert "+ class train" in apply({**declared, "train": TRAIN})
+    assert apply({**declared, "train": TRAIN}) == "accounts: 0 changed\n"
+    assert "MaxWall 172800 → none" in apply({**declared, "train": {"priority": 60}})
+    assert apply({**declared, "train": {"priority": 60}}) == "accounts: 0 changed\n"
+    assert "- class train" in apply(declared, "--prune", "--yes")
+    assert cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal") == before
 
 
 @pytest.fixture(scope="module")
