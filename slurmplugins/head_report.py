@@ -17,6 +17,7 @@ from functools import partial
 from slurmplugins.config import paths
 from slurmplugins.errors import BadName
 from slurmplugins.head.assemble import assemble
+from slurmplugins.head.budget_reports import denied_accounts
 from slurmplugins.head.burst_reports import burst_reports
 from slurmplugins.head.collect import Subject, gather
 from slurmplugins.head.job_history import JobReader
@@ -43,7 +44,9 @@ def main() -> None:
         jobs, queue = JobReader(runner, slurm_bin), Queue(runner, slurm_bin)
         nodes = NodeReader(runner, slurm_bin, log=log)
         bursts = partial(burst_reports, engine, queue)
-        report = gather(engine, nodes, jobs, subject, paths.DECISIONS, bursts=bursts)
+        report = gather(
+            engine, nodes, jobs, subject, paths.DECISIONS, bursts=bursts, denied=denied_accounts
+        )
         sys.stdout.write(json.dumps(to_json(report)) + "\n")
 
     sys.exit(program.run_to_exit_code(log, work))

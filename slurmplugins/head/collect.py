@@ -63,11 +63,12 @@ def gather(
     log: Path,
     *,
     bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
+    denied: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
 ) -> HeadReport:
     """Collect everything that is known about the subject.
 
     A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
-    governor's decisions about a job.
+    governor's decisions about a job, `denied` the accounts that budgets keep from partitions.
     """
     unread: list[str] = []
 
@@ -107,6 +108,7 @@ def gather(
         ),
         login_nodes=login_reports.read(engine.login_reports),
         bursts=() if job is None else read_part(lambda: bursts(job)),
+        denied=dict(read_part(lambda: tuple(denied().items()))),
     )
 
 

@@ -51,6 +51,7 @@ _FORMS: Final = (
     _Form((*_AS_SLURM, *_PYTHON, "slurmplugins.head_report"), r"[A-Za-z0-9][A-Za-z0-9_.\[\],-]*"),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-reconcile", "--plan")),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-govern", "--plan")),
+    _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-budget", "--plan")),
 )
 
 

@@ -167,6 +167,9 @@ class HeadReport:
     """Why nothing is launched, while EC2 terminates no instance."""
     login_nodes: tuple[LoginNodeReport, ...] = ()
     bursts: tuple[BurstReport, ...] = ()
+    denied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By partition: the accounts whose budgets allow spot alone. Slurm gives their jobs no reason.
+    """
 
 
 def to_json(report: HeadReport) -> dict[str, Any]:
@@ -192,6 +195,9 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         report["last_pass"] = _read(PassReport, report.get("last_pass", {}))
         report["consoles"] = {
             key: tuple(lines) for key, lines in report.get("consoles", {}).items()
+        }
+        report["denied"] = {
+            name: tuple(accounts) for name, accounts in report.get("denied", {}).items()
         }
         return _read(HeadReport, report)
     except (KeyError, TypeError, AttributeError) as error:

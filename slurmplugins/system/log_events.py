@@ -143,6 +143,17 @@ class LogEvent(StrEnum):
     JOB_TOKEN_FAILED = "job_token_failed"  # noqa: S105 - no secret
     """The job starts or ends all the same, and has no credentials."""
 
+    # Account budgets
+    BUDGET_STEP_REACHED = "budget_step_reached"
+    BUDGET_LIMIT_CHANGED = "budget_limit_changed"
+    BUDGET_CHANGE_FAILED = "budget_change_failed"
+    BUDGET_JOB_REQUEUED = "budget_job_requeued"
+    BUDGET_OVERRIDE_CHANGED = "budget_override_changed"
+    BUDGET_FIGURES_STALE = "budget_figures_stale"
+    """Attempts could not be read, so no new step is taken and no limit lowered."""
+    BUDGET_PROGRAM_FAILED = "budget_program_failed"
+    """The program of `notify` did not take a step that was reached."""
+
 
 DECISIONS: Final = frozenset(
     {

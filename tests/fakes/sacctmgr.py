@@ -18,15 +18,26 @@ class FakeSacctmgr:
         self.members = {("root", "root"): {}}
         self.defaults = {"root": "root"}
         self.changes = []
+        self.shown = []
+        self.qos = {"normal": {"Description": "Normal QOS default"}}
+        self.access = {}  # an account's QOS
+        self.own_qos = {}  # those of a user who has a list of her own
 
     def run(self, argv, *, timeout=60):
         assert argv[0] == "sacctmgr"
         if argv[1:4] == ["-n", "-P", "show"]:
+            self.shown.append(list(argv))
             return "".join(f"{'|'.join(row)}\n" for row in self._show(argv[4], argv[5:]))
         assert argv[1] == "-i"
         self.changes.append(list(argv))
         verb, entity, *arguments = argv[2:]
         words = [word for word in arguments if word not in {"where", "set"}]
+        if entity == "qos":
+            self._change_qos(verb, words)
+            return ""
+        if any(word.startswith(("qos+=", "qos-=")) for word in words):
+            self._change_access(entity, words)
+            return ""
         settings = dict(word.split("=", 1) for word in words if "=" in word)
         assert settings.pop("cluster") == "demo"
         name = settings.pop("name", None) or words[0]
@@ -40,6 +51,14 @@ class FakeSacctmgr:
             ]
         if entity == "user":
             return list(self.defaults.items())
+        if entity == "qos":
+            (columns,) = (word.removeprefix("format=").split(",") for word in conditions)
+            return [
+                tuple({"Name": name, **settings}.get(column, "") for column in columns)
+                for name, settings in self.qos.items()
+            ]
+        if conditions[-1].endswith(",QOS"):
+            return self._access_rows()
         assert "cluster=demo" in conditions
         if any("maxsubmitjobs" in condition for condition in conditions):
             limits = [("", account, "", "", "") for account in self.accounts]
@@ -49,6 +68,58 @@ class FakeSacctmgr:
             return limits
         rows = [(n, "", "", a["parent"], a["fairshare"]) for n, a in self.accounts.items()]
         return rows + [(account, user, "", "", "1") for account, user in self.members]
+
+    def _access_rows(self):
+        rows = [(name, "", "", self._qos_of(name)) for name in self.accounts]
+        return rows + [
+            (account, user, "", ",".join(sorted(self.own_qos[account, user])))
+            if (account, user) in self.own_qos
+            else (account, user, "", self._qos_of(account))
+            for account, user in self.members
+        ]
+
+    def _qos_of(self, account):
+        return ",".join(sorted(self.access.get(account, {"normal"})))
+
+    def _change_qos(self, verb, words):
+        settings = dict(word.split("=", 1) for word in words)
+        name = settings.pop("name")
+        if verb == "delete":
+            del self.qos[name]
+            return
+        if (verb == "add") == (name in self.qos):
+            raise RefusedError(f"{verb} qos {name}")
+        known = self.qos.setdefault(name, {})
+        short = {"GrpSubmitJobs": "GrpSubmit", "MaxSubmitJobsPU": "MaxSubmitPU"}
+        short |= {"MaxSubmitJobsPA": "MaxSubmitPA", "description": "Description"}
+        for key, value in settings.items():
+            column = short.get(key, key)
+            if "=" in value:
+                pairs = (part.split("=") for part in value.split(","))
+                known[column] = ",".join(f"{k}={v}" for k, v in pairs if v != "-1")
+            elif column == "GraceTime":  # sacctmgr reads seconds, and prints a time
+                known[column] = f"{int(value) // 3600:02}:{int(value) // 60 % 60:02}:00"
+            else:
+                known[column] = "" if value == "-1" else value
+        for other in filter(None, known.get("Preempt", "").split(",")):
+            if other not in self.qos:
+                raise RefusedError(f"qos {name} preempts {other}")
+
+    def _change_access(self, entity, words):
+        settings = dict(word.split("=", 1) for word in words)
+        assert settings.pop("cluster") == "demo"
+        (sign,) = (key for key in settings if key in {"qos+", "qos-"})
+        names = set(settings[sign].split(","))
+        if not names <= self.qos.keys():
+            raise RefusedError(f"no such qos: {names}")
+        if entity == "user":
+            known = self.own_qos[settings["account"], settings["name"]]
+        else:
+            known = self.access.setdefault(settings["name"], {"normal"})
+        if sign == "qos+":
+            known |= names
+        else:
+            known -= names
 
     def _add_account(self, name, settings):
         if name in self.accounts or settings["parent"] not in self.accounts:

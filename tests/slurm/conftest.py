@@ -41,10 +41,11 @@ from toolkit.local.machines.shared_images import Library
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORTS = range(20_000, 30_000)  # below the ports that the kernel gives to clients
-GROUPS = ("burst", "runs", "secrets", "sweep")
+GROUPS = ("budget", "burst", "runs", "secrets", "sweep")
 FARM_LANE = frozenset(
     f"test_{subject}"
     for subject in (
+        "budgets",
         "burst",
         "burst_governor",
         "containers",
@@ -80,6 +81,17 @@ RACK = {  # for test_burst_governor.py: one node, as of a rack
     "count": 1,
     "shape": {"cpus": 2, "memory_gib": 4},
     "offerings": [{"type": "m7i.large", "capacity": "on-demand"}],
+}
+BUDGET = {  # for test_budgets.py: a dollar for an account that no other test uses
+    "account": "grants",
+    "usd": 1,
+    "steps": [
+        {"at": 50, "do": "warn"},
+        {"at": 60, "do": "spot-only"},
+        {"at": 100, "do": "hold"},
+        {"at": 110, "do": "requeue"},
+        {"at": 120, "do": "refuse"},
+    ],
 }
 BURST = {"partition": "batch", "after": "15s", "accounts": {"vision": {"usd_per_month": 5}}}
 
@@ -361,6 +373,10 @@ def configure(state: Path, path: Path, port: int) -> None:
     settings["pools"]["farm"] = FARM
     settings["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
     settings["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
+    settings["partitions"]["cheap"] = {"pools": ["farm"], "policy": "spot-only"}
+    settings["accounts"].append({"name": "grants", "users": ["grace"]})
+    settings["classes"] = {"sweep": {"priority": 10, "per_user": {"jobs": 50}}}
+    settings["budgets"] = {"grants-month": BUDGET}
     settings["pools"]["rack"] = RACK
     settings["partitions"]["rack"] = {"pools": ["rack"]}
     settings["partitions"]["silo"] = {"pools": ["rack"], "max_time": "00:30:00"}

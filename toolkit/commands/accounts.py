@@ -1,4 +1,4 @@
-"""`toolkit accounts`: Slurm's accounts and users, from cluster.yaml."""
+"""`toolkit accounts`: Slurm's accounts, users and workload classes, from cluster.yaml."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ prune_option = click.option(
 
 @click.group("accounts", cls=SuggestingGroup)
 def command() -> None:
-    """Plan and apply Slurm accounts and users."""
+    """Plan and apply Slurm accounts, users and workload classes."""
 
 
 @command.command("plan")
@@ -55,9 +55,10 @@ def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
 @dry_run_option
 @yes_option
 def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: bool) -> None:
-    """Make slurmdbd hold the accounts and users of cluster.yaml.
+    """Make slurmdbd hold the accounts, users and classes of cluster.yaml.
 
     Accounts and users that somebody else made stay as they are unless cluster.yaml declares them.
+    A QOS that somebody else made is never changed.
     """
     from toolkit.accounts import apply
     from toolkit.deploy.head import Head
@@ -78,10 +79,9 @@ def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: boo
 
 
 def _plan(config: ClusterConfig, runner: Runner, prune: bool) -> Plan:
-    from toolkit.accounts import declared_accounts, plan, read
+    from toolkit.accounts import whole_plan
 
-    current = read(runner, config.cluster)
-    return plan(declared_accounts(config), current, config.cluster, prune=prune)
+    return whole_plan(config, runner, prune=prune)
 
 
 def _show(plan: Plan) -> None:

@@ -8,8 +8,8 @@ Does not: files made from it (`toolkit.render`) and changes of a cluster
 problem at once.
 """
 
-from toolkit.config.load import load, parse
+from toolkit.config.load import load, load_dated, parse
 from toolkit.config.model import ClusterConfig
 from toolkit.config.schema import json_schema
 
-__all__ = ["ClusterConfig", "json_schema", "load", "parse"]
+__all__ = ["ClusterConfig", "json_schema", "load", "load_dated", "parse"]

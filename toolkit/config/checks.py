@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.config.backups import backup_checks, filesystem_backup_checks
 from toolkit.config.base_image import base_checks
+from toolkit.config.budgets import budget_checks
 from toolkit.config.burst import burst_checks
 from toolkit.config.capacity import capacity_checks
+from toolkit.config.classes import class_checks
 from toolkit.config.iam import iam_checks
 from toolkit.config.monitoring import monitoring_checks
 from toolkit.config.price_checks import price_checks
@@ -70,6 +72,8 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from capacity_checks(raw)
     yield from burst_checks(raw)
     yield from _accounts_and_users(raw)
+    yield from class_checks(raw)
+    yield from budget_checks(raw)
     yield from _access(raw)
     yield from s3_place_checks(raw)
     yield from backup_checks(raw)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from toolkit.config.base_image import with_local_defaults
+from toolkit.config.budgets import dated_findings
 from toolkit.config.checks import cross_check
 from toolkit.config.hardware import hardware_checks
 from toolkit.config.model import ClusterConfig
@@ -21,6 +22,8 @@ from toolkit.config.types import WORDS
 from toolkit.errors import ConfigInvalid, ConfigNotFound, Problem
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pydantic_core import ErrorDetails
 
     from toolkit.config.raw import KeyPath
@@ -47,6 +50,19 @@ def load(path: Path | str) -> ClusterConfig:
     except UnicodeDecodeError as error:
         raise ConfigInvalid(str(path), [Problem(1, "", "expected UTF-8 text")]) from error
     return parse(text, source=str(path))
+
+
+def load_dated(path: Path, now: datetime) -> ClusterConfig:
+    """Read and check one file, also by the date.
+
+    Raises as `load` does, and ConfigInvalid for grants that ended or have not begun.
+    """
+    config = load(path)
+    tree = read_tree(path.read_text(encoding="utf-8"), str(path))
+    problems = [problem_at(tree, *finding) for finding in dated_findings(_plain(tree), now)]
+    if problems:
+        raise ConfigInvalid(str(path), problems)
+    return config
 
 
 def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:

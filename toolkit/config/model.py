@@ -14,7 +14,9 @@ from pydantic import Field, field_validator
 
 from toolkit.config import types
 from toolkit.config.backups import Backups
+from toolkit.config.budgets import BudgetSection
 from toolkit.config.burst import BurstSection
+from toolkit.config.classes import ClassName, WorkloadClass
 from toolkit.config.cost_policy import CostPolicySection
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
@@ -110,6 +112,10 @@ class Slurm(Section):
     private_data: tuple[PrivateData, ...] = ()
     """What users see of their own alone, in slurm.conf and slurmdbd.conf. By default
     everybody sees the queue, the nodes and the usage of all.
+    """
+    billing: Literal["first-offering", "bought"] = "first-offering"
+    """Whose price the billing weights of partitions have, and so fair share: that of each pool's
+    first offering, or that at which its instances were bought lately.
     """
     settings: dict[SettingName, SettingValue | int] = Field(default={})
 
@@ -332,6 +338,10 @@ class ClusterConfig(Section):
     burst: dict[Label, BurstSection] = Field(default={})
     """Waiting jobs of racks that may go to the cloud, by the partition of racks."""
     accounts: tuple[Account, ...] = ()
+    classes: dict[ClassName, WorkloadClass] = Field(default={})
+    """Workload classes: QOS that `sbatch --qos=NAME` chooses."""
+    budgets: dict[AccountName, BudgetSection] = Field(default={})
+    """Account budgets by their names: what an account may cost, and what happens then."""
     users: tuple[User, ...] = ()
     access: Access = Access()
     prices: Prices = Prices()

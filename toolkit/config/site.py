@@ -25,6 +25,8 @@ OWN_SECTIONS = (
     "mlflow",
     "alarms",
     "accounts",
+    "classes",
+    "budgets",
     "users",
     "access",
 )

@@ -46,6 +46,7 @@ MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
 _IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
 STORE = rf"^(shared|{_IN_S3})$"
 CHECKPOINTS = rf"^({_IN_S3})$"
+TRES = r"^(cpu|mem|node|gres/[a-z][a-z0-9_]{0,30}(:[a-z][a-z0-9_]{0,30})?)$"
 SYSTEM = r"^[a-z][a-z0-9]*-[0-9.]{1,8}$"
 PACKAGE_STORE = (
     r"^(s3|https)://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](:\d{1,5})?(/[A-Za-z0-9._-]{1,64}){0,8}$"
@@ -57,6 +58,7 @@ POLICY = (
 )
 WORDS = {
     NAME: "up to 31 of a-z, 0-9 and -, starting with a letter",
+    TRES: "a TRES: cpu, mem, node, gres/gpu or gres/gpu:a10g",
     NAME_UNDERSCORE: "up to 31 of a-z, 0-9, _ and -, starting with a letter",
     USER_NAME: "up to 32 of a-z, 0-9, _ and -, starting with a letter or _",
     ZONE: "an availability zone such as us-east-1a",

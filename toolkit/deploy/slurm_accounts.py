@@ -1,10 +1,10 @@
-"""The part of deploy that adds and changes accounts and users in slurmdbd, never removes."""
+"""The part of deploy that adds and changes accounts, users and classes; it removes none."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.accounts import apply, declared_accounts, plan, read
+from toolkit.accounts import apply, whole_plan
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -19,9 +19,7 @@ def apply_accounts(config: ClusterConfig, head: Runner, report: Reporter) -> int
     Accounts that cluster.yaml no longer has stay; `toolkit accounts apply --prune`
     removes them.
     """
-    account_plan = plan(
-        declared_accounts(config), read(head, config.cluster), config.cluster, prune=False
-    )
+    account_plan = whole_plan(config, head)
     if not account_plan.changes:
         return 0
     with report.phase("Setting up accounts and users") as phase:

@@ -26,8 +26,12 @@ TASKS_SHOWN: Final = 20
 
 # Slurm's reason for a pending job → its meaning, and what to do.
 REASONS: Final = {
-    "AssocGrpBillingMinutes": "the job's account has used up its budget",
+    "AssocGrpBillingMinutes": (
+        "too little is left of its account's budget for the job's whole time limit"
+    ),
+    "AssocGrpBillingRunMinutes": "its account's budget has reached a step that holds jobs",
     "AssocGrpGRES": "the job's account already runs as many GPUs as its limit allows",
+    "AssocGrpSubmitJobsLimit": "its account takes no jobs now",
     "BadConstraints": "no node of the partition fits the request",
     "BeginTime": "the job has a begin time; after a requeue it is some seconds ahead",
     "Cleaning": "Slurm is still ending the job's last attempt",
@@ -46,6 +50,10 @@ REASONS: Final = {
     "ReqNodeNotAvail": "a node that the job needs is drained, down or reserved",
     "Resources": "every node that the job could use is in use",
 }
+BUDGET_REASONS: Final = frozenset(
+    {"AssocGrpBillingMinutes", "AssocGrpBillingRunMinutes", "AssocGrpSubmitJobsLimit"}
+)
+"""Reasons of a job that waits for its account's budget."""
 REASONS_BETWEEN_ATTEMPTS: Final = frozenset(
     {"BeginTime", "Cleaning", "NodeDown", "None", "ReqNodeNotAvail", "Resources"}
 )
@@ -131,6 +139,8 @@ def _array_line(job: JobReport) -> str:
 def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
     waiting = f" for {format_duration(report.at - job.submitted_at)}" if job.submitted_at else ""
     reason_text = REASONS.get(job.reason, f"Slurm says {job.reason}")
+    if _may_use_spot_alone(report, job):
+        reason_text = "its account's budget allows partitions that buy spot alone"
     evidence = [f"{job.reason}: {reason_text}"]
     cause = ""
     refusal, loss = last_refusal(report.decisions), last_loss(report.decisions)
@@ -157,6 +167,15 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
     answer = cause if cause and is_our_cause else reason_text
     verdict = f"{'held' if is_held else 'pending'}{waiting}: {answer}"
     return verdict, tuple(evidence), _next_launch(report, job)
+
+
+def _may_use_spot_alone(report: HeadReport, job: JobReport) -> bool:
+    """Return whether a budget keeps the job from all of its partitions.
+
+    Slurm then gives it the reason None.
+    """
+    partitions = job.partition.split(",")
+    return all(job.account in report.denied.get(name, ()) for name in partitions)
 
 
 def _burst_lines(report: HeadReport, job: JobReport) -> list[str]:
@@ -191,6 +210,11 @@ def _next_launch(report: HeadReport, job: JobReport) -> str:
         # The array's number would release every task.
         name = job.id if job.task is None else job.label
         return f"nothing happens until somebody runs `scontrol release {name}`"
+    if job.reason in BUDGET_REASONS or _may_use_spot_alone(report, job):
+        return (
+            "when its account's budget has room: `toolkit budget status`; a shorter time limit may"
+            " fit"
+        )
     known_times = []
     request_note = ""
     if job.eligible_at is not None and job.eligible_at > report.at:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from slurmplugins.config.budgets import KEY as BUDGETS
 from slurmplugins.config.burst import MISSING_INSTANCE_GRACE, ORPHAN_GRACE, VERSION
 from slurmplugins.config.governor import KEY as GOVERNOR
 from slurmplugins.config.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
+from toolkit.render.budgets import budgets_json
 from toolkit.render.governor import FOLDER, governor_json
 from toolkit.render.topology import pool_has_topology
 
@@ -42,6 +44,7 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "pools": {name: _pool(config, name, facts, prices) for name in config.pools},
         "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},
         GOVERNOR: governor_json(config, facts.governor_folder or FOLDER),
+        BUDGETS: budgets_json(config, prices),
     }
     if config.aws.instance_rate is not None:
         document["instance_rate"] = config.aws.instance_rate.model_dump()

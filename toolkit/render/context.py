@@ -98,6 +98,7 @@ class PartitionLine:
     billing: tuple[tuple[str, Decimal], ...]
     priority: int = 1
     grace_seconds: int = 0
+    denied_qos: tuple[str, ...] = ()  # Workload classes whose jobs may not run here
     topology: str = ""  # Of topology.yaml; "" for the default, where all nodes are equally close
 
 
@@ -236,6 +237,11 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
                 billing=_highest_weights(pool_lines),
                 priority=partition.priority,
                 grace_seconds=partition.grace_seconds if partition.priority < highest else 0,
+                denied_qos=tuple(
+                    class_name
+                    for class_name, item in config.classes.items()
+                    if item.partitions and name not in item.partitions
+                ),
                 topology=topology_of(config, partition.pools),
             )
         )

@@ -102,11 +102,17 @@ def partition_line(partition: PartitionLine) -> str:
         "SuspendTime": partition.suspend_time,
         "PriorityTier": partition.priority if partition.priority > 1 else "",
         "GraceTime": partition.grace_seconds or "",
+        "DenyQos": ",".join(partition.denied_qos),
         "Topology": partition.topology,
-        "TRESBillingWeights": ",".join(_weight(unit, value) for unit, value in partition.billing),
+        "TRESBillingWeights": billing_weights(partition),
         "State": "UP",
     }
     return _line(fields)
+
+
+def billing_weights(partition: PartitionLine) -> str:
+    """Return a partition's TRESBillingWeights; empty without a known price."""
+    return ",".join(_weight(unit, value) for unit, value in partition.billing)
 
 
 def gres_rows(context: SlurmContext) -> list[str]:

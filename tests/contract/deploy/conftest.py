@@ -37,6 +37,10 @@ ANSWERS = {
     "slurmplugins.head_nodes": json.dumps({"nodes": [NODE]}).encode(),
     "show nodes": json.dumps({"nodes": [NODE]}).encode(),
     "slurm-reconcile --plan": b"{}",
+    "slurm-budget --plan": json.dumps(
+        {"at": 1, "measured_from": 0, "measured_until": 0, "budgets": [], "changes": []}
+        | {"problems": [], "config": {"limits": {}}}
+    ).encode(),
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
     "/shared/.toolkit/users.json": b"[]",
 }

@@ -54,7 +54,7 @@ class Person:
         return Clients(load(self.path)).client(service)
 
     def toolkit(self, *words):
-        at = 2 if words[0] == "accounts" else 1  # a group and its command
+        at = 2 if words[0] in {"accounts", "budget"} else 1  # a group and its command
         return cli.run([*words[:at], "--config", str(self.path), *words[at:]])
 
     def denied(self):
@@ -78,6 +78,7 @@ READS = (
     ("why", "gpu-001"),
     ("report", "--since", "1h", "--json"),
     ("accounts", "plan"),
+    ("budget", "status"),
 )
 
 

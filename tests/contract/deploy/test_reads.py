@@ -28,6 +28,7 @@ READS = (
     ("reconcile", "--plan"),
     ("accounts", "plan"),
     ("accounts", "apply", "--dry-run"),
+    ("budget", "status"),
     ("image", "list"),
     ("image", "check"),
     ("image", "build", "--dry-run"),

@@ -44,6 +44,29 @@ def test_each_slurm_version_renders_as_reviewed(version):
         compare(f"aws-{version}/{name}", files[name])
 
 
+def test_workload_classes_and_account_budgets_render_as_reviewed():
+    files = rendered(
+        slurm={"version": "24.11", "billing": "bought"},
+        accounts=[{"name": "vision"}, {"name": "lab", "parent": "vision"}],
+        users=[],
+        classes={"sweep": {"partitions": ["spot"]}, "train": {"preempts": ["sweep"]}},
+        budgets={
+            "vision-month": {"account": "vision", "usd": 5000},
+            "lab-grant": {
+                "account": "lab",
+                "usd": "1250.50",
+                "period": "grant",
+                "since": "2026-01-01",
+                "until": "2027-07-01",
+                "steps": [{"at": 90, "do": "requeue"}],
+                "notify": ["/usr/local/sbin/mail-budget"],
+            },
+        },
+    )
+    for name in ("slurm.conf", "job_container.conf", "burst.json"):
+        compare(f"budgets/{name}", files[name])
+
+
 @pytest.mark.parametrize("kind", ["head", "compute"])
 def test_image_variables_render_as_reviewed(kind):
     compare(f"image-{kind}.json", image_vars(a_config(), kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,6 +255,27 @@ def test_a_requeued_job_shows_its_begin_time():
     answer = job.explain(report(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
     assert "in 8 s: Slurm may start the job" in answer.next
     assert "the job was requeued 2 times" in answer.because
+
+
+def test_a_job_that_waits_for_a_budget_is_told_which_and_what_to_do():
+    note = "toolkit:budget vision-month: account vision may cost 100.00 USD until 2026-12-01 UTC"
+    waiting = pending("AssocGrpBillingMinutes", admin_comment=note)
+    answer = job.explain(report(waiting), 7)
+    assert "too little is left of its account's budget" in answer.verdict
+    assert f"comment: {note}" in answer.because
+    assert "`toolkit budget status`" in answer.next
+
+
+def test_a_job_that_a_budget_keeps_from_its_partition_is_told_so():
+    """Say it in Slurm's place: its reason is None."""
+    denied = {"batch": ("vision",)}
+    waiting = pending("None", account="vision", partition="batch")
+    answer = job.explain(report(waiting, denied=denied), 7)
+    assert "its account's budget allows partitions that buy spot alone" in answer.verdict
+    assert "`toolkit budget status`" in answer.next
+    for other in ({"partition": "batch,spot"}, {"account": "language"}):
+        free = replace(waiting, **other)
+        assert "budget" not in job.explain(report(free, denied=denied), 7).verdict
 
 
 def test_an_unknown_reason_is_shown_as_it_is():

@@ -1,0 +1,115 @@
+"""Hold the account budgets in Slurm; a systemd timer runs this program as slurm.
+
+slurm-budget                                        One pass.
+slurm-budget --plan                                 Print figures and changes as JSON; change none.
+slurm-budget override NAME USD|lift UNTIL BY WHY    Add US dollars, or lift all steps, until then.
+slurm-budget end-override NAME                      End that exception now.
+
+UNTIL is in epoch seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurmplugins.budgets import files
+from slurmplugins.budgets.overrides import parse_override, set_override
+from slurmplugins.budgets.plan import plan
+from slurmplugins.budgets.printing import printable
+from slurmplugins.budgets.run import Parts, read_snapshot, run_pass
+from slurmplugins.budgets.spending import HeadSpending
+from slurmplugins.config import budgets, burst, paths
+from slurmplugins.errors import BadName
+from slurmplugins.head.assemble import check_cluster
+from slurmplugins.reconciler.pass_state import PassState
+from slurmplugins.slurm.account_limits import SlurmLimits
+from slurmplugins.slurm.accounting import SlurmAccounting
+from slurmplugins.slurm.scontrol import ScontrolSlurm
+from slurmplugins.system import program
+from slurmplugins.system.clock import SystemClock
+from slurmplugins.system.command import SystemRunner
+from slurmplugins.system.files import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from slurmplugins.config.budgets import BudgetsConfig
+    from slurmplugins.reconciler.instance_ledger import LedgerEntry
+    from slurmplugins.system.logger import Log
+
+
+def main() -> None:
+    log = program.open_log("budget")
+
+    def work() -> None:
+        config, limits = burst.load(paths.BURST), budgets.load(paths.BURST)
+        check_cluster(config.cluster, paths.SLURM_CONF)
+        if limits.folder:
+            run(sys.argv[1:], config, limits, log)
+
+    sys.exit(program.run_to_exit_code(log, work))
+
+
+def run(
+    arguments: Sequence[str], config: burst.BurstConfig, limits: BudgetsConfig, log: Log
+) -> None:
+    """Carry out the command. Raises EngineError."""
+    now = SystemClock().now()
+    lock = Path(limits.folder, "budgets.lock")
+    match arguments:
+        case []:
+            with locked(lock):
+                if has_work(limits):
+                    parts = _parts(config, limits, log)
+                    run_pass(read_snapshot(parts, now, save=True), parts)
+        case ["--plan"]:
+            snapshot = read_snapshot(_parts(config, limits, log), now, save=False)
+            sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")
+        case ["override", name, usd, until, by, why]:
+            with locked(lock):
+                set_override(limits, name, parse_override(usd, until, by, why, now), now)
+        case ["end-override", name]:
+            with locked(lock):
+                set_override(limits, name, None, now)
+        case _:
+            raise BadName(f"unknown arguments: {' '.join(arguments)[:80]!r}")
+
+
+def has_work(limits: BudgetsConfig) -> bool:
+    """Return whether a pass may change anything.
+
+    Without a budget, it removes the limits of the budgets that were. Otherwise Slurm is asked
+    nothing.
+    """
+    if limits.budgets or limits.weights:
+        return True
+    memory = files.load(Path(limits.folder))
+    return bool(memory.limited or memory.held or memory.refused or memory.denied)
+
+
+def _parts(config: burst.BurstConfig, limits: BudgetsConfig, log: Log) -> Parts:
+    runner = SystemRunner()
+    return Parts(
+        config=limits,
+        slurm_limits=SlurmLimits(runner, config.slurm_bin, config.slurm_cluster or config.cluster),
+        slurm=ScontrolSlurm(runner, config.slurm_bin, log=log),
+        spending=HeadSpending(
+            config,
+            limits,
+            _ledger,
+            SlurmAccounting(runner, config.slurm_bin),
+        ),
+        runner=runner,
+        log=log,
+    )
+
+
+def _ledger() -> Iterable[LedgerEntry]:
+    return PassState.load(paths.STATE).ledger.values()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""All that account budgets remember from pass to pass. Values, and their JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.model.json_input import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEPT_DAYS: Final = 800
+"""Days of spending that are kept: the longest period is a year, and a grant may be two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A person's exception from one account budget, with an end."""
+
+    until: float
+    by: str
+    reason: str
+    at: float
+    usd: Decimal | None = None
+    """US dollars that are added to the budget; None: no step holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The step that a budget has reached in a period."""
+
+    period: float
+    """The period's begin."""
+    percent: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """An account's limits as they were before the first hold; None: no limit."""
+
+    run_minutes: int | None = None
+    submissions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The spending so far, and the changes in Slurm that are ours."""
+
+    measured_from: float = 0.0
+    measured_until: float = 0.0
+    days: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
+    """US dollars by account and day in UTC."""
+    nobody: Mapping[str, Decimal] = field(default_factory=dict)
+    """US dollars by day of instances that no job of any account had."""
+    last_account: Mapping[str, str] = field(default_factory=dict)
+    """By instance: the account whose job had it last. Its idle time is that account's."""
+    unclaimed: Mapping[str, Decimal] = field(default_factory=dict)
+    """US dollars by instance that boots, for the first account whose job gets it."""
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+    limited: frozenset[str] = frozenset()
+    """Accounts whose GrpTRESMins is ours."""
+    held: Mapping[str, Saved] = field(default_factory=dict)
+    """Accounts whose GrpTRESRunMins is ours, with their own limits."""
+    refused: frozenset[str] = frozenset()
+    """Accounts whose GrpSubmitJobs is ours."""
+    denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By partition: the accounts in DenyAccounts that are ours."""
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """By waiting job: our last line in its AdminComment."""
+
+
+def spent(memory: Memory, accounts: frozenset[str], first: str, last: str) -> Decimal:
+    """Return what these accounts cost from one day to another, both included."""
+    return sum(
+        (
+            usd
+            for account in accounts
+            for day, usd in memory.days.get(account, {}).items()
+            if first <= day <= last
+        ),
+        Decimal(0),
+    )
+
+
+def to_json(memory: Memory) -> dict[str, Any]:
+    """Return the file's content; amounts become text."""
+    value = asdict(memory)
+    for name in ("limited", "refused"):
+        value[name] = sorted(value[name])
+    value["denied"] = {name: sorted(items) for name, items in memory.denied.items()}
+    return value
+
+
+def from_json(data: Mapping[str, Any]) -> Memory:
+    """Read the file's content.
+
+    Raises KeyError, TypeError, ValueError, AttributeError or ArithmeticError.
+    """
+    return Memory(
+        measured_from=finite(data["measured_from"]),
+        measured_until=finite(data["measured_until"]),
+        days={str(account): _amounts(days) for account, days in data["days"].items()},
+        nobody=_amounts(data["nobody"]),
+        last_account={str(key): str(name) for key, name in data["last_account"].items()},
+        unclaimed=_amounts(data["unclaimed"]),
+        standings={str(name): Standing(**item) for name, item in data["standings"].items()},
+        overrides={str(name): _override(item) for name, item in data["overrides"].items()},
+        limited=frozenset(map(str, data["limited"])),
+        held={str(name): Saved(**item) for name, item in data["held"].items()},
+        refused=frozenset(map(str, data["refused"])),
+        denied={str(name): frozenset(items) for name, items in data["denied"].items()},
+        notes={int(key): str(text) for key, text in data["notes"].items()},
+    )
+
+
+def _override(item: Mapping[str, Any]) -> Override:
+    return Override(**{**item, "usd": None if item["usd"] is None else Decimal(item["usd"])})
+
+
+def _amounts(item: Mapping[str, Any]) -> dict[str, Decimal]:
+    amounts = {str(key): Decimal(value) for key, value in item.items()}
+    if not all(value.is_finite() for value in amounts.values()):
+        raise ValueError("expected US dollars")
+    return amounts

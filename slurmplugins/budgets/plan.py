@@ -1,0 +1,351 @@
+"""Plan one pass: figures of all budgets, and the changes in Slurm that follow. Pure.
+
+Slurm starts a job only if its whole time limit fits into GrpTRESMins beside what is used and what
+running jobs may still use (`safe`). So the limit is: used, plus running, plus what is free. A job
+that ends early gives its rest back in Slurm itself, without a pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_FLOOR, Decimal
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.budgets.ladder import CENT, Figures, Spending, figures
+from slurmplugins.budgets.memory import Saved
+from slurmplugins.budgets.weights import weight_changes
+from slurmplugins.budgets.words import note
+from slurmplugins.config.budgets import Action
+from slurmplugins.model.account_limits import UNITS_PER_USD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from slurmplugins.budgets.memory import Memory
+    from slurmplugins.budgets.weights import Purchase, WeightChange
+    from slurmplugins.config.budgets import BudgetsConfig, BudgetStep
+    from slurmplugins.model.account_limits import AccountLimits, BilledJob
+
+TOLERANCE: Final = Decimal("0.001")
+"""The share of a budget by which a limit may be off. Each change is a row in slurmdbd for ever."""
+NOTICES: Final = 20
+"""Jobs that get a comment in one pass: each is a call of scontrol."""
+WAITS: Final = (
+    "AssocGrpBillingMinutes",
+    "AssocGrpBillingRunMinutes",
+    "AssocGrpSubmitJobsLimit",
+)
+"""Slurm's reasons of a job that waits for a budget. Under DenyAccounts it gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSnapshot:
+    """Slurm and the memory, as a pass has read them."""
+
+    now: float
+    config: BudgetsConfig
+    memory: Memory
+    limits: Mapping[str, AccountLimits]
+    jobs: tuple[BilledJob, ...] = ()
+    rates: Mapping[int, Decimal] = field(default_factory=dict)
+    """US dollars an hour of running jobs, at the price of their instances."""
+    denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """DenyAccounts by partition, as slurmctld has it."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """TRESBillingWeights by partition, as slurmctld has it."""
+    purchases: tuple[Purchase, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChange:
+    """A limit of an account; `value` None removes it."""
+
+    account: str
+    setting: str
+    """Such as GrpTRESMins=billing."""
+    value: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DenyChange:
+    """A partition's new DenyAccounts."""
+
+    partition: str
+    accounts: frozenset[str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobNotice:
+    """A line for a waiting job's AdminComment."""
+
+    job: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A budget step that was reached in this pass."""
+
+    figures: Figures
+    step: BudgetStep
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPlan:
+    """The work of one pass."""
+
+    figures: tuple[Figures, ...]
+    limits: tuple[LimitChange, ...]
+    denials: tuple[DenyChange, ...]
+    requeues: tuple[int, ...]
+    notices: tuple[JobNotice, ...]
+    reached: tuple[Reached, ...]
+    memory: Memory
+    """The memory of the next pass, once all of it is done."""
+    problems: tuple[str, ...] = ()
+    weights: tuple[WeightChange, ...] = ()
+
+
+GROUP: Final = "GrpTRESMins=billing"
+RUN: Final = "GrpTRESRunMins=billing"
+SUBMIT: Final = "GrpSubmitJobs"
+
+
+def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
+    """Return the figures, and the changes that make Slurm hold them."""
+    memory, now = snapshot.memory, snapshot.now
+    all_figures = tuple(
+        figures(budget, memory, _spending(snapshot, budget.account), now)
+        for budget in snapshot.config.budgets.values()
+    )
+    by_account = _current(all_figures, now)
+    problems = tuple(
+        f"account {name} is not in slurmdbd: `toolkit accounts apply`"
+        for name in sorted(by_account.keys() - snapshot.limits.keys())
+    )
+    by_account = {name: item for name, item in by_account.items() if name in snapshot.limits}
+    changes = tuple(_limit_changes(snapshot, by_account))
+    denied = _denied(snapshot, by_account)
+    notices = tuple(_notices(snapshot, by_account, denied))
+    return BudgetPlan(
+        figures=all_figures,
+        limits=changes,
+        denials=tuple(_denials(snapshot, denied)),
+        requeues=tuple(_requeues(snapshot, by_account)),
+        notices=notices,
+        reached=tuple(_reached(all_figures, memory)),
+        memory=replace(
+            _with_limits(snapshot, by_account),
+            standings={item.budget.name: item.standing for item in all_figures},
+            overrides={
+                name: item
+                for name, item in memory.overrides.items()
+                if item.until > now and name in snapshot.config.budgets
+            },
+            denied=denied,
+            notes=_notes(snapshot, notices),
+        ),
+        problems=problems,
+        weights=tuple(
+            weight_changes(snapshot.config.weights, snapshot.purchases, snapshot.weights)
+        ),
+    )
+
+
+def wanted_limit(item: Figures, limits: AccountLimits) -> int | None:
+    """Return GrpTRESMins=billing for what is free; None for no limit."""
+    if item.free is None:
+        return None
+    units = (item.free * UNITS_PER_USD).to_integral_value(ROUND_FLOOR)
+    return max(0, limits.used + limits.running + int(units))
+
+
+def _spending(snapshot: BudgetSnapshot, account: str) -> Spending:
+    accounts = snapshot.config.families.get(account, frozenset({account}))
+    committed = Decimal(0)
+    for job in snapshot.jobs:
+        if job.running and job.account in accounts:
+            rate = snapshot.rates.get(job.id, job.usd_per_hour)
+            left = max(0.0, (job.end or snapshot.now) - snapshot.now) + snapshot.config.tail
+            committed += rate * Decimal(left) / 3600
+    return Spending(accounts, committed.quantize(CENT))
+
+
+def _current(all_figures: tuple[Figures, ...], now: float) -> dict[str, Figures]:
+    """Return the one budget of each account that Slurm holds now.
+
+    A grant that has not begun holds nothing. One that ended holds until another one begins.
+    """
+    result: dict[str, Figures] = {}
+    for item in all_figures:
+        if now < item.period.begin:
+            continue
+        other = result.get(item.budget.account)
+        if other is None or item.period.begin > other.period.begin:
+            result[item.budget.account] = item
+    return result
+
+
+def _limit_changes(
+    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]
+) -> Iterator[LimitChange]:
+    memory = snapshot.memory
+    for name, limits in sorted(snapshot.limits.items()):
+        item = by_account.get(name)
+        target = None if item is None else wanted_limit(item, limits)
+        if (target is not None or name in memory.limited) and _differs(target, item, limits):
+            yield LimitChange(name, GROUP, target, _why(item))
+        holds = item is not None and item.holds
+        saved = memory.held.get(name, Saved())
+        if holds and limits.run_minutes != 0:
+            yield LimitChange(name, RUN, 0, _why(item))
+        elif not holds and name in memory.held and limits.run_minutes != saved.run_minutes:
+            yield LimitChange(name, RUN, saved.run_minutes, _why(item))
+        refuses = item is not None and Action.REFUSE in item.actions
+        if refuses and limits.submissions != 0:
+            yield LimitChange(name, SUBMIT, 0, _why(item))
+        elif not refuses and name in memory.refused and limits.submissions == 0:
+            yield LimitChange(name, SUBMIT, saved.submissions, _why(item))
+
+
+def _differs(target: int | None, item: Figures | None, limits: AccountLimits) -> bool:
+    """Return whether Slurm's limit must be moved.
+
+    Stale figures lower none. A limit that leaves nothing free needs no lower one.
+    """
+    current = limits.group_minutes
+    if target is None or item is None:
+        return target != current
+    if item.stale and (current is None or target < current):
+        return False
+    if current is None:
+        return True
+    exhausted = limits.used + limits.running
+    if target <= exhausted and current <= exhausted:
+        return False
+    tolerance = max(CENT, item.usd * TOLERANCE) * UNITS_PER_USD
+    return abs(target - current) > tolerance
+
+
+def _with_limits(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> Memory:
+    """Return the memory with the limits that are ours after this pass.
+
+    An account's own limits are remembered once, before ours take their place.
+    """
+    memory, held, refused = snapshot.memory, {}, set()
+    for name, item in by_account.items():
+        limits = snapshot.limits[name]
+        if item.holds:
+            held[name] = memory.held.get(name) or Saved(limits.run_minutes, limits.submissions)
+        if Action.REFUSE in item.actions:
+            refused.add(name)
+    limited = {name for name, item in by_account.items() if item.free is not None}
+    return replace(memory, limited=frozenset(limited), held=held, refused=frozenset(refused))
+
+
+def _denied(
+    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]
+) -> dict[str, frozenset[str]]:
+    """Return our accounts in each partition's DenyAccounts, once this pass is done."""
+    accounts = frozenset(
+        account
+        for name, item in by_account.items()
+        if Action.SPOT_ONLY in item.actions
+        for account in snapshot.config.families.get(name, frozenset({name}))
+    )
+    return dict.fromkeys(snapshot.config.on_demand, accounts) if accounts else {}
+
+
+def _denials(
+    snapshot: BudgetSnapshot, denied: Mapping[str, frozenset[str]]
+) -> Iterator[DenyChange]:
+    for partition in sorted(denied.keys() | snapshot.memory.denied.keys()):
+        current = snapshot.denied.get(partition)
+        if current is None:
+            continue  # the partition is gone
+        ours = snapshot.memory.denied.get(partition, frozenset())
+        target = (current - ours) | denied.get(partition, frozenset())
+        if target != current:
+            yield DenyChange(partition, target, "spot-only")
+
+
+def _requeues(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> Iterator[int]:
+    accounts = {
+        account
+        for name, item in by_account.items()
+        if Action.REQUEUE in item.actions and not item.stale
+        for account in snapshot.config.families.get(name, frozenset({name}))
+    }
+    for job in snapshot.jobs:
+        if job.running and job.may_requeue and job.account in accounts and job.usd_per_hour:
+            yield job.id
+
+
+def _notices(
+    snapshot: BudgetSnapshot,
+    by_account: Mapping[str, Figures],
+    denied: Mapping[str, frozenset[str]],
+) -> Iterator[JobNotice]:
+    """Yield a line for each of some waiting jobs.
+
+    The other jobs get theirs in later passes.
+    """
+    count = 0
+    for job in snapshot.jobs:
+        item = _figures_of(job, snapshot, by_account)
+        waits = job.reason in WAITS
+        is_denied = bool(job.partitions) and all(
+            job.account in denied.get(name, ()) for name in job.partitions
+        )
+        if item is None or not (waits or is_denied):
+            continue
+        text = note(item, spot_only=not waits)
+        if snapshot.memory.notes.get(job.id) == text:
+            continue
+        yield JobNotice(job.id, text)
+        count += 1
+        if count == NOTICES:
+            return
+
+
+def _figures_of(
+    job: BilledJob, snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]
+) -> Figures | None:
+    """Return the budget that a waiting job waits for.
+
+    Of the budgets above it, that is the one with the least left.
+    """
+    if not job.pending:
+        return None
+    items = [
+        item
+        for name, item in by_account.items()
+        if job.account in snapshot.config.families.get(name, frozenset({name}))
+        and (item.free is not None or item.actions)
+    ]
+    return min(items, key=lambda item: (item.free is None, item.free or 0), default=None)
+
+
+def _notes(snapshot: BudgetSnapshot, notices: tuple[JobNotice, ...]) -> dict[int, str]:
+    """Return the last lines of jobs that still wait."""
+    notes = {**snapshot.memory.notes, **{item.job: item.text for item in notices}}
+    waiting = {job.id for job in snapshot.jobs if job.pending}
+    return {number: text for number, text in notes.items() if number in waiting}
+
+
+def _reached(all_figures: tuple[Figures, ...], memory: Memory) -> Iterator[Reached]:
+    for item in all_figures:
+        known = memory.standings.get(item.budget.name)
+        before = known.percent if known and known.period == item.period.begin else 0
+        for step in item.budget.steps:
+            if before < step.percent <= item.standing.percent:
+                yield Reached(item, step)
+
+
+def _why(item: Figures | None) -> str:
+    if item is None:
+        return "no budget"
+    step = f"{item.step.percent} % {item.step.action.value}" if item.step else "below its steps"
+    return f"{item.budget.name}: {step}"

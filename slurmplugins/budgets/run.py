@@ -1,0 +1,189 @@
+"""Run one pass of account budgets: measure, decide, change Slurm, remember."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.budgets import files
+from slurmplugins.budgets.ladder import STALE
+from slurmplugins.budgets.meter import rates
+from slurmplugins.budgets.plan import BudgetPlan, BudgetSnapshot, plan
+from slurmplugins.budgets.printing import printable_figures
+from slurmplugins.budgets.spending import allocations
+from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
+from slurmplugins.system.log_events import LogEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from slurmplugins.budgets.plan import Reached
+    from slurmplugins.budgets.spending import HeadSpending
+    from slurmplugins.config.budgets import BudgetsConfig
+    from slurmplugins.slurm.account_limits import SlurmLimits
+    from slurmplugins.slurm.port import Slurm
+    from slurmplugins.system.command import Runner
+    from slurmplugins.system.logger import Log
+
+PROGRAM_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The edges of a pass."""
+
+    config: BudgetsConfig
+    slurm_limits: SlurmLimits
+    slurm: Slurm
+    spending: HeadSpending
+    runner: Runner
+    log: Log
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.folder)
+
+
+def read_snapshot(parts: Parts, now: float, *, save: bool) -> BudgetSnapshot:
+    """Measure up to now, and read Slurm. Raises SlurmError or StateError.
+
+    Attempts that can't be read leave the figures as they were: a pass goes on with them.
+    """
+    memory = files.load(parts.folder)
+    jobs = parts.slurm_limits.jobs()
+    try:
+        for memory in parts.spending.measured(memory, jobs, now):  # noqa: B020 - the next one
+            if save:
+                files.save(parts.folder, memory)
+    except SlurmError as error:
+        parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=error.message)
+    accounts = {item.account for item in parts.config.budgets.values()}
+    accounts |= memory.limited | memory.held.keys() | memory.refused
+    needs_partitions = bool(memory.denied or parts.config.budgets or parts.config.weights)
+    partitions = parts.slurm_limits.partitions() if needs_partitions else {}
+    return BudgetSnapshot(
+        now=now,
+        config=parts.config,
+        memory=memory,
+        limits=parts.slurm_limits.read(sorted(accounts)),
+        jobs=jobs,
+        rates=_rates(parts, jobs, now),
+        denied={name: item.denied for name, item in partitions.items()},
+        weights={name: item.weights for name, item in partitions.items()},
+        purchases=tuple(parts.spending.purchases(now)) if parts.config.weights else (),
+    )
+
+
+def _rates(parts: Parts, jobs: tuple[Any, ...], now: float) -> dict[int, Decimal]:
+    running = [job for job in jobs if job.running and job.nodes and job.begin]
+    by_place = rates(parts.spending.instances(now), allocations(running, now), now)
+    return {running[place].id: rate for place, rate in by_place.items()}
+
+
+def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
+    """Carry out one pass.
+
+    Raises StateError if the memory can't be saved, with nothing changed then.
+    Slurm's own limits are remembered before ours take their place. A change that fails is made by
+    the next pass, which compares Slurm with the plan again.
+    """
+    made = plan(snapshot)
+    for item in made.reached:
+        _announce(item, parts, snapshot.now)
+    files.save(parts.folder, made.memory)
+    for work in _changes(made, parts, snapshot.now):
+        try:
+            work()
+        except SlurmUnreachable as error:
+            parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+            break  # what it did, the next pass sees
+        except SlurmRefused as error:
+            parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+    if any(item.stale for item in made.figures):
+        parts.log.warning(
+            LogEvent.BUDGET_FIGURES_STALE,
+            message=f"spending is known until {snapshot.memory.measured_until:.0f}, which is more"
+            f" than {STALE:.0f} s ago: no new step is taken",
+        )
+    return made
+
+
+def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], None]]:
+    """Return the changes in Slurm, each with its audit line."""
+
+    def logged(work: Callable[[], None], event: LogEvent, **fields: Any) -> Callable[[], None]:
+        def do() -> None:
+            work()
+            parts.log.info(event, **fields)
+            files.audit(parts.folder, now, event.value, **fields)
+
+        return do
+
+    changed = LogEvent.BUDGET_LIMIT_CHANGED
+    limits, slurm = parts.slurm_limits, parts.slurm
+    return [
+        *(
+            logged(
+                lambda item=item: limits.set_limit(item.account, item.setting, item.value),  # type: ignore[misc]
+                changed,
+                account=item.account,
+                setting=item.setting,
+                value=item.value,
+                why=item.why,
+            )
+            for item in made.limits
+        ),
+        *(
+            logged(
+                lambda item=item: limits.deny_accounts(item.partition, sorted(item.accounts)),  # type: ignore[misc]
+                changed,
+                partition=item.partition,
+                setting="DenyAccounts",
+                value=",".join(sorted(item.accounts)),
+                why=item.why,
+            )
+            for item in made.denials
+        ),
+        *(
+            logged(
+                lambda item=item: limits.set_weights(item.partition, item.weights),  # type: ignore[misc]
+                changed,
+                partition=item.partition,
+                setting="TRESBillingWeights",
+                value=item.weights,
+                why=f"instances cost {item.ratio:.2f} times the first offering",
+            )
+            for item in made.weights
+        ),
+        *(
+            logged(lambda job=job: slurm.requeue(job), LogEvent.BUDGET_JOB_REQUEUED, job=job)  # type: ignore[misc]
+            for job in made.requeues
+        ),
+        *(lambda item=item: slurm.comment(item.job, item.text) for item in made.notices),
+    ]
+
+
+def _announce(item: Reached, parts: Parts, now: float) -> None:
+    """Log a step that was reached, and tell the budget's program."""
+    fields = {"step": item.step.percent, "action": item.step.action.value}
+    value = {**printable_figures(item.figures), **fields}
+    name = item.figures.budget.name
+    event = LogEvent.BUDGET_STEP_REACHED
+    words = {key: value[key] for key in ("account", "usd", "usd_spent", "usd_committed")}
+    parts.log.info(event, budget=name, **fields, **words)
+    files.audit(parts.folder, now, event.value, budget=name, **fields, **words)
+    if item.figures.budget.notify:
+        text = json.dumps(value)
+        result = parts.runner.run(
+            item.figures.budget.notify, timeout=PROGRAM_SECONDS, stdin=text + "\n"
+        )
+        if result.returncode:
+            parts.log.warning(
+                LogEvent.BUDGET_PROGRAM_FAILED,
+                budget=name,
+                exit_code=result.returncode,
+                message=result.stderr[-300:],
+            )

@@ -1,0 +1,155 @@
+"""The source of spending: the head's own records of instances, and Slurm's jobs.
+
+No call of AWS is made: reconcile has written which instances ran, and at which price each was
+bought. slurmctld knows the jobs of the last five minutes. After a longer gap sacct is asked.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Final, Protocol
+
+from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
+from slurmplugins.budgets.periods import DAY, period_of
+from slurmplugins.budgets.weights import Purchase
+from slurmplugins.errors import BadName, SlurmUnreachable
+from slurmplugins.model.hostlist import NodeName, expand
+from slurmplugins.slurm.account_limits import usd_per_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from slurmplugins.budgets.memory import Memory
+    from slurmplugins.config.budgets import BudgetsConfig
+    from slurmplugins.config.burst import BurstConfig
+    from slurmplugins.model.account_limits import BilledJob
+    from slurmplugins.reconciler.instance_ledger import LedgerEntry
+    from slurmplugins.slurm.accounting import Accounting
+
+RECENT: Final = 240.0
+"""Seconds for which slurmctld surely knows every job: MinJobAge is 300."""
+LONGEST: Final = 366 * DAY
+"""Seconds before now at which a first measurement begins at the earliest."""
+
+
+class SpendingSource(Protocol):
+    """The source of what accounts cost. Another one may read closed days, or AWS's bill."""
+
+    def measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
+        """Yield the memory after each part that was measured, up to now.
+
+        Raises SlurmError.
+        """
+        ...
+
+
+class HeadSpending:
+    """A source from the head's own records."""
+
+    def __init__(
+        self,
+        config: BurstConfig,
+        budgets: BudgetsConfig,
+        ledger: Callable[[], Iterable[LedgerEntry]],
+        accounting: Accounting,
+    ) -> None:
+        self._config = config
+        self._budgets = budgets
+        self._ledger = ledger
+        self._accounting = accounting
+
+    def measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
+        instances = self.instances(now)
+        since = memory.measured_until or self._first_second(now)
+        while now - since > RECENT:
+            until = min(since + DAY, now)
+            memory = measure(memory, instances, self._past(since, until), since, until)
+            yield memory
+            since = until
+        if now > since:
+            yield measure(memory, instances, allocations(jobs, now), since, now)
+
+    def instances(self, now: float) -> list[InstanceTime]:
+        """Return the times that EC2 bills of the ledger's instances."""
+        return [
+            item
+            for entry in self._ledger()
+            if entry.pool in self._config.pools and entry.node  # the head is in none
+            for item in self._times(entry, now)
+        ]
+
+    def purchases(self, now: float) -> Iterator[Purchase]:
+        """Yield the instances of the last hours with their prices."""
+        pools = {entry.instance_id: entry.pool for entry in self._ledger()}
+        for item in self.instances(now):
+            yield Purchase(pools[item.id], item.usd_per_hour, item.end - item.begin)
+
+    def _times(self, entry: LedgerEntry, now: float) -> Iterator[InstanceTime]:
+        price = _price(entry.price) or self._dearest(entry.pool)
+        if price is None:
+            return  # its jobs cost what Slurm bills them
+        begin = entry.running_at or entry.launched_at
+        ended = now if entry.ended_at is None else entry.ended_at
+        for stopped_at, started_at in (*entry.stops, (ended, None)):
+            if stopped_at > begin:
+                is_static = NodeName(entry.node) in self._config.static_nodes
+                yield InstanceTime(
+                    entry.instance_id, entry.node, begin, stopped_at, price, is_static
+                )
+            begin = ended if started_at is None else started_at
+
+    def _dearest(self, pool: str) -> Decimal | None:
+        known = self._config.pools.get(pool)
+        prices = [_price(item.price) for item in known.offerings] if known else []
+        return max((price for price in prices if price is not None), default=None)
+
+    def _first_second(self, now: float) -> float:
+        begins = [period_of(item, now).begin for item in self._budgets.budgets.values()]
+        return max(min([*begins, now]), now - LONGEST)
+
+    def _past(self, since: float, until: float) -> list[Allocation]:
+        answer = self._accounting.window(int(since), int(until) + 1)
+        if answer is None:
+            raise SlurmUnreachable("sacct can't read a day of attempts within a minute")
+        items = (_of_row(row, until) for row in answer.rows())
+        return [item for item in items if item is not None]
+
+
+def allocations(jobs: Iterable[BilledJob], now: float) -> list[Allocation]:
+    """Return the attempts of slurmctld's jobs."""
+    return [
+        Allocation(
+            job.account,
+            job.nodes,
+            job.begin,
+            now if job.running else min(now, job.end or now),
+            job.usd_per_hour,
+        )
+        for job in jobs
+        if job.nodes and job.begin and not job.pending
+    ]
+
+
+def _of_row(row: Mapping[str, str], until: float) -> Allocation | None:
+    """Return an attempt of sacct; None if it never started."""
+    begin = _second(row["Start"])
+    if begin is None:
+        return None
+    try:
+        nodes = expand(row["NodeList"])
+    except BadName:
+        return None
+    end = _second(row["End"]) or until
+    return Allocation(row["Account"], tuple(nodes), begin, end, usd_per_hour(row["AllocTRES"]))
+
+
+def _second(text: str) -> float | None:
+    return float(text) or None if text.isascii() and text.isdecimal() else None
+
+
+def _price(text: str) -> Decimal | None:
+    try:
+        price = Decimal(text)
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() and 0 < price < DAY else None

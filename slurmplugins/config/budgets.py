@@ -1,0 +1,183 @@
+"""The account budgets' part of burst.json: what an account may cost, and what happens then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.errors import ConfigError
+from slurmplugins.model import json_input
+from slurmplugins.model.json_input import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+KEY: Final = "budgets"
+
+
+class Action(StrEnum):
+    """An action of a budget step. Each holds from its step on, until the period ends."""
+
+    WARN = "warn"
+    """Write it in the audit log, and tell the program of `notify`."""
+    SPOT_ONLY = "spot-only"
+    """No new job in partitions that may buy on demand."""
+    HOLD = "hold"
+    """No waiting job starts. Running jobs go on."""
+    REQUEUE = "requeue"
+    """As hold, and running batch jobs save their work and wait."""
+    REFUSE = "refuse"
+    """As hold, and sbatch refuses new jobs."""
+
+
+HOLDING: Final = frozenset({Action.HOLD, Action.REQUEUE, Action.REFUSE})
+"""Actions from which on no job of the account starts."""
+
+
+class PeriodKind(StrEnum):
+    """The time that an amount is for, in UTC."""
+
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+    GRANT = "grant"
+    """From a first moment to a last one, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStep:
+    """A share of the budget, and what is done from there on."""
+
+    percent: int
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBudget:
+    """The most that an account, with all accounts below it, may cost in a period."""
+
+    name: str
+    account: str
+    usd: Decimal
+    kind: PeriodKind
+    steps: tuple[BudgetStep, ...]
+    since: float = 0.0
+    """Epoch seconds of a grant's begin; before it, no limit holds."""
+    until: float = 0.0
+    """Epoch seconds of a grant's end; from it on, its last step holds."""
+    notify: tuple[str, ...] = ()
+    """The argv of a program that gets each reached step as JSON on standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedWeights:
+    """A partition's billing weights in slurm.conf, and the prices that they are made of."""
+
+    weights: str
+    usd_per_hour: Mapping[str, Decimal]
+    """By pool: the price of its first offering."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetsConfig:
+    """All account budgets of a cluster."""
+
+    budgets: Mapping[str, AccountBudget] = field(default_factory=dict)
+    families: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By account with a budget: the account itself and all accounts below it."""
+    on_demand: tuple[str, ...] = ()
+    """Partitions that may buy on demand."""
+    tail: float = 0.0
+    """Seconds that an instance stays after its last job."""
+    folder: str = ""
+    """The folder of what was spent. It must outlive the head's instance."""
+    weights: Mapping[str, ListedWeights] = field(default_factory=dict)
+    """By partition whose billing weights follow what was bought."""
+
+
+def load(path: Path) -> BudgetsConfig:
+    """Read the budgets' part of burst.json. Raises ConfigError."""
+    try:
+        document = json_input.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError((f"{path}: can't be read: {error}",)) from error
+    return parse(document)
+
+
+def parse(document: object) -> BudgetsConfig:
+    """Return the budgets of a burst.json, or none.
+
+    Raises ConfigError with the first problem: nothing is guessed where jobs are kept waiting.
+    """
+    if not isinstance(document, dict):
+        raise ConfigError(("burst.json: expected an object",))
+    part = document.get(KEY)
+    if part is None:
+        return BudgetsConfig()
+    try:
+        return BudgetsConfig(
+            budgets={str(name): _budget(str(name), item) for name, item in part["limits"].items()},
+            families={str(name): frozenset(items) for name, items in part["families"].items()},
+            on_demand=tuple(map(str, part["on_demand"])),
+            tail=finite(part["tail"]),
+            folder=str(part["folder"]),
+            weights={str(name): _weights(item) for name, item in part["weights"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation) as error:
+        raise ConfigError((f"burst.json: {KEY}: {type(error).__name__}: {error}",)) from error
+
+
+def _weights(item: Mapping[str, Any]) -> ListedWeights:
+    prices = {str(pool): Decimal(str(usd)) for pool, usd in item["usd_per_hour"].items()}
+    if not all(price.is_finite() for price in prices.values()):
+        raise ValueError("expected US dollars")
+    return ListedWeights(str(item["weights"]), prices)
+
+
+def _budget(name: str, item: Mapping[str, Any]) -> AccountBudget:
+    usd = Decimal(str(item["usd"]))
+    if not usd.is_finite() or usd <= 0:
+        raise ValueError(f"expected US dollars, found {item['usd']!r}")
+    return AccountBudget(
+        name=name,
+        account=str(item["account"]),
+        usd=usd,
+        kind=PeriodKind(item["period"]),
+        steps=tuple(BudgetStep(int(step["at"]), Action(step["do"])) for step in item["steps"]),
+        since=finite(item["since"]),
+        until=finite(item["until"]),
+        notify=tuple(map(str, item["notify"])),
+    )
+
+
+def to_json(config: BudgetsConfig) -> dict[str, Any]:
+    """Return the part as burst.json has it."""
+    return {
+        "limits": {
+            name: {
+                "account": item.account,
+                "usd": f"{item.usd:f}",
+                "period": item.kind.value,
+                "steps": [{"at": step.percent, "do": step.action.value} for step in item.steps],
+                "since": item.since,
+                "until": item.until,
+                "notify": list(item.notify),
+            }
+            for name, item in config.budgets.items()
+        },
+        "families": {name: sorted(items) for name, items in config.families.items()},
+        "on_demand": list(config.on_demand),
+        "tail": config.tail,
+        "folder": config.folder,
+        "weights": {
+            name: {
+                "weights": item.weights,
+                "usd_per_hour": {pool: f"{usd:f}" for pool, usd in item.usd_per_hour.items()},
+            }
+            for name, item in config.weights.items()
+        },
+    }

@@ -1,0 +1,68 @@
+"""An account's limits and use as Slurm has them, and the jobs that count. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+UNITS_PER_USD: Final = 60_000
+"""Billing is milli-dollars an hour, and Slurm counts it by minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLimits:
+    """Limits and use of an account, with all users and accounts below it.
+
+    Billing is in TRES minutes.
+    """
+
+    account: str
+    used: int
+    """What slurmctld has counted, as PriorityDecayHalfLife has left it."""
+    running: int
+    """What running jobs may still use until their time limits."""
+    group_minutes: int | None = None
+    """GrpTRESMins=billing; None: no limit."""
+    run_minutes: int | None = None
+    """GrpTRESRunMins=billing."""
+    submissions: int | None = None
+    """GrpSubmitJobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMoney:
+    """Settings of a partition that have to do with money."""
+
+    denied: frozenset[str] = frozenset()
+    """DenyAccounts."""
+    weights: str = ""
+    """TRESBillingWeights."""
+
+
+@dataclass(frozen=True, slots=True)
+class BilledJob:
+    """A job that waits, runs or ended some minutes ago. Times are epoch seconds."""
+
+    id: int
+    account: str
+    states: frozenset[str]
+    partitions: tuple[str, ...] = ()
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    begin: float = 0.0
+    end: float | None = None
+    """Of a running job: when its time limit ends it."""
+    usd_per_hour: Decimal = Decimal(0)
+    """By its billing TRES."""
+    may_requeue: bool = False
+    """A batch job without --no-requeue."""
+
+    @property
+    def pending(self) -> bool:
+        return "PENDING" in self.states
+
+    @property
+    def running(self) -> bool:
+        """Return whether it has nodes, also while they boot."""
+        return bool(self.states & {"RUNNING", "SUSPENDED"})

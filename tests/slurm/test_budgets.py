@@ -1,0 +1,158 @@
+"""An account that runs dry on real Slurm: running and waiting jobs, step by step, and an override.
+
+The dollars are written into the head's own record of spending: real ones would take hours.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.slurm.conftest import toolkit
+from tests.slurm.waiting import until
+from toolkit.errors import HeadCommandFailed
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(1200, func_only=True)]
+BUDGET = ("runuser", "-u", "slurm", "--", "/opt/slurm-toolkit/bin/slurm-budget")
+FOLDER = "/srv/head/budgets"
+GATE = "/shared/home/grace/budget-gate"
+WAIT = f"until [ -e {GATE} ]; do sleep 1; done"
+SPEND = f"""
+import datetime, json, sys
+path = "{FOLDER}/budgets.json"
+memory = json.load(open(path))
+day = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+memory["days"]["grants"] = {{day: sys.argv[1]}}
+json.dump(memory, open(path, "w"))
+"""
+BUDGET_REASONS = ("AssocGrpBillingMinutes", "AssocGrpBillingRunMinutes")
+
+
+def submit(cluster, *options: str) -> str:
+    """Submit a job of the budget's account, and return its number."""
+    home = "--chdir=/shared/home/grace"
+    words = ("sbatch", "--parsable", "--account=grants", "--requeue", home, f"--wrap={WAIT}")
+    return cluster.run("runuser", "-u", "grace", "--", *words, *options).strip()
+
+
+def spend(cluster, usd: str) -> None:
+    """Let the account have spent so much today, and make a pass."""
+    cluster.run("flock", f"{FOLDER}/budgets.lock", "python3", "-c", SPEND, usd)
+    cluster.run(*BUDGET)
+
+
+def figures(cluster) -> dict:
+    (budget,) = json.loads(cluster.toolkit("budget", "status", "--json").stdout)["budgets"]
+    return budget
+
+
+def waits_for(cluster, job: str, *reasons: str) -> bool:
+    record = cluster.job(job)
+    return record["job_state"] == ["PENDING"] and record["state_reason"] in reasons
+
+
+def limits(cluster) -> str:
+    """Return the account's limits, as slurmdbd has them."""
+    where = ("show", "assoc", "cluster=judge", "account=grants")
+    words = "format=GrpTRESMins%60,GrpTRESRunMins%60,GrpSubmit"
+    return cluster.run("sacctmgr", "-n", "-P", *where, words).splitlines()[0]
+
+
+TRAIN = {
+    "priority": 50,
+    "preempts": ["sweep"],
+    "max_time": "2-00:00:00",
+    "per_user": {"jobs": 4, "submit": 40, "tres": {"gres/gpu": 8, "mem": 2048}},
+    "per_account": {"jobs": 3, "submit": 9, "tres": {"gres/gpu:a10g": 4}},
+    "per_job": {"node": 2},
+    "total": {"jobs": 20, "submit": 100, "tres": {"cpu": 64}},
+}
+
+
+def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched(cluster, tmp_path):
+    """Add, change and remove a class, each with a second apply."""
+    settings = YAML(typ="rt").load(cluster.config.read_text())
+    declared = {**settings["classes"]}
+    for partition in settings["partitions"].values():
+        partition.pop("priority", None)  # Slurm preempts by partition or by class
+    path = tmp_path / "cluster.yaml"
+
+    def apply(classes: dict, *options: str) -> str:
+        settings["classes"] = classes
+        with path.open("w") as file:
+            YAML(typ="rt").dump(settings, file)
+        return toolkit("accounts", "apply", "--config", str(path), *options).stdout
+
+    before = cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal")
+    assert "+ class train" in apply({**declared, "train": TRAIN})
+    assert apply({**declared, "train": TRAIN}) == "accounts: 0 changed\n"
+    assert "MaxWall 172800 → none" in apply({**declared, "train": {"priority": 60}})
+    assert apply({**declared, "train": {"priority": 60}}) == "accounts: 0 changed\n"
+    assert "- class train" in apply(declared, "--prune", "--yes")
+    assert cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal") == before
+
+
+@pytest.fixture(scope="module")
+def running(cluster):
+    """A running job of the account, which fits its budget."""
+    cluster.run(*BUDGET)
+    job = submit(cluster, "--partition=batch", "--time=10")
+    until("the job", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
+    yield job
+    cluster.run("runuser", "-u", "grace", "--", "scancel", "--user=grace", "--account=grants")
+    spend(cluster, "0")
+
+
+def test_a_job_waits_whose_time_limit_costs_more_than_is_left(cluster, running):
+    record = cluster.job(running)
+    billing = int(record["tres_alloc_str"].rpartition("billing=")[2].partition(",")[0])
+    # A little more than the dollar of the budget.
+    minutes = 1100 * 60 // billing + 1
+    job = submit(cluster, "--partition=batch", "--qos=sweep", f"--time={minutes}")
+    until("the budget's limit", lambda: waits_for(cluster, job, "AssocGrpBillingMinutes"))
+    cluster.run(*BUDGET)
+    answer = cluster.toolkit("why", job).stdout
+    assert "too little is left of its account's budget" in answer
+    assert "toolkit:budget grants-month: account grants may cost 1.00 USD" in answer
+    assert "`toolkit budget status`" in answer
+    assert cluster.job(running)["job_state"] == ["RUNNING"]
+    assert float(figures(cluster)["usd_committed"]) > 0
+
+    spend(cluster, "0.60")  # spot-only
+    assert "budget allows partitions that buy spot alone" in cluster.toolkit("why", job).stdout
+    cheap = submit(cluster, "--partition=cheap", "--time=1", "--hold")
+
+    spend(cluster, "1.00")  # hold
+    assert figures(cluster)["actions"] == ["hold", "spot-only", "warn"]
+    cluster.run("scontrol", "release", cheap)
+    until("the hold", lambda: waits_for(cluster, cheap, *BUDGET_REASONS))
+    assert cluster.job(running)["job_state"] == ["RUNNING"], "a running job is left"
+    assert "|billing=0|" in limits(cluster)
+    cluster.run("scancel", cheap)
+
+    words = ("--usd", "5", "--until", "2h", "--reason", "a deadline")
+    cluster.toolkit("budget", "override", "grants-month", *words)
+    until("the job after the override", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
+    assert figures(cluster)["override"]["reason"] == "a deadline"
+
+    spend(cluster, "6.60")  # 110 % of six dollars: requeue
+    for number in (running, job):
+        until("the requeue", lambda number=number: cluster.job(number)["job_state"] == ["PENDING"])
+        assert cluster.job(number)["restart_cnt"] == 1
+    spend(cluster, "7.20")  # refuse
+    with pytest.raises(HeadCommandFailed, match="limit"):
+        submit(cluster, "--partition=cheap", "--time=1")
+    cluster.toolkit("budget", "override", "grants-month", "--end")
+    lines = [json.loads(line) for line in cluster.run("cat", f"{FOLDER}/audit.jsonl").splitlines()]
+    reached = [item["action"] for item in lines if item["event"] == "budget_step_reached"]
+    assert {"warn", "spot-only", "hold", "requeue", "refuse"} <= set(reached)
+    assert {int(running), int(job)} <= {item.get("job") for item in lines}
+
+    spend(cluster, "0")
+    assert limits(cluster).endswith("||"), "the account's own limits are back"
+    until(
+        "the requeued job",
+        lambda: cluster.job(running)["job_state"] in (["RUNNING"], ["RUNNING", "CONFIGURING"]),
+    )

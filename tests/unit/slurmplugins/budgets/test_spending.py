@@ -1,0 +1,109 @@
+"""The head's own records as a source of spending."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from slurmplugins.budgets.memory import Memory
+from slurmplugins.budgets.spending import HeadSpending, allocations
+from slurmplugins.config import burst as burst_config
+from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.reconciler.instance_ledger import LedgerEntry
+from tests.fakes.budgets import NOW, a_config, a_job, a_waiting_job
+from tests.fakes.engine import burst
+
+ENTRY = LedgerEntry(
+    instance_id="i-1",
+    node="gpu-001",
+    pool="gpu",
+    partition="spot",
+    attempt="a",
+    type="g5.xlarge",
+    zone="us-east-1a",
+    lifecycle="spot",
+    launched_at=NOW - 900,
+    running_at=NOW - 800,
+    price="0.5",
+)
+
+
+class FakeAccounting:
+    """A slurmdbd that answers with these rows, or with too much."""
+
+    def __init__(self, *rows, too_much=False) -> None:
+        self._rows, self._too_much = rows, too_much
+
+    def window(self, since, until):
+        return None if self._too_much else self
+
+    def rows(self):
+        return list(self._rows)
+
+
+def source(*entries, accounting=None, **changes):
+    config = replace(burst_config.parse(burst()), **changes)
+    return HeadSpending(config, a_config(), lambda: entries, accounting or FakeAccounting())
+
+
+def spans(*entries, **changes):
+    items = source(*entries, **changes).instances(NOW)
+    return [(NOW - item.begin, NOW - item.end, item.usd_per_hour) for item in items]
+
+
+def test_an_instance_is_billed_from_running_to_its_end():
+    half = Decimal("0.5")
+    assert spans(ENTRY) == [(800, 0, half)]
+    assert spans(replace(ENTRY, running_at=None)) == [(900, 0, half)]
+    assert spans(replace(ENTRY, ended_at=NOW - 100)) == [(800, 100, half)]
+
+
+def test_a_stop_is_billed_to_nobody():
+    half = Decimal("0.5")
+    stopped = replace(ENTRY, stops=((NOW - 700, NOW - 300), (NOW - 200, NOW - 50)))
+    assert spans(stopped) == [(800, 700, half), (300, 200, half), (50, 0, half)]
+    still_stopped = replace(ENTRY, stops=((NOW - 700, None),))
+    assert spans(still_stopped) == [(800, 700, half)]
+
+
+def test_an_unknown_price_is_the_dearest_of_the_pool():
+    for price in ("", "0", "NaN", "x", "-1"):
+        assert spans(replace(ENTRY, price=price)) == [(800, 0, Decimal("1.006"))]
+
+
+def test_the_head_and_instances_of_no_node_are_nobodys():
+    assert spans(replace(ENTRY, pool="head"), replace(ENTRY, node="")) == []
+
+
+def test_a_static_node_is_known_as_such():
+    (item,) = source(ENTRY, static_nodes=frozenset({"gpu-001"})).instances(NOW)
+    assert item.is_static
+
+
+def test_purchases_have_the_price_that_was_paid():
+    (purchase,) = source(ENTRY).purchases(NOW)
+    assert (purchase.pool, purchase.usd_per_hour, purchase.seconds) == ("gpu", Decimal("0.5"), 800)
+
+
+def test_waiting_jobs_and_jobs_without_nodes_cost_nothing():
+    ended = a_job(9, states=frozenset({"COMPLETED"}), end=NOW - 60)
+    jobs = [a_job(), a_waiting_job(), ended, a_job(10, nodes=()), a_job(11, begin=0.0)]
+    assert [(item.nodes, item.end) for item in allocations(jobs, NOW)] == [
+        (("gpu-007",), NOW), (("gpu-009",), NOW - 60)
+    ]  # fmt: skip
+
+
+def test_rows_of_sacct_that_never_started_or_name_other_nodes_are_left_out():
+    row = {
+        "Account": "vision", "Start": str(int(NOW) - 3600), "End": "Unknown",
+        "NodeList": "gpu-002", "AllocTRES": "billing=2000",
+    }  # fmt: skip
+    rows = (row, row | {"Start": "Unknown"}, row | {"NodeList": "gpu-[1"})
+    memory = Memory(measured_from=NOW - 3600, measured_until=NOW - 3600)
+    *_, last = source(accounting=FakeAccounting(*rows)).measured(memory, [], NOW)
+    assert last.days == {"vision": {"2026-11-26": Decimal(2)}}
+
+
+def test_too_much_for_sacct_is_told():
+    with pytest.raises(SlurmUnreachable, match="a day of attempts"):
+        list(source(accounting=FakeAccounting(too_much=True)).measured(Memory(), [], NOW))

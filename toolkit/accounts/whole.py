@@ -1,0 +1,33 @@
+"""The whole plan of `toolkit accounts`: accounts and users, then workload classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.accounts.classes import declared_classes, plan_classes, read_classes
+from toolkit.accounts.current import read
+from toolkit.accounts.declared import declared_accounts
+from toolkit.accounts.plan import Plan, plan
+
+if TYPE_CHECKING:
+    from toolkit.config import ClusterConfig
+    from toolkit.head_runner import Runner
+
+
+def whole_plan(config: ClusterConfig, runner: Runner, *, prune: bool = False) -> Plan:
+    """Return what slurmdbd lacks of cluster.yaml.
+
+    slurmdbd's QOS are read where cluster.yaml has classes, or where those that it had may be
+    removed. Raises HeadCommandFailed, SlurmAnswerError or ClassTakenError.
+    """
+    current = read(runner, config.cluster)
+    accounts = plan(declared_accounts(config), current, config.cluster, prune=prune)
+    if not (config.classes or prune):
+        return accounts
+    classes = plan_classes(
+        declared_classes(config),
+        read_classes(runner, config.cluster),
+        config.cluster,
+        prune=prune,
+    )
+    return Plan((*accounts.changes, *classes.changes), (*accounts.left_alone, *classes.left_alone))
