@@ -48,8 +48,11 @@ REQUIRED: Final = (
     "AllocTRES",
     "NodeList",
 )
-OPTIONAL: Final = ("Restarts",)
-"""Fields of some versions. 24.11 and later know how often a job was restarted at a row."""
+OPTIONAL: Final = ("Restarts", "WCKey")
+"""Fields that a page may lack. 24.11 and later know how often a job was restarted at a row.
+
+slurmdbd keeps the key of `sbatch --wckey` also without TrackWCKey (as_mysql_job.c).
+"""
 FREE_TEXT: Final = ("AdminComment", "Comment", "JobName")
 ENVIRONMENT: Final = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
 SHOW_INSTANCES: Final = (

@@ -76,6 +76,8 @@ class Attempt:
     lost_later: bool = False  # it was resized, and a later row of it lost all of its work
     other_nodes: tuple[str, ...] = ()  # those that can't be instances, such as a rack's
     rack_node_count: int = 0  # nodes that have a rack's rate, and are not in the lists
+    qos: str = ""
+    project: str = ""  # `sbatch --wckey`, in small letters
 
     @property
     def het_job(self) -> str:

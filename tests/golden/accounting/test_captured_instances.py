@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.captured_fields import asked
 from tests.unit.accounting.samples import G5, a_book
 from toolkit.accounting import instance_sources, sacct, slurm_instances
 from toolkit.accounting.allocation import Window
@@ -36,7 +37,7 @@ def rows_of(version, name="sacctmgr-instance"):
 
 def attempts_of(version):
     """Return the attempts by capture.py's names."""
-    fields = sacct.fields(captured(version, "sacct-helpformat.txt"))
+    fields = asked(captured(version, "sacct-helpformat.txt"))
     content = sacct.parse(captured(version, "sacct.txt"), fields, TOKEN, cluster="demo")
     numbers = json.loads(captured(version, "jobs.json"))
     names = {str(number): name for name, number in numbers.items()}

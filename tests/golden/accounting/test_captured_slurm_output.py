@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.captured_fields import asked
 from toolkit.accounting import sacct
 from toolkit.accounts import Association
 from toolkit.accounts.current import parse
@@ -28,7 +29,7 @@ class Head:
 
 
 def test_sacct_rows_of_requeued_failed_and_array_jobs_become_attempts():
-    names = sacct.fields(captured("sacct-helpformat.txt"))
+    names = asked(captured("sacct-helpformat.txt"))
     attempts = sacct.parse(captured("sacct.txt"), names, TOKEN).attempts
     assert "Restarts" in names
     attempt_facts = [
@@ -52,7 +53,7 @@ def test_sacct_rows_of_requeued_failed_and_array_jobs_become_attempts():
 
 
 def test_lost_work_begins_at_the_checkpoint_mark_in_the_jobs_comment():
-    names = sacct.fields(captured("sacct-helpformat.txt"))
+    names = asked(captured("sacct-helpformat.txt"))
     attempts = sacct.parse(captured("sacct.txt"), names, TOKEN).attempts
     lost_from = {(attempt.job, attempt.restarts): attempt.lost_from() for attempt in attempts}
     failed = next(attempt for attempt in attempts if attempt.job == "2")

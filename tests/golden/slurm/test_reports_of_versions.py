@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.golden.captured_fields import asked
 from tests.golden.slurm.recorded import VERSIONS, Recorded
 from tests.unit.accounting.samples import G5, a_book, an_instance
 from toolkit.accounting import export, sacct
@@ -18,7 +19,7 @@ MICRO_A_SECOND = 100  # 0.36 dollars an hour
 def report_of(version, lacking=()):
     """Return the report of the version, as if sacct lacked some fields."""
     recorded = Recorded(version)
-    names = sacct.fields(recorded.text("sacct-helpformat.txt"))
+    names = asked(recorded.text("sacct-helpformat.txt"))
     kept_names = [name for name in names if name not in lacking]
     kept_rows = [
         sacct.delimiter(TOKEN).join(row[name] for name in kept_names)

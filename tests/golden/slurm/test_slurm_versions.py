@@ -12,6 +12,7 @@ from slurmplugins.model.launch import JobRequest
 from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.slurm.resume_file import job_requests
 from slurmplugins.slurm.scontrol import ScontrolSlurm
+from tests.golden.captured_fields import asked
 from tests.golden.slurm import capture
 from tests.golden.slurm.recorded import VERSIONS, Recorded, RecordedHead
 from tests.unit.render.render_samples import PRICES, a_config
@@ -195,7 +196,7 @@ def test_a_node_without_jobs_says_so(recorded):
 
 
 def test_the_attempts_are_accounted_alike(version, recorded, names):
-    fields = sacct.fields(recorded.text("sacct-helpformat.txt"))
+    fields = asked(recorded.text("sacct-helpformat.txt"))
     attempts = sacct.parse(recorded.text("sacct.txt"), fields, TOKEN).attempts
     last_attempts = {
         names[int(item.job)]: (item.state, item.exit_codes[0])
