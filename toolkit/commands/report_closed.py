@@ -10,7 +10,7 @@ from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.settings import contracts, cost_policy, racks
 from toolkit.commands.report_sources import collect_report, sources_of
-from toolkit.usage import closed_store
+from toolkit.usage import closed_store, origin
 from toolkit.usage.closed_report import closed_report, split
 from toolkit.usage.cluster_store import ClusterStore, cluster_folder
 
@@ -47,6 +47,7 @@ def made_report(
     from toolkit.deploy.session import connected
 
     store = ClusterStore(cluster_folder(config.cluster))
+    origin.check(store, config.aws.region)
     parts = None
     if not (anew or trail):
         always = bool(racks(config)) or contracts(config).has_commitments
