@@ -42,6 +42,7 @@ difference (`toolkit.commands.exit_codes`) exit with 1 for all of them.
   * PricesError                         toolkit.prices.errors
   * BillError                           toolkit.bill.errors
   * UsageStoreError                     toolkit.usage.errors
+  * StatementsError                     toolkit.statements.errors
   * RunsError                           toolkit.runs.errors
   * LogsError                           toolkit.logs.errors
   * SubmitRefused, SlurmRefused         toolkit.submit.errors

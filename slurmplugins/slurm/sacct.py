@@ -48,10 +48,12 @@ REQUIRED: Final = (
     "AllocTRES",
     "NodeList",
 )
-OPTIONAL: Final = ("Restarts", "Eligible")
+OPTIONAL: Final = ("Restarts", "Eligible", "WCKey")
 """Fields that a version, or a page of an earlier toolkit, may lack.
 
-24.11 and later know how often a job was restarted at a row."""
+24.11 and later know how often a job was restarted at a row. slurmdbd keeps the key of
+`sbatch --wckey` also without TrackWCKey (as_mysql_job.c).
+"""
 FREE_TEXT: Final = ("AdminComment", "Comment", "JobName")
 ENVIRONMENT: Final = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
 SHOW_INSTANCES: Final = (

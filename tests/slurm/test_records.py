@@ -8,26 +8,40 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from slurmplugins.model import records
+from slurmplugins.slurm.sacct import new_token
 from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.training_job import submit
 from tests.slurm.waiting import until
+from toolkit.accounting import periods
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.collect import Sources, collect
+from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.accounting.days import day_of
 from toolkit.accounting.report import Key
+from toolkit.bill.history import History
 from toolkit.config import load
 from toolkit.deploy import names
 from toolkit.deploy.session import Clients
 from toolkit.errors import HeadNotReady
+from toolkit.statements import changes, issue
+from toolkit.statements.cluster_periods import ClusterPeriods
+from toolkit.statements.settings import settings_of
+from toolkit.usage import close_days
+from toolkit.usage.cluster_store import ClusterStore
+from toolkit.usage.read_records import Source, read_new
+from toolkit.usage.stored_records import StoredRecords
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(1800, func_only=True)]
 DAY = 86_400
 BEGUN = "CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
 POOLS = ("farm", "gpu", "rack")
 NAME = "a|b\n42\x1f7"  # what could forge a row
+PROJECT = "Tokens"  # Slurm writes it in small letters
 
 
 class NoHead:
@@ -56,7 +70,8 @@ def sources(cluster):
 @pytest.fixture(scope="module")
 def job(cluster):
     """A job that ended, whose row slurmdbd has."""
-    job = submit(cluster, "--output=/dev/null", f"--job-name={NAME}", "--wrap=sleep 3")
+    options = ("--output=/dev/null", f"--job-name={NAME}", f"--wckey={PROJECT}")
+    job = submit(cluster, *options, "--wrap=sleep 3")
     assert job.ended() == {"COMPLETED"}
     argv = ("sacct", "--allocations", "--noheader", "--format=End", f"--jobs={job.number}")
     until("its end in accounting", lambda: "T" in cluster.run(*argv))
@@ -102,6 +117,7 @@ def test_a_report_of_records_has_the_sums_of_the_heads_own_answer(cluster, sourc
     assert (job.number,) in rows(recorded)
     (attempt,) = [item for item in recorded.attempts.values() if item.job_id == job.number]
     assert attempt.name == NAME
+    assert attempt.project == PROJECT.lower()
 
 
 def test_a_second_run_repeats_no_old_time_and_replaces_nothing(cluster, sources, end):
@@ -129,3 +145,33 @@ def test_status_tells_how_far_the_records_reach(cluster, end):
 def test_prices_of_spot_offerings_are_kept_by_day(sources, end):
     listed = sources.s3.list_objects_v2(Bucket=sources.records_bucket, Prefix=records.PRICES)
     assert listed["KeyCount"] >= 10
+
+
+def test_a_month_of_real_jobs_is_closed_and_has_its_statement(cluster, sources, job, end, tmp_path):
+    """Close the month by a clock that stands at its end."""
+    store = ClusterStore(tmp_path / "store")
+    source = Source(sources.s3, sources.records_bucket, sources.cluster, sources.region)
+    read_new(store, source, end)
+    month = periods.month_of(day_of(end))
+    later = month.window.until
+    stored = replace(sources, records=StoredRecords(store))
+    planned = close_days.plan(store, stored, later)
+    closing = {"now": later, "token": new_token, "status": lambda _: "estimated"}
+    assert list(close_days.execute(store, stored, planned, **closing))
+
+    def current():
+        settings = settings_of(load(cluster.config))
+        return ClusterPeriods(store, settings, CostPolicy(), History({}, (), {}), later, "a test")
+
+    changes.review(current(), month)
+    changes.approve(current(), month, (), "a test looked at it", everything=True)
+    closed = changes.close(current(), month)
+    report = current().report(month)
+    assert report.net == closed.net > 0
+    rows = {row.key_values: row.total for row in report.groups([Key.PROJECT, Key.JOB])}
+    assert rows[PROJECT.lower(), job.number] > 0
+    account = next(item.account for item in report.attempts.values() if item.job_id == job.number)
+    files = issue.files(current(), month)
+    page = files[f"{account}.html"].decode()
+    assert f"<td>{PROJECT.lower()}</td>" in page
+    assert page == current().closed[month.name].document(f"{account}.html").decode()

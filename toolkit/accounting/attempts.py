@@ -77,6 +77,8 @@ class Attempt:
     other_nodes: tuple[str, ...] = ()  # those that can't be instances, such as a rack's
     rack_node_count: int = 0  # nodes that have a rack's rate, and are not in the lists
     eligible: int | None = None  # a job that is held, or depends on another, is not eligible
+    qos: str = ""
+    project: str = ""  # `sbatch --wckey`, in small letters
 
     @property
     def het_job(self) -> str:

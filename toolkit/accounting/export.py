@@ -13,7 +13,7 @@ from toolkit.accounting.money import usd
 from toolkit.accounting.phrases import day as day_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
     from toolkit.accounting.attempts import Attempt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.closed_part import ClosedPart
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.period_part import PeriodPart
     from toolkit.accounting.report import Group, Key, Report
 
 # A cell that begins with one of these may be a formula to a spreadsheet, and users choose names.
@@ -68,6 +69,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "notes": list(report.notes),
         "bill": None if report.bill_status is None else _bill_status(report.bill_status),
         "closed": None if report.closed is None else _closed(report.closed),
+        "period": None if report.period is None else _period(report.period),
     }
 
 
@@ -78,10 +80,9 @@ def as_csv(report: Report) -> str:
     cost follow, each with a line.
     """
     out = io.StringIO()
-    rows: list[dict[str, Any]] = [_charge(charge, report) for charge in report.charges()]
-    writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(out, fieldnames=CHARGE_FIELDS, lineterminator="\n")
     writer.writeheader()
-    for row in rows:
+    for row in charge_rows(report):
         writer.writerow({name: cell(name, value) for name, value in row.items()})
     charged_ids = {cost.instance_id for cost in report.costs}
     for name in report.unknown_costs:
@@ -91,7 +92,13 @@ def as_csv(report: Report) -> str:
     return out.getvalue()
 
 
-_CHARGE_FIELDS = (
+def charge_rows(report: Report) -> Iterator[dict[str, Any]]:
+    """Yield the values of each charge, by the names of `CHARGE_FIELDS`."""
+    for charge in report.charges():
+        yield _charge(charge, report)
+
+
+CHARGE_FIELDS = (
     "component",
     "account",
     "user",
@@ -106,6 +113,11 @@ _CHARGE_FIELDS = (
     "lifecycle",
     "price_source",
     "price_as_of",
+    "partition",
+    "qos",
+    "project",
+    "run",
+    "pool",
 )
 
 
@@ -226,6 +238,30 @@ def _closed(part: ClosedPart) -> dict[str, Any]:
     }
 
 
+def _period(part: PeriodPart) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "state": part.state,
+        "revision": part.revision,
+        "closed_at": iso(part.closed_at),
+        "corrections_total": money(part.corrected_micro),
+        "corrections": [
+            {
+                "period": item.period,
+                "account": item.account or None,
+                "user": item.user or None,
+                "project": item.project or None,
+                "job": item.job or None,
+                "component": item.component,
+                "instance": item.instance,
+                "type": item.instance_type or None,
+                "usd": None if item.becomes_unknown else money(item.micro),
+            }
+            for item in part.corrections
+        ],
+    }
+
+
 def _charge(charge: Charge, report: Report) -> dict[str, Any]:
     attempt = None if charge.attempt is None else report.attempts[charge.attempt]
     instance = report.instances.get(charge.instance_id)  # a share belongs to none
@@ -246,6 +282,11 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
         "lifecycle": instance.lifecycle if instance else None,
         "price_source": " ".join(prices.sources) if prices else None,
         "price_as_of": iso(prices.as_of) if prices else None,
+        "partition": attempt.partition or None if attempt else None,
+        "qos": attempt.qos or None if attempt else None,
+        "project": attempt.project or None if attempt else None,
+        "run": attempt.name or None if attempt else None,
+        "pool": instance.pool or None if instance else None,
     }
 
 
@@ -259,6 +300,8 @@ def _attempt(attempt: Attempt, number: int) -> dict[str, Any]:
         "account": attempt.account,
         "user": attempt.user,
         "partition": attempt.partition,
+        "qos": attempt.qos,
+        "project": attempt.project,
         "state": attempt.state,
         "restarts": attempt.restarts,
         "started": iso(attempt.started),

@@ -13,6 +13,7 @@ from toolkit import assets
 from toolkit.accounting.bill_status import correction_line, status_line
 from toolkit.accounting.closed_part import closed_lines
 from toolkit.accounting.export import iso
+from toolkit.accounting.period_part import period_lines
 from toolkit.accounting.phrases import (
     day,
     left_out,
@@ -25,6 +26,7 @@ from toolkit.accounting.phrases import (
     span,
     total_name,
 )
+from toolkit.accounting.report import NO_JOB_LABEL
 from toolkit.accounting.terminal import COLUMNS, amount, duration, end_text, money, percent
 
 if TYPE_CHECKING:
@@ -76,9 +78,9 @@ def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
 
 def _bill_lines(report: Report) -> list[str]:
     """Return the lines on closed days, and on days against AWS's bill."""
-    closed = closed_lines(report.closed)
+    closed = [*closed_lines(report.closed), *period_lines(report.period, report.net)]
     if report.bill_status is None:
-        return [*closed]
+        return closed
     return [
         *closed,
         status_line(report.bill_status),
@@ -87,9 +89,9 @@ def _bill_lines(report: Report) -> list[str]:
 
 
 def _group_row(report: Report, group: Group) -> dict[str, Any]:
-    blanks = ["", *[""] * (len(group.key_values) - 1)]
+    blanks = [""] * (len(group.key_values) - 1)
     return {
-        "key_values": list(group.key_values) if group.has_jobs else ["(cluster)", *blanks[1:]],
+        "key_values": [*group.labels] if group.has_jobs else [NO_JOB_LABEL, *blanks],
         "has_jobs": group.has_jobs,
         "jobs": len(group.jobs) if group.has_jobs else "",
         "attempts": len(group.attempts) if group.has_jobs else "",

@@ -23,20 +23,31 @@ if TYPE_CHECKING:
     from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
     from toolkit.accounting.closed_part import ClosedPart
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.period_part import PeriodPart
     from toolkit.accounting.set_aside import SetAside
     from toolkit.prices import PriceSource
 
 
 class Key(StrEnum):
-    """A property of attempts that rows can be grouped by."""
+    """A property of attempts, or of instances, that rows can be grouped by."""
 
     ACCOUNT = "account"
     USER = "user"
+    PARTITION = "partition"
+    QOS = "qos"
+    PROJECT = "project"
+    RUN = "run"
+    """The job's name: a training that was submitted again under its name is one row."""
     JOB = "job"
+    POOL = "pool"
+    TYPE = "type"
 
 
 NO_JOB = ""
 """The group of charges without a job: the head node, failed launches, unallocated parts."""
+
+NO_JOB_LABEL = "(cluster)"
+"""The name of this group for people."""
 
 
 @dataclass(slots=True)
@@ -59,6 +70,11 @@ class Group:
     def has_jobs(self) -> bool:
         """Return whether jobs caused it; False for the one row without jobs."""
         return any(self.key_values)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the values of its keys for people."""
+        return tuple(value or NO_JOB_LABEL for value in self.key_values)
 
     def sum_of(self, *components: Component) -> int:
         """Return the sum of some components."""
@@ -108,6 +124,7 @@ class Report:
     asked_since: int | None = None  # the window begins later, with the first instance
     bill_status: BillStatus | None = None  # None: nobody has read the record of bills
     closed: ClosedPart | None = None  # None: no day of it was read from closed charges
+    period: PeriodPart | None = None  # None: its time is no accounting period
 
     @cached_property
     def gross(self) -> int:
@@ -232,19 +249,40 @@ class Report:
         own_charges = (charge for cost in self.costs for charge in cost.charges)
         for charge in self.charges() if with_shares else own_charges:
             attempt = None if charge.attempt is None else self.attempts[charge.attempt]
-            key_values = tuple(self._key_value(attempt, key) for key in keys)
+            key_values = tuple(self.key_value(charge, key) for key in keys)
             rows.setdefault(key_values, Group(key_values)).add(
-                charge, attempt, self._key_value(attempt, Key.JOB)
+                charge, attempt, self.key_value(charge, Key.JOB)
             )
         return sorted(rows.values(), key=lambda row: (not row.has_jobs, -row.total, row.key_values))
 
-    def _key_value(self, attempt: Attempt | None, key: Key) -> str:
-        if attempt is None:
-            return NO_JOB
-        match key:
-            case Key.ACCOUNT:
-                return attempt.account or "(no account)"
-            case Key.USER:
-                return attempt.user or "(no user)"
-            case Key.JOB:
-                return self.job_labels[attempt.key]
+    def key_value(self, charge: Charge, key: Key) -> str:
+        """Return a charge's value of a key; empty if it has none."""
+        if key in {Key.POOL, Key.TYPE}:
+            instance = self.instances.get(charge.instance_id)  # a share belongs to none
+            return NO_JOB if instance is None else _instance_value(instance, key)
+        attempt = None if charge.attempt is None else self.attempts[charge.attempt]
+        return NO_JOB if attempt is None else self._attempt_value(attempt, key)
+
+    def _attempt_value(self, attempt: Attempt, key: Key) -> str:
+        if key is Key.JOB:
+            return self.job_labels[attempt.key]
+        values = {
+            Key.ACCOUNT: attempt.account,
+            Key.USER: attempt.user,
+            Key.PARTITION: attempt.partition,
+            Key.QOS: attempt.qos,
+            Key.PROJECT: attempt.project,
+            Key.RUN: attempt.name,
+        }
+        return values[key] or f"(no {'name' if key is Key.RUN else key.value})"
+
+
+def _instance_value(instance: Instance, key: Key) -> str:
+    """Return the pool or the type of an instance.
+
+    A resource has its kind.
+    """
+    value = instance.pool if key is Key.POOL else instance.instance_type
+    if value or instance.kind is not Kind.INSTANCE:
+        return value or instance.kind.value
+    return f"(no {key.value})"

@@ -124,6 +124,9 @@ def _attempt(row: Mapping[str, str]) -> Attempt | None:
         tres=Tres.parse(row["AllocTRES"]),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
         node_count=_whole_number(row["NNodes"]) or 0,
+        qos=row["QOS"],
+        # Slurm puts a star before a key that is the user's default one.
+        project=row.get("WCKey", "").removeprefix("*"),
     )
 
 

@@ -6,6 +6,7 @@ hand.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from toolkit.accounting.charges import Component
 from toolkit.accounting.closed_part import closed_lines
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import MICRO, usd
+from toolkit.accounting.period_part import period_lines
 from toolkit.accounting.phrases import (
     left_out,
     payers_text,
@@ -31,6 +33,7 @@ from toolkit.accounting.phrases import (
     span,
     total_name,
 )
+from toolkit.accounting.report import NO_JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +88,7 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
     if not report.costs:
         words = "No instance had a known cost" if report.unknown_costs else "No instance had a cost"
         empty = Text(f"{_title(report)}\n{words} in this time.")
-        return Stack(empty, *map(Text, closed_lines(report.closed)), *notes)
+        return Stack(empty, *_bill_lines(replace(report, bill_status=None)), *notes)
     parts: list[RenderableType] = [
         Text(_title(report), style="bold"),
         _spending_table(report, keys),
@@ -99,7 +102,10 @@ def render(report: Report, keys: Sequence[Key]) -> RenderableType:
 
 def _bill_lines(report: Report) -> list[Text]:
     """Return the lines on closed days, and on days against AWS's bill."""
-    closed = [Text(line, style="dim") for line in closed_lines(report.closed)]
+    closed = [
+        Text(printable(line), style="dim")
+        for line in (*closed_lines(report.closed), *period_lines(report.period, report.net))
+    ]
     if report.bill_status is None:
         return closed
     corrections = map(correction_line, report.bill_status.corrections)
@@ -170,14 +176,14 @@ def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
     count = MAX_ROWS if len(groups_with_jobs) <= MAX_ROWS else MAX_ROWS - 1
     other_groups = groups_with_jobs[count:]
     for group in groups_with_jobs[:count]:
-        label = "/".join(printable(part) for part in group.key_values)
+        label = "/".join(printable(part) for part in group.labels)
         table.add_row(Text(label), *_amounts(report, [group]))
     if other_groups:
         label = f"({len(other_groups)} more)"
         table.add_row(label, *_amounts(report, other_groups), style="dim")
     for group in groups:
         if not group.has_jobs:
-            table.add_row("(cluster)", *_amounts(report, [group]), style="dim")
+            table.add_row(NO_JOB_LABEL, *_amounts(report, [group]), style="dim")
     return table
 
 

@@ -1,4 +1,4 @@
-"""`toolkit report`: the cost of the cluster, by account, user or job."""
+"""`toolkit report`: the cost of the cluster, by account, user, project and more."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import click
 
 from toolkit.commands.moments import period, since_option, until_option
 from toolkit.commands.options import check_format, config_option, json_option, load_any
+from toolkit.commands.period_options import names_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
+    from toolkit.config import ClusterConfig
     from toolkit.head_runner import Runner
 
 
@@ -34,16 +36,29 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
 @since_option("30d")
 @until_option
 @click.option(
+    "--period",
+    "period_text",
+    metavar="PERIOD",
+    help="Instead of both: 2026-11, 2026-Q4, 2026, 2026-11-01..2026-11-15 or last-month.",
+)
+@click.option(
     "--by",
     "keys",
     callback=_keys,
     default="account,user",
     show_default=True,
     metavar="KEYS",
-    help="One row for each account, user or job, or a list of these.",
+    help="One row for each account, user, partition, qos, project, run, job, pool or type, or a"
+    " list of these.",
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line a charge.")
+@click.option(
+    "--parquet",
+    "parquet_path",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write a Parquet file as well, one row a charge.",
+)
 @click.option(
     "--html",
     "html_path",
@@ -58,6 +73,8 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     help="Read starts, stops and ends from a CloudTrail file or folder. May be repeated.",
 )
 @click.option("--anew", is_flag=True, help="Compute closed days too, as if none were closed.")
+@names_option("all")
+@click.option("--roll-up", is_flag=True, help="Add each account with the accounts below it.")
 @click.option(
     "--record-mlflow",
     is_flag=True,
@@ -68,15 +85,19 @@ def command(
     config_path: Path | None,
     since: datetime,
     until: datetime | None,
+    period_text: str | None,
     keys: tuple[Key, ...],
     as_json: bool,
     as_csv: bool,
+    parquet_path: Path | None,
     html_path: Path | None,
     trail_paths: tuple[Path, ...],
     anew: bool,
+    names: str,
+    roll_up: bool,
     record_mlflow: bool,
 ) -> None:
-    """Print the cost of the cluster, by account, user or job.
+    """Print the cost of the cluster, by account, user, project and more.
 
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly. Days that `toolkit usage close` has closed
@@ -86,33 +107,35 @@ def command(
     costs nothing extra, and the report says how much of the sum is that.
     """
     check_format(as_json=as_json, as_csv=as_csv)
-    from toolkit.accounting.allocation import Window
-    from toolkit.commands.report_closed import made_report
+    from toolkit.commands import report_period
 
     config = load_any(config_path)
     if record_mlflow and config.site is not None:
         raise click.UsageError("--record-mlflow: a join has no MLflow of its own")
     now = datetime.now(UTC)
-    window = Window(*period(since, until, now))
-    making = made_report(
-        config_path,
-        config,
-        window,
-        int(now.timestamp()),
-        trail=_trail(trail_paths),
+    named = report_period.named(period_text, now)
+    wanted = report_period.Wanted(
+        period(since, until, now) if named is None else report_period.seconds(named, now),
+        named,
+        _trail(trail_paths),
         anew=anew,
         needs_head=record_mlflow,
+        sums_suffice=not (as_json or as_csv or html_path or parquet_path)
+        and report_period.are_summed(keys, names),
     )
-    with making as (made, head):
-        report = _with_bill_status(made)
+    with report_period.made(config_path, config, wanted, now) as (made, head):
+        whole = made if made.bill_status is not None else _with_bill_status(made)
+        report = report_period.with_names(whole, names)
         try:
             if html_path is not None:
                 _write_html(html_path, report, keys)
+            if parquet_path is not None:
+                _write_parquet(parquet_path, report)
             if record_mlflow and head is not None:
-                _record(head, report)
+                _record(head, whole)
         finally:
             # A tracking server that is down, or a full disk, must not cost the report.
-            _print(report, keys, as_json=as_json, as_csv=as_csv)
+            _print(report, keys, config if roll_up else None, as_json=as_json, as_csv=as_csv)
 
 
 def _trail(paths: Sequence[Path]) -> Trail | None:
@@ -153,6 +176,13 @@ def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
     click.echo(f"written: {path}", err=True)
 
 
+def _write_parquet(path: Path, report: Report) -> None:
+    from toolkit.accounting import parquet
+
+    parquet.write(report, path)
+    click.echo(f"written: {path}", err=True)
+
+
 def _record(runner: Runner, report: Report) -> None:
     from toolkit.accounting import mlflow
     from toolkit.runs import queries
@@ -172,13 +202,28 @@ def _record(runner: Runner, report: Report) -> None:
         )
 
 
-def _print(report: Report, keys: Sequence[Key], *, as_json: bool, as_csv: bool) -> None:
+def _print(
+    report: Report,
+    keys: Sequence[Key],
+    rolled_up: ClusterConfig | None,
+    *,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Print the report.
+
+    With a configuration, accounts with those below follow.
+    """
     from toolkit.accounting import export
+    from toolkit.commands import report_period
 
     if as_json:
         from toolkit.output import print_json
 
-        print_json(export.as_json(report, keys))
+        values = export.as_json(report, keys)
+        if rolled_up is not None:
+            values["roll_up"] = report_period.roll_up_json(report, rolled_up)
+        print_json(values)
     elif as_csv:
         click.echo(export.as_csv(report), nl=False)
     else:
@@ -188,3 +233,5 @@ def _print(report: Report, keys: Sequence[Key], *, as_json: bool, as_csv: bool) 
 
         console = Console(highlight=False, soft_wrap=False)
         console.print(terminal.render(report, keys))
+        if rolled_up is not None:
+            click.echo(report_period.roll_up_text(report, rolled_up))

@@ -10,7 +10,7 @@ from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.settings import contracts, cost_policy, racks
 from toolkit.commands.report_sources import collect_report, sources_of
-from toolkit.usage import closed_store, database as databases
+from toolkit.usage import closed_store, database as databases, origin
 from toolkit.usage.closed_report import closed_report, split, summed_report
 from toolkit.usage.cluster_store import ClusterStore, cluster_folder
 
@@ -37,22 +37,28 @@ def made_report(
     trail: Trail | None,
     anew: bool,
     needs_head: bool,
+    sums_suffice: bool = False,
 ) -> Iterator[tuple[Report, Runner | None]]:
     """Yield the report of a window, and the head if known.
 
     AWS is not asked if all of the window is closed, unless the head is needed for more.
-    CloudTrail's events are facts that no closed day has, so with them all is computed.
+    CloudTrail's events are facts that no closed day has, so with them all is computed. If sums
+    suffice, the charges of closed days are added up by SQL, and not read one by one.
     """
     from toolkit.commands.controller import controller
     from toolkit.deploy.session import connected
 
     store = ClusterStore(cluster_folder(config.cluster))
+    origin.check(store, config.aws.region)
     parts = None
     if not (anew or trail):
         has_racks = bool(racks(config)) or config.site is not None
         always = has_racks or contracts(config).has_commitments
         parts = split(closed_store.read(store), window, costs_always=always)
     if parts is not None and parts.is_closed and not needs_head:
+        if not sums_suffice:
+            yield _report(store, config, parts, now), None
+            return
         with databases.opened() as database:
             closed = closed_store.read(store)
             summed = summed_report(database, store, closed, parts, now=now, cluster=config.cluster)

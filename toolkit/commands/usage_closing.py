@@ -14,7 +14,7 @@ from toolkit.accounting.days import day_of
 from toolkit.bill import record
 from toolkit.bill.history import history
 from toolkit.output import print_json
-from toolkit.usage import close_days, closed_store, show_closed
+from toolkit.usage import close_days, closed_store, origin, show_closed
 from toolkit.usage.cluster_store import ClusterStore, cluster_folder, known_clusters
 from toolkit.usage.read_records import ReadResult, Source, read_new
 from toolkit.usage.stored_records import StoredRecords
@@ -44,6 +44,8 @@ class ClosingRun:
         """Read new records into the store."""
         sources = self._sources
         source = Source(sources.s3, sources.records_bucket, sources.cluster, self._region)
+        check = origin.check if self._dry_run else origin.keep
+        check(self._store, self._region, source.bucket)
         self._read = read_new(self._store, source, self._now, whole=whole, dry_run=self._dry_run)
 
     def close(self, through: int | None, again_from: int | None) -> None:

@@ -22,6 +22,7 @@ from toolkit.config.raw import items as _items, mapping as _mapping
 from toolkit.config.regions import region_checks
 from toolkit.config.s3_places import s3_place_checks
 from toolkit.config.ssh_keys import key_parts
+from toolkit.config.statement_checks import statement_checks
 from toolkit.config.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from backup_checks(raw)
     yield from filesystem_backup_checks(raw)
     yield from price_checks(raw)
+    yield from statement_checks(raw)
 
 
 def _cidr(text: object) -> IPv4Network | None:

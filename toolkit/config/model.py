@@ -20,11 +20,13 @@ from toolkit.config.classes import ClassName, WorkloadClass
 from toolkit.config.cost_policy import CostPolicySection
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
+from toolkit.config.money import Discount, UsdTotal
 from toolkit.config.monitoring import Alarms, Logs
 from toolkit.config.prices import Prices
 from toolkit.config.section import Section
 from toolkit.config.site import Site
 from toolkit.config.ssh_keys import SshKey
+from toolkit.config.statements import Grant, LedgerAccount, Statements
 from toolkit.config.training import Data, Training
 from toolkit.config.types import (
     AccountName,
@@ -275,6 +277,17 @@ class Account(Section):
     parent: AccountName = "root"
     users: tuple[UserName, ...] = ()
     """Members besides the users whose default account it is."""
+    owner: Annotated[str, Field(pattern=types.EMAIL)] | None = None
+    """The address of the person who answers for its cost, and gets its statements."""
+    cost_centre: LedgerAccount | None = None
+    """The cost centre that the accounting journal debits; without one, the account's name."""
+    project: Label | None = None
+    """The project of its jobs that name none by `sbatch --wckey`."""
+    grant: Grant | None = None
+    discount_percent: Discount | None = None
+    """Its discount; without one, that of `statements`."""
+    subsidy_usd: UsdTotal | None = None
+    """What is taken off each month's due, at most."""
 
 
 class User(Section):
@@ -346,6 +359,7 @@ class ClusterConfig(Section):
     access: Access = Access()
     prices: Prices = Prices()
     cost_policy: CostPolicySection = CostPolicySection()
+    statements: Statements = Statements()
 
     @property
     def joined_site(self) -> Site:

@@ -49,6 +49,13 @@ def _percent(value: Any) -> Decimal:
     return percent
 
 
+def _discount(value: Any) -> Decimal:
+    """Read a percentage that may be nothing, or all of it."""
+    if value == 0 and not isinstance(value, bool):
+        return Decimal(0)
+    return _exact(value, "a percentage from 0 to 100", Decimal(100))
+
+
 def _part(value: Any) -> Decimal:
     return _exact(value, "a part above 0, up to 1, such as 0.7", Decimal(1))
 
@@ -78,6 +85,7 @@ def parse_moment(value: Any) -> datetime:
 Usd = Annotated[Decimal, BeforeValidator(_usd)]
 UsdTotal = Annotated[Decimal, BeforeValidator(_usd_total)]
 Percent = Annotated[Decimal, BeforeValidator(_percent)]
+Discount = Annotated[Decimal, BeforeValidator(_discount)]
 Part = Annotated[Decimal, BeforeValidator(_part)]
 Years = Annotated[Decimal, BeforeValidator(_years)]
 Watts = Annotated[Decimal, BeforeValidator(_watts)]

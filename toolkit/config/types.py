@@ -36,6 +36,8 @@ IAM_PATH = r"^/([A-Za-z0-9_+=,.@-]{1,64}/){0,7}$"
 ROLE_PREFIX = r"^[A-Za-z0-9_+=,.@-]{1,24}$"
 SNAPSHOT_ID = r"^snap-[0-9a-f]{8,17}$"
 EMAIL = r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63}){1,5}$"
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+LEDGER_ACCOUNT = r"^[A-Za-z0-9][A-Za-z0-9 ._/:-]{0,39}$"
 TOPIC = r"^arn:aws:sns:[a-z0-9-]{1,32}:\d{12}:[A-Za-z0-9_-]{1,256}$"
 BACKUP_ID = r"^backup-[0-9a-f]{8,17}$"
 PERIOD = r"^[1-9]\d{0,3}[mhd]$"
@@ -96,6 +98,8 @@ WORDS = {
         "as-listed, spot-only, spot-first, on-demand-only, cheapest-first or on-demand-after 10m"
     ),
     EMAIL: "an email address such as hpc@example.org",
+    ONE_LINE: "one line of text",
+    LEDGER_ACCOUNT: "up to 40 of A-Z, a-z, 0-9, blanks and ._/:-",
     TOPIC: "the ARN of an SNS topic such as arn:aws:sns:us-east-1:123456789012:hpc",
     MAX_TIME: "a Slurm time such as 1-00:00:00, 12:00:00, minutes, or infinite",
 }

@@ -36,6 +36,8 @@ _COLUMNS = {
     Key.USER: "coalesce(nullif(n.user_name, ''), '(no user)')",
     Key.JOB: "n.job",
 }
+SUMMED_KEYS = frozenset(_COLUMNS)
+"""Keys that the sums can be grouped by."""
 
 _SUMS = (
     ("i", "BIGINT"), ("component", "VARCHAR"), ("attempt", "DECIMAL(20, 0)"),

@@ -7,6 +7,7 @@
     - RateInvalid                 rate-invalid        2
     - InstancesUnreadable         instances-unreadable  2
     - DayNotKnown                 day-not-known       2
+    - OtherCluster                other-cluster       2
 """
 # ruff: noqa: N818  # the name states the fault; "Error" after it would state it twice
 
@@ -51,4 +52,11 @@ class DayNotKnown(UsageStoreError):
     """A day can't be closed yet: the records do not reach behind it."""
 
     reason = "day-not-known"
+    exit_code = 2
+
+
+class OtherCluster(UsageStoreError):
+    """The store has the records of another cluster with the same name."""
+
+    reason = "other-cluster"
     exit_code = 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.usage.database import quoted
 from toolkit.usage.dump_columns import COLUMNS
-from toolkit.usage.store import Day, rows_of
+from toolkit.usage.store import Day, rows_with_new_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ def merge(
         return dict(days)
     files = [file for found in changed if found in days for file in days[found].files]
     # A union with no rows would make text of what is an ENUM, which takes longer to write.
-    sources = [read, rows_of(folder, files, table.columns)] if files else [read]
+    sources = [read, rows_with_new_columns(folder, files, table.columns)] if files else [read]
     rows = " UNION ALL ".join(f"SELECT {table.names}, {day} AS day FROM {item}" for item in sources)  # noqa: S608  # our own text
     database.run(f"CREATE OR REPLACE TEMP VIEW all_rows AS {rows}")
     target = temporary / f"{table.name}-{name}"

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 _OF_DUMPS = ("import_number", "line")
 _WRITTEN = (("written", "BIGINT"), ("page", "VARCHAR"))
+_PROJECT = (("project", "VARCHAR"),)
 _LARGEST = 2**63 - 1
 
 ATTEMPTS = Table(
     "attempts",
-    (*(column for column in COLUMNS if column[0] not in _OF_DUMPS), *_WRITTEN),
+    (*(column for column in COLUMNS if column[0] not in _OF_DUMPS), *_PROJECT, *_WRITTEN),
     # As `toolkit.accounting.records.latest_of`: a restored database counts on from the backup.
     key="db_index, job_id, submitted",
     order="ended IS NOT NULL DESC, written DESC, page DESC",
@@ -88,7 +89,8 @@ def attempt_row(
         "user_name": attempt.user,
         "account": attempt.account,
         "partition_name": attempt.partition,
-        "qos": "",
+        "qos": attempt.qos,
+        "project": attempt.project,
         "state": attempt.state,
         "requeue_requested": attempt.requeue_requested,
         "restarts": attempt.restarts,
@@ -134,4 +136,6 @@ def attempt_of(row: Iterable[Any]) -> Attempt:
             f"toolkit:checkpoint={mark}" for mark in values["checkpoint_marks"].split(",") if mark
         ),
         node_count=values["node_count"],
+        qos=values["qos"] or "",
+        project=values["project"] or "",
     )

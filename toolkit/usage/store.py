@@ -201,6 +201,20 @@ def rows_of(folder: Path, files: Sequence[str], columns: Sequence[tuple[str, str
     return f"read_parquet([{paths}], hive_partitioning=false)"
 
 
+def rows_with_new_columns(
+    folder: Path, files: Sequence[str], columns: Sequence[tuple[str, str]]
+) -> str:
+    """Return the rows of files; older ones may lack a column.
+
+    What a file lacks is NULL.
+    """
+    if not files:
+        return rows_of(folder, files, columns)
+    paths = ", ".join(quoted(str(folder / file)) for file in files)
+    read = f"read_parquet([{paths}], hive_partitioning=false, union_by_name=true)"
+    return f"(FROM {rows_of(folder, (), columns)} UNION ALL BY NAME FROM {read})"
+
+
 def _manifest(data: dict[str, Any]) -> Manifest:
     if data.pop("version") != VERSION:
         raise ValueError("another version")

@@ -15,7 +15,7 @@ from toolkit.accounting.sacct import SacctContent
 from toolkit.usage import database as databases
 from toolkit.usage.database import quoted
 from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, PRICES, attempt_of
-from toolkit.usage.store import rows_of
+from toolkit.usage.store import rows_with_new_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -102,7 +102,7 @@ class StoredRecords:
             if (day.first_start or 0) < until and (day.last_end is None or day.last_end >= since)
             for file in day.files
         ]
-        source = rows_of(self._store.folder, files, table.columns)
+        source = rows_with_new_columns(self._store.folder, files, table.columns)
         with databases.opened() as database:
             return database.rows(f"SELECT {table.names} FROM {source} WHERE {condition}")  # noqa: S608  # our own text
 

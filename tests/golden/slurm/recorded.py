@@ -21,7 +21,7 @@ def asked_fields(help_text: str) -> tuple[str, ...]:
 
     Pages of their time have the same ones.
     """
-    return tuple(name for name in sacct.fields(help_text) if name != "Eligible")
+    return tuple(name for name in sacct.fields(help_text) if name not in {"Eligible", "WCKey"})
 
 
 class Recorded:

@@ -313,7 +313,7 @@ def test_the_report_is_printed_even_if_its_html_page_can_not_be_written(cluster,
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--by", "colour"], "account, user, job"),
+        (["--by", "colour"], "account, user, partition, qos, project, run, job, pool, type"),
         (["--since", "yesterday"], "is not a time"),
         (["--since", "2026-11-22"], "is not before"),
         (["--until", "2020-01-01"], "is not before"),

@@ -196,3 +196,17 @@ def test_read_requests_every_attempt_in_utc_and_reads_the_fields_first():
     assert "--starttime=2026-11-21T10:00:00" in call
     assert "--endtime=2026-11-21T11:00:00" in call
     assert not any(argument.startswith("--truncate") for argument in call)
+
+
+@pytest.mark.parametrize(
+    ("key", "project"), [("tokens", "tokens"), ("*tokens", "tokens"), ("", "")]
+)
+def test_the_project_is_the_jobs_wckey(key, project):
+    """Slurm puts a star before a user's default key."""
+    names = sacct.fields(f"{HELP} WCKey")
+    values = dict(zip(NAMES, row().split(sacct.delimiter(TOKEN)), strict=True)) | {"WCKey": key}
+    line = sacct.delimiter(TOKEN).join(values[name] for name in names)
+    (attempt,) = sacct.parse(text(line), names, TOKEN).attempts
+    assert (attempt.project, attempt.qos, attempt.restarts) == (project, "normal", 0)
+    (older,) = sacct.parse(text(row()), NAMES, TOKEN).attempts
+    assert older.project == ""

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import duckdb
 import pytest
 
 from slurmplugins.head.price_days import PriceDays
@@ -209,3 +210,21 @@ def test_what_is_hostile_is_set_aside_and_stays_so(bucket, tmp_path):
     assert any(huge in name for name in names)
     assert {damaged, forged, prices} <= content(person)[4]
     assert person.read(NOW + HOUR).pages == 0
+
+
+def test_a_store_that_is_older_than_projects_is_read_and_merged(bucket, tmp_path):
+    """Read files without the column, alone and beside newer ones."""
+    person = Person(bucket, tmp_path)
+    person.read(NOW)
+    before = content(person)
+    for path in person.store.folder.glob("attempts/*/*.parquet"):
+        older = path.with_suffix(".older")
+        rows = duckdb.read_parquet(str(path)).project("* EXCLUDE project")
+        rows.write_parquet(str(older))
+        older.replace(path)
+    assert content(person) == before
+    page(bucket, [Row(900, 900, NOW - 5 * HOUR, NOW - 4 * HOUR)], NOW + HOUR)
+    person.read(NOW + HOUR)
+    after = content(person)[0]
+    assert [item for item in after if item.key != 900] == before[0]
+    assert {item.project for item in after} == {""}

@@ -1,0 +1,141 @@
+"""`toolkit period`, `statement` and `report --period` against the local cloud and a real store."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from slurmplugins.slurm import sacct
+from tests.contract.deploy.test_records import RecordsHead, toolkit
+from tests.fakes.slurmdbd import NAMES, Row
+from toolkit import cli
+from toolkit.deploy import session
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+HOUR = 3600
+NOW = datetime.now(UTC)
+THIS_MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+LAST = THIS_MONTH - timedelta(days=1)
+MONTH, NEXT = f"{LAST:%Y-%m}", f"{NOW:%Y-%m}"
+BEGIN = int((THIS_MONTH - timedelta(days=1)).timestamp())
+ACCOUNTS = (
+    "  - {name: vision, fairshare: 60, owner: pi@example.org, cost_centre: '4711',"
+    " discount_percent: 50, project: imagenet}"
+)
+
+
+@dataclass
+class ProjectRow(Row):
+    """A row of a job with a project and another account."""
+
+    account: str = "language"
+
+    def text(self, token: str) -> str:
+        values = super().text(token).rstrip("\n").split(sacct.delimiter(token))
+        values[NAMES.index("Account")] = self.account
+        values[NAMES.index("User")] = "grace"
+        values[NAMES.index("WCKey")] = "tokens"
+        return sacct.delimiter(token).join(values) + "\n"
+
+
+@contextmanager
+def no_aws(config):
+    raise AssertionError("AWS was asked")
+    yield
+
+
+@pytest.fixture
+def head(config, tmp_path, capsys, monkeypatch):
+    """A head with records of last month, whose days are closed."""
+    monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(tmp_path / "usage"))
+    monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
+    config.edit("  - {name: vision, fairshare: 60}", ACCOUNTS)
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    folder = tmp_path / "head"
+    folder.mkdir()
+    head = RecordsHead(config, folder)
+    for number, kind in enumerate((Row, ProjectRow), start=1):
+        start, end = BEGIN + number * 4 * HOUR, BEGIN + (number * 4 + 2) * HOUR
+        head.add_life(f"i-{number}", start, end)
+        head.accounting.rows[number] = kind(
+            number, 100 + number, start + 100, end - 700, state="COMPLETED"
+        )
+    head.write()
+    done(capsys, "usage", "close", "--config", str(config.path))
+    return head
+
+
+def done(capsys, *words, code=0):
+    """Run a command; return what it printed, or its error."""
+    capsys.readouterr()
+    assert cli.run(list(words)) == code, capsys.readouterr().err
+    said = capsys.readouterr()
+    return said.err if code else said.out
+
+
+def test_a_month_is_reviewed_closed_corrected_and_opened_again(head, capsys, tmp_path, monkeypatch):
+    config = ("--config", str(head.config.path))
+
+    def as_json(*words):
+        return json.loads(done(capsys, *words, *config, "--json"))
+
+    computed = as_json("report", "--period", MONTH, "--by", "project,account")
+    assert computed["period"]["state"] == "open"
+    projects = {(row["project"], row["account"]) for row in computed["groups"]}
+    assert {("imagenet", "vision"), ("tokens", "language")} <= projects
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "connected", no_aws)
+        assert as_json("period", "review", MONTH)["doubtful"] == []
+        planned = as_json("period", "close", MONTH, "--dry-run")
+        assert (planned["state"], planned["usd"]) == ("review", computed["total"])
+        closed = as_json("period", "close", MONTH)
+        assert (closed["state"], closed["revision"]) == ("closed", 1)
+        assert closed["usd"] == computed["total"]
+        report = done(capsys, "report", "--period", MONTH, *config, "--json")
+        done(capsys, "statement", "--period", MONTH, *config, "--out", str(tmp_path / "first"))
+
+    head.accounting.rows[1].state = "NODE_FAIL"
+    (head.folder / "records.json").unlink()
+    head.write()
+    corrected = as_json("usage", "close", "--all-pages")
+    assert [item for item in corrected["days"] if item["correction"]]
+    head.config.edit("discount_percent: 50", "discount_percent: 75")
+    assert done(capsys, "report", "--period", MONTH, *config, "--json") == report
+    done(capsys, "statement", "--period", MONTH, *config, "--out", str(tmp_path / "second"))
+    files = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+             for name in ("first", "second")]  # fmt: skip
+    assert files[0] == files[1]
+    assert set(files[0]) == {"journal.csv", *(
+        f"{name}.{kind}" for name in ("vision", "language") for kind in ("html", "eml")
+    )}  # fmt: skip
+    (row,) = [item for item in as_json("period", "list")["periods"] if item["period"] == NEXT]
+    assert (row["state"], row["corrected_periods"]) == ("open", [MONTH])
+
+    refused = done(capsys, "period", "review", MONTH, *config, code=1)
+    assert f"{MONTH} is closed" in refused
+    as_json("period", "reopen", MONTH, "--reason", "a wrong discount")
+    as_json("period", "review", MONTH)
+    assert as_json("period", "close", MONTH)["revision"] == 2
+    log = as_json("period", "log")
+    assert [item["change"] for item in log] == ["review", "close", "reopen", "review", "close"]
+    assert log[2]["reason"] == "a wrong discount"
+    text = done(capsys, "statement", "--period", MONTH, "--account", "vision", *config)
+    assert "Discount of 75 %" in text
+    assert "Revision 2 replaces the earlier ones." in " ".join(text.split())
+
+
+def test_two_clusters_with_one_name_share_no_store(head, capsys, tmp_path):
+    store = tmp_path / "usage" / "clusters" / head.config.config.cluster
+    origin = json.loads((store / "origin.json").read_text())
+    (store / "origin.json").write_text(json.dumps(origin | {"bucket": "another-bucket"}))
+    config = ("--config", str(head.config.path))
+    refused = done(capsys, "usage", "close", *config, code=2)
+    assert "has the records of another cluster 'demo'" in refused
+    assert "another-bucket" in refused

@@ -1,0 +1,298 @@
+"""`toolkit report --period`, `period` and `statement` on a store of closed days, without AWS."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.unit.statements.months import LATER, lived
+from toolkit import cli
+from toolkit.accounting.report import Key
+from toolkit.commands import period_options, report as report_command
+from toolkit.deploy import session
+
+EXAMPLE = (Path(__file__).parents[3] / "examples" / "local.yaml").read_text()
+ACCOUNTS = """\
+  - {name: science, fairshare: 1, owner: dean@example.org}
+  - {name: vision, parent: science, owner: pi@example.org, cost_centre: '4711', project: pixels}
+  - {name: language, parent: science, discount_percent: 50}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_months(tmp_path_factory):
+    return lived(tmp_path_factory.mktemp("months") / "store").person.store.folder
+
+
+@contextmanager
+def no_aws(config):
+    raise AssertionError("AWS was asked")
+    yield
+
+
+@pytest.fixture
+def config(two_months, tmp_path, monkeypatch):
+    """A cluster.yaml with two months of closed days, in January."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None) -> datetime:
+            return datetime.fromtimestamp(LATER, tz or UTC)
+
+    store = tmp_path / "usage"
+    shutil.copytree(two_months, store / "clusters" / "demo")
+    monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(store))
+    monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    for module in (report_command, period_options):
+        monkeypatch.setattr(module, "datetime", Clock)
+    monkeypatch.setattr(period_options.getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr(session, "connected", no_aws)
+    path = tmp_path / "cluster.yaml"
+    old = "  - {name: vision, fairshare: 60}\n  - {name: language, fairshare: 40}\n"
+    assert old in EXAMPLE
+    path.write_text(EXAMPLE.replace(old, ACCOUNTS))
+    return path
+
+
+@pytest.fixture
+def toolkit(config, capsys):
+    """The function that runs a command.
+
+    It returns what was printed, or the error.
+    """
+
+    def run(*words, code=0):
+        capsys.readouterr()
+        assert cli.run([*words, "--config", str(config)]) == code, capsys.readouterr().err
+        said = capsys.readouterr()
+        return said.err if code else said.out
+
+    return run
+
+
+def close(toolkit, month):
+    toolkit("period", "review", month)
+    toolkit("period", "close", month)
+
+
+@pytest.mark.parametrize("keys", [*Key, "type,account", "project,user,partition"])
+def test_a_report_by_any_key_has_the_whole_cost(toolkit, keys):
+    made = json.loads(toolkit("report", "--period", "2026-11", "--by", keys, "--json"))
+    assert made["by"] == keys.split(",")
+    assert sum(amount(row["total"]) for row in made["groups"]) == amount(made["total"]) > 0
+
+
+def amount(text):
+    return int(text.replace(".", ""))
+
+
+def test_projects_come_from_wckey_or_else_from_the_account(toolkit):
+    made = json.loads(toolkit("report", "--period", "2026-11", "--by", "project", "--json"))
+    assert {row["project"] for row in made["groups"]} == {
+        "imagenet",
+        "pixels",
+        "(no project)",
+        None,
+    }
+
+
+def test_pools_and_types_also_have_what_no_job_caused(toolkit):
+    (row,) = json.loads(toolkit("report", "--period", "2026-11", "--by", "pool", "--json"))[
+        "groups"
+    ]
+    assert (row["pool"], row["attempts"]) == ("gpu", 3)
+    rows = json.loads(toolkit("report", "--period", "2026-11", "--by", "type", "--json"))["groups"]
+    assert [row["type"] for row in rows] == ["g5.xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("period", "days"),
+    [
+        ("2026-Q4", ("2026-10-01", "2027-01-01")),
+        ("2026", ("2026-01-01", "2027-01-01")),
+        ("2026-11-29..2026-12-03", ("2026-11-29", "2026-12-04")),
+        ("last-month", ("2026-12-01", "2027-01-01")),
+    ],
+)
+def test_a_period_may_be_a_quarter_a_year_or_days(toolkit, period, days):
+    made = json.loads(toolkit("report", "--period", period, "--json"))
+    assert (made["asked_since"][:10], made["until"][:10]) == days
+    assert made["closed"]["is_whole"]
+
+
+def test_the_months_of_a_quarter_add_up_to_it(toolkit):
+    totals = [
+        amount(json.loads(toolkit("report", "--period", period, "--json"))["total"])
+        for period in ("2026-11", "2026-12", "2026-Q4")
+    ]
+    assert abs(totals[0] + totals[1] - totals[2]) <= 5  # each of five instances rounds once
+
+
+def test_a_report_says_the_state_of_its_month(toolkit):
+    close(toolkit, "2026-11")
+    said = toolkit("report", "--period", "2026-11")
+    assert "period 2026-11: closed on 2027-01-03" in said
+    assert "period 2026-12: open" in toolkit("report", "--period", "2026-12")
+    data = json.loads(toolkit("report", "--period", "2026-11", "--json"))
+    assert (data["period"]["state"], data["period"]["revision"]) == ("closed", 1)
+
+
+def test_parquet_has_the_rows_of_the_csv(toolkit, tmp_path):
+    path = tmp_path / "charges.parquet"
+    said = toolkit("report", "--period", "2026-11", "--csv", "--parquet", str(path))
+    rows = list(csv.DictReader(io.StringIO(said)))
+    read = duckdb.read_parquet(str(path))
+    assert read.columns == list(rows[0])
+    assert [str(row[0]) for row in read.project("usd").fetchall()] == [row["usd"] for row in rows]
+    assert [row[0] for row in read.project("project").fetchall()] == [
+        row["project"] or None for row in rows
+    ]
+
+
+def test_names_are_left_out_of_every_form(toolkit, tmp_path):
+    path = tmp_path / "report.html"
+    for names, named in (("none", ()), ("own", ("ada",)), ("all", ("ada", "alan", "grace"))):
+        words = ("report", "--period", "2026-11", "--names", names)
+        texts = [toolkit(*words, *form) for form in ((), ("--json",), ("--csv",))]
+        toolkit(*words, "--html", str(path))
+        for text in (*texts, path.read_text()):
+            assert {user for user in ("ada", "alan", "grace") if user in text} == set(named)
+        assert amount(json.loads(texts[1])["total"]) > 0
+
+
+def test_accounts_roll_up_to_their_parents(toolkit):
+    words = ("report", "--period", "2026-11", "--roll-up")
+    rows = {row["account"]: row for row in json.loads(toolkit(*words, "--json"))["roll_up"]}
+    assert list(rows) == ["science", "language", "vision"]
+    below = [amount(rows[name]["usd_with_below"]) for name in ("language", "vision")]
+    assert amount(rows["science"]["usd_with_below"]) == sum(below)
+    assert rows["vision"]["owner"] == "pi@example.org"
+    assert ". vision" in toolkit(*words)
+
+
+def test_statements_are_written_and_printed(toolkit, tmp_path):
+    close(toolkit, "2026-11")
+    out = tmp_path / "out"
+    toolkit("statement", "--period", "2026-11", "--out", str(out))
+    assert {path.name for path in out.iterdir()} == {
+        "journal.csv",
+        *(
+            f"{name}.{kind}"
+            for name in ("science", "vision", "language")
+            for kind in ("html", "eml")
+        ),
+    }
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in out.iterdir())
+    text = toolkit("statement", "--period", "2026-11", "--account", "language")
+    assert "Discount of 50 %" in text
+    assert "account vision" not in text
+    data = json.loads(toolkit("statement", "--period", "2026-11", "--json"))
+    journal = list(csv.DictReader(io.StringIO((out / "journal.csv").read_text())))
+    assert sum(amount(row["debit"] or "0") for row in journal) == sum(
+        amount(row["credit"] or "0") for row in journal
+    )
+    dues = {item["account"]: item["due"] for item in data}
+    assert {row["account"]: row["debit"] for row in journal if row["text"].endswith("due")} == {
+        name: due for name, due in dues.items() if due != "0.00"
+    }
+    only = tmp_path / "only"
+    toolkit("statement", "--period", "2026-11", "--account", "vision", "--out", str(only))
+    assert {path.name for path in only.iterdir()} == {"vision.html", "vision.eml"}
+
+
+def test_a_dry_run_writes_no_file(toolkit, tmp_path):
+    toolkit("statement", "--period", "2026-11", "--out", str(tmp_path / "out"), "--dry-run")
+    assert not (tmp_path / "out").exists()
+
+
+def test_months_and_their_log_are_listed(toolkit):
+    close(toolkit, "2026-11")
+    toolkit("period", "reopen", "2026-11", "--reason", "the wrong policy")
+    close(toolkit, "2026-11")
+    toolkit("period", "finalize", "2026-11", "--without-bill", "a test has none")
+    rows = json.loads(toolkit("period", "list", "--json"))["periods"]
+    assert [(row["period"], row["state"], row["revision"]) for row in rows] == [
+        ("2026-11", "final", 2),
+        ("2026-12", "open", 0),
+        ("2027-01", "open", 0),
+    ]
+    assert [row["closed_days"] for row in rows] == [2, 31, 2]
+    assert "2026-11  final" in toolkit("period", "list")
+    said = toolkit("period", "log")
+    assert "reopen by ada@" in said
+    assert ": the wrong policy" in said
+    log = json.loads(toolkit("period", "log", "--json"))
+    assert [item["change"] for item in log] == [
+        "review", "close", "reopen", "review", "close", "finalize",
+    ]  # fmt: skip
+
+
+def test_doubtful_rows_are_shown_and_approved(toolkit, config):
+    grant = "grant: {name: ERC, since: 2026-01-01, until: 2026-11-01}, project: pixels"
+    config.write_text(config.read_text().replace("project: pixels", grant))
+    (row,) = json.loads(toolkit("period", "review", "2026-11", "--json"))["doubtful"]
+    assert (row["kind"], row["subject"], row["approved_by"]) == ("grant", "vision", None)
+    said = toolkit("period", "close", "2026-11", code=1)
+    assert "1 doubtful row that nobody has approved" in said
+    words = ("period", "approve", "2026-11", row["id"], "--reason", "agreed")
+    assert f"would approve {row['id']}" in toolkit(*words, "--dry-run")
+    assert f"approved {row['id']}" in toolkit(*words)
+    assert "nothing to approve" in toolkit(*words)
+    assert "1 doubtful row, 0 to approve" in toolkit("period", "review", "2026-11")
+    toolkit("period", "close", "2026-11")
+    text = toolkit("statement", "--period", "2026-11", "--account", "vision")
+    assert "the grant does not cover them" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("report", "--period", "2099-01"), "2099-01 is in the future"),
+        (("report", "--period", "2026-11", "--since", "7d"), "leave --since and --until away"),
+        (("report", "--by", "owner"), "account, user, partition, qos, project, run, job, pool"),
+        (("period", "review", "2099-01"), "2099-01 is in the future"),
+        (("period", "close", "2026-Q4"), "2026-Q4 is no month"),
+        (("statement", "--period", "2026-11", "--account", "visoin"), "did you mean 'vision'?"),
+        (
+            ("period", "approve", "2026-11", "--reason", "x"),
+            "name rows by their ids, or give --all",
+        ),
+        (("period", "reopen", "2026-11", "--reason", " "), "expected some words"),
+        (("statement", "--install-timer"), "--install-timer needs --out"),
+    ],
+)
+def test_bad_input_is_told_in_clear_words(toolkit, words, said):
+    assert said in toolkit(*words, code=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("period", "list"), ("report", "--period", "2026-11"), ("statement", "--period", "2026-11")],
+)
+def test_a_cluster_of_another_region_with_the_same_name_is_refused(toolkit, tmp_path, words):
+    origin = {"version": 1, "region": "eu-west-1", "bucket": "demo-eu"}
+    store = tmp_path / "usage" / "clusters" / "demo"
+    (store / "origin.json").write_text(json.dumps(origin))
+    said = toolkit(*words, code=2)
+    assert "has the records of another cluster 'demo'" in said
+    assert "demo-eu in eu-west-1" in said
+
+
+def test_a_timer_is_installed_for_the_user(toolkit, config, tmp_path):
+    words = ("statement", "--out", str(tmp_path / "out"), "--install-timer")
+    folder = tmp_path / "xdg" / "systemd" / "user"
+    assert "OnCalendar=" in toolkit(*words, "--dry-run")
+    assert not folder.exists()
+    assert "systemctl --user enable --now" in toolkit(*words)
+    service = (folder / "toolkit-statements.service").read_text()
+    assert str(config) in service
+    assert '"statement"' in service

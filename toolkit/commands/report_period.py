@@ -1,0 +1,149 @@
+"""The report of a period that a person named, and what cluster.yaml adds to any report."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from toolkit.accounting import attempt_names, periods, roll_up
+from toolkit.accounting.allocation import Window
+from toolkit.accounting.export import money
+from toolkit.bill.history import History
+from toolkit.commands.period_options import own_user, periods_of
+from toolkit.commands.report_closed import made_report
+from toolkit.output import table
+from toolkit.statements.settings import settings_of
+from toolkit.usage.closed_sums import SUMMED_KEYS
+from toolkit.usage.summed_report import SummedReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from toolkit.accounting.cloudtrail import Trail
+    from toolkit.accounting.periods import Period
+    from toolkit.accounting.report import Key, Report
+    from toolkit.config import ClusterConfig
+    from toolkit.head_runner import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The report that a person asked for."""
+
+    seconds: tuple[int, int]
+    period: Period | None
+    trail: Trail | None
+    anew: bool
+    needs_head: bool
+    sums_suffice: bool
+    """Nobody asks for each charge, nor for a key that the sums of closed days lack."""
+
+
+def named(text: str | None, now: datetime) -> Period | None:
+    """Return the period that a person named, if one.
+
+    Raises PeriodInvalid and UsageError.
+    """
+    if text is None:
+        return None
+    context = click.get_current_context()
+    given = {context.get_parameter_source(name) for name in ("since", "until")}
+    if given & {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
+        raise click.UsageError("--period has both ends: leave --since and --until away")
+    return periods.parse(text, now.date())
+
+
+def seconds(period: Period, now: datetime) -> tuple[int, int]:
+    """Return the ends of a period; it ends now at the latest."""
+    window = period.window
+    return window.since, min(window.until, int(now.timestamp()))
+
+
+@contextmanager
+def made(
+    config_path: Path | None, config: ClusterConfig, wanted: Wanted, now: datetime
+) -> Iterator[tuple[Report, Runner | None]]:
+    """Yield the report, and the head if known.
+
+    A closed month is printed as it was closed, and nobody is asked.
+    """
+    is_computed = wanted.anew or wanted.needs_head or wanted.trail is not None
+    month = wanted.period if wanted.period and wanted.period.is_month else None
+    cluster = None if month is None or is_computed else periods_of(config, now, NO_BILLS)
+    if cluster is not None and month is not None and month.name in cluster.closed:
+        yield cluster.report(month), None
+        return
+    making = made_report(
+        config_path,
+        config,
+        Window(*wanted.seconds),
+        int(now.timestamp()),
+        trail=wanted.trail,
+        anew=wanted.anew,
+        needs_head=wanted.needs_head,
+        sums_suffice=wanted.sums_suffice,
+    )
+    with making as (computed, head):
+        part = None if cluster is None or month is None else cluster.open_part(month)
+        report = replace(computed, period=part)
+        if not isinstance(computed, SummedReport):
+            report = attempt_names.with_projects(report, settings_of(config).projects)
+        yield report, head
+
+
+NO_BILLS = History({}, (), {})
+"""A report that is not closed gets the status of its days from the record of bills later."""
+
+
+def are_summed(keys: Sequence[Key], names: str) -> bool:
+    """Return whether the sums of closed days have these keys, with all names in them."""
+    return SUMMED_KEYS.issuperset(keys) and attempt_names.Names(names) is attempt_names.Names.ALL
+
+
+def with_names(report: Report, names: str) -> Report:
+    """Return the report with the names that a person wants."""
+    return attempt_names.with_names(report, attempt_names.Names(names), own_user())
+
+
+def roll_up_json(report: Report, config: ClusterConfig) -> list[dict[str, Any]]:
+    """Return the accounts with those below them, and their owners."""
+    settings = settings_of(config)
+    return [
+        {
+            "account": row.account,
+            "parent": settings.account(row.account).parent,
+            "depth": row.depth,
+            "owner": settings.account(row.account).owner or None,
+            "cost_centre": settings.account(row.account).cost_centre or None,
+            "usd": money(row.own),
+            "usd_with_below": money(row.with_below),
+        }
+        for row in _rows(report, config)
+    ]
+
+
+def roll_up_text(report: Report, config: ClusterConfig) -> str:
+    """Return the table of accounts with those below them."""
+    settings = settings_of(config)
+    rows = [
+        (
+            f"{'. ' * row.depth}{row.account}",
+            settings.account(row.account).owner or "-",
+            settings.account(row.account).cost_centre or "-",
+            money(row.own),
+            money(row.with_below),
+        )
+        for row in _rows(report, config)
+    ]
+    return table(("account", "owner", "cost centre", "USD", "with those below"), rows)
+
+
+def _rows(report: Report, config: ClusterConfig) -> tuple[roll_up.RolledUp, ...]:
+    parents = {item.name: item.parent for item in config.accounts}
+    return roll_up.roll_up(report, parents)
