@@ -100,7 +100,7 @@ def write(
             shutil.copyfile(store.folder / file, target)
     copy = ClusterStore(made)
     made.mkdir(exist_ok=True)
-    closed_store.commit(copy, replace(closed, days=kept))
+    closed_store.commit(copy, replace(closed, days=kept), ())
     copy.write_json(made / _FACTS, _facts_json(facts))
     (made / _DOCUMENTS).mkdir()
     for name, body in documents.items():
