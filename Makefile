@@ -71,7 +71,7 @@ property: setup-test ## Laws, by hypothesis
 SLOWEST := --durations=20 --durations-min=5
 
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
-	@$(PYTEST) tests/contract -n 2 --dist loadfile -q $(SLOWEST)
+	@$(PYTEST) tests/contract -n 3 --dist loadfile -q $(SLOWEST)
 
 golden: setup-test ## Rendered slurm.conf, stack, user data
 	@$(PYTEST) tests/golden $(PURE)

@@ -7,23 +7,27 @@ lane.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import io
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 from ruamel.yaml import YAML
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.slurm.instances import machine_driver
+from tests.slurm.settings import add_zoe
+from tests.slurm.traces import host_traces
 from tests.slurm.waiting import PATIENCE
 from toolkit.config import load
 from toolkit.demo.commands import ToolkitCommand
@@ -34,9 +38,11 @@ from toolkit.deploy.image_lock import ImageLock
 from toolkit.deploy.session import Clients
 from toolkit.errors import HeadCommandFailed
 from toolkit.local.daemon_files import StateFiles
-from toolkit.local.machines import cgroups
 from toolkit.local.machines.layout import Layout
 from toolkit.local.machines.shared_images import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
@@ -128,17 +134,30 @@ class Cluster:
         deadline = time.monotonic() + 120
         is_query = "squeue" in argv or {"scontrol", "show"} <= set(argv)
         while True:
-            failed = None
-            try:
-                done = self.head.output(argv, timeout=timeout)
-                error_text = done.stderr  # `scontrol show job --json` exits 0 without an answer
-            except HeadCommandFailed as error:
-                failed, error_text = error, error.stdout + error.stderr
-            if not (is_query and UNREACHED in error_text) or time.monotonic() > deadline:
-                if failed is not None:
-                    raise failed
-                return done.stdout
+            done = self._enter(argv, timeout)
+            # `scontrol show job --json` exits 0 without an answer.
+            is_unreached = is_query and UNREACHED in done.stdout + done.stderr
+            if not is_unreached or time.monotonic() > deadline:
+                break
             time.sleep(1)
+        if done.returncode:
+            raise HeadCommandFailed(
+                f"{shlex.join(argv)[:200]}: exit code {done.returncode}: {done.stderr[-2000:]}",
+                returncode=done.returncode,
+                stdout=done.stdout,
+                stderr=done.stderr,
+            )
+        return done.stdout
+
+    def _enter(self, argv: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        """Run argv in the head's machine, from the host.
+
+        Tests ask the head thousands of times. By SSM each time would take more CPU than the answer;
+        the toolkit's own commands go that way.
+        """
+        done = machine_driver().execute(self.head.instance_id, argv, timeout=timeout)
+        streams = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(argv, done.returncode, *streams)
 
     def as_user(self, *argv: str) -> str:
         """Run argv on the head node as a researcher."""
@@ -197,11 +216,13 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """Put the tests that need no cluster first.
+    """Put tests without a cluster first, and the login node last.
 
-    The worker of the other lane deploys the cluster meanwhile.
+    The worker of the other lane deploys the cluster meanwhile. Once there is a login node, users
+    have no login on the head, where other tests look for it.
     """
-    items.sort(key=lambda item: item.path.name != "test_real_machines.py")
+    places = {"test_real_machines.py": -1, "test_login_nodes.py": 1}
+    items.sort(key=lambda item: places.get(item.path.name, 0))
 
 
 @pytest.fixture(scope="session")
@@ -232,48 +253,6 @@ def free_port(state: Path) -> int:
                 continue
             return port
     raise AssertionError(f"no free port in {PORTS}")
-
-
-def host_traces(state: Path) -> dict[str, list[str]]:
-    """Return the host's traces of the cloud in that directory, by kind.
-
-    The kinds are mounts, network namespaces, control groups, loop devices and processes. Traces of
-    other clouds are left out. The cloud sets nothing in the host's own network.
-    """
-    name = Layout(state).name
-    rows = {
-        "mount": Path("/proc/self/mountinfo").read_text().splitlines(),
-        "netns": _names("/run/netns"),
-        "loop": list(_loop_files()),
-        # No walk through all groups: groups of others disappear meanwhile, and the walk would fail.
-        "cgroup": [str(root / name) for root in cgroups.hierarchies() if (root / name).exists()],
-        "ps": list(_arguments()),
-    }
-    return {
-        kind: sorted(row for row in entries if f"{state}/" in row or name in row)
-        for kind, entries in rows.items()
-    }
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return [path.name for path in Path(directory).iterdir()]
-    except FileNotFoundError:
-        return []
-
-
-def _loop_files():
-    """Yield the file behind each loop device."""
-    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):
-            yield path.read_text()
-
-
-def _arguments():
-    """Yield the command line of every process; zombies have none."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 @pytest.fixture(scope="session")
@@ -384,8 +363,8 @@ def configure(state: Path, path: Path, port: int) -> None:
     settings["training"]["requirements"] += OTHER_JOBSCRIPTS
     settings["training"]["checkpoints"] = "bucket"
     settings["users"][0]["ssh_keys"] = [new_key(state / "ada")]
-    zoe = {"name": "zoe", "uid": 2077, "account": "vision", "ssh_keys": [new_key(state / "zoe")]}
-    settings["users"].append(zoe)  # test_logins.py lets her leave
+    new_key(state / "zoe")
+    add_zoe(settings, state)  # test_settings.py lets her leave
     settings["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
     settings["aws"]["credentials_file"] = str(state / "aws/credentials")
     with path.open("w") as file:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from toolkit.config import load
@@ -12,22 +13,32 @@ from toolkit.local.machines import factory
 from toolkit.local.machines.layout import Layout
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolkit.local.machines.nspawn_driver import NspawnDriver
 
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
+@functools.cache
+def machine_driver() -> NspawnDriver:
+    """Return a driver of this cloud's machines."""
+    return factory.nspawn_driver(Layout.from_environment())
+
+
+@functools.cache
+def _ec2(config: Path) -> Any:
+    """Return a client; to make one takes more CPU than its calls."""
+    return Clients(load(config)).client("ec2")
+
+
 def instances_of_pool(cluster, pool: str, *states: str) -> list[dict]:
     """Return the pool's instances that EC2 lists in those states."""
-    response = (
-        Clients(load(cluster.config))
-        .client("ec2")
-        .describe_instances(
-            Filters=[
-                {"Name": f"tag:{tags.POOL}", "Values": [pool]},
-                {"Name": "instance-state-name", "Values": list(states)},
-            ]
-        )
+    response = _ec2(cluster.config).describe_instances(
+        Filters=[
+            {"Name": f"tag:{tags.POOL}", "Values": [pool]},
+            {"Name": "instance-state-name", "Values": list(states)},
+        ]
     )
     return [item for group in response["Reservations"] for item in group["Instances"]]
 
@@ -39,4 +50,4 @@ def node(cluster, name: str) -> dict:
 
 def driver_and_machine(cluster, name: str) -> tuple[NspawnDriver, str]:
     """Return the driver and the id of the machine behind a node."""
-    return factory.nspawn_driver(Layout.from_environment()), node(cluster, name)["instance_id"]
+    return machine_driver(), node(cluster, name)["instance_id"]

@@ -7,12 +7,13 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.training_job import HOME, ON_FARM, PYTHON, submit
+from tests.slurm.training_job import HOME, ON_FARM, PYTHON, paced, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
-FSDP = (
-    *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
+SBATCH = "/shared/jobscripts/fsdp.sbatch"
+TRAIN = (
+    *("/shared/jobscripts/fsdp/train.py", "--epochs", "14"),
     *("--sequences", "256", "--width", "64", "--layers", "2"),
 )
 REASON = "a new disk"
@@ -37,7 +38,7 @@ def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster)
     The interruption notice keeps the person's reason on the node.
     """
     until("three free nodes", lambda: are_free(cluster, "farm-[001-003]"))
-    job = submit(cluster, *ON_FARM, "--nodes=2-4", ONLY_THREE, *FSDP)
+    job = submit(cluster, *ON_FARM, "--nodes=2-4", ONLY_THREE, SBATCH, paced(cluster), *TRAIN)
     step_before = job.trained(5)
     interrupted_node = job.nodes()[-1]
     cluster.run(
@@ -57,7 +58,7 @@ def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster)
 
 def test_slurmctld_shows_the_minimum_and_maximum_nodes_of_a_pending_job(cluster):
     """Check the two fields that `toolkit why` reads."""
-    job = submit(cluster, "--hold", "--nodes=2-4", *FSDP)
+    job = submit(cluster, "--hold", "--nodes=2-4", SBATCH, *TRAIN)
     assert (job.record()["node_count"]["number"], job.record()["max_nodes"]["number"]) == (2, 4)
     cluster.as_user("scontrol", "update", f"jobid={job.number}", "numnodes=2")
     assert (job.record()["node_count"]["number"], job.record()["max_nodes"]["number"]) == (2, 2)

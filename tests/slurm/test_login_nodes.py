@@ -1,7 +1,7 @@
 """A login node on a real machine: users work there, with sackd, and have no login on the head.
 
-The login node stays: the files after this one rotate the key, lose the head and destroy the cluster
-with it.
+The login node stays: files of the tier's second part rotate the key, lose the head and destroy the
+cluster with it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.test_logins import Ssh, limits
+from tests.slurm.settings import add_zoe, edit, remove_zoe
+from tests.slurm.ssh import computer
+from tests.slurm.test_settings import limits
 from tests.slurm.training_job import PYTHON
 from tests.slurm.waiting import until
 
@@ -29,24 +30,19 @@ print(MlflowClient(site_facts()["mlflow_tracking_uri"]).create_run("0").info.use
 """
 
 
-def edited(cluster, change, path=None):
-    """Write cluster.yaml with a change, by default in place."""
-    settings = YAML(typ="rt").load(cluster.config.read_text())
-    change(settings)
-    path = path or cluster.config
-    with path.open("w") as file:
-        YAML(typ="rt").dump(settings, file)
-    return path
-
-
-def add_login_node(settings):
-    settings["login_nodes"] = {"count": 1, "max_user_share": 0.25}
-
-
 @pytest.fixture(scope="module")
-def config(cluster):
-    """The cluster's configuration, with a login node that is up."""
-    path = edited(cluster, add_login_node)
+def config(cluster, state):
+    """The cluster's configuration, with a login node that is up.
+
+    test_settings.py let zoe leave, and she is a user again.
+    """
+    path = cluster.config
+
+    def change(settings):
+        settings["login_nodes"] = {"count": 1, "max_user_share": 0.25}
+        add_zoe(settings, state)
+
+    edit(path, change)
     toolkit("deploy", "--config", str(path))
     until(
         "the login node's report",
@@ -58,12 +54,7 @@ def config(cluster):
 
 @pytest.fixture(scope="module")
 def ssh(config, tmp_path_factory):
-    """A computer with what `toolkit login --ssh-config` prints."""
-    folder = tmp_path_factory.mktemp("ssh")
-    text = toolkit("login", "--config", str(config), "--ssh-config", "--as", "ada").stdout
-    (folder / "config").write_text(text)
-    (folder / "known_hosts").write_text(f"{text.splitlines()[-1].removeprefix('# ')}\n")
-    return Ssh(folder)
+    return computer(config, tmp_path_factory.mktemp("ssh"))
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +81,8 @@ def test_slurms_commands_work_over_ssh_on_the_login_node(cluster, ssh, ada):
 
 
 def test_srun_runs_a_step_on_a_node_and_brings_its_output_back(ssh, ada):
-    answer = ssh.run("srun", "--partition=batch", "--mem=100", "hostname", key=ada)
-    assert answer.stdout.startswith("farm-"), answer
+    answer = ssh.run("srun", "--partition=spot", "--mem=100", "hostname", key=ada)
+    assert answer.stdout.startswith("gpu-"), answer
 
 
 def test_login_as_goes_to_the_login_node_and_login_as_root_to_the_head_on_demand(config):
@@ -154,14 +145,13 @@ def test_a_run_of_mlflow_made_on_the_login_node_is_its_users(ssh, ada):
 
 def test_who_leaves_loses_access_on_the_login_node(cluster, config, ssh, state, tmp_path):
     """Leave her out of cluster.yaml. The next deploy brings her back."""
-
-    def leave(settings):
-        settings["users"] = [user for user in settings["users"] if user["name"] != "zoe"]
-
-    # test_logins.py let her leave, and `deploy` brought her back with her uid.
+    # test_settings.py let her leave, and `deploy` brought her back with her uid.
     assert ssh.run("id", "-un", user="zoe", key=state / "zoe").stdout == "zoe\n"
     assert limits(cluster, "zoe") == "|"
-    toolkit("apply", "--config", str(edited(cluster, leave, tmp_path / "without.yaml")))
+    without = tmp_path / "without.yaml"
+    without.write_text(config.read_text())
+    edit(without, remove_zoe)
+    toolkit("apply", "--config", str(without))
     until(
         "the end of her access",
         lambda: ssh.run("id", user="zoe", key=state / "zoe").returncode == 255,

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
-from ruamel.yaml import YAML
 
 from slurmplugins.head import read_commands
-from tests.slurm.conftest import TOOLKIT, new_key, toolkit
-from tests.slurm.waiting import PATIENCE, until
+from tests.slurm.conftest import new_key, toolkit
+from tests.slurm.ssh import REFUSED, computer, environment
+from tests.slurm.waiting import until
 from toolkit.config import load
 from toolkit.deploy import names
 from toolkit.deploy.head import RUNNING, Head
 from toolkit.deploy.session import Clients
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
-REFUSED = "Permission denied (publickey)"
 KEYS = "/etc/ssh/slurm_toolkit_keys"
 HOLD = ("--hold", "--partition=spot", "--output=/dev/null", "--wrap=true")
 # Accepts one connection, and prints the uid of the process at its other end. The kernel's table may
@@ -41,79 +34,17 @@ while not owners:
     time.sleep(0.05)
 print(*owners)
 """
-
-
-# It has a new pid all the time: a look into /proc may miss it.
-FORKS = """
-import os, time
-null = os.open(os.devnull, os.O_RDWR)
-for stream in range(3):
-    os.dup2(null, stream)
-while True:
-    if os.fork():
-        os._exit(0)
-    time.sleep(0.001)
-"""
 JOB_TOKEN = "/opt/slurm-toolkit/bin/slurm-job-token"
-
-
-def environment() -> dict[str, str]:
-    """Return an environment in which ssh's ProxyCommand finds the toolkit."""
-    return {**os.environ, "PATH": f"{TOOLKIT.parent}:{os.environ['PATH']}"}
-
-
-@dataclass(frozen=True)
-class Ssh:
-    """A person's computer: an ssh configuration and keys."""
-
-    folder: Path
-
-    def argv(self, *words: str, user: str = "ada", key: Path | None = None) -> list[str]:
-        """Return ssh's argv; without a key, the person has none."""
-        identity = ["-i", str(key)] if key else ["-i", "/dev/null"]
-        options = ("BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes")
-        return [
-            *("ssh", "-F", str(self.folder / "config"), *identity, "-l", user),
-            *(word for option in options for word in ("-o", option)),
-            *("-o", f"UserKnownHostsFile={self.folder / 'known_hosts'}", *words),
-        ]
-
-    def run(self, *words: str, **who) -> subprocess.CompletedProcess[str]:
-        """Run a command on the head node over ssh."""
-        return subprocess.run(
-            self.argv("judge", *words, **who),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=environment(),
-        )
 
 
 @pytest.fixture(scope="module")
 def ssh(cluster, tmp_path_factory):
-    """A computer with what `toolkit login --ssh-config` prints."""
-    folder = tmp_path_factory.mktemp("ssh")
-    text = cluster.toolkit("login", "--ssh-config", "--as", "ada").stdout
-    (folder / "config").write_text(text)
-    known_hosts = text.splitlines()[-1].removeprefix("# ")
-    (folder / "known_hosts").write_text(f"{known_hosts}\n")
-    return Ssh(folder)
+    return computer(cluster.config, tmp_path_factory.mktemp("ssh"))
 
 
 @pytest.fixture(scope="module")
 def ada(state):
     return state / "ada"
-
-
-def without(cluster, path: Path, name: str) -> Path:
-    """Write cluster.yaml without a user."""
-    settings = YAML(typ="rt").load(cluster.config.read_text())
-    settings["users"] = [user for user in settings["users"] if user["name"] != name]
-    with path.open("w") as file:
-        YAML(typ="rt").dump(settings, file)
-    return path
 
 
 def test_ada_submits_and_sees_her_job_over_ssh_and_is_not_root(cluster, ssh, ada):
@@ -225,63 +156,6 @@ def test_login_as_opens_a_session_of_that_user_and_of_no_other(cluster):
         )
         assert answer.returncode == 1, name
         assert "none of the cluster's users" in answer.stderr
-
-
-def limits(cluster, user: str) -> str:
-    """Return limit and comment of a user's only association."""
-    where = ("show", "assoc", f"user={user}", "format=maxsubmitjobs,comment")
-    return cluster.run("sacctmgr", "-n", "-P", *where).strip()
-
-
-def test_a_user_who_leaves_loses_access_and_keeps_her_jobs(cluster, ssh, state, tmp_path):
-    """Leave her out of cluster.yaml.
-
-    The lane's next apply brings her back, and test_login_nodes.py looks for her.
-    """
-    key = state / "zoe"
-    submit = ("sbatch", "--parsable", "--partition=spot", "--output=/dev/null")
-    job = ssh.run(*submit, "--wrap='sleep 900'", user="zoe", key=key).stdout.strip()
-    until("the job's start", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
-    session = subprocess.Popen(
-        ssh.argv("judge", "sleep", "901", user="zoe", key=key),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
-    try:
-        until("her session", lambda: "sleep 901" in cluster.run("ps", "-A", "-o", "args="))
-        cluster.run("runuser", "-u", "zoe", "--", "setsid", "-f", "python3", "-c", FORKS)
-        config = without(cluster, tmp_path / "without-zoe.yaml", "zoe")
-        output = toolkit("apply", "--config", str(config)).stdout
-        assert "zoe has left, and 1 job of zoe go on" in output
-        session.wait(PATIENCE)
-        assert_locked(cluster, ssh, key)
-        assert_locked_on_node(cluster.job(job)["nodes"], submit)
-        assert cluster.job(job)["job_state"] == ["RUNNING"]
-    finally:
-        session.kill()
-        cluster.run("scancel", job)
-
-
-def assert_locked(cluster, ssh, key: Path) -> None:
-    """Look for anything that zoe could still use on the head."""
-    assert cluster.run("sh", "-c", "ps -U 2077 -o args= || true") == ""
-    assert cluster.run("getent", "shadow", "zoe").split(":")[7] == "1"
-    assert cluster.run("getent", "passwd", "zoe").split(":")[2::4] == [
-        "2077",
-        "/usr/sbin/nologin\n",
-    ]
-    assert limits(cluster, "zoe") == "0|toolkit:left"
-    assert REFUSED in ssh.run("id", user="zoe", key=key).stderr
-
-
-def assert_locked_on_node(node: str, submit: Sequence[str]) -> None:
-    """Wait for the node's lock, and try to submit there."""
-    passwd = ("local", "console", node, "getent", "passwd", "zoe")
-    until("the node's lock", lambda: "nologin" in toolkit(*passwd).stdout)
-    as_zoe = ("local", "console", node, "runuser", "-u", "zoe", "--")
-    submission = toolkit(*as_zoe, *submit, "--wrap=true", may_fail=True)
-    assert submission.returncode != 0, submission
 
 
 def test_a_node_of_an_older_image_runs_jobs_and_is_not_drained(cluster):

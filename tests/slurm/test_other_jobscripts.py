@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.training_job import HOME, ON_FARM, PYTHON, TrainingJob, submit
+from tests.slurm.training_job import HOME, ON_FARM, PYTHON, TrainingJob, paced, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
-# The jobs still train when their notices arrive. On a busy machine that is 20 s after STEPS steps.
+# About a hundred steps each: with paced.py a minute, in which the notices must arrive.
 ARGUMENTS = {
-    "fsdp": ("--epochs", "20", "--sequences", "256", "--width", "64", "--layers", "2"),
-    "pipeline": ("--epochs", "40", "--hidden", "64"),
-    "deepspeed": ("--epochs", "160", "--hidden", "64", "--stage", "3", "--offload"),
+    "fsdp": ("--epochs", "14", "--sequences", "256", "--width", "64", "--layers", "2"),
+    "pipeline": ("--epochs", "6", "--hidden", "64"),
+    "deepspeed": ("--epochs", "6", "--hidden", "64", "--stage", "3", "--offload"),
 }
 STEPS = 5  # steps of a job before its interruption
 # Request the status with the right token and with another. Nothing is printed before the notebook
@@ -52,8 +52,8 @@ class InterruptedJob:
 COMMAND_LINE_OPTIONS = ("--nice=5", "--time=60", "--mem-per-cpu", "1G")
 
 
-def script(name: str) -> tuple[str, str]:
-    return f"{JOBSCRIPTS}/{name}.sbatch", f"{JOBSCRIPTS}/{name}/train.py"
+def script(cluster, name: str) -> tuple[str, str, str]:
+    return f"{JOBSCRIPTS}/{name}.sbatch", paced(cluster), f"{JOBSCRIPTS}/{name}/train.py"
 
 
 def notebook_answer(cluster, job: TrainingJob, starts: int) -> str | None:
@@ -72,7 +72,7 @@ def notebook_answer(cluster, job: TrainingJob, starts: int) -> str | None:
 def interrupted_jobs(cluster):
     """Jobs that run at the same time, each with one interrupted node."""
     jobs = {
-        name: submit(cluster, *ON_FARM, *COMMAND_LINE_OPTIONS, *script(name), *words)
+        name: submit(cluster, *ON_FARM, *COMMAND_LINE_OPTIONS, *script(cluster, name), *words)
         for name, words in ARGUMENTS.items()
     }
     notebook = submit(cluster, *ON_FARM, f"{JOBSCRIPTS}/interactive.sbatch")

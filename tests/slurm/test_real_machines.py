@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.conftest import host_traces
 from tests.slurm.ports import CLOSED, OPEN, connect_argv
+from tests.slurm.traces import host_traces
 from toolkit.local.machines import cleanup, factory, preflight
 from toolkit.local.machines.driver import AttachedVolume, MachineSpec, MachineState
 from toolkit.local.machines.errors import NotRunning

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
 from tests.slurm.instances import driver_and_machine
@@ -242,28 +241,3 @@ def test_jobs_are_requeued_when_an_instance_dies_without_a_notice(cluster, jobs_
 def test_a_cancelled_job_is_killed_in_mlflow(jobs):
     assert jobs.cancelled.ended() == {"CANCELLED"}
     until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
-
-
-def test_preemption_by_qos_works_after_an_apply(cluster):
-    """Remove the partition's priority, apply, and preempt by QOS.
-
-    Slurm has one preemption type at a time. slurmctld reads the type at its start only.
-    """
-    yaml = YAML(typ="rt")
-    cluster_settings = yaml.load(cluster.config.read_text())
-    del cluster_settings["partitions"]["urgent"]["priority"]
-    new = cluster.config.with_suffix(".new.yaml")
-    with new.open("w") as file:
-        yaml.dump(cluster_settings, file)
-    new.replace(cluster.config)  # the other lane reads the file too, so it is replaced in one step
-    cluster.toolkit("apply")
-    for change in (
-        ("modify", "qos", "normal", "set", "gracetime=120"),
-        ("add", "qos", "urgent", "priority=100", "preempt=normal"),
-        ("modify", "user", "ada", "set", "qos+=urgent"),
-    ):
-        cluster.run("sacctmgr", "--immediate", *change)
-
-    job = slow(cluster, *ONE_NODE)
-    preempt(job, "--qos=urgent")
-    cluster.as_user("scancel", job.number)

@@ -28,6 +28,7 @@ def play(cluster, book):
         "env",
         "-C",
         "/opt/slurm-toolkit/bundle/ansible",
+        "PYTHONPATH=python",
         *PLAYBOOK,
         book,
         timeout=PATIENCE,

@@ -136,6 +136,11 @@ def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> Traini
     return TrainingJob(cluster, number.strip())
 
 
+def paced(cluster: Cluster) -> str:
+    """Return the path of the script that paces another one's first attempt."""
+    return cluster.write(f"{HOME}/paced.py", (SCRIPTS / "paced.py").read_text())
+
+
 def slow(cluster: Cluster, *argv: str, gate: str = "") -> TrainingJob:
     """Submit training that takes a second an epoch and needs little CPU.
 

@@ -14,15 +14,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PATIENCE = 900.0
 """Seconds. The limit ends a test that hangs. It is no law, because the test host may be busy."""
+PAUSE, LONGEST_PAUSE = 1.0, 5.0  # seconds between two looks
 
 
 def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Return the first true value of `condition`, called every second.
+    """Return the first true value of `condition`, called again and again.
 
-    Raises AssertionError after `seconds`.
+    The pause is a second, and longer after a call that took long. So a test that waits leaves the
+    CPU to the work that it waits for. Raises AssertionError after `seconds`.
     """
     deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
-        time.sleep(1)
-    return value
+    while True:
+        began = time.monotonic()
+        if value := condition():
+            return value
+        ended = time.monotonic()
+        assert ended < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(min(max(PAUSE, 2 * (ended - began)), LONGEST_PAUSE))
