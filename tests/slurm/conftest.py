@@ -56,6 +56,7 @@ FARM_LANE = frozenset(
         "other_jobscripts",
         "owners",
         "real_machines",
+        "staging",
         "warm_up",
     )
 )
@@ -362,7 +363,8 @@ def configure(state: Path, path: Path, port: int) -> None:
     settings["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     settings["pools"]["rack"] = RACK
     settings["partitions"]["rack"] = {"pools": ["rack"]}
-    settings["burst"] = {"rack": BURST}
+    settings["partitions"]["silo"] = {"pools": ["rack"], "max_time": "00:30:00"}
+    settings["burst"] = {"rack": BURST, "silo": BURST | {"data": {"at": "site"}}}
     settings["training"]["requirements"] += OTHER_JOBSCRIPTS
     settings["training"]["checkpoints"] = "bucket"
     settings["users"][0]["ssh_keys"] = [new_key(state / "ada")]

@@ -51,12 +51,18 @@ def rack(cluster):
 
 
 @pytest.fixture(scope="module")
+def array(cluster, rack):
+    """A waiting job array: its nodes boot beside those of another job."""
+    return submit(cluster, NODE, "--time=10", "--array=1-2", "--output=/dev/null")
+
+
+@pytest.fixture(scope="module")
 def without_budget(cluster, rack):
     """A waiting job of an account that has no burst budget."""
     return submit(cluster, NODE, "--time=2", user="grace")
 
 
-def test_a_job_that_waits_for_racks_completes_in_the_cloud(cluster, rack, without_budget):
+def test_a_job_that_waits_for_racks_completes_in_the_cloud(cluster, rack, array, without_budget):
     job = submit(cluster, NODE, "--time=10", f"--output={OUTPUT}-%j")
 
     def is_done() -> bool:
@@ -74,6 +80,53 @@ def test_a_job_that_waits_for_racks_completes_in_the_cloud(cluster, rack, withou
     (attempt,) = spending(cluster, job)
     assert attempt["ended"]
     assert 0 < float(attempt["usd"]) < 0.05
+
+
+def test_all_tasks_of_an_array_complete_in_the_cloud(cluster, array):
+    def are_done() -> bool:
+        cluster.run(*GOVERN)
+        return all(task["job_state"] == ["COMPLETED"] for task in cluster.jobs(array))
+
+    until("the array in the cloud", are_done)
+    tasks = cluster.jobs(array)
+    assert [task["partition"] for task in tasks] == ["batch", "batch"]
+    cluster.run(*GOVERN)
+    attempts = [item for task in tasks for item in spending(cluster, str(task["job_id"]))]
+    assert len([item for item in attempts if item["ended"]]) == len(tasks)
+
+
+CONDITIONS = {
+    "deadline": ("--time=10", "--deadline=now+1hour"),
+    "cloud-late": ("--time=10", "--deadline=now+11minutes"),
+    "racks-soon": ("--time=2", "--comment=site-data=2T"),  # its data would be later than racks
+    "data-unknown": ("--time=2", "--partition=silo"),
+    "racks-lack": ("--time=60", "--partition=silo", "--comment=s3-data"),
+}
+"""Options by the reason of the decision, while backfill expects the racks in about two hours."""
+
+
+def test_data_deadlines_and_limits_of_racks_decide(cluster, rack):
+    jobs = {
+        reason: submit(cluster, NODE, *options, "--output=/dev/null")
+        for reason, options in CONDITIONS.items()
+    }
+    missing = dict(jobs)
+
+    def each_is_told() -> bool:
+        seen = decisions(cluster)
+        for reason, job in list(missing.items()):
+            told = seen[job]["reason"] if job in seen else ""
+            # The head's own timer may have let a job go meanwhile: its comment then says why.
+            comment = cluster.job(job)["admin_comment"]
+            if told == reason or f"toolkit:burst {reason}: " in comment:
+                del missing[reason]
+        return not missing
+
+    try:
+        until(f"the decisions {', '.join(jobs)}", each_is_told)
+        assert "stays" in cluster.toolkit("why", jobs["cloud-late"]).stdout
+    finally:
+        cluster.run("scancel", *jobs.values())
 
 
 def test_a_job_of_an_account_without_budget_stays_and_is_told_why(cluster, without_budget):

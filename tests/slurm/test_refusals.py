@@ -18,6 +18,7 @@ from tests.slurm.waiting import until
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 DECISIONS = paths.DECISIONS
 SMOKE = "/shared/jobscripts/smoke.sbatch"
+GOVERN = ("runuser", "-u", "slurm", "--", "/opt/slurm-toolkit/bin/slurm-govern")
 
 
 def submit(cluster, *argv):
@@ -82,3 +83,35 @@ def test_a_job_over_the_quota_is_held_and_runs_when_released(cluster):
         toolkit("local", "throttle", "--clear")
     cluster.run("scontrol", "release", job)
     until("the job's end", lambda: cluster.job(job)["job_state"] == ["COMPLETED"])
+
+
+def test_no_job_of_racks_bursts_while_ec2_does_not_answer(cluster):
+    """Refuse reconcile's reads, and submit a job.
+
+    The racks can never run it, so it would go at once.
+    """
+
+    def planned() -> dict:
+        return json.loads(cluster.run(*GOVERN, "--plan"))
+
+    toolkit("local", "throttle", "DescribeInstances", "--code", "UnauthorizedOperation")
+    job = ""
+    try:
+        until("reconcile's note", lambda: "blocked" in planned()["problems"].get("batch", ""))
+        job = submit(
+            cluster,
+            "--partition=silo",
+            "--time=60",
+            "--comment=s3-data",
+            "--wrap=exit",
+            "--requeue",
+        )
+        cluster.run(*GOVERN)
+        (decision,) = [item for item in planned()["decisions"] if str(item["job"]) == job]
+        assert (decision["reason"], decision["bursts"]) == ("cloud-problem", False)
+        assert "reconcile is blocked" in decision["text"]
+        assert cluster.job(job)["partition"] == "silo"
+    finally:
+        toolkit("local", "throttle", "--clear")
+        if job:
+            cluster.run("scancel", job)

@@ -91,7 +91,7 @@ class JoinPlan:
         lines += [f"by hand, {line}" for line in self.by_hand]
         for edit in self._changed:
             lines.append(edit.diff())
-        if any(not edit.ours for edit in self._changed):
+        if self.by_hand or any(not edit.ours for edit in self._changed):
             lines.append(self._note_on_copies())
         if self._changed:
             lines += [

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from slurmplugins.config import burst
 from slurmplugins.head.report import (
     BurstReport,
     HeadReport,
@@ -136,6 +137,16 @@ def test_a_join_has_no_mlflow_to_record_in(joined, capsys):
     code, text = asked(joined, capsys, "report", "--record-mlflow")
     assert code == 2
     assert "a join has no MLflow of its own" in text
+
+
+def test_a_negotiated_price_ranks_the_nodes_of_a_join(joined, capsys):
+    negotiated = {"type": "m7i.large", "usd_per_hour": "0.0504"}
+    joined.document["prices"]["on_demand"] = [negotiated]
+    joined.path.write_text(json.dumps(joined.document))
+    code, text = asked(joined, capsys, "join", "apply", "--yes")
+    assert code == 0, text
+    engine = burst.load(joined.site.root / "etc/slurm-toolkit/burst.json")
+    assert [item.price for item in engine.pools["cloud"].offerings] == ["0.0504"]
 
 
 def test_plan_and_apply_take_the_name_of_an_error(joined, capsys):
