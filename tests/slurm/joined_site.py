@@ -81,7 +81,7 @@ class JoinedSite:
 
 @contextlib.contextmanager
 def site(config: ClusterConfig, folder: Path, upgrade: str = "") -> Iterator[JoinedSite]:
-    """Build the lab in the cloud of that cluster, with a cluster.yaml for its join.
+    """Build the lab in a cluster's cloud, and write its join.yaml.
 
     Both are removed at the end.
     """

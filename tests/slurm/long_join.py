@@ -38,7 +38,7 @@ def joined(cloud, state):
 
 @dataclass(frozen=True)
 class Waits:
-    """How long jobs of racks waited, in seconds; those of green racks with the power-up."""
+    """The seconds that jobs of racks waited, those of green racks with the power-up."""
 
     name: str
     main: list[int]
@@ -54,7 +54,10 @@ class Waits:
 
 
 def measure(joined, name: str, seconds: float, cloud_jobs: list[str] | None = None) -> Waits:
-    """Submit jobs to racks, and some to the cloud; return how long the racks' jobs waited."""
+    """Submit jobs, and return how long those of racks waited.
+
+    With `cloud_jobs`, some are for the cloud, and their numbers are added there.
+    """
     end, number = time.monotonic() + seconds, 0
     jobs: dict[str, list[str]] = {"main": [], "green": []}
     while time.monotonic() < end:
@@ -93,7 +96,7 @@ def seconds_waited(joined, job: str) -> int:
 
 def test_no_job_of_racks_waits_for_ec2(joined):
     cloud_jobs: list[str] = []
-    calm = measure(joined, "EC2 answers", 120)
+    calm = measure(joined, "EC2 answers", 90)
     toolkit("local", "throttle", "*", "--seconds", str(MINUTES * 30))
     throttled = measure(joined, "EC2 throttles every call", MINUTES * 30, cloud_jobs)
     toolkit("local", "throttle", "--clear")
@@ -147,7 +150,7 @@ def upgrade(lab, machine: str) -> None:
 
 
 def assert_works(joined, long: list[str], before: list[dict]) -> None:
-    """Look whether jobs ran on, and others run on racks and in the cloud."""
+    """Assert that the long jobs ran on, and that others run everywhere."""
     for job, record in zip(long, before, strict=True):
         now = joined.job(job)
         assert (now["job_state"], now["start_time"]) == (["RUNNING"], record["start_time"])

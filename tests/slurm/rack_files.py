@@ -1,4 +1,4 @@
-"""What the lab's admin wrote: its slurm.conf, its scripts, and a machine's first boot."""
+"""The files of the lab's admin: slurm.conf, scripts, and a machine's first boot."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Keys:
 
 
 def install(upgrade: str = "") -> str:
-    """Return the script that makes a machine the racks' image, and powers it off."""
+    """Return the script that makes the racks' image."""
     download = DOWNLOAD.format(suite=upgrade, folder=UPGRADE) if upgrade else ""
     return INSTALL.format(packages=PACKAGES, download=download)
 

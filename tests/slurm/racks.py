@@ -90,7 +90,7 @@ class Lab:
         return self.run("sh", "-c", f"{OWN_FILES}; {OWN_TEXTS}").splitlines()
 
     def set_aws(self, *, reachable: bool) -> None:
-        """Let the controller's packets to AWS pass, or drop them without an answer."""
+        """Let the controller's packets to AWS pass, or drop them."""
         port = (self.clients.client("ec2").meta.endpoint_url or "").rpartition(":")[2]
         namespace = f"{Layout.from_environment().name}-{self.instances[CONTROLLER]}"
         drop = "table ip away {}; delete table ip away; table ip away { chain output { type filter"
@@ -101,7 +101,7 @@ class Lab:
 
 
 def rack_image(clients: Clients, config: ClusterConfig, upgrade: str = "") -> str:
-    """Return the image of the racks, which is built if it is missing.
+    """Return the image of the racks, and build a missing one.
 
     With `upgrade`, it also holds the packages of that Debian suite, not installed.
     """

@@ -31,7 +31,7 @@ def files_before(site):
 
 @pytest.fixture(scope="module")
 def rack_job(site):
-    """A job that has the rack of partition main, from before the join on."""
+    """A job on the rack of main, from before the join on."""
     job = site.submit("--partition=main", "--exclusive", "--time=1:00:00", "--wrap=sleep 3600")
     until("the rack's job runs", lambda: site.state(job) == "RUNNING")
     return site.job(job)
