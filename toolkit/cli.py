@@ -61,6 +61,7 @@ COMMANDS = {
     "data": "Add, check, cache and collect datasets.",
     "prices": "Import AWS's price list, show the prices of a report.",
     "report": "Print the cluster's cost by account, user or job.",
+    "savings": "Print what spot, reuse and power-down saved, by month.",
     "reconcile-bill": "Compare AWS's bill with the report.",
     "usage": "Import dumps of sacct, and report on them offline.",
     "runs": "List, show, compare and replay training runs.",

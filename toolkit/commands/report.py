@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands import report_files
 from toolkit.commands.moments import period, since_option, until_option
 from toolkit.commands.options import check_format, config_option, json_option, load
 
@@ -44,12 +46,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line a charge.")
-@click.option(
-    "--html",
-    "html_path",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write one self-contained HTML file as well.",
-)
+@report_files.file_options
 @click.option(
     "--cloudtrail",
     "trail_paths",
@@ -72,6 +69,7 @@ def command(
     as_json: bool,
     as_csv: bool,
     html_path: Path | None,
+    focus_path: Path | None,
     trail_paths: tuple[Path, ...],
     anew: bool,
     record_mlflow: bool,
@@ -86,23 +84,26 @@ def command(
     from toolkit.accounting.allocation import Window
     from toolkit.commands.report_closed import made_report
 
+    files = report_files.ReportFiles(html_path, focus_path)
+    files.check()
     config = load(config_path)
     now = datetime.now(UTC)
-    window = Window(*period(since, until, now))
-    making = made_report(
-        config_path,
-        config,
-        window,
-        int(now.timestamp()),
-        trail=_trail(trail_paths),
+    making = partial(
+        made_report, config_path, config, now=int(now.timestamp()), trail=_trail(trail_paths),
         anew=anew,
-        needs_head=record_mlflow,
-    )
-    with making as (made, head):
+    )  # fmt: skip
+
+    def before(window: Window) -> Report:
+        with making(window, needs_head=False) as (made, _):
+            return made
+
+    window = Window(*period(since, until, now))
+    with making(window, needs_head=record_mlflow) as (made, head):
         report = _with_bill_status(made)
         try:
-            if html_path is not None:
-                _write_html(html_path, report, keys)
+            report_files.write(
+                files, report, keys, report_files.Making(config_path, config, before)
+            )
             if record_mlflow and head is not None:
                 _record(head, report)
         finally:
@@ -135,17 +136,6 @@ def _with_bill_status(report: Report) -> Report:
         return replace(report, notes=(*report.notes, f"record of bills: {error.message}"))
     status = bill_status(known, day_of(report.window.since), day_of(report.window.until - 1))
     return replace(report, bill_status=status)
-
-
-def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
-    from toolkit.accounting import html
-    from toolkit.accounting.errors import AccountingError
-
-    try:
-        path.write_text(html.render(report, keys), encoding="utf-8")
-    except OSError as error:
-        raise AccountingError(f"can't write {path}: {error.strerror}") from error
-    click.echo(f"written: {path}", err=True)
 
 
 def _record(runner: Runner, report: Report) -> None:

@@ -23,6 +23,7 @@ from toolkit.config.prices import Prices
 from toolkit.config.section import Section
 from toolkit.config.site import Site
 from toolkit.config.ssh_keys import SshKey
+from toolkit.config.targets import Targets
 from toolkit.config.training import Data, Training
 from toolkit.config.types import (
     AccountName,
@@ -332,6 +333,7 @@ class ClusterConfig(Section):
     access: Access = Access()
     prices: Prices = Prices()
     cost_policy: CostPolicySection = CostPolicySection()
+    targets: Targets = Targets()
 
     @property
     def joined_site(self) -> Site:
