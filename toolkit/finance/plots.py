@@ -26,7 +26,7 @@ _CLUSTER_SLOT = SERIES + 1
 _DAYS, _WEEKS = 45, 200  # a longer time is drawn by weeks, then by months
 _GAP = Fraction(1, 5)  # of a bar's place
 _STEPS = (1, 2, 5)
-_TICKS = 4
+_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,65 +32,72 @@ MINUTE = 60
 
 
 class Month:
-    """Jobs on nodes of their own, one after the other."""
+    """Jobs on forty nodes, each node with one instance at a time."""
 
     def __init__(self, seed: int, window: Window, *, interruptions: float) -> None:
         self._random = random.Random(seed)  # noqa: S311  # a sample
         self._window = window
         self._interruptions = interruptions
-        self._key = 0
+        self._free_at = dict.fromkeys((f"gpu-{number:03}" for number in range(1, 41)), 0)
         self.attempts, self.instances = [], []
 
     def add_jobs(self, count: int) -> None:
-        for number in range(count):
+        days = sorted(self._random.choices(range(30), [8] * 5 + [3] * 2 + [8] * 23, k=count))
+        for number, day in enumerate(days, start=4000):
             account, users = self._random.choices(ACCOUNTS, SHARES)[0]
-            day = self._random.randrange(30)
-            busy = day % 7 not in {0, 6}
             second = self._window.since + day * DAY + self._random.randrange(8, 20) * HOUR
-            if busy or self._random.random() < 0.4:
-                self._add_job(number, account, self._random.choice(users), second)
+            names = {"account": account, "user": self._random.choice(users)}
+            self._add_job(str(number), names, second)
 
-    def _add_job(self, number: int, account: str, user: str, second: int) -> None:
-        names = {
-            "job_id": str(4000 + number), "job": str(4000 + number), "account": account,
-            "user": user, "nodes": (f"gpu-{number:03}",),
-        }  # fmt: skip
-        is_spot = self._random.random() < 0.75
-        submitted, restarts = second, 0
+    def _add_job(self, job: str, names: dict[str, str], submitted: int) -> None:
+        is_spot, restarts = self._random.random() < 0.75, 0
         while is_spot and self._random.random() < self._interruptions:
-            length = self._random.randrange(70, 300) * MINUTE
+            launched, name = self._node(submitted)
+            ended = launched + self._random.randrange(70, 300) * MINUTE
+            saved = self._random.random() < 0.9
             self._add_attempt(
-                names, submitted, length, state="NODE_FAIL", restarts=restarts, is_spot=True,
-                end_cause="interruption", saved=self._random.random() < 0.9,
+                {**names, "job_id": job, "job": job, "nodes": (name,), "restarts": restarts},
+                (submitted, launched + 5 * MINUTE, ended), state="NODE_FAIL", saved=saved,
             )  # fmt: skip
-            submitted, restarts = submitted + length, restarts + 1
-        length = self._random.randrange(20, 600) * MINUTE
-        state = self._random.choice(STATES)
-        self._add_attempt(
-            names, submitted, length, state=state, restarts=restarts, is_spot=is_spot,
-            end_cause="suspend", saved=True,
-        )  # fmt: skip
+            self._add_instance(name, launched, ended, is_spot=True, end_cause="interruption")
+            submitted, restarts = ended, restarts + 1
+        launched, name = self._node(submitted)
+        started, ended = launched + 5 * MINUTE, launched
+        for part in range(self._random.choice((1, 1, 2, 3))):  # further jobs find the node up
+            ended = started + self._random.randrange(20, 400) * MINUTE
+            number = f"{job}{part or ''}"
+            self._add_attempt(
+                {**names, "job_id": number, "job": number, "nodes": (name,),
+                 "restarts": 0 if part else restarts},
+                (started - 30 if part else submitted, started, ended),
+                state=self._random.choice(STATES), saved=True,
+            )  # fmt: skip
+            started = ended + 2 * MINUTE
+        self._add_instance(name, launched, ended + 5 * MINUTE, is_spot=is_spot, end_cause="suspend")
 
-    def _add_attempt(
-        self, names, submitted, length, *, state, restarts, is_spot, end_cause, saved
-    ) -> None:
-        self._key += 1
+    def _node(self, submitted: int) -> tuple[int, str]:
+        """Return the launch and the node that is free first."""
         launched = submitted + self._random.randrange(1, 40) * MINUTE
-        started = launched + self._random.randrange(3, 9) * MINUTE
-        ended = started + length
+        name = min(self._free_at, key=lambda node: self._free_at[node])
+        return max(launched, self._free_at[name] + MINUTE), name
+
+    def _add_attempt(self, names, times, *, state, saved) -> None:
+        submitted, started, ended = times
         mark = f"toolkit:checkpoint={ended - self._random.randrange(1, 20) * MINUTE}"
         self.attempts.append(
             an_attempt(
-                self._key, submitted=submitted, started=started, ended=ended, state=state,
-                restarts=restarts, exit_codes=(int(state == "FAILED"), 0),
+                len(self.attempts) + 1, submitted=submitted, started=started, ended=ended,
+                state=state, exit_codes=(int(state == "FAILED"), 0),
                 comments=mark if saved else "", **names,
             )
         )  # fmt: skip
-        tail = 0 if end_cause == "interruption" else 5 * MINUTE
+
+    def _add_instance(self, name, launched, ended, *, is_spot, end_cause) -> None:
+        self._free_at[name] = ended
         self.instances.append(
             an_instance(
-                f"i-{self._key}", node=names["nodes"][0], spot=is_spot, launched=launched,
-                ended=ended + tail, end_cause=end_cause,
+                f"i-{len(self.instances) + 1}", node=name, spot=is_spot, launched=launched,
+                ended=ended, end_cause=end_cause,
             )
         )  # fmt: skip
 
