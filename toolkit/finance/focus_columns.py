@@ -1,9 +1,10 @@
 """The columns of the FOCUS file, in its order.
 
 They are FOCUS 1.2's mandatory columns, and the conditional ones that a cluster has: the spec's
-repository, FOCUS_Spec, has a page for each in `specification/columns`. Left out are those of
-commitment discounts, capacity reservations and other currencies: the cluster sells none of
-them. Its own columns begin with `x_`, as the attribute "Column Handling" says.
+repository, FOCUS_Spec, has a page for each in `specification/columns`. The cluster sells no
+commitment discounts and no capacity reservations, so most columns of these are left out.
+focus-validator asks for two of them, and for those of the pricing currency, in any file. Our own
+columns begin with `x_`, as the attribute "Column Handling" says.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Column:
 _NUMBERS = frozenset(
     {
         "BilledCost", "ConsumedQuantity", "ContractedCost", "ContractedUnitPrice", "EffectiveCost",
-        "ListCost", "ListUnitPrice", "PricingQuantity",
+        "ListCost", "ListUnitPrice", "PricingCurrencyContractedUnitPrice",
+        "PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice", "PricingQuantity",
     }
 )  # fmt: skip
 _MOMENTS = frozenset(
@@ -46,9 +48,11 @@ _NAMES = (
     "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName",
     "BillingAccountType", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart",
     "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd",
-    "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit", "ContractedCost",
-    "ContractedUnitPrice", "EffectiveCost", "InvoiceId", "InvoiceIssuerName", "ListCost",
-    "ListUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit", "ProviderName",
+    "ChargePeriodStart", "CommitmentDiscountId", "CommitmentDiscountStatus", "ConsumedQuantity",
+    "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost", "InvoiceId",
+    "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingCurrency",
+    "PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost",
+    "PricingCurrencyListUnitPrice", "PricingQuantity", "PricingUnit", "ProviderName",
     "PublisherName", "RegionId", "RegionName", "ResourceId", "ResourceName", "ResourceType",
     "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter",
     "SkuPriceDetails", "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",

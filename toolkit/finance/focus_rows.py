@@ -153,20 +153,22 @@ class _Maker:
             "ChargeFrequency": "Usage-Based",
             "ChargePeriodStart": iso(part.start),
             "ChargePeriodEnd": iso(part.end),
+            "CommitmentDiscountId": None,
+            "CommitmentDiscountStatus": None,
             "InvoiceId": None,
             "InvoiceIssuerName": cluster,
+            "PricingCurrency": "USD",
+            "ProviderName": cluster,  # another one than the issuer would mean: paid elsewhere
         }
 
     def _subject(self, charge: Charge, instance: Instance | None, attempt: Attempt | None) -> Row:
         """Return what a charge is for, and who pays it."""
         kind = services.service(instance)
-        provider = services.AWS if kind.is_of_aws else self.report.cluster
         region = self.prices.region if kind.is_of_aws else None
         account = (attempt.account or None) if attempt else None
         return {
             "AvailabilityZone": (instance.zone or None) if instance else None,
-            "ProviderName": provider,
-            "PublisherName": provider,
+            "PublisherName": services.AWS if kind.is_of_aws else self.report.cluster,
             "RegionId": region,
             "RegionName": services.region_name(region) if region else None,
             "ResourceId": self._resource(charge),
@@ -209,7 +211,7 @@ class _Maker:
 
     def _money(self, part: DayCharge, instance: Instance | None) -> Row:
         billed = usd(part.micro)
-        costs: Row = {"BilledCost": billed, "EffectiveCost": billed}
+        costs: Row = dict.fromkeys(_COSTS, billed)
         if instance is None:  # a share moves a cost, and nothing was used
             return {
                 **costs,
@@ -235,6 +237,8 @@ class _Maker:
             "ListUnitPrice": list_price,
             "ListCost": product(list_price, hours),
             "ContractedUnitPrice": contracted_price,
+            "PricingCurrencyListUnitPrice": list_price,
+            "PricingCurrencyContractedUnitPrice": contracted_price,
             "ContractedCost": product(contracted_price, hours),
             "SkuId": services.sku(instance),
             "SkuMeter": services.meter(instance),
@@ -264,10 +268,11 @@ class _Maker:
         }
 
 
+_COSTS = ("BilledCost", "EffectiveCost", "PricingCurrencyEffectiveCost")
 _USAGE_COLUMNS = (
     "ConsumedQuantity", "ConsumedUnit", "PricingQuantity", "PricingUnit", "PricingCategory",
     "ListUnitPrice", "ContractedUnitPrice", "SkuId", "SkuMeter", "SkuPriceId", "SkuPriceDetails",
-    "x_ListPriceSource",
+    "PricingCurrencyListUnitPrice", "PricingCurrencyContractedUnitPrice", "x_ListPriceSource",
 )  # fmt: skip
 
 

@@ -47,7 +47,8 @@ NOT_NULL = (
 )  # fmt: skip
 OF_USAGE = (
     "ConsumedQuantity", "ConsumedUnit", "ContractedUnitPrice", "ListUnitPrice", "PricingCategory",
-    "PricingQuantity", "PricingUnit", "SkuId", "SkuMeter", "SkuPriceId",
+    "PricingCurrencyContractedUnitPrice", "PricingCurrencyListUnitPrice", "PricingQuantity",
+    "PricingUnit", "SkuId", "SkuMeter", "SkuPriceId",
 )  # fmt: skip
 
 
@@ -124,7 +125,8 @@ def test_focus_rows_sum_to_the_report_and_keep_the_columns_laws(drawn):
         assert set(row) == {column.name for column in COLUMNS}
         assert [name for name in NOT_NULL if row[name] is None] == []
         assert "" not in row.values()
-        assert row["EffectiveCost"] == row["BilledCost"]
+        assert row["EffectiveCost"] == row["BilledCost"] == row["PricingCurrencyEffectiveCost"]
+        assert row["ProviderName"] == row["InvoiceIssuerName"]  # else it was paid elsewhere
         assert row["BillingPeriodStart"] <= row["ChargePeriodStart"] < row["ChargePeriodEnd"]
         assert row["ChargePeriodEnd"] <= row["BillingPeriodEnd"]
         is_usage = row["ChargeCategory"] == "Usage"
