@@ -191,10 +191,6 @@ def _utilisation(report: Report) -> Ratio:
 
 def _gpu_cost(outcomes: Outcomes) -> Fraction:
     """Return the cost of jobs with GPUs, all components."""
-    return Fraction(
-        sum(
-            charge.micro
-            for charge in outcomes.report.charges()
-            if charge.attempt in outcomes.attempts and outcomes.attempts[charge.attempt].tres.gpus
-        )
-    )
+    with_gpus = {key for key, attempt in outcomes.attempts.items() if attempt.tres.gpus}
+    charges = outcomes.report.charges()
+    return Fraction(sum(charge.micro for charge in charges if charge.attempt in with_gpus))
