@@ -141,7 +141,7 @@ def test_focus_rows_sum_to_the_report_and_keep_the_columns_laws(drawn):
 
 
 @given(reports())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_numbers_of_the_html_are_the_reports(drawn):
     made, listed = drawn
     found = measures(made, listed)

@@ -1,6 +1,7 @@
 """The numbers of the HTML report, each counted by hand."""
 
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.finance.samples import (
     HOUR,
     NOVEMBER,
     a_month,
+    a_price_book,
     a_report,
     an_interrupted_job,
     html_of,
@@ -20,6 +22,7 @@ from toolkit.config.targets import Targets
 from toolkit.finance.indicators import Verdict, indicators
 from toolkit.finance.measures import at_share, measures, spot_saving
 from toolkit.finance.outcomes import Cause, Outcomes
+from toolkit.prices import SpotHistory
 
 
 def measured(attempts, instances, **more):
@@ -232,3 +235,16 @@ def test_a_job_at_midnight_is_divided_by_its_seconds():
     instance = an_instance(launched=midnight - HOUR, ended=midnight + 3 * HOUR)
     made = measured([attempt], [instance])
     assert [day["vision"] for day in made.spend.values()] == [360_000, 3 * 360_000]
+
+
+def test_a_job_over_a_change_of_price_costs_each_day_its_own():
+    midnight = T0 // DAY * DAY + DAY
+    times = {"submitted": midnight - HOUR, "started": midnight - HOUR, "ended": midnight + HOUR}
+    points = [("g5.xlarge", "us-east-1a", at, usd) for at, usd in ((0, 0.36), (midnight, 0.72))]
+    history = SpotHistory.from_points(
+        (kind, zone, at, Decimal(str(usd))) for kind, zone, at, usd in points
+    )
+    book = replace(a_price_book(), history=history)
+    instance = an_instance(launched=midnight - HOUR, ended=midnight + HOUR)
+    made = measured([an_attempt(**times)], [instance], book=book)
+    assert [day["vision"] for day in made.spend.values()] == [360_000, 720_000]
