@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint audit types unit property contract golden slurm sdk bench coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
+.PHONY: help demo test lint audit types unit property contract golden slurm sdk bench focus coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -90,6 +90,10 @@ slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
 
 bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(BENCH)
+
+# Not part of `make test`: it needs Python 3.12 and packages older than ours (docs/finance.md).
+focus: setup-test ## FinOps's focus-validator on FOCUS files; TOOLKIT_FOCUS_VALIDATOR names its Python
+	@$(PYTEST) tests/focus -q -p no:cacheprovider
 
 coverage: setup-test ## Branches of the core that no unit, property or golden test takes
 	@scripts/coverage

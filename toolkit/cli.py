@@ -62,6 +62,7 @@ COMMANDS = {
     "data": "Add, check, cache and collect datasets.",
     "prices": "Import AWS's price list, show the prices of a report.",
     "report": "Print the cluster's cost by account, user, project and more.",
+    "savings": "Print what spot, reuse and power-down saved, by month.",
     "reconcile-bill": "Compare AWS's bill with the report.",
     "usage": "Import dumps of sacct, and report on them offline.",
     "period": "Review and close months of the report.",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands import report_files
 from toolkit.commands.moments import period, since_option, until_option
 from toolkit.commands.options import check_format, config_option, json_option, load_any
 from toolkit.commands.period_options import names_option
@@ -15,6 +17,7 @@ from toolkit.commands.period_options import names_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
     from toolkit.config import ClusterConfig
@@ -53,18 +56,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line a charge.")
-@click.option(
-    "--parquet",
-    "parquet_path",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write a Parquet file as well, one row a charge.",
-)
-@click.option(
-    "--html",
-    "html_path",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write one self-contained HTML file as well.",
-)
+@report_files.file_options
 @click.option(
     "--cloudtrail",
     "trail_paths",
@@ -91,6 +83,7 @@ def command(
     as_csv: bool,
     parquet_path: Path | None,
     html_path: Path | None,
+    focus_path: Path | None,
     trail_paths: tuple[Path, ...],
     anew: bool,
     names: str,
@@ -109,6 +102,8 @@ def command(
     check_format(as_json=as_json, as_csv=as_csv)
     from toolkit.commands import report_period
 
+    files = report_files.ReportFiles(html_path, focus_path, parquet_path)
+    files.check()
     config = load_any(config_path)
     if record_mlflow and config.site is not None:
         raise click.UsageError("--record-mlflow: a join has no MLflow of its own")
@@ -120,17 +115,22 @@ def command(
         _trail(trail_paths),
         anew=anew,
         needs_head=record_mlflow,
-        sums_suffice=not (as_json or as_csv or html_path or parquet_path)
-        and report_period.are_summed(keys, names),
+        sums_suffice=not (as_json or as_csv or files.any) and report_period.are_summed(keys, names),
     )
+
+    def before(window: Window) -> Report:
+        earlier = replace(wanted, seconds=(window.since, window.until), period=None)
+        making = replace(earlier, needs_head=False, sums_suffice=False)
+        with report_period.made(config_path, config, making, now) as (made, _):
+            return made
+
     with report_period.made(config_path, config, wanted, now) as (made, head):
         whole = made if made.bill_status is not None else _with_bill_status(made)
         report = report_period.with_names(whole, names)
         try:
-            if html_path is not None:
-                _write_html(html_path, report, keys)
-            if parquet_path is not None:
-                _write_parquet(parquet_path, report)
+            report_files.write(
+                files, report, keys, report_files.Making(config_path, config, before)
+            )
             if record_mlflow and head is not None:
                 _record(head, whole)
         finally:
@@ -149,8 +149,6 @@ def _with_bill_status(report: Report) -> Report:
 
     A record that can't be read costs no report: a note names it.
     """
-    from dataclasses import replace
-
     from toolkit.accounting.days import day_of
     from toolkit.bill import record
     from toolkit.bill.errors import BillError
@@ -163,24 +161,6 @@ def _with_bill_status(report: Report) -> Report:
         return replace(report, notes=(*report.notes, f"record of bills: {error.message}"))
     status = bill_status(known, day_of(report.window.since), day_of(report.window.until - 1))
     return replace(report, bill_status=status)
-
-
-def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
-    from toolkit.accounting import html
-    from toolkit.accounting.errors import AccountingError
-
-    try:
-        path.write_text(html.render(report, keys), encoding="utf-8")
-    except OSError as error:
-        raise AccountingError(f"can't write {path}: {error.strerror}") from error
-    click.echo(f"written: {path}", err=True)
-
-
-def _write_parquet(path: Path, report: Report) -> None:
-    from toolkit.accounting import parquet
-
-    parquet.write(report, path)
-    click.echo(f"written: {path}", err=True)
 
 
 def _record(runner: Runner, report: Report) -> None:

@@ -27,6 +27,7 @@ from toolkit.config.section import Section
 from toolkit.config.site import Site
 from toolkit.config.ssh_keys import SshKey
 from toolkit.config.statements import Grant, LedgerAccount, Statements
+from toolkit.config.targets import Targets
 from toolkit.config.training import Data, Training
 from toolkit.config.types import (
     AccountName,
@@ -360,6 +361,7 @@ class ClusterConfig(Section):
     prices: Prices = Prices()
     cost_policy: CostPolicySection = CostPolicySection()
     statements: Statements = Statements()
+    targets: Targets = Targets()
 
     @property
     def joined_site(self) -> Site:

@@ -5,10 +5,12 @@ The pages are of the head's own program, with the head's role. slurmdbd is a fak
 
 from __future__ import annotations
 
+import csv
 import json
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.contract.deploy.test_records import RecordsHead, toolkit
 from tests.fakes.slurmdbd import Row
 from toolkit import cli
 from toolkit.deploy import session
+from toolkit.errors import EndpointUnreachable
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
@@ -95,6 +98,29 @@ def test_closed_days_are_reported_without_aws_as_they_were_computed(head, capsys
     assert (cluster["closed_days"], cluster["status"]) == (3, {"estimated": 3})
     again = printed(config, capsys, "usage", "close")
     assert (again["days"], again["records"]["new_pages"]) == ([], 0)
+
+
+@contextmanager
+def unreachable(config):
+    raise EndpointUnreachable("no network")
+    yield
+
+
+def test_files_for_finance_are_made_of_closed_days_without_aws(head, capsys, monkeypatch, tmp_path):
+    config = head.config
+    printed(config, capsys, "usage", "close")
+    page, focus = tmp_path / "report.html", tmp_path / "focus.csv"
+    monkeypatch.setattr(session, "connected", unreachable)
+    files = ("--html", str(page), "--focus", str(focus))
+    made = report(config, capsys, FIRST, FIRST + DAY, *files)
+    rows = list(csv.DictReader(focus.read_text().splitlines()))
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal(made["total"]) > 0
+    assert {row["ChargePeriodStart"] for row in rows} == {made["asked_since"]}
+    assert f"${made['total']}" in page.read_text()
+    assert "there are no trends" in page.read_text()  # nobody knows the day before
+    day = [f"{time.strftime('%Y-%m-%d', time.gmtime(at))}" for at in (FIRST, FIRST + DAY)]
+    saved = printed(config, capsys, "savings", "--since", day[0], "--until", day[1])
+    assert "spot instances" in {line["measure"] for line in saved["savings"]}
 
 
 def printed_status(capsys):

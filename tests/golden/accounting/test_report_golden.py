@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instance
-from toolkit.accounting import export, html, terminal
+from toolkit.accounting import export, terminal
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.report import Key
@@ -82,7 +82,6 @@ def terminal_text(width):
         ("report-100.txt", lambda: terminal_text(100)),
         ("report.csv", lambda: export.as_csv(the_demo())),
         ("report.json", lambda: json.dumps(export.as_json(the_demo(), KEYS), indent=2) + "\n"),
-        ("report.html", lambda: html.render(the_demo(), KEYS)),
     ],
 )
 def test_the_report_is_as_reviewed(name, make):

@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instance
 from tests.unit.accounting.test_report import KEYS, printed
-from toolkit.accounting import export, html, mlflow
+from tests.unit.finance.samples import html_of
+from toolkit.accounting import export, mlflow
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.charges import Component
@@ -110,7 +111,7 @@ def test_the_report_says_who_pays():
     report = a_report(CostPolicy(boot=Payer.SHARED))
     assert export.as_json(report, KEYS)["cost_policy"]["boot"] == "shared"
     assert "shared: boot" in printed(report)
-    assert "shared: boot" in html.render(report, KEYS)
+    assert "shared: boot" in html_of(report, KEYS)
 
 
 def test_every_amount_names_its_source_and_day():
@@ -140,7 +141,7 @@ def test_every_amount_names_its_source_and_day():
     rows = csv.DictReader(io.StringIO(export.as_csv(report)))
     assert {(row["instance"], row["price_source"], row["price_as_of"]) for row in rows} == found
     assert report.components()[Component.COMMITMENT] == 120_000  # 2 hours at 0.06, unused
-    for text in (printed(report, width=120), html.render(report, KEYS)):
+    for text in (printed(report, width=120), html_of(report, KEYS)):
         for words in ("contract, 2026-11-21", "reserved, 2026-11-21", "unused commitment"):
             assert words in text
 
@@ -162,9 +163,10 @@ def test_a_racks_node_is_in_every_table():
     assert data["attempts"][0]["nodes"] == ["rack-001", "RACK7"]
     assert report.unknown_costs == ()
     assert report.notes == ("rack-001: size not known, so a job is charged for all of it",)
-    for text in (printed(report, width=120), html.render(report, KEYS), export.as_csv(report)):
+    for text in (printed(report, width=120), export.as_csv(report)):
         assert "RACK7" in text
         assert "rack" in text
+    assert '<td class="name">rack</td>' in html_of(report, KEYS)
     assert " cost " in printed(report)
     assert "instance cost" not in printed(report)
 

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instance
-from toolkit.accounting import export, html, terminal
+from tests.unit.finance.samples import html_of
+from toolkit.accounting import export, terminal
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.report import Key
@@ -166,7 +167,7 @@ def test_names_are_escaped_on_the_terminal_and_in_html():
     )
     text = printed(report, width=120)
     assert "\x1b" not in text
-    page = html.render(report, KEYS)
+    page = html_of(report, KEYS)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 
@@ -183,14 +184,14 @@ def test_names_are_no_markup_on_the_terminal(name):
 
 
 def test_the_html_page_loads_nothing():
-    page = html.render(two_people(), KEYS)
+    page = html_of(two_people(), KEYS)
     for word in ("http://", "https://", "<link", "<script", "@import", "url("):
         assert word not in page
 
 
 def test_a_cluster_without_instances_says_so():
     assert "No instance had a cost" in printed(a_report([], []))
-    assert "$0.000000" in html.render(a_report([], []), KEYS)
+    assert "$0.000000" in html_of(a_report([], []), KEYS)
 
 
 class CountedCosts(list):
@@ -203,7 +204,7 @@ class CountedCosts(list):
         return super().__iter__()
 
 
-@pytest.mark.parametrize("make", [lambda report: html.render(report, KEYS), printed])
+@pytest.mark.parametrize("make", [lambda report: html_of(report, KEYS), printed])
 def test_a_longer_report_reads_all_costs_no_more_often(make):
     def reads_of(instance_count):
         nodes = [f"gpu-{number:03}" for number in range(1, instance_count + 1)]
@@ -239,7 +240,7 @@ def test_records_that_were_set_aside_are_counted_and_named():
         "x.json: a copy, set aside, no cost is missing",
     )
     assert "set aside" in printed(report)
-    assert "set aside" in html.render(report, KEYS)
+    assert "set aside" in html_of(report, KEYS)
     assert len(export.as_json(report, KEYS)["set_aside"]) == 6
 
 
@@ -284,7 +285,7 @@ def test_an_unknown_amount_is_never_shown_as_nothing():
     assert "0.000000" not in row
     assert row.split()[-1] == "?"
     assert "0.720000+?" in text
-    assert "0.720000+?" in html.render(report, KEYS)
+    assert "0.720000+?" in html_of(report, KEYS)
     data = export.as_json(report, KEYS)
     assert data["unknown_costs"] == ["i-2", "i-3.json"]
     assert {row["usd"] for row in data["charges"] if row["user"] == "bob"} == {None}

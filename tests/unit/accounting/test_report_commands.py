@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -15,12 +16,15 @@ from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.accounting.samples import T0
 from tests.unit.accounting.test_sacct import HELP, row
 from toolkit.accounting import sacct
+from toolkit.accounting.allocation import Window
 from toolkit.commands import (
     accounts as accounts_command,
     moments,
     reconcile_bill as reconcile_bill_command,
     report as report_command,
+    savings as savings_command,
 )
+from toolkit.commands.report_files import period_before
 from toolkit.deploy import head as head_module, session as session_module
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
@@ -162,7 +166,7 @@ def now(monkeypatch):
         def now(cls, tz=None) -> datetime:
             return datetime(2026, 11, 21, 10, 30, tzinfo=tz)
 
-    for module in (report_command, moments):
+    for module in (report_command, savings_command, moments):
         monkeypatch.setattr(module, "datetime", Clock)
 
 
@@ -215,6 +219,76 @@ def test_html_is_written_beside_the_printed_report(cluster, tmp_path):
     result = report("--html", str(page))
     assert "vision/ada" in result.stdout
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_html_has_the_reports_cost_and_no_trend_without_a_period_before(cluster, tmp_path):
+    page = tmp_path / "report.html"
+    report("--html", str(page))
+    text = page.read_text()
+    assert "$0.099500" in text
+    assert "there are no trends" in text
+    assert "target 70.0 %" in text
+
+
+@pytest.mark.parametrize("name", ["focus.csv", "focus.parquet"])
+def test_focus_is_written_beside_the_printed_report(cluster, tmp_path, name):
+    path = tmp_path / name
+    result = report("--focus", str(path))
+    assert "vision/ada" in result.stdout
+    assert f"written: {path}, 3 rows" in result.stderr
+    with duckdb.connect() as connection:
+        read = connection.read_csv if name.endswith("csv") else connection.read_parquet
+        rows = read(str(path)).project("BilledCost, SubAccountId").fetchall()
+    assert round(sum(cost for cost, _ in rows), 6) == 0.0995
+    assert {account for _, account in rows} == {"vision"}
+
+
+def refused(*args):
+    return CliRunner().invoke(report_command.command, ["--config", CONFIG, *args])
+
+
+def test_focus_of_two_months_is_refused_and_the_report_is_printed(cluster, tmp_path):
+    words = ["--since", "2026-10-30", "--focus", str(tmp_path / "focus.csv")]
+    launched_in_october = refused(*words)
+    assert launched_in_october.exit_code == 0  # the first instance is of November
+    assert "vision/ada" in launched_in_october.stdout
+
+
+def test_a_focus_file_without_a_known_ending_is_refused_before_anything_is_read(tmp_path):
+    result = refused("--focus", str(tmp_path / "focus.xlsx"))
+    assert "tells no format" in str(result.exception)
+
+
+def savings(*args):
+    day = ["--since", "2026-11-21", "--until", "2026-11-21T10:30"]
+    return CliRunner().invoke(savings_command.command, ["--config", CONFIG, *day, *args])
+
+
+def test_savings_are_a_table_and_json(cluster):
+    assert "spot instances" in savings().stdout
+    data = json.loads(savings("--json").stdout)
+    (spot,) = [row for row in data["savings"] if row["measure"] == "spot instances"]
+    assert spot["month"] == "2026-11"
+    # 995 s on demand at 1.006, less 995 s at the price tag's 0.36
+    assert spot["saved"] == "0.178547"
+    assert (spot["cost"], spot["quantity"]) == ("0.000000", "0.276")
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "before"),
+    [
+        ("2026-11-01", "2026-12-01", "2026-10-01"),
+        ("2026-03-01", "2026-04-01", "2026-02-01"),
+        ("2026-11-01", "2026-11-08", "2026-10-25"),
+        ("2026-11-21T10:00", "2026-11-21T10:30", "2026-11-21T09:30"),
+    ],
+)
+def test_the_period_before_is_the_month_before_or_as_long(since, until, before):
+    first, last, expected = (
+        int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+        for text in (since, until, before)
+    )
+    assert period_before(Window(first, last)) == Window(expected, first)
 
 
 def a_bill(folder, usd):

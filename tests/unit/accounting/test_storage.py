@@ -6,7 +6,8 @@ from fractions import Fraction
 
 from tests.unit.accounting.samples import T0, a_book, an_instance
 from tests.unit.accounting.test_report import KEYS, printed
-from toolkit.accounting import export, html
+from tests.unit.finance.samples import html_of
+from toolkit.accounting import export
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.storage import Infrastructure, Sizes, UnitPrices, gb_months
@@ -90,7 +91,7 @@ def test_an_unknown_line_is_shown_as_unknown_and_says_why():
     )
     assert "storage" in printed(report)
     assert "before taxes\n" in printed(report).replace(" \n", "\n")
-    assert "objects" in html.render(report, KEYS)
+    assert "objects" in html_of(report, KEYS)
     row = next(row for row in export.as_csv(report).splitlines() if ",objects," in row)
     assert ",unknown," in row
 

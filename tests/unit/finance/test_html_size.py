@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 
 from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instance
-from toolkit.accounting import html
+from tests.unit.finance.samples import html_of
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.report import Key
@@ -38,7 +38,7 @@ def calls_to_render(count):
 
     sys.setprofile(counted)
     try:
-        html.render(report, [Key.USER])
+        html_of(report, [Key.USER])
     finally:
         sys.setprofile(None)
     return calls

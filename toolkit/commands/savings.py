@@ -1,0 +1,59 @@
+"""`toolkit savings`: what was done to spend less, by month."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.moments import period, since_option, until_option
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("savings")
+@config_option
+@since_option("90d")
+@until_option
+@json_option
+def command(
+    *, config_path: Path | None, since: datetime, until: datetime | None, as_json: bool
+) -> None:
+    """Print what spot, reuse and power-down saved, by month.
+
+    Each line has what it cost too. It compares with a stated other way, at the on-demand price.
+    The lines compare with different ways, so they do not add up.
+    """
+    from toolkit.accounting.allocation import Window
+    from toolkit.commands.report_closed import made_report
+    from toolkit.commands.report_files import list_prices
+    from toolkit.finance import savings_text
+    from toolkit.finance.day_charges import day_charges
+    from toolkit.finance.outcomes import Outcomes
+    from toolkit.finance.savings import ledger
+
+    config = load(config_path)
+    now = datetime.now(UTC)
+    window = Window(*period(since, until, now))
+    making = made_report(
+        config_path,
+        config,
+        window,
+        int(now.timestamp()),
+        trail=None,
+        anew=False,
+        needs_head=False,
+    )
+    with making as (report, _):
+        made = ledger(
+            report, list_prices(config_path, config), list(day_charges(report)), Outcomes(report)
+        )
+    if as_json:
+        from toolkit.output import print_json
+
+        print_json(savings_text.as_json(report, made))
+    else:
+        click.echo(savings_text.as_text(report, made))
