@@ -57,6 +57,8 @@ COMMANDS = {
     "config": "Write, check and explain cluster.yaml.",
     "lint": "Find mistakes in a batch script that lose work.",
     "submit": "Check a batch script, then sbatch it.",
+    "recommend": "Say which GPU suits a training, how many, spot or not.",
+    "quote": "Say what a job would cost, on spot and on demand.",
     "accounts": "Plan and apply Slurm accounts and users.",
     "data": "Add, check, cache and collect datasets.",
     "prices": "Import AWS's price list, show the prices of a report.",

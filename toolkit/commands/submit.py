@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from toolkit.commands.submit_start import ChosenStart
     from toolkit.lint.finding import Finding
     from toolkit.submit.checks import StopEstimate
     from toolkit.submit.plan import Plan
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 @click.option(
     "--container", default="", metavar="IMAGE@sha256:…", help="Run the ranks in this container."
 )
+@click.option(
+    "--by", "by_text", metavar="TIME", help="The job must end by then: 08:00, or a date with time."
+)
+@click.option(
+    "--cheapest", is_flag=True, help="Begin when spot is expected to be cheapest; needs --by."
+)
 @click.argument(
     "words", metavar="[SBATCH-OPTION=VALUE...] SCRIPT [ARG...]", nargs=-1, required=True
 )
@@ -56,6 +63,8 @@ def command(
     checkpoint_gib: float | None,
     write_gib_s: float,
     container: str,
+    by_text: str | None,
+    cheapest: bool,
     words: tuple[str, ...],
 ) -> int:
     """Check a batch script, then submit it by sbatch.
@@ -66,24 +75,35 @@ def command(
     Options for sbatch go before the script, as --name=value. submit adds `--requeue` and
     `--open-mode=append`, unless the script or you say otherwise. It prints the command.
 
+    With --by the job gets a deadline. With --cheapest it begins when spot is expected to be
+    cheapest, by the prices of past days. Both need cluster.yaml.
+
     `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an
     error was found, or Slurm refused; 2: wrong usage.
     """
+    from toolkit.commands.submit_start import chosen_start
     from toolkit.lint.finding import Severity
+    from toolkit.quote.request import read_request
     from toolkit.submit import checks, plan
     from toolkit.submit.errors import SubmitRefused
 
-    options, script, arguments = _split_words(words)
+    if cheapest and by_text is None:
+        raise click.UsageError("--cheapest needs --by TIME: until when may the job run?")
+    options, script, arguments = split_words(words)
     stop = checks.StopEstimate.from_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
     with _slurm(config_path, user) as slurm:
         text = slurm.read_script(script)
+        environment = _environment(user)
+        request = read_request(text, script, options, environment) if by_text else None
+        start = chosen_start(config_path, request, by_text or "", cheapest=cheapest)
         submission = plan.plan(
             options,
             script,
             arguments,
             text=text,
-            environment=_environment(user),
+            environment=environment,
             container=container,
+            chosen=tuple(start.options) if start else (),
         )
         user_name = user or getpass.getuser()
         if stop is None and (measured_run := slurm.measured_stop(text, arguments)):
@@ -92,7 +112,7 @@ def command(
         errors = [finding for finding in findings if finding.severity is Severity.ERROR]
         refused = bool(errors) and not force
         job = "" if dry_run or refused else slurm.submit(submission.call)
-    _report(submission, findings, stop, job, as_json=as_json)
+    _report(submission, findings, stop, job, start, as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
         raise SubmitRefused(
@@ -101,7 +121,7 @@ def command(
     return 1 if refused else 0
 
 
-def _split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+def split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
     """Return sbatch's options, the script, and the script's arguments."""
     script_index = next(
         (script_index for script_index, word in enumerate(words) if not word.startswith("-")), None
@@ -141,6 +161,7 @@ def _report(
     findings: tuple[Finding, ...],
     stop: StopEstimate | None,
     job: str,
+    start: ChosenStart | None,
     *,
     as_json: bool,
 ) -> None:
@@ -158,13 +179,15 @@ def _report(
             "job": job or None,
         }
         stop_facts = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
-        print_json(output | {"stop": stop_facts})
+        print_json(output | {"stop": stop_facts, "start": start.as_json() if start else None})
         return
     print_findings(Path(submission.script), findings)
     if stop is None:
         click.echo(checks.UNKNOWN_STOP)
     elif stop.forecast.problem() is None:
         click.echo(plain(str(stop)))
+    for line in start.lines() if start else ():
+        click.echo(plain(line))
     for addition in submission.added:
         click.echo(plain(f"added {addition.option}: {addition.why}"))
     click.echo(plain(f"$ {shlex.join(submission.call)}"))

@@ -67,8 +67,11 @@ def plan(
     text: str,
     environment: Mapping[str, str],
     container: str = "",
+    chosen: tuple[AddedOption, ...] = (),
 ) -> Plan:
     """Plan the sbatch call.
+
+    `chosen` are options of the moment, such as a start that was chosen by its price.
 
     The script's own lines and the caller's options are never contradicted. Precedence
     is sbatch's own: the command line, the environment, the script.
@@ -77,7 +80,8 @@ def plan(
     outside_options = (*_environment_options(environment), *caller_options)
     parsed_script = batch_script.parse(text, outside_options=outside_options)
     directives = parsed_script.directives.keys()
-    added = tuple(default for default, names in _DEFAULTS if directives.isdisjoint(names))
+    defaults = tuple(default for default, names in _DEFAULTS if directives.isdisjoint(names))
+    added = (*defaults, *chosen)
     added_options = tuple(default.option for default in added)
     added_directives = batch_script.outside_directives(added_options, _COMMAND_LINE)
     return Plan(
