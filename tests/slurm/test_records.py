@@ -16,6 +16,7 @@ from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.training_job import submit
 from tests.slurm.waiting import until
 from toolkit.accounting.allocation import Policy, Window
+from toolkit.accounting.charges import Component
 from toolkit.accounting.collect import Sources, collect
 from toolkit.accounting.report import Key
 from toolkit.config import load
@@ -54,7 +55,15 @@ def sources(cluster):
 
 
 @pytest.fixture(scope="module")
-def job(cluster):
+def quote(cluster, tmp_path_factory):
+    """The quote of that job, made before it."""
+    script = tmp_path_factory.mktemp("quote") / "sleep.sbatch"
+    script.write_text("#!/bin/bash\nsleep 3\n")
+    return json.loads(cluster.toolkit("quote", "--json", "--time=10", str(script)).stdout)
+
+
+@pytest.fixture(scope="module")
+def job(cluster, quote):
     """A job that ended, whose row slurmdbd has."""
     job = submit(cluster, "--output=/dev/null", f"--job-name={NAME}", "--wrap=sleep 3")
     assert job.ended() == {"COMPLETED"}
@@ -102,6 +111,26 @@ def test_a_report_of_records_has_the_sums_of_the_heads_own_answer(cluster, sourc
     assert (job.number,) in rows(recorded)
     (attempt,) = [item for item in recorded.attempts.values() if item.job_id == job.number]
     assert attempt.name == NAME
+
+
+def test_a_quote_is_what_the_job_then_cost(cluster, quote, sources, job, end):
+    """Hold the price of the job's instance to its work."""
+    made = report(sources, cluster.head, sources.records_bucket, end)
+    (attempt,) = [item for item in made.attempts.values() if item.job_id == job.number]
+    (row,) = [row for row in made.groups([Key.JOB]) if row.key_values == (job.number,)]
+    (instance,) = [
+        item
+        for item in made.instances.values()
+        if item.node in attempt.nodes and item.launched <= attempt.started < item.ended
+    ]
+    (offer,) = [
+        offer
+        for offer in quote["offers"]
+        if (offer["type"], offer["zone"], offer["lifecycle"])
+        == (instance.instance_type, instance.zone, instance.lifecycle)
+    ]
+    work = float(offer["usd_per_hour"]) * (attempt.ended - attempt.started) / 3600
+    assert row.micro[Component.WORK] == pytest.approx(work * 1e6, rel=0.02)
 
 
 def test_a_second_run_repeats_no_old_time_and_replaces_nothing(cluster, sources, end):

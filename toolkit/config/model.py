@@ -107,6 +107,8 @@ class Slurm(Section):
     """What users see of their own alone, in slurm.conf and slurmdbd.conf. By default
     everybody sees the queue, the nodes and the usage of all.
     """
+    submit_line: bool = True
+    """sbatch, salloc and srun print what the job would cost, by Slurm's cli_filter/lua."""
     settings: dict[SettingName, SettingValue | int] = Field(default={})
 
 

@@ -277,6 +277,8 @@ def _units(config: ClusterConfig) -> list[str]:
     units.append("slurm-records.timer")
     if config.burst:
         units.append("slurm-govern.timer")
+    if config.slurm.submit_line:
+        units.append("slurm-prices.timer")
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
     if config.backups.enabled:

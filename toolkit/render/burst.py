@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from slurmplugins.config.burst import MISSING_INSTANCE_GRACE, ORPHAN_GRACE, VERSION
 from slurmplugins.config.governor import KEY as GOVERNOR
 from slurmplugins.config.paths import SLURM_BIN
+from slurmplugins.config.submit_line import KEY as SUBMIT_LINE
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
+from toolkit.render.context import slurm_context
 from toolkit.render.governor import governor_json
+from toolkit.render.submit_line import submit_line_json
 
 if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, OfferingSection
@@ -42,6 +45,8 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},
         GOVERNOR: governor_json(config),
     }
+    if config.site is None and config.slurm.submit_line:
+        document[SUBMIT_LINE] = submit_line_json(config, slurm_context(config, prices))
     if config.aws.instance_rate is not None:
         document["instance_rate"] = config.aws.instance_rate.model_dump()
     return json.dumps(document, indent=2) + "\n"
