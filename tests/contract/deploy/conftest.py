@@ -39,6 +39,7 @@ ANSWERS = {
     "slurm-reconcile --plan": b"{}",
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
     "/shared/.toolkit/users.json": b"[]",
+    "bin/slurm-runs": b"[]",
 }
 """The answers of the head node, by a part of the command."""
 
