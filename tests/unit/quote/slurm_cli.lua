@@ -1,10 +1,7 @@
 -- What Slurm's cli_filter/lua gives a script: the table slurm, and options by name.
--- Usage: lua slurm_cli.lua CLI_FILTER NOW [NAME=VALUE...]; it prints the log and the return code.
+-- Usage: lua slurm_cli.lua CLI_FILTER NOW [NAME=VALUE...]; it prints the return codes.
 
 slurm = { SUCCESS = 0, ERROR = -1 }
-function slurm.log_info(fmt, ...)
-  print("info: " .. string.format(fmt, ...))
-end
 
 local now = tonumber(arg[2])
 os.time = function() return now end

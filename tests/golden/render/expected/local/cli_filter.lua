@@ -327,13 +327,13 @@ local function print_line(options)
   if kind == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID")) then
     return -- a step of a job
   end
-  if kind == "scrontab" or os.getenv("TOOLKIT_QUOTE") == "off" then
+  if kind == "scrontab" or count(options["quiet"]) or os.getenv("TOOLKIT_QUOTE") == "off" then
     return
   end
   local prices = read_prices()
   local words = prices and line(prices, options, os.time())
   if words then
-    slurm.log_info("%s", words)
+    io.stderr:write(kind, ": ", words, "\n") -- slurm.log_info would put "lua: " before it
   end
 end
 
