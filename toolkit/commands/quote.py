@@ -72,16 +72,21 @@ def quote_of(request: JobRequest, config: ClusterConfig, config_file: Path) -> Q
     request = offers.resolved(request, config)
     now = int(time.time())
     with connected(config) as clients:
-        known = facts.read(config, config_file, clients, now)
-        found = offers.offers(request, offers.Market(config, known.book, now))
+        cluster_facts = facts.read(config, config_file, clients, now)
+        job_offers = offers.offers(request, offers.Market(config, cluster_facts.book, now))
         own_share = share.fetch(
-            Head(clients, config), request.account, found[0].usd_per_hour, request.limit
+            Head(clients, config), request.account, job_offers[0].usd_per_hour, request.limit
         )
     return Quote(
         at=now,
         request=request,
-        offers=found,
-        history=history(subject(request, found), known.attempts, known.instances, known.window),
+        offers=job_offers,
+        history=history(
+            subject(request, job_offers),
+            cluster_facts.attempts,
+            cluster_facts.instances,
+            cluster_facts.window,
+        ),
         tail_seconds=config.slurm.suspend_time,
         share=own_share,
     )

@@ -75,14 +75,14 @@ def command(
     path = predictions.record_path(config.cluster)
     with connected(config) as clients:
         job_name, runs = _runs(Head(clients, config), subject)
-        known = facts.read(config, find_config_file(config_path), clients, now)
+        cluster_facts = facts.read(config, find_config_file(config_path), clients, now)
     need = _need(subject, runs, size)
-    market = offers.Market(config, known.book, now)
-    found = recommend.choices(need, market, _history(job_name, config, known))
+    market = offers.Market(config, cluster_facts.book, now)
+    pool_choices = recommend.choices(need, market, _history(job_name, config, cluster_facts))
     past = predictions.error(predictions.read(path), runs)
-    if found and not dry_run:
-        predictions.add(path, _prediction(now, job_name, found[0]))
-    _print(job_name, need, found, past, as_json=as_json)
+    if pool_choices and not dry_run:
+        predictions.add(path, _prediction(now, job_name, pool_choices[0]))
+    _print(job_name, need, pool_choices, past, as_json=as_json)
 
 
 def _runs(head: Runner, subject: str) -> tuple[str, list[MeasuredRun]]:
@@ -119,7 +119,7 @@ def _need(subject: str, runs: list[MeasuredRun], size: ModelSize | None) -> Need
     )
 
 
-def _history(job_name: str, config: ClusterConfig, known: Facts) -> History:
+def _history(job_name: str, config: ClusterConfig, cluster_facts: Facts) -> History:
     """Return what the records tell of all pools."""
     from toolkit.quote.history import Subject, history
 
@@ -132,7 +132,7 @@ def _history(job_name: str, config: ClusterConfig, known: Facts) -> History:
     subject = Subject(
         job_name, "", frozenset(config.partitions), frozenset(config.pools), spot_types
     )
-    return history(subject, known.attempts, known.instances, known.window)
+    return history(subject, cluster_facts.attempts, cluster_facts.instances, cluster_facts.window)
 
 
 def _prediction(now: int, job_name: str, choice: Choice) -> Prediction:
@@ -152,7 +152,7 @@ def _prediction(now: int, job_name: str, choice: Choice) -> Prediction:
 def _print(
     job_name: str,
     need: Need,
-    found: list[Choice],
+    pool_choices: list[Choice],
     past: PredictionError | None,
     *,
     as_json: bool,
@@ -160,16 +160,18 @@ def _print(
     from toolkit.output import plain, print_json, table
 
     if as_json:
-        print_json({"job_name": job_name, "need": need, "choices": found, "past_predictions": past})
+        print_json(
+            {"job_name": job_name, "need": need, "choices": pool_choices, "past_predictions": past}
+        )
         return
     click.echo(plain(f"{job_name} needs {need.gib:.1f} GiB over its GPUs: {need.reason}"))
-    if not found:
+    if not pool_choices:
         click.echo("no pool of this cluster can hold it: add one with larger or more GPUs")
     else:
-        rows = [_row(choice) for choice in found]
-        unit = "USD/1M SAMPLES" if found[0].samples_per_second else "USD/EXAFLOP"
+        rows = [_row(choice) for choice in pool_choices]
+        unit = "USD/1M SAMPLES" if pool_choices[0].samples_per_second else "USD/EXAFLOP"
         click.echo(table(("POOL", "GPUS", "NODES", "BUY", "USD/H", "GIB/GPU", unit), rows))
-        best = found[0]
+        best = pool_choices[0]
         click.echo(
             plain(
                 f"recommended: {best.gpus} x {best.gpu} on {best.instance_type} in {best.zone},"

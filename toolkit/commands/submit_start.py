@@ -53,12 +53,12 @@ class ChosenStart:
             else "begins at once: no later start is expected to be cheaper by more than 1 %"
         )
         test = start.backtest
-        known = (
+        worth = (
             f"{start.days} days of prices are too few for more"
             if test is None
             else f"the same choice on {test.days} past days would have saved {test.saved:.1%}"
         )
-        return [first, known]
+        return [first, worth]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as values for JSON."""
@@ -94,14 +94,14 @@ def chosen_start(
     now = int(time.time())
     deadline = deadline_of(by_text, datetime.fromtimestamp(now).astimezone())
     config = load(config_path)
-    known = offers.resolved(request, config)
+    job_request = offers.resolved(request, config)
     if not cheapest:
         return ChosenStart(deadline)
-    return _cheapest(config, find_config_file(config_path), known, now, deadline)
+    return _cheapest(config, find_config_file(config_path), job_request, now, deadline)
 
 
 def _cheapest(
-    config: ClusterConfig, config_file: Path, known: JobRequest, now: int, deadline: int
+    config: ClusterConfig, config_file: Path, job_request: JobRequest, now: int, deadline: int
 ) -> ChosenStart:
     """Ask the records and EC2 for prices, and choose."""
     from toolkit.deploy.session import connected
@@ -111,16 +111,16 @@ def _cheapest(
         since = now - 2 * offpeak.DAYS * offpeak.DAY
         history = facts.spot_prices(config, clients, since, now + 1)
     book = facts.book_with(config, config_file, history)
-    found = offers.offers(known, offers.Market(config, book, now))
-    offer = next((item for item in found if item.is_spot), None)
+    job_offers = offers.offers(job_request, offers.Market(config, book, now))
+    offer = next((item for item in job_offers if item.is_spot), None)
     if offer is None:
         return ChosenStart(deadline)
-    market = offpeak.Market(history, offer.type, offer.zone, offer.nodes * offer.share)
+    market = offpeak.SpotMarket(history, offer.type, offer.zone, offer.nodes * offer.share)
     start = offpeak.choose(
         market,
         now=now,
         deadline=deadline,
-        run_seconds=known.limit,
+        run_seconds=job_request.limit,
         boot=float(config.slurm.resume_timeout),
     )
     return ChosenStart(deadline, offer, start)

@@ -63,5 +63,5 @@ def measured_run(run: MlflowRun) -> MeasuredRun | None:
 
 def measured_runs(runs: Iterable[MlflowRun], job_name: str) -> list[MeasuredRun]:
     """Return a job name's measured runs, the newest first."""
-    found = [item for run in runs if (item := measured_run(run)) and item.job_name == job_name]
-    return sorted(found, key=lambda item: -item.started)
+    own_runs = [item for run in runs if (item := measured_run(run)) and item.job_name == job_name]
+    return sorted(own_runs, key=lambda item: -item.started)

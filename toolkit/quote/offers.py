@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model.instance import Lifecycle, Offering, Policy, PolicyName, Pool
 from toolkit.config.types import seconds
-from toolkit.prices import Price, PriceQuery
+from toolkit.prices import Price, PriceQuery, PriceSource
 from toolkit.quote.errors import BadRequest, NothingFits, NoTimeLimit, UnknownPartition
 from toolkit.quote.fit import fit
 from toolkit.quote.request import parse_time
@@ -129,19 +129,19 @@ def offers(request: JobRequest, market: Market) -> tuple[Offer, ...]:
     context = slurm_context(market.config, _table(market))
     nodes = {line.pool: line for line in context.nodes}
     lines = {line.name: line for line in context.partitions}
-    found = [
+    offered = [
         offer
         for name in request.partitions
         for node in _by_weight(market.config, name, nodes)
         for offer in _of_pool(request, market, node, lines[name])
     ]
-    if not found:
+    if not offered:
         raise NothingFits(
             "requested node configuration is not available: no pool of partition"
             f" {', '.join(request.partitions)} has what the job requests",
             next_step="request less of a node, or more nodes; `toolkit nodes` lists them",
         )
-    return tuple(found)
+    return tuple(offered)
 
 
 def _by_weight(config: ClusterConfig, partition: str, nodes: dict[str, NodeLine]) -> list[NodeLine]:
@@ -152,8 +152,8 @@ def _by_weight(config: ClusterConfig, partition: str, nodes: dict[str, NodeLine]
 def _of_pool(
     request: JobRequest, market: Market, node: NodeLine, partition: PartitionLine
 ) -> Iterator[Offer]:
-    own = fit(request, node, market.config.pools[node.pool].count, partition)
-    if own is None:
+    job_fit = fit(request, node, market.config.pools[node.pool].count, partition)
+    if job_fit is None:
         return
     policy = _policy(market.config.partitions[partition.name].policy)
     prices = dict(market.prices(node.pool))
@@ -161,7 +161,9 @@ def _of_pool(
     for offering in (item for group in fallback_order(pool, policy, math.inf) for item in group):
         waits = 0.0 if offering.lifecycle is Lifecycle.SPOT else policy.on_demand_after
         price = prices[offering]
-        per_hour = price.usd_per_hour * own.whole_nodes.numerator / own.whole_nodes.denominator
+        per_hour = (
+            price.usd_per_hour * job_fit.whole_nodes.numerator / job_fit.whole_nodes.denominator
+        )
         yield Offer(
             partition=partition.name,
             pool=node.pool,
@@ -169,9 +171,9 @@ def _of_pool(
             zone=offering.zone,
             lifecycle=offering.lifecycle.value,
             reservation=offering.reservation,
-            nodes=own.nodes,
-            share=float(own.share),
-            gpus=own.gpus,
+            nodes=job_fit.nodes,
+            share=float(job_fit.share),
+            gpus=job_fit.gpus,
             gpu=node.gpu,
             usd_per_instance_hour=price.usd_per_hour,
             usd_per_hour=per_hour.quantize(Decimal("0.000001")),
@@ -188,7 +190,7 @@ def _prices(
         is_spot = section.capacity == "spot"
         for zone in config.offering_zones(pool, section):
             query = PriceQuery(section.type, zone, is_spot, None, now, pool=pool)
-            price = book.spans(query, now, now + 1)[0].price
+            price = _price(book, query, now)
             lifecycle = Lifecycle.SPOT if is_spot else Lifecycle.ON_DEMAND
             yield (
                 Offering(
@@ -201,6 +203,15 @@ def _prices(
                 ),
                 price,
             )
+
+
+def _price(book: PriceBook, query: PriceQuery, now: int) -> Price:
+    """Return the price of a second; a capacity block's is its own."""
+    for item in book.contracts.reservations:
+        is_block = item.source is PriceSource.CAPACITY_BLOCK
+        if is_block and item.term.holds(now) and item.match.includes(query):
+            return Price(item.usd_per_hour, item.source, book.contracts.as_of)
+    return book.spans(query, now, now + 1)[0].price
 
 
 def _policy(text: str) -> Policy:
@@ -223,5 +234,5 @@ def _table(market: Market) -> PriceTable:
 
 def cheapest(items: Iterable[Offer], *, spot: bool) -> Offer | None:
     """Return the cheapest known offer of one lifecycle."""
-    known = [item for item in items if item.known and item.is_spot is spot]
-    return min(known, key=lambda item: item.usd_per_hour, default=None)
+    priced = [item for item in items if item.known and item.is_spot is spot]
+    return min(priced, key=lambda item: item.usd_per_hour, default=None)

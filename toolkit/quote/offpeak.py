@@ -30,7 +30,7 @@ LEAST_SAVING: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class SpotMarket:
     """The spot prices of one type and zone, of which a job takes several nodes."""
 
     history: SpotHistory
@@ -89,7 +89,7 @@ class Start:
         return float(1 - self.usd / self.usd_now) if self.usd_now else 0.0
 
 
-def choose(market: Market, *, now: int, deadline: int, run_seconds: int, boot: float) -> Start:
+def choose(market: SpotMarket, *, now: int, deadline: int, run_seconds: int, boot: float) -> Start:
     """Return the cheapest start before a deadline.
 
     It may run its whole limit. Raises BadRequest where there is not enough time.
@@ -113,7 +113,7 @@ def choose(market: Market, *, now: int, deadline: int, run_seconds: int, boot: f
     )
 
 
-def _best(market: Market, now: int, latest: int, run_seconds: int) -> tuple[int, float, float]:
+def _best(market: SpotMarket, now: int, latest: int, run_seconds: int) -> tuple[int, float, float]:
     """Return the best start, the cost at once, the best cost."""
     days = _known_days(market, now)
     current = market.price(now)
@@ -139,14 +139,14 @@ def _starts(now: int, latest: int) -> list[int]:
     return [now, *range(first, latest + 1, HOUR)]
 
 
-def _known_days(market: Market, now: int) -> list[int]:
+def _known_days(market: SpotMarket, now: int) -> list[int]:
     """Return the past days with known prices, as days back."""
     return [
         back for back in range(1, DAYS + 1) if market.cost(now - back * DAY, now - (back - 1) * DAY)
     ]
 
 
-def _hours(market: Market, days: Sequence[int], now: int) -> list[float]:
+def _hours(market: SpotMarket, days: Sequence[int], now: int) -> list[float]:
     """Return the mean price of each hour after now, over these days."""
     return [
         fmean(
@@ -158,7 +158,7 @@ def _hours(market: Market, days: Sequence[int], now: int) -> list[float]:
     ]
 
 
-def _hour_cost(market: Market, start: int) -> float | None:
+def _hour_cost(market: SpotMarket, start: int) -> float | None:
     cost = market.cost(start, start + HOUR)
     return None if cost is None else cost / market.nodes
 
@@ -175,7 +175,7 @@ def _expected(shape: Sequence[float], current: float, now: int, start: int, seco
     return total
 
 
-def _backtest(market: Market, now: int, slack: int, run_seconds: int) -> Backtest | None:
+def _backtest(market: SpotMarket, now: int, slack: int, run_seconds: int) -> Backtest | None:
     """Make the same choice on past days, by what was known then."""
     chosen, at_once, count = 0.0, 0.0, 0
     for back in range(1, DAYS + 1):

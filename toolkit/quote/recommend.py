@@ -72,13 +72,13 @@ class Choice:
 
 def choices(need: Need, market: Market, history: History) -> list[Choice]:
     """Return the pools that can hold the training, cheapest first."""
-    found = [
+    pool_choices = [
         choice
         for name in market.config.pools
         if (choice := _of_pool(name, need, market, history)) is not None
     ]
     return sorted(
-        found,
+        pool_choices,
         key=lambda item: (
             item.usd_per_work is None,
             item.usd_per_work or item.usd_effective,
@@ -132,11 +132,11 @@ class _Risk:
 
     @classmethod
     def of(cls, market: Market, history: History, nodes: int) -> _Risk:
-        known, boot = history.interruptions, history.boot_seconds
+        interruptions, boot = history.interruptions, history.boot_seconds
         # Without a record: cluster.yaml's rate, else one a day, as training takes it.
         rate = market.config.training.interruptions_per_machine_hour or 1 / 24
-        if known is not None:
-            rate = known.per_hour
+        if interruptions is not None:
+            rate = interruptions.per_hour
         lost = LOST_SECONDS + (boot.median if boot else 0.0)
         return cls(rate, 1 + rate * nodes * lost / _HOUR)
 
@@ -170,15 +170,15 @@ def _samples(need: Need, gpu: Gpu, gpus: int) -> float | None:
     run = need.run
     if run is None or not run.samples_per_second:
         return None
-    own = gpu_of(run.instance_type)
-    if own is not None and own == gpu:
+    used = gpu_of(run.instance_type)
+    if used is not None and used == gpu:
         return run.samples_per_second * gpus / run.gpus
-    if own is None or not own.tflops or not gpu.tflops:
+    if used is None or not used.tflops or not gpu.tflops:
         return None
-    faster = gpu.tflops / own.tflops
+    factor = gpu.tflops / used.tflops
     if run.utilization is not None and run.utilization < LOW_USE:
-        faster = min(faster, 1.0)  # it waited for something else
-    return run.samples_per_second * gpus / run.gpus * faster
+        factor = min(factor, 1.0)  # it waited for something else
+    return run.samples_per_second * gpus / run.gpus * factor
 
 
 def _other(priced: Sequence[_Priced], risk: _Risk) -> str:

@@ -186,9 +186,11 @@ def _gpus(values: Mapping[str, str], name: str) -> Gpus:
 
 def _gres(text: str) -> Gpus:
     """Return the GPUs of a node in `--gres=gpu:a10g:2,shard:4`."""
-    found = [match for part in text.split(",") if (match := _GPU.fullmatch(part))]
-    kinds = {match[1] or "" for match in found}
-    return Gpus(sum(int(match[2] or 1) for match in found), kinds.pop() if len(kinds) == 1 else "")
+    matches = [match for part in text.split(",") if (match := _GPU.fullmatch(part))]
+    kinds = {match[1] or "" for match in matches}
+    return Gpus(
+        sum(int(match[2] or 1) for match in matches), kinds.pop() if len(kinds) == 1 else ""
+    )
 
 
 def _features(text: str) -> tuple[str, ...]:

@@ -96,12 +96,12 @@ def _interruptions(quote: Quote) -> str:
     spot = quote.cheapest_spot
     if spot is None:
         return "none, the partition buys no spot instance"
-    known = quote.history.interruptions
+    past = quote.history.interruptions
     expected = quote.expected_interruptions(spot)
-    if known is None or expected is None:
+    if past is None or expected is None:
         return "no history of spot instances of these types"
     return (
-        f"{known.count} in {known.instance_hours:.1f} instance-hours of these types,"
+        f"{past.count} in {past.instance_hours:.1f} instance-hours of these types,"
         f" so {expected:.2g} for this job on spot"
     )
 

@@ -1,11 +1,13 @@
 """Offerings come in the order of the launch, each at its price for the job's part of the nodes."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from tests.unit.quote.samples import NOW, market, request
 from tests.unit.render.render_samples import CPU_POOL, GPU_POOL
+from toolkit.accounting.settings import contracts
 from toolkit.quote import offers
 from toolkit.quote.errors import BadRequest, NothingFits, NoTimeLimit, UnknownPartition
 
@@ -96,6 +98,17 @@ def test_a_pool_that_does_not_fit_is_left_out():
     found = of("--partition=any", "--gpus=0", "--cpus-per-task=8")
     assert {offer.pool for offer in found} == {"cpu"}
     assert found[0].usd_per_hour == Decimal("0.714") / 2
+
+
+def test_a_capacity_block_costs_what_was_paid_for_it():
+    block = {"pool": "gpu", "count": 2, "usd_total": "480",
+             "since": "2026-09-20", "until": "2026-09-30"}  # fmt: skip
+    place = market(prices={"capacity_blocks": [block]})
+    paid = replace(place, book=replace(place.book, contracts=contracts(place.config)))
+    found = offers.offers(offers.resolved(request(), paid.config), paid)
+    assert [(offer.usd_per_hour, offer.source) for offer in found[2:]] == [
+        (Decimal(1), "capacity-block")
+    ] * 2
 
 
 def test_all_partitions_of_a_list_are_quoted():

@@ -24,7 +24,7 @@ def market(*days, nodes=2.0):
             ("g5.xlarge", "us-east-1a", midnight + 2 * HOUR, CHEAP),
             ("g5.xlarge", "us-east-1a", midnight + 6 * HOUR, DEAR),
         ]
-    return offpeak.Market(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", nodes)
+    return offpeak.SpotMarket(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", nodes)
 
 
 def choose(place, *, hours=14, run=4 * HOUR):
@@ -64,7 +64,7 @@ def test_a_flat_market_begins_at_once():
 
 def test_few_days_of_history_are_no_pattern():
     points = [("g5.xlarge", "us-east-1a", EVENING - 2 * DAY, DEAR)]
-    place = offpeak.Market(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0)
+    place = offpeak.SpotMarket(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0)
     start = choose(place)
     assert (start.begin, start.days, start.backtest) == (EVENING, 2, None)
 
@@ -77,7 +77,7 @@ def test_a_saving_of_less_than_a_hundredth_is_not_worth_a_wait():
             ("g5.xlarge", "us-east-1a", midnight + 2 * HOUR, Decimal("0.995")),
             ("g5.xlarge", "us-east-1a", midnight + 6 * HOUR, DEAR),
         ]
-    place = offpeak.Market(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0)
+    place = offpeak.SpotMarket(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0)
     assert choose(place).begin == EVENING
 
 
@@ -87,6 +87,6 @@ def test_a_job_that_can_not_end_in_time_is_refused():
 
 
 def test_a_price_that_was_never_known_is_refused():
-    place = offpeak.Market(SpotHistory(), "g5.xlarge", "us-east-1a", 1.0)
+    place = offpeak.SpotMarket(SpotHistory(), "g5.xlarge", "us-east-1a", 1.0)
     with pytest.raises(BadRequest, match="no spot price"):
         choose(place)
