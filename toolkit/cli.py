@@ -57,6 +57,8 @@ COMMANDS = {
     "config": "Write, check and explain cluster.yaml.",
     "lint": "Find mistakes in a batch script that lose work.",
     "submit": "Check a batch script, then sbatch it.",
+    "recommend": "Say which GPU suits a training, how many, spot or not.",
+    "quote": "Say what a job would cost, on spot and on demand.",
     "accounts": "Plan and apply Slurm accounts, users and workload classes.",
     "budget": "Show what accounts may cost, and hold them to it.",
     "data": "Add, check, cache and collect datasets.",

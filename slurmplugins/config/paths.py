@@ -59,6 +59,8 @@ SLURM_BIN: Final = "/usr/bin"
 """The directory of Slurm's programs, unless burst.json states another."""
 PROC: Final = Path("/proc")
 SHARED: Final = Path("/shared")
+PRICES_FOR_SUBMIT: Final = SHARED / ".toolkit/quote/prices.json"
+"""The prices of the line at submit, where every host with sbatch reads them."""
 SCRATCH: Final = Path("/scratch")
 """The node's own disk for jobs. In a job it is the part of the job's user."""
 JOB_MOUNTS: Final = STATE / "job-mounts"

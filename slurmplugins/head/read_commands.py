@@ -34,6 +34,10 @@ _PYTHON: Final = (
     "/usr/bin/env", "PYTHONPATH=/opt/slurm-toolkit/lib", "/usr/bin/python3", "-P", "-m",
 )  # fmt: skip
 NODES: Final = (*_AS_SLURM, *_PYTHON, "slurmplugins.head_nodes")
+SHARES: Final = (
+    *("sshare", "--noheader", "--parsable2", "--all"),
+    "--format=Account,User,NormShares,RawUsage",
+)
 _SACCT: Final = (*sacct.ENVIRONMENT, "sacct")
 _FORMS: Final = (
     _Form(("systemctl", "is-active"), r"[a-z][a-z0-9.-]*"),
@@ -47,6 +51,7 @@ _FORMS: Final = (
         r"--(allusers|duplicates|allocations|parsable2|noheader|noconvert)"
         r"|--(delimiter|starttime|endtime|format)=[\x1fA-Za-z0-9_,:T-]+",
     ),
+    _Form(SHARES),
     _Form(NODES),
     _Form((*_AS_SLURM, *_PYTHON, "slurmplugins.head_report"), r"[A-Za-z0-9][A-Za-z0-9_.\[\],-]*"),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-reconcile", "--plan")),

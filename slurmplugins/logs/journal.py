@@ -25,7 +25,7 @@ UNITS: Final = tuple(
     for name in (
         *("slurmctld", "slurmdbd", "slurmd", "mariadb", "slurm-sshd", "slurm-imds-access"),
         *("slurm-reconcile", "slurm-govern", "slurm-runs", "slurm-heartbeat"),
-        "slurm-mlflow-credentials",
+        *("slurm-prices", "slurm-mlflow-credentials"),
         *("slurm-node-boot", "slurm-node-agent", "slurm-node-credentials", "slurm-node-ident"),
         "slurm-log-shipper",
     )

@@ -100,6 +100,7 @@ class LogEvent(StrEnum):
     BACKUP_TAKEN = "backup_taken"
     BACKUP_RESTORED = "backup_restored"
     RECORDS_WRITTEN = "records_written"
+    PRICES_WRITTEN = "prices_written"
 
     # First boot of a compute node
     BOOT_STEP_FAILED = "boot_step_failed"

@@ -19,6 +19,7 @@ from tests.slurm.training_job import submit
 from tests.slurm.waiting import until
 from toolkit.accounting import periods
 from toolkit.accounting.allocation import Policy, Window
+from toolkit.accounting.charges import Component
 from toolkit.accounting.collect import Sources, collect
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.days import day_of
@@ -68,7 +69,15 @@ def sources(cluster):
 
 
 @pytest.fixture(scope="module")
-def job(cluster):
+def quote(cluster, tmp_path_factory):
+    """The quote of that job, made before it."""
+    script = tmp_path_factory.mktemp("quote") / "sleep.sbatch"
+    script.write_text("#!/bin/bash\nsleep 3\n")
+    return json.loads(cluster.toolkit("quote", "--json", "--time=10", str(script)).stdout)
+
+
+@pytest.fixture(scope="module")
+def job(cluster, quote):
     """A job that ended, whose row slurmdbd has."""
     options = ("--output=/dev/null", f"--job-name={NAME}", f"--wckey={PROJECT}")
     job = submit(cluster, *options, "--wrap=sleep 3")
@@ -118,6 +127,26 @@ def test_a_report_of_records_has_the_sums_of_the_heads_own_answer(cluster, sourc
     (attempt,) = [item for item in recorded.attempts.values() if item.job_id == job.number]
     assert attempt.name == NAME
     assert attempt.project == PROJECT.lower()
+
+
+def test_a_quote_is_what_the_job_then_cost(cluster, quote, sources, job, end):
+    """Hold the price of the job's instance to its work."""
+    made = report(sources, cluster.head, sources.records_bucket, end)
+    (attempt,) = [item for item in made.attempts.values() if item.job_id == job.number]
+    (row,) = [row for row in made.groups([Key.JOB]) if row.key_values == (job.number,)]
+    (instance,) = [
+        item
+        for item in made.instances.values()
+        if item.node in attempt.nodes and item.launched <= attempt.started < item.ended
+    ]
+    (offer,) = [
+        offer
+        for offer in quote["offers"]
+        if (offer["type"], offer["zone"], offer["lifecycle"])
+        == (instance.instance_type, instance.zone, instance.lifecycle)
+    ]
+    work = float(offer["usd_per_hour"]) * (attempt.ended - attempt.started) / 3600
+    assert row.micro[Component.WORK] == pytest.approx(work * 1e6, rel=0.02)
 
 
 def test_a_second_run_repeats_no_old_time_and_replaces_nothing(cluster, sources, end):

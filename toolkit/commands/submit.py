@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from toolkit.commands.submit_start import ChosenStart
     from toolkit.lint.finding import Finding
     from toolkit.submit.checks import StopEstimate
     from toolkit.submit.plan import Plan
@@ -70,6 +71,12 @@ if TYPE_CHECKING:
     metavar="PARTITION",
     help="Fetch results from nodes of this partition  [default: the last of the job's].",
 )
+@click.option(
+    "--by", "by_text", metavar="TIME", help="The job must end by then: 08:00, or a date with time."
+)
+@click.option(
+    "--cheapest", is_flag=True, help="Begin when spot is expected to be cheapest; needs --by."
+)
 @click.argument(
     "words", metavar="[SBATCH-OPTION=VALUE...] SCRIPT [ARG...]", nargs=-1, required=True
 )
@@ -87,6 +94,8 @@ def command(
     home: str,
     racks: str,
     cloud: str,
+    by_text: str | None,
+    cheapest: bool,
     words: tuple[str, ...],
 ) -> int:
     """Check a batch script, then submit it by sbatch.
@@ -100,19 +109,28 @@ def command(
     With --stage-in and --stage-out, copies between racks and the store are jobs of their own, and
     each job waits for those before it. All are submitted, or none.
 
+    With --by the job gets a deadline. With --cheapest it begins when spot is expected to be
+    cheapest, by the prices of past days. Both need cluster.yaml.
+
     `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an
     error was found, or Slurm refused; 2: wrong usage.
     """
+    from toolkit.commands.submit_start import chosen_start
     from toolkit.lint.finding import Severity
+    from toolkit.quote.request import read_request
     from toolkit.submit import checks, plan, staging as stages
     from toolkit.submit.errors import SubmitRefused
 
-    options, script, arguments = _split_words(words)
+    if cheapest and by_text is None:
+        raise click.UsageError("--cheapest needs --by TIME: until when may the job run?")
+    options, script, arguments = split_words(words)
     staging = _staging(stage_in, home, racks, cloud)
     stop = checks.StopEstimate.from_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
     environment = _environment(user)
     with _slurm(config_path, user) as slurm:
         text = slurm.read_script(script)
+        request = read_request(text, script, options, environment) if by_text else None
+        start = chosen_start(config_path, request, by_text or "", cheapest=cheapest)
         submission = plan.plan(
             options,
             script,
@@ -121,6 +139,7 @@ def command(
             environment=environment,
             container=container,
             more=stages.DATA_IS_IN_S3 if staging.folders else (),
+            chosen=tuple(start.options) if start else (),
         )
         staging = _with_partitions(staging, submission)
         user_name = user or getpass.getuser()
@@ -136,7 +155,8 @@ def command(
             if dry_run or refused
             else stages.submit_chain(submission, staging, slurm, environment)
         )
-    _report(submission, findings, stop, chain, submitted=not (dry_run or refused), as_json=as_json)
+    submitted = not (dry_run or refused)
+    _report(submission, findings, stop, chain, start, submitted=submitted, as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
         raise SubmitRefused(
@@ -145,7 +165,7 @@ def command(
     return 1 if refused else 0
 
 
-def _split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+def split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
     """Return sbatch's options, the script, and the script's arguments."""
     script_index = next(
         (script_index for script_index, word in enumerate(words) if not word.startswith("-")), None
@@ -216,6 +236,7 @@ def _report(
     findings: tuple[Finding, ...],
     stop: StopEstimate | None,
     chain: tuple[ChainedJob, ...],
+    start: ChosenStart | None,
     *,
     submitted: bool,
     as_json: bool,
@@ -235,13 +256,15 @@ def _report(
             "chain": chain if len(chain) > 1 else (),
         }
         stop_facts = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
-        print_json(output | {"stop": stop_facts})
+        print_json(output | {"stop": stop_facts, "start": start.as_json() if start else None})
         return
     print_findings(Path(submission.script), findings)
     if stop is None:
         click.echo(checks.UNKNOWN_STOP)
     elif stop.forecast.problem() is None:
         click.echo(plain(str(stop)))
+    for line in start.lines() if start else ():
+        click.echo(plain(line))
     for addition in submission.added:
         click.echo(plain(f"added {addition.option}: {addition.why}"))
     for item in chain:

@@ -120,6 +120,8 @@ class Slurm(Section):
     """Whose price the billing weights of partitions have, and so fair share: that of each pool's
     first offering, or that at which its instances were bought lately.
     """
+    submit_line: bool = True
+    """sbatch, salloc and srun print what the job would cost, by Slurm's cli_filter/lua."""
     settings: dict[SettingName, SettingValue | int] = Field(default={})
 
 

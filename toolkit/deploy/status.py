@@ -279,6 +279,8 @@ def _units(config: ClusterConfig) -> list[str]:
         units.append("slurm-govern.timer")
     if config.budgets:
         units.append("slurm-budget.timer")
+    if config.slurm.submit_line:
+        units.append("slurm-prices.timer")
     if config.mlflow.enabled:
         units += ["optuna", "mlflow", "slurm-runs.timer"]
     if config.backups.enabled:

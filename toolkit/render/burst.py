@@ -9,10 +9,13 @@ from slurmplugins.config.budgets import KEY as BUDGETS
 from slurmplugins.config.burst import MISSING_INSTANCE_GRACE, ORPHAN_GRACE, VERSION
 from slurmplugins.config.governor import KEY as GOVERNOR
 from slurmplugins.config.paths import SLURM_BIN
+from slurmplugins.config.submit_line import KEY as SUBMIT_LINE
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
 from toolkit.render.budgets import budgets_json
+from toolkit.render.context import slurm_context
 from toolkit.render.governor import FOLDER, governor_json
+from toolkit.render.submit_line import submit_line_json
 from toolkit.render.topology import pool_has_topology
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         GOVERNOR: governor_json(config, facts.governor_folder or FOLDER),
         BUDGETS: budgets_json(config, prices),
     }
+    if config.site is None and config.slurm.submit_line:
+        document[SUBMIT_LINE] = submit_line_json(config, slurm_context(config, prices))
     if config.aws.instance_rate is not None:
         document["instance_rate"] = config.aws.instance_rate.model_dump()
     return json.dumps(document, indent=2) + "\n"

@@ -118,6 +118,7 @@ class SlurmContext:
     overrides: tuple[tuple[str, str], ...]
     static: str = ""  # Nodes that always have an instance, as a hostlist
     private_data: tuple[str, ...] = ()  # What users see of their own alone
+    submit_line: bool = True  # Whether sbatch prints what a job would cost
 
     @property
     def gpu_kinds(self) -> tuple[str, ...]:
@@ -162,6 +163,7 @@ def slurm_context(config: ClusterConfig, prices: Prices) -> SlurmContext:
             config.nodes(name, pool.static) for name, pool in config.pools.items() if pool.static
         ),
         private_data=config.slurm.private_data,
+        submit_line=config.slurm.submit_line,
     )
 
 

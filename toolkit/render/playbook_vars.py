@@ -46,6 +46,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_partitions": list(config.partitions),
             "toolkit_containers": SlurmVersion.parse(config.slurm.version) >= CONTAINERS_SINCE,
             "toolkit_topology": has_topology(config),
+            "toolkit_submit_line": config.slurm.submit_line,
             "toolkit_private_data": list(config.slurm.private_data),
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],

@@ -53,7 +53,7 @@ def sections(context: SlurmContext) -> tuple[SettingsSection, ...]:
         _section(context, "Cluster", _cluster(context)),
         _section(context, "Power saving", _power_saving(context)),
         _section(context, "Timeouts", _timeouts()),
-        _section(context, "Jobs", _jobs()),
+        _section(context, "Jobs", _jobs(context)),
         _section(context, "Scheduling and fair share", _scheduling(context)),
         _section(context, "Accounting", _accounting(context)),
         _section(context, "Node resources", _node_resources(context)),
@@ -138,7 +138,7 @@ def _timeouts() -> dict[str, Value]:
     }
 
 
-def _jobs() -> dict[str, Value]:
+def _jobs(context: SlurmContext) -> dict[str, Value]:
     return {
         "JobRequeue": 1,
         "RequeueExit": REQUEUE_EXIT,
@@ -146,6 +146,8 @@ def _jobs() -> dict[str, Value]:
         # Each attempt adds to the job's output instead of overwriting it.
         "JobFileAppend": 1,
         "MpiDefault": "none",
+        # The user's own sbatch reads cli_filter.lua, and prints what the job would cost.
+        "CliFilterPlugins": ("cli_filter/lua",) if context.submit_line else (),
         # Jobs have slurmd's own limit: EFA and NCCL pin more memory than the head's shells may.
         "PropagateResourceLimitsExcept": "MEMLOCK",
         # Contain: slurmd makes the job's own mounts before its first task (job_container.conf).

@@ -1,11 +1,11 @@
-"""Renders slurm.conf, gres.conf, cgroup.conf, job_container.conf, oci.conf and topology.yaml."""
+"""Renders slurm.conf, the files beside it, and the script of the line at submit."""
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.config.paths import JOB_MOUNTS, SCRATCH
+from slurmplugins.config.paths import JOB_MOUNTS, PRICES_FOR_SUBMIT, SCRATCH
 from slurmplugins.model import topology
 from toolkit.errors import RenderError
 from toolkit.render.settings import HOOKS, sections
@@ -57,6 +57,10 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
             **shared,
         ),
     }
+    if context.submit_line:
+        files["cli_filter.lua"] = render(
+            jinja, "cli_filter.lua.j2", prices_file=PRICES_FOR_SUBMIT, **shared
+        )
     if context.version >= CONTAINERS_SINCE:
         files["oci.conf"] = render(jinja, "oci.conf.j2", **shared)
     if context.placed_nodes:

@@ -70,8 +70,11 @@ def plan(
     environment: Mapping[str, str],
     container: str = "",
     more: Sequence[tuple[AddedOption, tuple[str, ...]]] = (),
+    chosen: tuple[AddedOption, ...] = (),
 ) -> Plan:
     """Plan the sbatch call.
+
+    `chosen` are options of the moment, such as a start that was chosen by its price.
 
     The script's own lines and the caller's options are never contradicted. Precedence
     is sbatch's own: the command line, the environment, the script. `more` has further options to
@@ -81,8 +84,10 @@ def plan(
     outside_options = (*_environment_options(environment), *caller_options)
     parsed_script = batch_script.parse(text, outside_options=outside_options)
     directives = parsed_script.directives.keys()
-    defaults = (*_DEFAULTS, *more)
-    added = tuple(default for default, names in defaults if directives.isdisjoint(names))
+    defaults = tuple(
+        default for default, names in (*_DEFAULTS, *more) if directives.isdisjoint(names)
+    )
+    added = (*defaults, *chosen)
     added_options = tuple(default.option for default in added)
     added_directives = batch_script.outside_directives(added_options, _COMMAND_LINE)
     return Plan(

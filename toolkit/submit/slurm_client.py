@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolkit.head_runner import Runner
 
 TIMEOUT = 60.0
+_ERROR = "sbatch: error: "
 PYTHON = "/shared/env/bin/python"
 LIBRARY = "/shared/lib"
 
@@ -107,5 +108,7 @@ class SlurmClient:
 
 
 def _error_text(text: str) -> str:
-    lines = [line.removeprefix("sbatch: error: ").strip() for line in text.splitlines()]
-    return "; ".join(line for line in lines if line)[:400] or "no reason given"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # sbatch tells the job's price on standard error too.
+    errors = [line for line in lines if line.startswith(_ERROR)] or lines
+    return "; ".join(line.removeprefix(_ERROR) for line in errors)[:400] or "no reason given"

@@ -43,6 +43,7 @@ ANSWERS = {
     ).encode(),
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
     "/shared/.toolkit/users.json": b"[]",
+    "bin/slurm-runs": b"[]",
 }
 """The answers of the head node, by a part of the command."""
 

@@ -91,7 +91,7 @@ def test_the_services_are_those_that_this_cluster_has():
     bare = config.model_copy(update={"users": keyless, **off, **quiet})
     least = {
         *("slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer", "slurm-imds-access"),
-        "slurm-records.timer",
+        *("slurm-records.timer", "slurm-prices.timer"),
     }
     assert set(_units(bare)) == least
     taken = bare.model_copy(update={"backups": config.backups})

@@ -321,3 +321,20 @@ def test_otherwise_all_nodes_are_equally_close(changes):
     rendered = files(**changes)
     assert "topology.yaml" not in rendered
     assert "Topology=" not in rendered["slurm.conf"]
+
+
+@pytest.mark.parametrize("version", ["23.11", "26.05"])
+def test_sbatch_reads_the_script_of_the_line_at_submit_unless_it_is_off(version):
+    for is_on in (True, False):
+        config = a_config(slurm={"version": version, "submit_line": is_on})
+        rendered = slurm_files(slurm_context(config, PRICES), TEMPLATES)
+        assert ("CliFilterPlugins=cli_filter/lua" in rendered["slurm.conf"]) is is_on
+        assert ("cli_filter.lua" in rendered) is is_on
+        assert json.loads(site_vars(config, FACTS))["toolkit_submit_line"] is is_on
+        assert ("submit_line" in json.loads(burst_json(config, FACTS, PRICES))) is is_on
+
+
+def test_the_script_is_in_place_before_slurm_conf_names_it():
+    """Keep this order: without the script, sbatch refuses every job."""
+    text = Path(TEMPLATES.parent / "ansible/roles/slurmctld/tasks/configure.yml").read_text()
+    assert text.index("rendered/cli_filter.lua") < text.index("'slurm.conf', 'gres.conf'")

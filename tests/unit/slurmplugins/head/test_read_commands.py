@@ -43,6 +43,7 @@ def commands_of_people():
         ["scontrol", "ping"],
         ["scontrol", "show", "nodes", "--json"],
         list(read_commands.NODES),
+        list(read_commands.SHARES),
         [*call.ENVIRONMENT, "sacct", "--helpformat"],
         sacct.argv(NAMES, 1_700_000_000, 1_700_086_400, "0123456789abcdef" * 2),
         slurm_instances.argv("demo", 1_700_000_000),
@@ -80,6 +81,7 @@ REFUSED = [
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile"],
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-reconcile", "--plan", "x"],
     [*read_commands.NODES, "gpu-001"],
+    [*read_commands.SHARES, "--users=ada"],
     [*head_facts.HeadPrograms().as_user, f"{head_facts.BIN}/slurm-govern"],
     ["cat", "/etc/slurm/slurm.key"],
 ]

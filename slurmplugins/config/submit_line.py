@@ -1,0 +1,60 @@
+"""The part of burst.json for the line at submit: nodes and partitions as slurm.conf has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.errors import ConfigError
+from slurmplugins.model import json_input
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+KEY: Final = "submit_line"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitLine:
+    """The facts of the cluster that price a job. Their values are JSON's."""
+
+    default: str | None
+    """The default partition."""
+    partitions: Mapping[str, Mapping[str, Any]]
+    """With the pools of each, the one of the lowest weight first."""
+    nodes: Mapping[str, Mapping[str, Any]]
+    """The shape of a pool's nodes."""
+    default_accounts: Mapping[str, str] = field(default_factory=dict)
+    """By user."""
+
+
+def load(path: Path) -> SubmitLine | None:
+    """Read the part; None where the line is off. Raises ConfigError."""
+    try:
+        document = json_input.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError((f"{path}: can't be read: {error}",)) from error
+    return parse(document)
+
+
+def parse(document: object) -> SubmitLine | None:
+    """Return the part of a burst.json; None without one. Raises ConfigError."""
+    if not isinstance(document, dict):
+        raise ConfigError(("burst.json: expected an object",))
+    part = document.get(KEY)
+    if part is None:
+        return None
+    try:
+        default = part["default"]
+        partitions = {str(name): dict(item) for name, item in part["partitions"].items()}
+        for item in partitions.values():
+            item["pools"] = [str(pool) for pool in item["pools"]]
+        return SubmitLine(
+            default=None if default is None else str(default),
+            partitions=partitions,
+            nodes={str(name): dict(item) for name, item in part["nodes"].items()},
+            default_accounts={str(k): str(v) for k, v in part["default_accounts"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError((f"burst.json: {KEY}: {type(error).__name__}: {error}",)) from error

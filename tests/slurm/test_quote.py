@@ -1,0 +1,92 @@
+"""The line at submit by Slurm's own plugin, as a researcher sees it, and a quote beside it.
+
+The jobs are held, so no instance is launched for them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from slurmplugins.config import paths
+from tests.slurm.training_job import HOME
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+PRICES = str(paths.PRICES_FOR_SUBMIT)
+SCRIPT = f"{HOME}/quoted.sbatch"
+TEXT = "#!/bin/bash\n#SBATCH --job-name=quoted --account=vision --gpus=1\nsleep 3\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def script(cluster):
+    """A researcher's script, with prices of now."""
+    cluster.run("systemctl", "start", "slurm-prices.service")
+    yield cluster.write(SCRIPT, TEXT)
+    cluster.run("sh", "-c", "scancel --name=quoted || true")
+
+
+@pytest.fixture
+def sbatch(cluster):
+    """A function that submits a held job as ada.
+
+    It returns the number and standard error.
+    """
+
+    def submit(*options):
+        argv = ("runuser", "-u", "ada", "--", "sbatch", "--parsable", "--hold", "--chdir", HOME)
+        done = cluster.head.output([*argv, *options, SCRIPT], timeout=120)
+        return done.stdout.strip(), done.stderr
+
+    return submit
+
+
+def test_plain_sbatch_tells_a_researcher_what_the_job_would_cost(cluster, sbatch):
+    number, told = sbatch("--time=08:00:00")
+    assert number.isdigit()
+    (line,) = [line for line in told.splitlines() if "USD" in line]
+    assert line.startswith("sbatch: about ")
+    assert " if it runs its 8 h; spot now " in line
+    assert line.endswith(" USD/h on g5.xlarge")
+
+
+def test_the_line_and_a_quote_name_the_same_price(cluster, sbatch, tmp_path):
+    _, told = sbatch("--time=08:00:00")
+    script = tmp_path / "quoted.sbatch"
+    script.write_text(TEXT)
+    answer = cluster.toolkit("quote", "--json", "--time=08:00:00", str(script))
+    quote = json.loads(answer.stdout)
+    first = quote["offers"][0]
+    assert (first["lifecycle"], first["type"], first["share"]) == ("spot", "g5.xlarge", 1.0)
+    assert f"about {float(first['usd_limit']):.2f} USD" in told
+    assert quote["share"]["account"] == "vision"
+    assert quote["share"]["used_with_job"] >= quote["share"]["used"]
+
+
+@pytest.mark.parametrize("damage", ["echo '{' >", "rm -f", "printf '[[[[' >"])
+def test_damaged_prices_stop_no_job(cluster, sbatch, damage):
+    cluster.run("sh", "-c", f"{damage} {PRICES}")
+    try:
+        number, told = sbatch("--time=08:00:00")
+    finally:
+        cluster.run("systemctl", "start", "slurm-prices.service")
+    assert number.isdigit()
+    assert "USD" not in told
+
+
+def test_a_deadline_by_toolkit_submit_is_the_jobs_own(cluster):
+    by = datetime.now(UTC) + timedelta(hours=12)
+    answer = cluster.toolkit(
+        "submit", "--user", "ada", "--json", "--force", "--cheapest", "--by",
+        by.isoformat(timespec="minutes"), "--hold", "--time=60", f"--chdir={HOME}", SCRIPT,
+    )  # fmt: skip
+    made = json.loads(answer.stdout)
+    record = cluster.job(made["job"])
+    assert record["deadline"]["number"] == made["start"]["deadline"]
+    begin = made["start"]["begin"]
+    if begin is not None:  # the local cloud's prices of the last days say so
+        assert record["eligible_time"]["number"] == begin
+        assert time.time() < begin < made["start"]["deadline"] - 3600
+    assert float(made["start"]["usd"]) <= float(made["start"]["usd_now"])

@@ -1,0 +1,134 @@
+"""`toolkit submit --by --cheapest`: the options that sbatch gets, and what people are told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import click
+import pytest
+
+from toolkit.cli import run
+from toolkit.commands import submit_start
+from toolkit.prices import SpotHistory
+from toolkit.quote import facts
+
+EXAMPLE = Path(__file__).parents[3] / "examples/local.yaml"
+DAY = 86_400
+HOUR = 3600
+NOW = 1_789_948_800 + 18 * HOUR  # 2026-09-21 18:00 UTC
+DEAR, CHEAP = Decimal("1.00"), Decimal("0.40")
+PROGRAM = """#!/bin/bash
+case "$(basename "$0") $*" in
+  "sinfo "*) echo spot ;;
+  "sacctmgr "*) echo vision ;;
+  "sbatch --test-only "*) ;;
+  "sbatch "*) echo 4711 ;;
+esac
+"""
+
+
+def history(*, cheap_nights):
+    """Return prices that fall at 02:00 UTC for four hours, or never."""
+    midnight = NOW - 18 * HOUR
+    points = [
+        (kind, zone, midnight - 40 * DAY, DEAR)
+        for kind in ("g5.xlarge",)
+        for zone in ("us-east-1a", "us-east-1b")
+    ]
+    for day in range(30 if cheap_nights else 0):
+        for zone in ("us-east-1a", "us-east-1b"):
+            points.append(("g5.xlarge", zone, midnight - day * DAY + 2 * HOUR, CHEAP))
+            points.append(("g5.xlarge", zone, midnight - day * DAY + 6 * HOUR, DEAR))
+    return SpotHistory.from_points(points)
+
+
+@pytest.fixture
+def submit(tmp_path, monkeypatch, as_head, capsys):
+    """A function that submits a script to stand-ins of Slurm's programs."""
+    as_head(None)
+    for name in ("sbatch", "sinfo", "sacctmgr"):
+        program = tmp_path / name
+        program.write_text(PROGRAM)
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(submit_start.time, "time", lambda: float(NOW))
+    shutil.copy(EXAMPLE, "cluster.yaml")
+    script = "#!/bin/bash\n#SBATCH --requeue --open-mode=append\nsleep 1\n"
+    Path("job.sbatch").write_text(script)
+
+    def submit_with(*words, cheap_nights=True):
+        monkeypatch.setattr(facts, "spot_prices", lambda *_: history(cheap_nights=cheap_nights))
+        code = run(["submit", *words, "job.sbatch"])
+        return code, capsys.readouterr()
+
+    return submit_with
+
+
+BY = "2026-09-22T08:00+00:00"
+UNTIL = NOW + 14 * HOUR
+
+
+def test_a_job_begins_when_spot_was_cheap_on_past_days(submit):
+    code, told = submit("--by", BY, "--cheapest", "--json", "--time=04:00:00")
+    answer = json.loads(told.out)
+    assert code == 0
+    begin = NOW + 8 * HOUR
+    assert f"--begin=uts{begin}" in answer["argv"]
+    assert f"--deadline=uts{UNTIL}" in answer["argv"]
+    assert answer["start"]["begin"] == begin
+    assert (answer["start"]["usd_now"], answer["start"]["usd"]) == ("1.0000", "0.4000")
+    assert answer["start"]["backtest"]["days"] == 14
+
+
+def test_people_are_told_what_it_saves_and_what_that_was_worth(submit):
+    _, told = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00")
+    assert "about 0.40 USD on g5.xlarge in us-east-1a, in place of 1.00 now" in told.out
+    assert "the same choice on 14 past days would have saved 60.0%" in told.out
+    assert "added --begin=uts" in told.out
+
+
+def test_a_market_without_cheap_hours_begins_at_once(submit):
+    _, told = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00", cheap_nights=False)
+    assert "--begin" not in told.out
+    assert "begins at once" in told.out
+    assert f"--deadline=uts{UNTIL}" in told.out
+
+
+def test_a_deadline_alone_asks_for_no_price(submit):
+    code, told = submit("--by", BY, "--dry-run", "--json", "--time=04:00:00")
+    assert code == 0
+    assert json.loads(told.out)["start"]["usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cheapest",), "--cheapest needs --by"),
+        (("--by", "soon"), "no time"),
+        (("--by", "2026-09-21T17:00+00:00"), "is over"),
+        (("--by", BY, "--begin=now+1hour"), "has a start already"),
+        (("--by", BY, "--cheapest", "--time=13:59:00"), "can't end by then"),
+    ],
+    ids=str,
+)
+def test_what_can_not_be_is_refused(submit, words, message):
+    code, told = submit(*words)
+    assert code == 2
+    assert message in told.err
+
+
+def test_a_time_of_day_is_the_next_one_in_the_zone_of_this_computer():
+    zone = timezone(timedelta(hours=2))
+    evening = datetime(2026, 9, 21, 20, 0, tzinfo=zone)
+    tomorrow = datetime(2026, 9, 22, 8, 0, tzinfo=zone)
+    assert submit_start.deadline_of("08:00", evening) == tomorrow.timestamp()
+    assert submit_start.deadline_of("21:30", evening) == evening.timestamp() + 5400
+    assert submit_start.deadline_of("2026-09-22T08:00", evening) == tomorrow.timestamp()
+    for text in ("8", "25:00", "20:61"):
+        with pytest.raises(click.BadParameter):
+            submit_start.deadline_of(text, evening)

@@ -1,0 +1,230 @@
+"""The line at submit by real Lua, the oldest and the newest that Slurm takes.
+
+tests/slurm has the same by Slurm's own plugin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from slurmplugins.config import burst, submit_line
+from slurmplugins.head import price_file
+from tests.unit.quote.samples import NOW, market, request
+from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
+from toolkit.quote import offers
+from toolkit.render import bundle_files
+from toolkit.render.burst import burst_json
+
+HERE = Path(__file__).parent
+TEMPLATES = HERE.parents[2] / "templates"
+DEFAULTS = {  # what the plugin gives for options that a user did not set, of 24.11.5
+    "type": "sbatch",
+    "nodes": "1-0",
+    "ntasks": "1",
+    "ntasks-per-node": "-2",
+    "cpus-per-task": "0",
+    "exclusive": "unset",
+}
+SPOT = {("g5.xlarge", "us-east-1a"): "0.40"}
+LARGE = {
+    "count": 2,
+    "shape": {"cpus": 48, "memory_gib": 192, "gpus": 4, "gpu": "a10g"},
+    "offerings": [{"type": "g5.xlarge", "capacity": "spot"}],
+}
+
+
+@pytest.fixture(params=["lua5.1", "lua5.4"])
+def sbatch(request, tmp_path):
+    """A function that runs the script and returns its line."""
+    script, prices = tmp_path / "cli_filter.lua", tmp_path / "prices.json"
+    text = bundle_files(a_config(), FACTS, PRICES, templates=TEMPLATES)["cli_filter.lua"]
+    assert '"/shared/.toolkit/quote/prices.json"' in text
+    script.write_text(text.replace("/shared/.toolkit/quote/prices.json", str(prices)))
+
+    def line_of(content, *, now=NOW, environment=(), **options):
+        if content is not None:
+            prices.write_bytes(content)
+        names = {name.replace("_", "-"): value for name, value in options.items()}
+        given = [f"{name}={value}" for name, value in {**DEFAULTS, **names}.items()]
+        done = subprocess.run(
+            [request.param, str(HERE / "slurm_cli.lua"), str(script), str(now), *given],
+            capture_output=True,
+            text=True,
+            env={"PATH": os.environ["PATH"], "USER": "ada", **dict(environment)},
+            check=False,
+        )
+        assert done.returncode == 0
+        assert done.stdout.split() == ["defaults:", "0", "submit:", "0", "after:", "0"]
+        assert done.stderr.count("\n") <= 1
+        start = f"{options.get('type', 'sbatch')}: "
+        assert not done.stderr or done.stderr.startswith(start)
+        return done.stderr.removeprefix(start).strip() or None
+
+    return line_of
+
+
+def content(remaining=(), **changed):
+    """Return the file that the head writes for a cluster."""
+    document = json.loads(burst_json(a_config(**changed), FACTS, PRICES))
+    part = submit_line.parse(document)
+    return price_file.document(burst.parse(document), part, SPOT, dict(remaining), NOW)
+
+
+def test_the_line_says_what_the_job_costs_and_what_spot_costs_now(sbatch):
+    assert sbatch(content(), time="08:00:00", gpus="1") == (
+        "about 3.20 USD if it runs its 8 h; spot now 0.40 USD/h on g5.xlarge"
+    )
+
+
+def test_the_partitions_limit_holds_for_a_job_without_one(sbatch):
+    assert sbatch(content(), gpus="1").startswith("about 9.60 USD if it runs its 24 h;")
+
+
+def test_a_job_without_any_limit_is_told_its_price_an_hour(sbatch):
+    line = sbatch(content(), partition="any", gpus="1")
+    assert line.startswith("no time limit: 0.40 USD each hour;")
+    assert sbatch(content(), time="UNLIMITED", gpus="1") == line
+
+
+def test_an_array_costs_as_much_as_its_tasks(sbatch):
+    line = sbatch(content(), time="1-00:00:00", gpus="1", array="0-7:2,9%2")
+    assert line.startswith("about 48 USD if each of 5 tasks runs its 24 h;")
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [
+        ({"gpus": "1"}, 0.25),
+        ({"gpus": "a10g:2"}, 0.5),
+        ({"gres": "gres/gpu:a10g:2"}, 0.5),
+        ({"gres": "gres/shard:3,gres/gpu:2"}, 0.5),
+        ({"gres": "gres/gpu"}, 0.25),
+        ({"gpus_per_node": "2", "nodes": "2"}, 1),
+        ({"gpus_per_task": "1", "ntasks": "3"}, 0.75),
+        ({"gpus": "8"}, 2),
+        ({"gpus": "1", "cpus_per_task": "24"}, 0.5),
+        ({"gpus": "1", "exclusive": "exclusive"}, 1),
+        ({"gpus": "1", "mem_per_gpu": "90G"}, 90 * 1024 / (192 * 1024 * 0.95)),
+        ({"cpus_per_task": "12"}, 0.25),
+        ({"ntasks": "6", "mem_per_cpu": "1000M"}, 0.125),
+        ({"nodes": "2", "ntasks_per_node": "24"}, 1),
+        ({"constraint": "a10g&gpu", "gpus": "1"}, 0.25),
+    ],
+    ids=str,
+)
+def test_the_line_says_the_same_as_a_quote(sbatch, options, share):
+    """Price a job by both programs, which have no code in common."""
+    partitions = {"spot": {"pools": ["gpu"], "default": True}}
+    changed = {"pools": {"gpu": LARGE}, "partitions": partitions}
+    line = sbatch(content(**changed), time="100:00:00", **options)
+    told = Decimal(line.split()[1])
+    assert told == pytest.approx(Decimal(40 * share), abs=Decimal("0.5"))
+    place = market(changes=[("g5.xlarge", "us-east-1a", NOW - 9, Decimal("0.40"))], **changed)
+    text = "#!/bin/bash\n#SBATCH --time=100:00:00\n"
+    words = [
+        f"--{name.replace('_', '-')}" + ("" if name == "exclusive" else f"={value}")
+        for name, value in options.items()
+    ]
+    quoted = offers.offers(offers.resolved(request_of(text, words), place.config), place)[0]
+    assert quoted.usd(360_000) == pytest.approx(Decimal(40 * share), abs=Decimal("0.05"))
+
+
+def request_of(text, words):
+    return request(*words, text=text)
+
+
+def test_the_pool_is_the_one_that_fits(sbatch):
+    line = sbatch(content(), partition="any", time="01:00:00", cpus_per_task="16")
+    assert line == "about 0.71 USD if it runs its 1 h; on demand now 0.71 USD/h on c7i.4xlarge"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition": "none"},
+        {"gpus": "64"},
+        {"gpus": "h100:1"},
+        {"constraint": "h100"},
+        {"gpus": "a lot", "nodes": "999"},
+    ],
+    ids=str,
+)
+def test_a_job_that_slurm_will_refuse_gets_no_line(sbatch, options):
+    assert sbatch(content(), time="01:00:00", **options) is None
+
+
+def test_prices_of_some_hours_ago_say_so_and_those_of_yesterday_are_not_told(sbatch):
+    options = {"time": "01:00:00", "gpus": "1"}
+    fresh = sbatch(content(), now=NOW + 3600, **options)
+    assert "ago" not in fresh
+    old = sbatch(content(), now=NOW + 3 * 3600, **options)
+    assert old == f"{fresh}, by prices of 3 h ago"
+    assert sbatch(content(), now=NOW + 25 * 3600, **options) is None
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        None,
+        b"",
+        b"{",
+        b'{"version":1}',
+        b'{"version":2,"at":1}',
+        b"[1,2",
+        b'{"a":"\\u0041"}',
+        b"\xff\xfe\x00",
+        b'{"version":1,"at":1790000000,"partitions":{"spot":7},"default":"spot"}',
+        b'{"version":1,"at":"x","partitions":{},"default":"spot"}',
+        b"[" * 100_000,
+        b'{"version":1,"x":"' + b"y" * 300_000 + b'"}',
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_a_file_that_is_missing_or_damaged_stops_no_job(sbatch, damaged):
+    assert sbatch(damaged, time="01:00:00", gpus="1") is None
+
+
+def test_options_that_mean_nothing_stop_no_job(sbatch):
+    odd = dict.fromkeys(("time", "nodes", "ntasks", "mem", "gres", "array", "account"), "%s%n\n")
+    sbatch(content(), gpus="1", **odd)  # it asserts that the job goes on
+
+
+def test_a_step_of_a_job_and_a_user_who_wants_no_line_get_none(sbatch):
+    options = {"time": "01:00:00", "gpus": "1"}
+    in_job = {"SLURM_JOB_ID": "7"}
+    assert sbatch(content(), type="srun", environment=in_job.items(), **options) is None
+    assert sbatch(content(), type="srun", **options)
+    assert sbatch(content(), environment=in_job.items(), **options)  # a job that submits a job
+    assert sbatch(content(), environment={"TOOLKIT_QUOTE": "off"}.items(), **options) is None
+    assert sbatch(content(), quiet="1", **options) is None
+    assert sbatch(content(), quiet="0", **options)
+
+
+def test_a_job_that_may_cost_more_than_is_left_is_told_so_and_goes_on(sbatch):
+    options = {"time": "08:00:00", "gpus": "1"}
+    told = "; vision has 2.50 USD left in its budget"
+    left = content({"vision": 2.5})
+    assert sbatch(left, account="vision", **options).endswith(told)
+    assert sbatch(left, **options).endswith(told)  # ada's own account
+    assert sbatch(left, account="other", **options).endswith("g5.xlarge")
+    assert sbatch(content({"vision": 50}), account="vision", **options).endswith("g5.xlarge")
+
+
+def test_without_budgets_nobodys_account_is_in_the_file():
+    assert b"default_accounts" not in content()
+    assert b"default_accounts" in content({"vision": 1})
+
+
+def test_a_reservation_is_told_as_one(sbatch):
+    offering = {"type": "g5.xlarge", "capacity": "on-demand", "zone": "us-east-1a",
+                "reservation": "cr-0123456789abcdef0"}  # fmt: skip
+    pools = {"gpu": {**GPU_POOL, "offerings": [offering]}}
+    partitions = {"spot": {"pools": ["gpu"], "default": True}}
+    line = sbatch(content(pools=pools, partitions=partitions), time="01:00:00", gpus="1")
+    assert line.endswith("; reserved now 1.01 USD/h on g5.xlarge")

@@ -1,0 +1,80 @@
+"""A quote says what a job costs at its limit and as before, and what it does to the share."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from tests.unit.quote.samples import DAY, NOW, attempt, instance, market, request
+from toolkit.errors import HeadCommandFailed
+from toolkit.output import print_json
+from toolkit.quote import offers, share, words
+from toolkit.quote.history import history
+from toolkit.quote.quote import Quote, subject
+
+SSHARE = "root||1.000000|3600000\n vision||0.600000|900000\n vision|ada|0.6|900000\n"
+
+
+def quote(*options, attempts=(), instances=(), own_share=None):
+    place = market()
+    wanted = offers.resolved(request(*options), place.config)
+    found = offers.offers(wanted, place)
+    known = history(subject(wanted, found), attempts, instances, (NOW - 30 * DAY, NOW))
+    return Quote(NOW, wanted, found, known, 30, own_share)
+
+
+def test_a_quote_without_history_says_so_and_guesses_nothing():
+    text = words.lines(quote())
+    assert "earlier jobs of this name: no history in 30 days" in text
+    assert "wait in spot: no history in 30 days" in text
+    assert "interruptions: no history of spot instances" in text
+    assert "share of vision: not known" in text
+
+
+def test_a_quote_with_history_says_what_the_job_costs_as_before():
+    made = quote(attempts=[attempt()], instances=[instance(end_cause="interruption")])
+    price = made.price(made.first)
+    assert (price.usd_limit, price.usd_usual) == (Decimal("3.2000"), Decimal("0.4000"))
+    assert price.usd_instance == Decimal("0.0167")  # 120 s of boot and 30 s of idle tail
+    assert made.expected_interruptions(made.first) == pytest.approx(0.5)
+    text = words.lines(made)
+    assert "earlier jobs of this name: 1 h (median of 1)" in text
+    assert "wait in spot: 5 m (median of 1)" in text
+    assert "1 in 2.0 instance-hours" in text
+    assert "spot is 60% below on demand" in text
+
+
+def test_an_array_costs_as_much_as_its_tasks():
+    assert quote("--array=0-9").price(quote().first).usd_limit == Decimal("32.0000")
+
+
+def test_the_share_before_and_with_the_job():
+    known = share.parse(SSHARE, "vision", 900_000)
+    assert (known.share, known.used, known.used_with_job) == (0.6, 0.25, 0.4)
+    assert "recent usage 25.0%, with this job 40.0%" in words.lines(quote(own_share=known))
+
+
+@pytest.mark.parametrize("output", ["", "root||1|x\nvision||1|2\n", SSHARE.replace("vision", "v")])
+def test_an_account_that_sshare_does_not_have_has_no_share(output):
+    assert share.parse(output, "vision", 1) is None
+
+
+def test_a_head_that_does_not_answer_costs_no_quote():
+    class Silent:
+        def run(self, argv, *, timeout):
+            raise HeadCommandFailed("away")
+
+    assert share.fetch(Silent(), "vision", Decimal(1), 3600) is None
+
+
+def test_json_has_amounts_as_text_and_null_where_nothing_is_known(capsys):
+    print_json(words.as_json(quote()))
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["offers"][0]["usd_per_hour"] == "0.400000"
+    assert answer["offers"][0]["usd_usual"] is None
+    assert answer["history"]["wait_seconds"] is None
+    assert answer["time_limit_seconds"] == 28_800
+
+
+def test_a_name_can_not_control_the_terminal():
+    assert "\x1b" not in words.lines(quote("--job-name=\x1b[2J"))

@@ -1,0 +1,132 @@
+"""The head's file of prices: what is tried first, at the market's price of now."""
+
+import json
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from slurmplugins import prices
+from slurmplugins.config import burst, submit_line
+from slurmplugins.errors import CloudError, ConfigError
+from slurmplugins.head import price_file
+from tests.fakes.clock import FakeClock
+from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
+from toolkit.render.burst import burst_json
+
+NOW = 1_790_000_000
+SPOT = {("g5.xlarge", "us-east-1a"): "0.3111"}
+
+
+def parts(**changed):
+    document = json.loads(burst_json(a_config(**changed), FACTS, PRICES))
+    return burst.parse(document), submit_line.parse(document)
+
+
+def made(spot=SPOT, remaining=(), **changed):
+    return json.loads(price_file.document(*parts(**changed), spot, dict(remaining), NOW))
+
+
+def test_each_pool_has_the_offering_that_is_tried_first():
+    offers = made()["partitions"]["any"]["offers"]
+    assert offers == {
+        "gpu": {"buy": "spot", "type": "g5.xlarge", "usd": 0.3111},
+        "cpu": {"buy": "on demand", "type": "c7i.4xlarge", "usd": 0.714},
+    }
+
+
+def test_a_policy_decides_what_is_tried_first():
+    on_demand = {"spot": {"pools": ["gpu", "cpu"], "policy": "on-demand-only", "default": True}}
+    assert made(partitions=on_demand)["partitions"]["spot"]["offers"]["gpu"]["usd"] == 1.006
+
+
+def test_without_a_price_of_now_the_last_deploys_holds():
+    assert made(spot={})["partitions"]["spot"]["offers"]["gpu"]["usd"] == 0.4024
+    assert made(spot={("g5.xlarge", "us-east-1a"): "NaN"}) == made(spot={})
+
+
+def test_an_unknown_price_is_no_offer():
+    unknown = {**CPU_POOL, "offerings": [{"type": "x9.large", "capacity": "on-demand"}]}
+    assert made(pools={"gpu": GPU_POOL, "cpu": unknown})["partitions"]["any"]["offers"].keys() == {
+        "gpu"
+    }
+
+
+def test_partitions_have_the_limits_and_defaults_of_slurm_conf():
+    document = made()
+    assert document["default"] == "spot"
+    assert document["partitions"]["spot"]["max_minutes"] == 1440
+    assert document["partitions"]["any"]["max_minutes"] is None
+    assert document["nodes"]["gpu"]["gpu"] == "a10g"
+    assert document["at"] == NOW
+
+
+def test_the_newest_change_is_the_price_of_now():
+    points = [("g5.xlarge", "us-east-1a", 2, "0.2"), ("g5.xlarge", "us-east-1a", 1, "0.1")]
+    assert price_file.current_prices(points) == {("g5.xlarge", "us-east-1a"): "0.2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "remaining"),
+    [
+        (b'{"accounts": {"vision": "12.50", "speech": 3}}', {"vision": 12.5, "speech": 3.0}),
+        (b'{"vision": -1}', {"vision": -1.0}),
+        (b'{"accounts": {"vision": "NaN", "a\\"b": 1, "x": true}}', {}),
+        (b"[]", {}),
+        (b"nothing", {}),
+    ],
+)
+def test_what_is_left_of_budgets_is_taken_over(tmp_path, text, remaining):
+    (tmp_path / price_file.BUDGETS).write_bytes(text)
+    assert price_file.read_remaining(tmp_path) == remaining
+    assert price_file.read_remaining(tmp_path / "none") == {}
+
+
+def test_default_accounts_are_told_only_beside_budgets():
+    assert "default_accounts" not in made()
+    assert made(remaining={"vision": 2.0}.items())["default_accounts"] == {"ada": "vision"}
+
+
+class Ec2:
+    """EC2 with one price of now, or none."""
+
+    def __init__(self, error=None) -> None:
+        self._error = error
+
+    def describe_spot_price_history(self, **request):
+        if self._error:
+            raise self._error
+        assert request["InstanceTypes"] == ["g5.xlarge"]
+        return {"SpotPriceHistory": []}
+
+
+def test_the_program_writes_a_file_that_everybody_may_read(tmp_path):
+    burst_file, target = tmp_path / "burst.json", tmp_path / "prices.json"
+    burst_file.write_text(burst_json(a_config(), FACTS, PRICES))
+    assert prices.write(burst_file, target, tmp_path, Ec2, FakeClock())
+    assert target.stat().st_mode & 0o777 == 0o644
+    assert json.loads(target.read_text())["version"] == 1
+
+
+def test_prices_that_can_not_be_had_leave_the_old_file(tmp_path):
+    burst_file, target = tmp_path / "burst.json", tmp_path / "prices.json"
+    burst_file.write_text(burst_json(a_config(), FACTS, PRICES))
+    target.write_text("old")
+    away = Ec2(EndpointConnectionError(endpoint_url="https://ec2"))
+    with pytest.raises(CloudError):
+        prices.write(burst_file, target, tmp_path, lambda: away, FakeClock())
+    assert target.read_text() == "old"
+
+
+def test_where_the_line_is_off_the_file_is_removed(tmp_path):
+    burst_file, target = tmp_path / "burst.json", tmp_path / "prices.json"
+    off = a_config(slurm={"version": "24.11", "submit_line": False})
+    burst_file.write_text(burst_json(off, FACTS, PRICES))
+    target.write_text("old")
+    assert not prices.write(burst_file, target, tmp_path, Ec2, FakeClock())
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("part", [7, {}, {"default": None, "partitions": [], "nodes": {}}])
+def test_a_damaged_part_is_refused(part):
+    with pytest.raises(ConfigError, match="submit_line"):
+        submit_line.parse({"submit_line": part})

@@ -1,0 +1,152 @@
+"""`toolkit submit --by --cheapest`: a start and a deadline for a job, chosen by spot's history."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolkit.commands.options import find_config_file, load
+from toolkit.submit.plan import AddedOption
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolkit.config import ClusterConfig
+    from toolkit.quote.offers import Offer
+    from toolkit.quote.offpeak import Start
+    from toolkit.quote.request import JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenStart:
+    """A deadline, and the start that was chosen before it, if any."""
+
+    deadline: int
+    offer: Offer | None = None
+    start: Start | None = None
+
+    @property
+    def options(self) -> list[AddedOption]:
+        """Return sbatch's options. `uts` is Slurm's word for epoch seconds (parse_time.c)."""
+        added = []
+        if self.start is not None and self.start.waits:
+            why = f"spot is expected to be {self.start.saving:.0%} cheaper then"
+            added.append(AddedOption(f"--begin=uts{self.start.begin}", why))
+        deadline = AddedOption(f"--deadline=uts{self.deadline}", f"by {_clock(self.deadline)}")
+        return [*added, deadline]
+
+    def lines(self) -> list[str]:
+        """Return what people read about it."""
+        if self.start is None:
+            return []
+        if self.offer is None:
+            return ["the partition buys no spot: every start costs the same, so it begins at once"]
+        start, where = self.start, f"{self.offer.type} in {self.offer.zone}"
+        first = (
+            f"begins {_clock(start.begin)}: about {start.usd:.2f} USD on {where}, in place of"
+            f" {start.usd_now:.2f} now"
+            if start.waits
+            else "begins at once: no later start is expected to be cheaper by more than 1 %"
+        )
+        test = start.backtest
+        worth = (
+            f"{start.days} days of prices are too few for more"
+            if test is None
+            else f"the same choice on {test.days} past days would have saved {test.saved:.1%}"
+        )
+        return [first, worth]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        start = self.start
+        return {
+            "deadline": self.deadline,
+            "begin": start.begin if start and start.waits else None,
+            "usd": None if start is None else f"{start.usd:f}",
+            "usd_now": None if start is None else f"{start.usd_now:f}",
+            "expected_saving": None if start is None else start.saving,
+            "days_of_prices": None if start is None else start.days,
+            "backtest": None if start is None else start.backtest,
+        }
+
+
+def chosen_start(
+    config_path: Path | None, request: JobRequest | None, by_text: str, *, cheapest: bool
+) -> ChosenStart | None:
+    """Return the deadline, with the cheapest start before it.
+
+    None without a request. Raises QuoteError.
+    """
+    from toolkit.quote import offers
+    from toolkit.quote.errors import BadRequest
+
+    if request is None:
+        return None
+    if request.begin:
+        raise BadRequest(
+            f"the job has a start already: --begin={request.begin}",
+            next_step="remove --begin, or submit without --by",
+        )
+    now = int(time.time())
+    deadline = deadline_of(by_text, datetime.fromtimestamp(now).astimezone())
+    config = load(config_path)
+    job_request = offers.resolved(request, config)
+    if not cheapest:
+        return ChosenStart(deadline)
+    return _cheapest(config, find_config_file(config_path), job_request, now, deadline)
+
+
+def _cheapest(
+    config: ClusterConfig, config_file: Path, job_request: JobRequest, now: int, deadline: int
+) -> ChosenStart:
+    """Ask the records and EC2 for prices, and choose."""
+    from toolkit.deploy.session import connected
+    from toolkit.quote import facts, offers, offpeak
+
+    with connected(config) as clients:
+        since = now - 2 * offpeak.DAYS * offpeak.DAY
+        history = facts.spot_prices(config, clients, since, now + 1)
+    book = facts.book_with(config, config_file, history)
+    job_offers = offers.offers(job_request, offers.Market(config, book, now))
+    offer = next((item for item in job_offers if item.is_spot), None)
+    if offer is None:
+        return ChosenStart(deadline)
+    market = offpeak.SpotMarket(history, offer.type, offer.zone, offer.nodes * offer.share)
+    start = offpeak.choose(
+        market,
+        now=now,
+        deadline=deadline,
+        run_seconds=job_request.limit,
+        boot=float(config.slurm.resume_timeout),
+    )
+    return ChosenStart(deadline, offer, start)
+
+
+def deadline_of(text: str, now: datetime) -> int:
+    """Return the next such time, as epoch seconds.
+
+    A time without a zone is this computer's.
+    """
+    try:
+        if len(text) == len("08:00"):
+            clock = datetime.strptime(text, "%H:%M").time()  # noqa: DTZ007 - the zone is now's
+            moment = datetime.combine(now.date(), clock, now.tzinfo)
+            moment += timedelta(days=1 if moment <= now else 0)
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is no time; write 08:00 or 2026-11-27T08:00", param_hint="--by"
+        ) from error
+    if moment <= now:
+        raise click.BadParameter(f"{text} is over", param_hint="--by")
+    return int(moment.timestamp())
+
+
+def _clock(second: int) -> str:
+    return datetime.fromtimestamp(second).astimezone().strftime("%a %H:%M %Z")

@@ -1,0 +1,64 @@
+"""An account's share with a job and without, from `sshare`. Pure but for one call on the head.
+
+Slurm counts usage in billing-seconds. A job's billing is milli-dollars an hour (slurm.conf's
+TRESBillingWeights), so an hour of a dollar is 3.6 million.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.head.read_commands import SHARES
+from toolkit.errors import ToolkitError
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from toolkit.head_runner import Runner
+
+ROOT: Final = "root"
+MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AccountShare:
+    """An account's part of the recent usage, before and with the job. Parts are 0 to 1."""
+
+    account: str
+    share: float  # that cluster.yaml gives it
+    used: float
+    used_with_job: float
+
+
+def fetch(
+    head: Runner, account: str, usd_per_hour: Decimal, run_seconds: int
+) -> AccountShare | None:
+    """Return the account's share; None if the head knows none."""
+    if not account:
+        return None
+    try:
+        output = head.run(SHARES, timeout=60)
+    except ToolkitError:
+        return None
+    return parse(output, account, float(usd_per_hour) * MILLI * run_seconds)
+
+
+def parse(output: str, account: str, job_usage: float) -> AccountShare | None:
+    """Read sshare's lines; None without the account."""
+    rows = {}
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) == 4 and not fields[1].strip():  # noqa: PLR2004 - those of SHARES
+            rows[fields[0].strip()] = fields[2:]
+    try:
+        total = float(rows[ROOT][1])
+        share, used = float(rows[account][0]), float(rows[account][1])
+    except (KeyError, ValueError):
+        return None
+    return AccountShare(
+        account,
+        share,
+        used / total if total else 0.0,
+        (used + job_usage) / (total + job_usage) if total + job_usage else 0.0,
+    )
