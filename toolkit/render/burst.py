@@ -11,6 +11,7 @@ from slurmplugins.config.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
 from toolkit.render.governor import governor_json
+from toolkit.render.topology import pool_has_topology
 
 if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, OfferingSection
@@ -88,6 +89,8 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
         }
     if pool.max_spot_share < 1:
         document["max_spot_share"] = pool.max_spot_share
+    if pool_has_topology(config, name):
+        document["in_topology"] = True
     return document
 
 
