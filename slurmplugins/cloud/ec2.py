@@ -48,6 +48,9 @@ MAX_PAGES: Final = 300
 
 _PAGE_SIZE: Final = 1000
 
+TOPOLOGY_PAGE: Final = 100
+"""The largest MaxResults of DescribeInstanceTopology."""
+
 
 class Ec2:
     """An implementation of `cloud.port.Cloud` on a botocore EC2 client, for one cluster."""
@@ -224,6 +227,19 @@ class Ec2:
         )
         return ec2_messages.health(statuses, spot_requests)
 
+    def network_nodes(self, types: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        # By type, not by id: EC2 refuses the call for one id of a type that it does not support.
+        return {
+            item["InstanceId"]: tuple(item.get("NetworkNodes", ()))
+            for batch in _batches(types, FILTER_VALUES)
+            for item in self._pages(
+                "describe_instance_topology",
+                "Instances",
+                page_size=TOPOLOGY_PAGE,
+                Filters=[{"Name": "instance-type", "Values": list(batch)}],
+            )
+        }
+
     def console(self, instance_id: str) -> str:
         text = self._call("get_console_output", InstanceId=instance_id).get("Output")
         return str(text or "")
@@ -256,11 +272,13 @@ class Ec2:
         items = (item for page in pages for item in page.get("Instances", ()))
         return ec2_messages.instances(item for item in items if cluster_tag in item.get("Tags", []))
 
-    def _pages(self, operation: str, key: str, **arguments: Any) -> Iterable[dict[str, Any]]:
+    def _pages(
+        self, operation: str, key: str, page_size: int = _PAGE_SIZE, **arguments: Any
+    ) -> Iterable[dict[str, Any]]:
         seen_tokens = {""}
         next_page: dict[str, str] = {}
         while len(seen_tokens) <= MAX_PAGES:
-            page = self._call(operation, MaxResults=_PAGE_SIZE, **arguments, **next_page)
+            page = self._call(operation, MaxResults=page_size, **arguments, **next_page)
             yield from _require_key(page, key)[key]
             token = page.get("NextToken") or ""
             if not token:

@@ -76,6 +76,14 @@ class Cloud(Protocol):
         """
         ...
 
+    def network_nodes(self, types: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return EC2's network nodes above each instance of these types.
+
+        The topmost comes first. Instances of others may be included. EC2 tells none of types that
+        it does not support, nor of an instance that does not run. Raises CloudError.
+        """
+        ...
+
     def console(self, instance_id: str) -> str:
         """Return the instance's console output; empty while EC2 has none.
 

@@ -244,6 +244,10 @@ class RateLimitedCloud:
         self._wait_for_tokens((self._status, 1))
         return self._cloud.health()
 
+    def network_nodes(self, types: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        self._wait_for_tokens((self._status, 1))
+        return self._cloud.network_nodes(types)
+
     def console(self, instance_id: str) -> str:
         self._wait_for_tokens((self._status, 1))
         return self._cloud.console(instance_id)

@@ -211,6 +211,7 @@ class _Reader:
                 ).items()
             },
             max_spot_share=self.share(table, location),
+            in_topology=table.get("in_topology") is True,
         )
         self.static_nodes += pool.nodes[
             : self.static_count(table, location, max_count=len(pool.nodes))

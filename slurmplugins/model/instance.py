@@ -100,6 +100,8 @@ class Pool:
     """Launch templates by zone that state the subnet themselves (placement groups, EFA)."""
     max_spot_share: float = 1.0
     """The largest share of the pool's hourly cost that spot may have, 0 to 1."""
+    in_topology: bool = False
+    """Slurm is told where the instances are in EC2's network."""
 
 
 OfferingGroup = tuple[Offering, ...]

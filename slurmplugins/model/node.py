@@ -31,6 +31,8 @@ class Node:
     reason: str = ""
     instance_id: str = ""
     address: str = ""
+    topology: str = ""
+    """The topology and the switches that Slurm was told of the node, from 25.11 on."""
 
     @property
     def readable(self) -> bool:

@@ -12,6 +12,7 @@ from slurmplugins.reconciler import (
     boot_failures,
     console_logs,
     instance_ledger,
+    placement,
     recheck,
     requeue,
     rules,
@@ -66,6 +67,8 @@ def run_pass(engine: Engine) -> None:
     if plan.cloud_believed:
         _update_breaker(engine, boot_failures.observe(snapshot))
         _write_ledger(engine, snapshot, plan, new_state, last_pass_at)
+    if not plan.blocked_by:
+        placement.place_nodes(engine, snapshot)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info(LogEvent.PASS_FINISHED, actions=len(outcomes), failed=failed)

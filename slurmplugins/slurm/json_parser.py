@@ -128,6 +128,7 @@ def node(item: object) -> Node:
             reason=text(record.get("reason")),
             instance_id=text(record.get("instance_id")),
             address=text(record.get("address")),
+            topology=text(record.get("topology")),
         )
     except ValueError:
         return Node(name, unreadable)

@@ -40,6 +40,14 @@ class Slurm(Protocol):
         """Set each node's address, instance id and instance type."""
         ...
 
+    def place(self, nodes: Sequence[str], topology: str) -> None:
+        """Tell the nodes' place, from Slurm 25.11 on.
+
+        It is a topology, and its switches down to the leaf. slurmctld makes switches that it does
+        not know, and forgets the place at a power-down.
+        """
+        ...
+
     def down(self, nodes: Sequence[str], reason: str) -> None:
         """Set nodes DOWN; slurmctld requeues their jobs at once.
 

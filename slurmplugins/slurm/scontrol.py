@@ -120,6 +120,10 @@ class ScontrolSlurm:
                 for item in batch
             )
 
+    def place(self, nodes: Sequence[str], topology: str) -> None:
+        for batch in _batches(nodes):
+            self._update(batch, f"topology={topology}")
+
     def down(self, nodes: Sequence[str], reason: str) -> None:
         person_reasons = self._reasons_by_people(nodes)
         for node, person_reason in person_reasons.items():

@@ -40,6 +40,7 @@ END_SECONDS = 5.0
 FORGET_SECONDS = 3600.0
 """EC2 lists a terminated instance for about an hour."""
 
+NETWORK_NODES = ("nn-zone1", "nn-row1", "nn-rack1")
 TERMINATED = InstanceState.TERMINATED
 USER_SHUTDOWN = "Client.UserInitiatedShutdown"
 SPOT_TERMINATION = "Server.SpotInstanceTermination"
@@ -92,6 +93,7 @@ class FakeCloud:
     - `lose_gifts`: so many of the next changes of a node's tag happen, and their answer is lost.
     - `end_error`: the error of every termination, which then does nothing.
     - `sent`: the arguments of every launch, also of those that were refused.
+    - `network_places`: the network nodes above instances, by id; NETWORK_NODES above others.
     - `places`: the zone of each subnet, and of each launch template that names its subnet.
     - `blocks`: the reservations that are capacity blocks.
     """
@@ -120,6 +122,7 @@ class FakeCloud:
         self.unreadable = False
         self.health_unreadable = False
         self.troubles: dict[str, InstanceHealth] = {}
+        self.network_places: dict[str, tuple[str, ...]] = {}
         self.consoles: dict[str, str] = {}
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
@@ -229,6 +232,16 @@ class FakeCloud:
         if self.unreadable or self.health_unreadable:
             raise error_codes.error("Unreachable", "no answer")
         return tuple(self.troubles.values())
+
+    def network_nodes(self, types: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        self.calls.append("network_nodes")
+        if self.unreadable:
+            raise error_codes.error("Unreachable", "no answer")
+        return {
+            machine.instance.id: self.network_places.get(machine.instance.id, NETWORK_NODES)
+            for machine in self.machines.values()
+            if machine.instance.type in types and not machine.instance.state.terminated
+        }
 
     def console(self, instance_id: str) -> str:
         self.calls.append("console")

@@ -32,6 +32,7 @@ class NodeState:
     instance_id: str = ""
     address: str = ""
     asked_at: float = 0.0
+    topology: str = ""
 
 
 @dataclass
@@ -107,6 +108,11 @@ class FakeSlurm:
             assert before == item.node, f"{item.instance_id} is {before}, and now {item.node}"
             self.state[item.node].instance_id = item.instance_id
             self.state[item.node].address = item.address
+
+    def place(self, nodes: Sequence[str], topology: str) -> None:
+        self._write("place", nodes)
+        for name in nodes:
+            self.state[name].topology = topology
 
     def down(self, nodes: Sequence[str], reason: str) -> None:
         self._write("down", nodes)
@@ -371,6 +377,7 @@ class FakeSlurm:
         item = self.state[name]
         item.flags = (item.flags - {"POWERING_DOWN", "POWER_DOWN"}) | {"POWERED_DOWN"}
         item.instance_id, item.address = "", name
+        item.topology = ""
 
     def _requeue_from(self, name: str) -> None:
         """Requeue the node's jobs, het jobs with all components."""
@@ -383,7 +390,9 @@ class FakeSlurm:
 
     def _node(self, name: str) -> Node:
         item = self.state[name]
-        return Node(name, frozenset(item.flags), item.reason, item.instance_id, item.address)
+        return Node(
+            name, frozenset(item.flags), item.reason, item.instance_id, item.address, item.topology
+        )
 
     def _base(self, name: str, base: str) -> None:
         item = self.state[name]

@@ -103,6 +103,10 @@ class Slurm(Section):
     suspend_time: Annotated[int, Field(ge=10, le=86_400)] = 300
     resume_timeout: Annotated[int, Field(ge=60, le=7_200)] = 900
     suspend_timeout: Annotated[int, Field(ge=30, le=3_600)] = 60
+    topology: Literal["ec2", "flat"] = "ec2"
+    """`ec2`: from Slurm 25.11 on, jobs get nodes that are close to each other in EC2's network, in
+    partitions with a placement group or EFA. `flat`: Slurm takes all nodes as equally close.
+    """
     private_data: tuple[PrivateData, ...] = ()
     """What users see of their own alone, in slurm.conf and slurmdbd.conf. By default
     everybody sees the queue, the nodes and the usage of all.

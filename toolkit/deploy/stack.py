@@ -18,6 +18,7 @@ from toolkit.deploy.site_node import site_node_settings
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
 from toolkit.render.burst import launch_template
+from toolkit.render.topology import has_topology
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -126,6 +127,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "instance_types": _instance_types(config),
             "root_device": facts.root_device,
             "templates": _launch_templates(config),
+            "topology": has_topology(config),
             "fabric": any(pool.efa for pool in config.pools.values()),
             "reservations": _reservations(config),
             "scripts": scripts,

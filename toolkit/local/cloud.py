@@ -23,6 +23,7 @@ from toolkit.local.aws import (
     alarms,
     cloudwatch_logs,
     instance_status,
+    instance_topology,
     request_limits,
     response_methods,
     security_groups,
@@ -183,6 +184,7 @@ class Cloud:
         request_limits.install(self._patches)
         spot_prices.install(self._patches, self.tables.wall)
         instance_status.install(self._patches, self.tables)
+        instance_topology.install(self._patches, self.tables)
         cloudwatch_logs.install(self._patches)
         alarms.install(self._patches, self.tables.wall)
         self.meter.install(self._patches)

@@ -14,6 +14,7 @@ from toolkit.errors import RenderError
 from toolkit.render.context import slurm_context
 from toolkit.render.governor import governor_json
 from toolkit.render.submit_line import submit_line_json
+from toolkit.render.topology import pool_has_topology
 
 if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, OfferingSection
@@ -93,6 +94,8 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
         }
     if pool.max_spot_share < 1:
         document["max_spot_share"] = pool.max_spot_share
+    if pool_has_topology(config, name):
+        document["in_topology"] = True
     return document
 
 

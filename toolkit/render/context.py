@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.model.hostlist import split_parts
+from toolkit.render.topology import topology_of
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ class PartitionLine:
     billing: tuple[tuple[str, Decimal], ...]
     priority: int = 1
     grace_seconds: int = 0
+    topology: str = ""  # Of topology.yaml; "" for the default, where all nodes are equally close
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,15 @@ class SlurmContext:
     def has_preemption(self) -> bool:
         """Return whether jobs of one partition preempt jobs of another."""
         return len({part.priority for part in self.partitions}) > 1
+
+    @property
+    def placed_nodes(self) -> str:
+        """Return the nodes of all partitions with a topology, as a hostlist.
+
+        They are all nodes of their partitions: topology/tree gives a job no node without a switch.
+        """
+        lines = [part.nodes for part in self.partitions if part.topology]
+        return ",".join(dict.fromkeys(nodes for line in lines for nodes in split_parts(line)))
 
     @property
     def has_gpus(self) -> bool:
@@ -226,6 +238,7 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
                 billing=_highest_weights(pool_lines),
                 priority=partition.priority,
                 grace_seconds=partition.grace_seconds if partition.priority < highest else 0,
+                topology=topology_of(config, partition.pools),
             )
         )
     return tuple(lines)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.render.context import head_hostname
 from toolkit.render.slurm import CONTAINERS_SINCE
 from toolkit.render.slurm_packages import package_vars
+from toolkit.render.topology import has_topology
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_partitions": list(config.partitions),
             "toolkit_containers": SlurmVersion.parse(config.slurm.version) >= CONTAINERS_SINCE,
             "toolkit_submit_line": config.slurm.submit_line,
+            "toolkit_topology": has_topology(config),
             "toolkit_private_data": list(config.slurm.private_data),
             "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],

@@ -6,6 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config.paths import JOB_MOUNTS, PRICES_FOR_SUBMIT, SCRATCH
+from slurmplugins.model import topology
 from toolkit.errors import RenderError
 from toolkit.render.settings import HOOKS, sections
 from toolkit.render.templates import environment, render
@@ -62,6 +63,16 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
         )
     if context.version >= CONTAINERS_SINCE:
         files["oci.conf"] = render(jinja, "oci.conf.j2", **shared)
+    if context.placed_nodes:
+        files["topology.yaml"] = render(
+            jinja,
+            "topology.yaml.j2",
+            topology=topology.TOPOLOGY,
+            root=topology.ROOT,
+            unplaced=topology.UNPLACED,
+            nodes=context.placed_nodes,
+            **shared,
+        )
     return files
 
 
@@ -95,6 +106,7 @@ def partition_line(partition: PartitionLine) -> str:
         "SuspendTime": partition.suspend_time,
         "PriorityTier": partition.priority if partition.priority > 1 else "",
         "GraceTime": partition.grace_seconds or "",
+        "Topology": partition.topology,
         "TRESBillingWeights": ",".join(_weight(unit, value) for unit, value in partition.billing),
         "State": "UP",
     }

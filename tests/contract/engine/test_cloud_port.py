@@ -27,7 +27,7 @@ from slurmplugins.errors import (
     NotFound,
     StateError,
 )
-from slurmplugins.model import hostlist
+from slurmplugins.model import hostlist, topology
 from slurmplugins.model.instance import InstanceState, Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
 from tests.fakes.clock import FakeClock
@@ -56,6 +56,7 @@ SILENT = pytest.fail.Exception
 NO_TOKEN = "moto does not look at ClientToken"
 ENDLESS = "moto's capacity is endless"
 MOTO_GAPS = {
+    "test_an_instance_has_network_nodes_above_it": Gap("moto has no such call", CloudUnreachable),
     "test_repeating_a_launch_id_returns_the_same_instances": Gap(NO_TOKEN),
     "test_a_token_whose_instances_have_ended_is_refused": Gap(NO_TOKEN, SILENT),
     "test_repeating_a_fleet_returns_the_same_instances": Gap(NO_TOKEN),
@@ -569,6 +570,14 @@ def test_an_instance_of_a_fleet_that_is_being_interrupted_is_listed(offered: Off
     offered.give_notice(machine.id)
     (found,) = offered.cloud.health()
     assert (found.id, found.notice) == (machine.id, True)
+
+
+def test_an_instance_has_network_nodes_above_it(offered: Offered):
+    machine = one_machine(offered)
+    (instance,) = (item for item in offered.cloud.instances() if item.id == machine)
+    places = offered.cloud.network_nodes([instance.type])
+    assert topology.unit(places[machine]).startswith("ec2:region:nn-")
+    assert machine not in offered.cloud.network_nodes(["m7i.48xlarge"])
 
 
 def test_the_console_of_an_instance_is_text_and_of_no_instance_is_not_found(offered: Offered):

@@ -36,11 +36,11 @@ exec chroot "$tree" /usr/bin/env -i -C /tmp/checkout PATH=/usr/sbin:/usr/bin:/sb
 """
 
 
-def live_cluster(*arguments: str) -> str:
-    """Run `live_cluster.py` as root in the tree; return its standard output."""
+def live_cluster(*arguments: str, program: str = "live_cluster") -> str:
+    """Run a program of this folder in the tree; return its output."""
     enter = ["unshare", *_NAMESPACES, "bash", "-c", _ENTER, "enter", FOLDER, str(CHECKOUT)]
     done = subprocess.run(
-        [*enter, "python3", "-m", f"{__package__}.live_cluster", *arguments],
+        [*enter, "python3", "-m", f"{__package__}.{program}", *arguments],
         capture_output=True, text=True, check=False, timeout=PROGRAM_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -377,6 +377,20 @@ def test_the_head_node_has_the_listed_rights_in_ec2_only(roles):
     assert rights(roles, "head", "iam") == {"PassRole"}
 
 
+def test_the_head_node_may_ask_for_places_only_where_slurm_takes_them():
+    """Allow it from Slurm 25.11 on, with a placement group."""
+    roles = Roles("aws")
+    pools = {
+        name: pool.model_copy(update={"placement_group": True})
+        for name, pool in roles.config.pools.items()
+    }
+    slurm = roles.config.slurm.model_copy(update={"version": "25.11"})
+    config = roles.config.model_copy(update={"pools": pools, "slurm": slurm})
+    before = rights(roles, "head", "ec2")
+    roles.text = stack_template(config, FACTS)
+    assert rights(roles, "head", "ec2") - before == {"DescribeInstanceTopology"}
+
+
 def test_the_head_node_describes_instances_of_its_own_region_only(roles):
     for region, right in ((roles.region, True), ("eu-north-1", False)):
         assert roles.head("ec2:DescribeInstances", "*", {"aws:RequestedRegion": region}) == right

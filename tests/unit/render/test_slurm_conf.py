@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit.config import load
@@ -305,3 +306,35 @@ def test_the_script_is_in_place_before_slurm_conf_names_it():
     """Keep this order: without the script, sbatch refuses every job."""
     text = Path(TEMPLATES.parent / "ansible/roles/slurmctld/tasks/configure.yml").read_text()
     assert text.index("rendered/cli_filter.lua") < text.index("'slurm.conf', 'gres.conf'")
+
+
+CLOSE = {"gpu": {**GPU_POOL, "placement_group": True}, "cpu": CPU_POOL}
+
+
+@pytest.mark.parametrize("version", ["25.11", "26.05"])
+def test_a_partition_with_a_placement_group_gets_nodes_that_are_close(version):
+    rendered = files(slurm={"version": version}, pools=CLOSE)
+    lines = [line.split() for line in rendered["slurm.conf"].splitlines() if "Topology=ec2" in line]
+    nodes = [dict(word.split("=", 1) for word in line)["Nodes"] for line in lines]
+    ec2 = yaml.safe_load(rendered["topology.yaml"])[1]
+    leaf = ec2["tree"]["switches"][1]
+    assert leaf["switch"] == "unplaced"
+    assert set(leaf["nodes"].split(",")) == set(",".join(nodes).split(","))
+    assert lines
+    assert all("gpu-" in text for text in nodes)
+    assert not ec2["cluster_default"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"slurm": {"version": "25.05"}, "pools": CLOSE},
+        {"slurm": {"version": "25.11", "topology": "flat"}, "pools": CLOSE},
+        {"slurm": {"version": "25.11"}},
+    ],
+    ids=["before 25.11", "flat", "no placement group"],
+)
+def test_otherwise_all_nodes_are_equally_close(changes):
+    rendered = files(**changes)
+    assert "topology.yaml" not in rendered
+    assert "Topology=" not in rendered["slurm.conf"]

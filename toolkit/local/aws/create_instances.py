@@ -15,7 +15,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 from moto.ec2.models.instances import Instance, Reservation
 from moto.ec2.utils import random_reservation_id
 
-from toolkit.local.aws import network_interfaces
+from toolkit.local.aws import network_interfaces, placement_groups
 from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.aws.instance_tables import LocalInstance, Tables
 from toolkit.local.aws.launch_request import SPOT, Launch, parse_bool
@@ -65,6 +65,7 @@ def check(backend: Any, launch: Launch) -> None:
     if launch.instance_type not in INSTANCE_TYPES:
         message = f"Invalid value '{launch.instance_type}' for InstanceType."
         raise ec2_error("InvalidParameterValue", message)
+    placement_groups.check(backend, launch)
     if launch.market != SPOT and "spot-instances-request" in launch.tags:
         message = (
             "You cannot specify tags for Spot instances requests if there are no Spot instances "
@@ -183,7 +184,8 @@ def _register(tables: Tables, region: str, launch: Launch, row: Any) -> None:
 
 
 def _add_details(backend: Any, launch: Launch, instance: Any) -> None:
-    """Give the instance its tags, disks and profile."""
+    """Give the instance its tags, disks, profile and placement group."""
+    instance.placement.group_name = launch.placement_group or None
     if launch.template:
         template_id, version = launch.template
         backend.create_tags(

@@ -44,6 +44,7 @@ class Launch:
     termination_protection: bool = False  # DisableApiTermination
     template: tuple[str, int] | None = None
     client_token: str = ""
+    placement_group: str = ""
 
     @property
     def instance_tags(self) -> Mapping[str, str]:
@@ -222,4 +223,5 @@ def launch_of(params: Mapping[str, Any], *, template: tuple[str, int] | None = N
         termination_protection=bool(parse_bool(params.get("DisableApiTermination"))),
         template=template,
         client_token=str(params.get("ClientToken") or ""),
+        placement_group=str(placement.get("GroupName") or ""),
     )
