@@ -102,7 +102,7 @@ NO_BILLS = History({}, (), {})
 
 
 def are_summed(keys: Sequence[Key], names: str) -> bool:
-    """Return whether the sums of closed days have these keys, with all names in them."""
+    """Return whether sums of closed days have these keys and names."""
     return SUMMED_KEYS.issuperset(keys) and attempt_names.Names(names) is attempt_names.Names.ALL
 
 

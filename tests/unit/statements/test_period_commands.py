@@ -18,6 +18,8 @@ from toolkit import cli
 from toolkit.accounting.report import Key
 from toolkit.commands import period_options, report as report_command
 from toolkit.deploy import session
+from toolkit.errors import EndpointUnreachable
+from toolkit.usage.cluster_store import VERSION
 
 EXAMPLE = (Path(__file__).parents[3] / "examples" / "local.yaml").read_text()
 ACCOUNTS = """\
@@ -35,6 +37,13 @@ def two_months(tmp_path_factory):
 @contextmanager
 def no_aws(config):
     raise AssertionError("AWS was asked")
+    yield
+
+
+@contextmanager
+def unreachable_aws(config):
+    """Refuse as a computer without a network does."""
+    raise EndpointUnreachable("no answer")
     yield
 
 
@@ -158,7 +167,9 @@ def test_parquet_has_the_rows_of_the_csv(toolkit, tmp_path):
     ]
 
 
-def test_names_are_left_out_of_every_form(toolkit, tmp_path):
+def test_names_are_left_out_of_every_form(toolkit, tmp_path, monkeypatch):
+    """Leave them out of the HTML report too, without its trends."""
+    monkeypatch.setattr(session, "connected", unreachable_aws)
     path = tmp_path / "report.html"
     for names, named in (("none", ()), ("own", ("ada",)), ("all", ("ada", "alan", "grace"))):
         words = ("report", "--period", "2026-11", "--names", names)
@@ -279,7 +290,7 @@ def test_bad_input_is_told_in_clear_words(toolkit, words, said):
     [("period", "list"), ("report", "--period", "2026-11"), ("statement", "--period", "2026-11")],
 )
 def test_a_cluster_of_another_region_with_the_same_name_is_refused(toolkit, tmp_path, words):
-    origin = {"version": 1, "region": "eu-west-1", "bucket": "demo-eu"}
+    origin = {"version": VERSION, "region": "eu-west-1", "bucket": "demo-eu"}
     store = tmp_path / "usage" / "clusters" / "demo"
     (store / "origin.json").write_text(json.dumps(origin))
     said = toolkit(*words, code=2)
