@@ -22,8 +22,8 @@ WITHOUT_RESOURCE: Final = frozenset(
     f"Describe{what}"
     for what in (
         "Addresses", "AvailabilityZones", "CapacityReservations", "Images", "Instances",
-        "InstanceStatus", "InstanceTypeOfferings", "InstanceTypes", "InternetGateways",
-        "LaunchTemplates", "LaunchTemplateVersions",
+        "InstanceStatus", "InstanceTopology", "InstanceTypeOfferings", "InstanceTypes",
+        "InternetGateways", "LaunchTemplates", "LaunchTemplateVersions",
         "NatGateways", "NetworkInterfaces", "PlacementGroups", "Regions", "RouteTables",
         "SecurityGroups", "Snapshots", "SpotInstanceRequests", "SpotPriceHistory", "Subnets",
         "Tags", "Volumes", "VpcEndpoints", "Vpcs",
