@@ -64,7 +64,10 @@ def run(
             with locked(lock):
                 if has_work(limits):
                     parts = _parts(config, limits, log)
-                    run_pass(read_snapshot(parts, now, save=True), parts)
+                    made = run_pass(read_snapshot(parts, now, save=True), parts)
+                    files.save_remaining(paths.STATE, made.figures)
+                else:
+                    files.save_remaining(paths.STATE, ())
         case ["--plan"]:
             snapshot = read_snapshot(_parts(config, limits, log), now, save=False)
             sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")

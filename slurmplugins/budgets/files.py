@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.budgets.memory import Memory, from_json, to_json
@@ -12,11 +13,16 @@ from slurmplugins.system.files import write_atomically
 from slurmplugins.system.logger import to_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from slurmplugins.budgets.ladder import Figures
 
 
 FILE: Final = "budgets.json"
 AUDIT: Final = "audit.jsonl"
+REMAINING: Final = "remaining.json"
+"""In the head's state folder: US dollars that are left, by account."""
 AUDIT_BYTES: Final = 64 * 1024 * 1024
 """Size at which a new audit log begins; the previous one is kept too."""
 
@@ -45,6 +51,28 @@ def save(folder: Path, memory: Memory) -> None:
         write_atomically(folder / FILE, text.encode(), mode=0o640)
     except OSError as error:
         raise StateError(f"{folder / FILE} can't be written: {error}") from error
+
+
+def save_remaining(folder: Path, figures: Sequence[Figures]) -> None:
+    """Write what each account may still commit, for the line at submit.
+
+    Of several budgets of an account, the least counts. Stale figures say nothing, and without a
+    limit there is no file. Raises StateError.
+    """
+    least: dict[str, Decimal] = {}
+    for item in figures:
+        if item.free is not None and not item.stale:
+            free = max(item.free, Decimal(0))
+            least[item.budget.account] = min(free, least.get(item.budget.account, free))
+    path = folder / REMAINING
+    try:
+        if not least:
+            path.unlink(missing_ok=True)
+            return
+        accounts = {account: f"{usd:.2f}" for account, usd in sorted(least.items())}
+        write_atomically(path, json.dumps({"accounts": accounts}).encode(), mode=0o640)
+    except OSError as error:
+        raise StateError(f"{path} can't be written: {error}") from error
 
 
 def audit(folder: Path, at: float, event: str, **fields: object) -> None:

@@ -10,6 +10,7 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.budgets.files import REMAINING
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import json_input
 from slurmplugins.model.instance import Lifecycle
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from slurmplugins.model.instance import Offering
 
 VERSION: Final = 1
-BUDGETS: Final = "remaining.json"
-"""Optional, in the head's state folder: US dollars that are left, by account."""
-
 SpotPrices = dict[tuple[str, str], str]
 """US dollars an hour, by type and zone."""
 
@@ -77,7 +75,7 @@ def read_remaining(folder: Path) -> dict[str, float]:
     Empty without budgets, and if the file can't be read.
     """
     try:
-        items = json_input.loads((folder / BUDGETS).read_bytes())
+        items = json_input.loads((folder / REMAINING).read_bytes())
     except (OSError, ValueError):
         return {}
     accounts = items.get("accounts", items) if isinstance(items, dict) else {}

@@ -6,6 +6,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from slurmplugins import prices
+from slurmplugins.budgets import files as budget_files
 from slurmplugins.config import burst, submit_line
 from slurmplugins.errors import CloudError, ConfigError
 from slurmplugins.head import price_file
@@ -76,7 +77,7 @@ def test_the_newest_change_is_the_price_of_now():
     ],
 )
 def test_what_is_left_of_budgets_is_taken_over(tmp_path, text, remaining):
-    (tmp_path / price_file.BUDGETS).write_bytes(text)
+    (tmp_path / budget_files.REMAINING).write_bytes(text)
     assert price_file.read_remaining(tmp_path) == remaining
     assert price_file.read_remaining(tmp_path / "none") == {}
 

@@ -1,0 +1,49 @@
+"""What the line at submit is told of budgets."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from slurmplugins.budgets import files
+from slurmplugins.budgets.ladder import Spending, figures
+from slurmplugins.config.budgets import Action
+from slurmplugins.errors import StateError
+from slurmplugins.head import price_file
+from tests.fakes.budgets import NOW, a_budget, a_memory
+
+VISION = Spending(frozenset({"vision"}), committed=Decimal(20))
+
+
+def state(usd, *, budget=None, until=NOW):
+    return figures(budget or a_budget(), a_memory(usd, measured_until=until), VISION, NOW)
+
+
+def test_an_account_has_what_its_tightest_budget_leaves(tmp_path):
+    wide = a_budget(usd=Decimal(1000), name="vision-year")
+    files.save_remaining(tmp_path, [state("70"), state("70", budget=wide)])
+    assert price_file.read_remaining(tmp_path) == {"vision": 10.0}
+
+
+def test_a_budget_that_is_used_up_leaves_nothing(tmp_path):
+    files.save_remaining(tmp_path, [state("99")])
+    assert price_file.read_remaining(tmp_path) == {"vision": 0.0}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        state("10", budget=a_budget((50, Action.WARN))),
+        state("10", until=NOW - 86_400),
+    ],
+    ids=["only warns", "stale"],
+)
+def test_a_budget_without_a_limit_or_a_known_state_says_nothing(tmp_path, item):
+    files.save_remaining(tmp_path, [state("10")])
+    files.save_remaining(tmp_path, [item])
+    assert not (tmp_path / files.REMAINING).exists()
+
+
+def test_a_folder_that_can_not_be_written_is_an_error_with_its_path(tmp_path):
+    with pytest.raises(StateError, match=r"remaining\.json"):
+        files.save_remaining(tmp_path / "none", [replace(state("10"))])
