@@ -12,8 +12,8 @@ Exit codes:
 - 4: AWS refused, or can't be reached.
 - 130: interrupted.
 
-`plan`, `image check` and `reconcile-bill` differ: 0 nothing differs, 2 something does,
-1 every error.
+`plan`, `join plan`, `image check` and `reconcile-bill` differ: 0 nothing differs,
+2 something does, 1 every error.
 """
 
 from __future__ import annotations

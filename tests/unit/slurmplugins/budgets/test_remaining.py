@@ -1,4 +1,4 @@
-"""What the line at submit is told of budgets."""
+"""The budgets that the line at submit knows."""
 
 from dataclasses import replace
 from decimal import Decimal
