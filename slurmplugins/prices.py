@@ -58,7 +58,7 @@ def write(
         config,
         part,
         price_file.current_prices(points),
-        price_file.read_remaining(state),
+        price_file.read_remaining(state, now),
         now,
     )
     write_atomically(prices_file, content, mode=0o644)

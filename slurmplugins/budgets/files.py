@@ -13,7 +13,7 @@ from slurmplugins.system.files import write_atomically
 from slurmplugins.system.logger import to_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.budgets.ladder import Figures
@@ -53,17 +53,20 @@ def save(folder: Path, memory: Memory) -> None:
         raise StateError(f"{folder / FILE} can't be written: {error}") from error
 
 
-def save_remaining(folder: Path, figures: Sequence[Figures]) -> None:
+def save_remaining(
+    folder: Path, figures: Sequence[Figures], families: Mapping[str, frozenset[str]]
+) -> None:
     """Write what each account may still commit, for the line at submit.
 
-    Of several budgets of an account, the least counts. Stale figures say nothing, and without a
-    limit there is no file. Raises StateError.
+    A budget is that of all accounts below its own, by `families`. Of several, the least counts.
+    Stale figures say nothing, and without a limit there is no file. Raises StateError.
     """
     least: dict[str, Decimal] = {}
     for item in figures:
         if item.free is not None and not item.stale:
-            free = max(item.free, Decimal(0))
-            least[item.budget.account] = min(free, least.get(item.budget.account, free))
+            free, name = max(item.free, Decimal(0)), item.budget.account
+            for account in families.get(name, frozenset({name})):
+                least[account] = min(free, least.get(account, free))
     path = folder / REMAINING
     try:
         if not least:

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets.files import REMAINING
+from slurmplugins.budgets.ladder import STALE
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import json_input
 from slurmplugins.model.instance import Lifecycle
@@ -69,12 +70,14 @@ def document(
     return (json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n").encode()
 
 
-def read_remaining(folder: Path) -> dict[str, float]:
+def read_remaining(folder: Path, now: float) -> dict[str, float]:
     """Return what is left of each account's budget.
 
-    Empty without budgets, and if the file can't be read.
+    Empty without budgets, and if the file is old or can't be read.
     """
     try:
+        if now - (folder / REMAINING).stat().st_mtime > STALE:
+            return {}
         items = json_input.loads((folder / REMAINING).read_bytes())
     except (OSError, ValueError):
         return {}

@@ -24,7 +24,7 @@ UNITS: Final = tuple(
     f"{name}.service"
     for name in (
         *("slurmctld", "slurmdbd", "slurmd", "mariadb", "slurm-sshd", "slurm-imds-access"),
-        *("slurm-reconcile", "slurm-govern", "slurm-runs", "slurm-heartbeat"),
+        *("slurm-reconcile", "slurm-govern", "slurm-budget", "slurm-runs", "slurm-heartbeat"),
         *("slurm-prices", "slurm-mlflow-credentials"),
         *("slurm-node-boot", "slurm-node-agent", "slurm-node-credentials", "slurm-node-ident"),
         "slurm-log-shipper",

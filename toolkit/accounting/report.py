@@ -153,7 +153,7 @@ class Report:
     @cached_property
     def has_racks(self) -> bool:
         """Return whether jobs held nodes of racks."""
-        return any(item.kind is Kind.RACK for item in self.instances.values())
+        return Kind.RACK in self.kinds
 
     @cached_property
     def attempt_numbers(self) -> Mapping[int, int]:

@@ -94,12 +94,15 @@ def command(
 
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly. Days that `toolkit usage close` has closed
-    are read from this computer; a report of closed days alone asks neither AWS nor the head.
+    are read from this computer; a report of closed days alone asks neither AWS nor the head. For
+    the trends of --html it also asks for the period before, if that is not closed.
 
     Jobs on racks are in it at the rates in cluster.yaml, also those of a join's site. A job there
     costs nothing extra, and the report says how much of the sum is that.
     """
     check_format(as_json=as_json, as_csv=as_csv)
+    if as_csv and roll_up:
+        raise click.UsageError("--roll-up has no CSV: take --json, or the table")
     from toolkit.commands import report_period
 
     files = report_files.ReportFiles(html_path, focus_path, parquet_path)

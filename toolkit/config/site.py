@@ -35,7 +35,7 @@ JOIN_DEFAULTS = {
     "mlflow": {"enabled": False},
     "alarms": {"enabled": False},
 }
-JOIN_SLURM_KEYS = ("settings", "private_data")
+JOIN_SLURM_KEYS = ("settings", "private_data", "submit_line", "billing", "topology")
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.cost_policy import CostPolicy
+    from toolkit.accounting.instances import Kind
     from toolkit.usage.closed_store import ClosedDay
     from toolkit.usage.database import Database
 
@@ -143,9 +144,10 @@ class ClosedSums:
             ORDER BY usage_day, number"""  # noqa: S608  # our own names
         )
 
-    def net(self) -> tuple[int, int]:
-        """Return the cost of all instances before refunds, and the refunds."""
-        gross, refund = self._database.row("SELECT sum(gross), sum(refund) FROM costs")
+    def net(self, kind: Kind | None = None) -> tuple[int, int]:
+        """Return the cost before refunds, and the refunds; of one kind, or all."""
+        of_kind = "" if kind is None else f"JOIN things USING (i) WHERE kind = {quoted(kind.value)}"
+        gross, refund = self._database.row(f"SELECT sum(gross), sum(refund) FROM costs {of_kind}")  # noqa: S608
         return int(gross or 0), int(refund or 0)
 
     def unknown_instances(self) -> list[str]:

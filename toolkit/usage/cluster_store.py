@@ -177,7 +177,8 @@ def known_clusters(root: Path) -> list[str]:
 def _damaged(path: Path) -> StoreUnreadable:
     return StoreUnreadable(
         f"{path} is no file of a store of version {VERSION}",
-        next_step="bring the store back from a copy; without closed days, remove its folder",
+        next_step="bring the store back from a copy. A store of an earlier toolkit, or one without"
+        " closed days: move its folder away, then `toolkit usage close --all-pages`",
     )
 
 

@@ -93,6 +93,11 @@ class SummedReport(Report):
         return frozenset(map(Kind, self.sums.kinds()))
 
     @cached_property
+    def racks_net(self) -> int:
+        """Return the amortised cost of racks; it is paid in any case."""
+        return sum(self.sums.net(Kind.RACK))
+
+    @cached_property
     def _components(self) -> Mapping[Component, tuple[int, bool]]:
         return self.sums.components()
 

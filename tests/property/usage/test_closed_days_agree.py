@@ -128,6 +128,7 @@ def all_of(made):
         "prices": made.component_prices,
         "sources": made.priced_by(lambda source, as_of: f"{source} {as_of // DAY}"),
         "kinds": made.kinds,
+        "racks": (made.has_racks, made.racks_net),
         "number": len(made.costs),
         "dearest": [made.dearest(count) for count in (0, 2, 99)],
         "groups": [

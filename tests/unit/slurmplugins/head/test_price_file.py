@@ -1,6 +1,7 @@
 """The head's file of prices: what is tried first, at the market's price of now."""
 
 import json
+import time
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -78,8 +79,8 @@ def test_the_newest_change_is_the_price_of_now():
 )
 def test_what_is_left_of_budgets_is_taken_over(tmp_path, text, remaining):
     (tmp_path / budget_files.REMAINING).write_bytes(text)
-    assert price_file.read_remaining(tmp_path) == remaining
-    assert price_file.read_remaining(tmp_path / "none") == {}
+    assert price_file.read_remaining(tmp_path, time.time()) == remaining
+    assert price_file.read_remaining(tmp_path / "none", time.time()) == {}
 
 
 def test_default_accounts_are_told_only_beside_budgets():
