@@ -145,7 +145,7 @@ class ClosedSums:
         )
 
     def net(self, kind: Kind | None = None) -> tuple[int, int]:
-        """Return the cost before refunds, and the refunds; of one kind, or all."""
+        """Return the cost before refunds, and the refunds, of a kind."""
         of_kind = "" if kind is None else f"JOIN things USING (i) WHERE kind = {quoted(kind.value)}"
         gross, refund = self._database.row(f"SELECT sum(gross), sum(refund) FROM costs {of_kind}")  # noqa: S608
         return int(gross or 0), int(refund or 0)
