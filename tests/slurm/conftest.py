@@ -51,10 +51,10 @@ GROUPS = ("budget", "burst", "runs", "secrets", "sweep")
 FARM_LANE = frozenset(
     f"test_{subject}"
     for subject in (
-        "budgets",
         "burst",
         "burst_governor",
         "containers",
+        "dollar_budgets",
         "elastic_jobs",
         "imds_access",
         "interrupted_sweep",

@@ -98,7 +98,7 @@ def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched
 def running(cluster):
     """A running job of the account, which fits its budget."""
     cluster.run(*BUDGET)
-    job = submit(cluster, "--partition=batch", "--time=10")
+    job = submit(cluster, "--partition=batch", "--time=120")
     until("the job", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
     yield job
     cluster.run("runuser", "-u", "grace", "--", "scancel", "--user=grace", "--account=grants")
