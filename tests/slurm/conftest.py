@@ -88,7 +88,7 @@ RACK = {  # for test_burst_governor.py: one node, as of a rack
     "shape": {"cpus": 2, "memory_gib": 4},
     "offerings": [{"type": "m7i.large", "capacity": "on-demand"}],
 }
-BUDGET = {  # for test_budgets.py: a dollar for an account that no other test uses
+BUDGET = {  # for test_dollar_budgets.py: a dollar for an account that no other test uses
     "account": "grants",
     "usd": 1,
     "steps": [
