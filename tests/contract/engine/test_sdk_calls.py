@@ -119,6 +119,7 @@ def use_ec2(aws: Aws) -> None:
     ids = [item.id for item in cloud.instances()]
     assert cloud.retag_nodes({ids[0]: NODES[1]}, lambda _: True)
     cloud.health()
+    cloud.network_nodes(["g5.xlarge"])
     cloud.console(ids[0])
     assert cloud.terminate(ids) == set(ids)
     now = int(SystemClock().now())
