@@ -10,10 +10,7 @@ from toolkit import assets
 from toolkit.render.context import slurm_context
 from toolkit.render.slurm import slurm_files
 
-pytestmark = [
-    pytest.mark.skipif(not tree.FOLDER, reason="TOOLKIT_TEST_PYSLURM names no tree"),
-    pytest.mark.timeout(900),
-]
+pytestmark = pytest.mark.timeout(900)
 
 
 def rendered_topology():
