@@ -65,9 +65,9 @@ def run(
                 if has_work(limits):
                     parts = _parts(config, limits, log)
                     made = run_pass(read_snapshot(parts, now, save=True), parts)
-                    files.save_remaining(paths.STATE, made.figures, limits.families)
+                    files.save_remaining(paths.STATE, made.figures, limits.family)
                 else:
-                    files.save_remaining(paths.STATE, (), {})
+                    files.save_remaining(paths.STATE, (), limits.family)
         case ["--plan"]:
             snapshot = read_snapshot(_parts(config, limits, log), now, save=False)
             sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")

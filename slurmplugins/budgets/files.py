@@ -13,7 +13,7 @@ from slurmplugins.system.files import write_atomically
 from slurmplugins.system.logger import to_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from slurmplugins.budgets.ladder import Figures
@@ -54,18 +54,18 @@ def save(folder: Path, memory: Memory) -> None:
 
 
 def save_remaining(
-    folder: Path, figures: Sequence[Figures], families: Mapping[str, frozenset[str]]
+    folder: Path, figures: Sequence[Figures], family: Callable[[str], Iterable[str]]
 ) -> None:
     """Write what each account may still commit, for the line at submit.
 
-    A budget is that of all accounts below its own, by `families`. Of several, the least counts.
+    A budget is that of its account's whole `family`. Of several, the least counts.
     Stale figures say nothing, and without a limit there is no file. Raises StateError.
     """
     least: dict[str, Decimal] = {}
     for item in figures:
         if item.free is not None and not item.stale:
-            free, name = max(item.free, Decimal(0)), item.budget.account
-            for account in families.get(name, frozenset({name})):
+            free = max(item.free, Decimal(0))
+            for account in family(item.budget.account):
                 least[account] = min(free, least.get(account, free))
     path = folder / REMAINING
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets.ladder import CENT, Figures, Spending, figures
 from slurmplugins.budgets.memory import Saved
@@ -66,6 +66,16 @@ class LimitChange:
     value: int | None
     why: str
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the change as values for a log line and for JSON."""
+        return {
+            "account": self.account,
+            "setting": self.setting,
+            "value": self.value,
+            "why": self.why,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class DenyChange:
@@ -74,6 +84,16 @@ class DenyChange:
     partition: str
     accounts: frozenset[str]
     why: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the change as values for a log line and for JSON."""
+        return {
+            "partition": self.partition,
+            "setting": "DenyAccounts",
+            "value": ",".join(sorted(self.accounts)),
+            "why": self.why,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +183,7 @@ def wanted_limit(item: Figures, limits: AccountLimits) -> int | None:
 
 
 def _spending(snapshot: BudgetSnapshot, account: str) -> Spending:
-    accounts = snapshot.config.families.get(account, frozenset({account}))
+    accounts = snapshot.config.family(account)
     committed = Decimal(0)
     for job in snapshot.jobs:
         if job.running and job.account in accounts:
@@ -253,7 +273,7 @@ def _denied(
         account
         for name, item in by_account.items()
         if Action.SPOT_ONLY in item.actions
-        for account in snapshot.config.families.get(name, frozenset({name}))
+        for account in snapshot.config.family(name)
     )
     return dict.fromkeys(snapshot.config.on_demand, accounts) if accounts else {}
 
@@ -276,7 +296,7 @@ def _requeues(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> It
         account
         for name, item in by_account.items()
         if Action.REQUEUE in item.actions and not item.stale
-        for account in snapshot.config.families.get(name, frozenset({name}))
+        for account in snapshot.config.family(name)
     }
     for job in snapshot.jobs:
         if job.running and job.may_requeue and job.account in accounts and job.usd_per_hour:
@@ -322,8 +342,7 @@ def _figures_of(
     items = [
         item
         for name, item in by_account.items()
-        if job.account in snapshot.config.families.get(name, frozenset({name}))
-        and (item.free is not None or item.actions)
+        if job.account in snapshot.config.family(name) and (item.free is not None or item.actions)
     ]
     return min(items, key=lambda item: (item.free is None, item.free or 0), default=None)
 

@@ -24,33 +24,9 @@ def printable(made: BudgetPlan, snapshot: BudgetSnapshot) -> dict[str, Any]:
         "measured_until": memory.measured_until,
         "budgets": [printable_figures(item) for item in made.figures],
         "changes": [
-            *(
-                {
-                    "account": item.account,
-                    "setting": item.setting,
-                    "value": item.value,
-                    "why": item.why,
-                }
-                for item in made.limits
-            ),
-            *(
-                {
-                    "partition": item.partition,
-                    "setting": "DenyAccounts",
-                    "value": ",".join(sorted(item.accounts)),
-                    "why": item.why,
-                }
-                for item in made.denials
-            ),
-            *(
-                {
-                    "partition": item.partition,
-                    "setting": "TRESBillingWeights",
-                    "value": item.weights,
-                    "why": f"instances cost {item.ratio:.2f} times the first offering",
-                }
-                for item in made.weights
-            ),
+            *(item.fields for item in made.limits),
+            *(item.fields for item in made.denials),
+            *(item.fields for item in made.weights),
             *(
                 {"job": job, "setting": "requeue", "value": None, "why": "requeue"}
                 for job in made.requeues

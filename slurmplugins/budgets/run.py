@@ -129,10 +129,7 @@ def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], No
             logged(
                 lambda item=item: limits.set_limit(item.account, item.setting, item.value),  # type: ignore[misc]
                 changed,
-                account=item.account,
-                setting=item.setting,
-                value=item.value,
-                why=item.why,
+                **item.fields,
             )
             for item in made.limits
         ),
@@ -140,10 +137,7 @@ def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], No
             logged(
                 lambda item=item: limits.deny_accounts(item.partition, sorted(item.accounts)),  # type: ignore[misc]
                 changed,
-                partition=item.partition,
-                setting="DenyAccounts",
-                value=",".join(sorted(item.accounts)),
-                why=item.why,
+                **item.fields,
             )
             for item in made.denials
         ),
@@ -151,10 +145,7 @@ def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], No
             logged(
                 lambda item=item: limits.set_weights(item.partition, item.weights),  # type: ignore[misc]
                 changed,
-                partition=item.partition,
-                setting="TRESBillingWeights",
-                value=item.weights,
-                why=f"instances cost {item.ratio:.2f} times the first offering",
+                **item.fields,
             )
             for item in made.weights
         ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +40,16 @@ class WeightChange:
     weights: str
     ratio: Decimal
     """The price that was paid to the price of the first offering."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the change as values for a log line and for JSON."""
+        return {
+            "partition": self.partition,
+            "setting": "TRESBillingWeights",
+            "value": self.weights,
+            "why": f"instances cost {self.ratio:.2f} times the first offering",
+        }
 
 
 def weight_changes(

@@ -98,6 +98,10 @@ class BudgetsConfig:
     weights: Mapping[str, ListedWeights] = field(default_factory=dict)
     """By partition whose billing weights follow what was bought."""
 
+    def family(self, account: str) -> frozenset[str]:
+        """Return the account and all accounts below it."""
+        return self.families.get(account, frozenset({account}))
+
 
 def load(path: Path) -> BudgetsConfig:
     """Read the budgets' part of burst.json. Raises ConfigError."""
