@@ -50,23 +50,21 @@ def made_report(
 
     store = ClusterStore(cluster_folder(config.cluster))
     origin.check(store, config.aws.region)
-    parts = None
-    if not (anew or trail):
-        has_racks = bool(racks(config)) or config.site is not None
-        always = has_racks or contracts(config).has_commitments
-        parts = split(closed_store.read(store), window, costs_always=always)
-    if parts is not None and parts.is_closed and not needs_head:
+    has_racks = bool(racks(config)) or config.site is not None
+    always = has_racks or contracts(config).has_commitments
+    closed = closed_store.ClosedDays() if anew or trail else closed_store.read(store)
+    parts = split(closed, window, costs_always=always)
+    if parts.is_closed and not needs_head:
         if not sums_suffice:
-            yield _report(store, config, parts, now), None
+            yield _report(store, closed, config, parts, now=now), None
             return
         with databases.opened() as database:
-            closed = closed_store.read(store)
             summed = summed_report(database, store, closed, parts, now=now, cluster=config.cluster)
-            yield summed or _report(store, config, parts, now), None
+            yield summed or _report(store, closed, config, parts, now=now), None
         return
     with connected(config) as clients:
         head = controller(clients, config)
-        if parts is None or not parts.days:
+        if not parts.days:
             yield (
                 collect_report(
                     config_path, config, clients, head, window=window, now=now, trail=trail
@@ -75,13 +73,15 @@ def made_report(
             )
             return
         sources = sources_of(config_path, config, clients, head)
-        yield _report(store, config, parts, now, sources), head
+        yield _report(store, closed, config, parts, now=now, sources=sources), head
 
 
 def _report(
     store: ClusterStore,
+    closed: closed_store.ClosedDays,
     config: ClusterConfig,
     parts: Split,
+    *,
     now: int,
     sources: collect.Sources | None = None,
 ) -> Report:
@@ -91,7 +91,6 @@ def _report(
             sources, window, now, new_token(), Policy(), matched_until=matched_until
         )
 
-    closed = closed_store.read(store)
     return closed_report(
         store,
         closed,
