@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins.errors import BadName, EngineError
+from slurmplugins.errors import BadName, EngineError, SlurmUnreachable
 from slurmplugins.head.report import (
     BreakerReport,
     HeadReport,
@@ -70,25 +70,17 @@ def gather(
     A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
     governor's decisions about a job, `denied` the accounts that budgets keep from partitions.
     """
-    unread: list[str] = []
-
-    def read_part(read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
-        if subject.state_only:
-            return ()
-        try:
-            return read()
-        except EngineError as error:
-            unread.append(f"{error.reason_code}: {error.message}")
-            return ()
-
-    health = {item.id: item for item in read_part(engine.cloud.health)}
+    parts = _Parts(state_only=subject.state_only)
+    health = {item.id: item for item in parts.read(engine.cloud.health)}
     record, last_pass = circuit_breaker.load(engine.state), LastPass.load(engine.state)
-    instances = read_part(engine.cloud.instances)
+    instances = parts.read(engine.cloud.instances)
     job = subject.job
-    job_reports = read_part(lambda: jobs.jobs(job))
+    job_reports = parts.ask_slurmctld(lambda: jobs.jobs(job))
     name = None if job is None else JobId(job, subject.task)
-    attempts = () if name is None else read_part(lambda: jobs.attempts(name))
-    node_reports = read_part(lambda: _node_reports(engine.config, nodes.nodes()))
+    attempts = () if name is None else parts.read(lambda: jobs.attempts(name))
+    node_reports = parts.ask_slurmctld(lambda: _node_reports(engine.config, nodes.nodes()))
+    burst_decisions = () if job is None else parts.ask_slurmctld(lambda: bursts(job))
+    denied_accounts = parts.read(lambda: tuple(denied().items()))
     return HeadReport(
         at=engine.clock.now(),
         cluster=engine.config.cluster,
@@ -102,14 +94,50 @@ def gather(
         last_pass=PassReport(last_pass.at, last_pass.blocked_by, last_pass.warnings),
         decisions=_decisions(log, subject, job_reports, attempts),
         consoles=_consoles(engine, record, subject),
-        unread=tuple(unread),
+        unread=tuple(parts.unread),
         unended=launch_budget.block_reason(
             engine.launch_budget.load(), engine.persistent_clock.now()
         ),
         login_nodes=login_reports.read(engine.login_reports),
-        bursts=() if job is None else read_part(lambda: bursts(job)),
-        denied=dict(read_part(lambda: tuple(denied().items()))),
+        bursts=burst_decisions,
+        denied=dict(denied_accounts),
     )
+
+
+class _Parts:
+    """The parts of a report. One that can't be read is empty, and its error is in `unread`."""
+
+    def __init__(self, *, state_only: bool) -> None:
+        self.unread: list[str] = []
+        self._state_only = state_only
+        self._slurmctld_is_away = False
+
+    def read(self, read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
+        """Return the part that `read` returns."""
+        if self._state_only:
+            return ()
+        try:
+            return read()
+        except EngineError as error:
+            self.unread.append(f"{error.reason_code}: {error.message}")
+            return ()
+
+    def ask_slurmctld(self, read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
+        """Return the part, unless slurmctld has not answered for an earlier one.
+
+        A person would wait half a minute for each part.
+        """
+        if self._slurmctld_is_away:
+            return ()
+
+        def noting() -> tuple[_T, ...]:
+            try:
+                return read()
+            except SlurmUnreachable:
+                self._slurmctld_is_away = True
+                raise
+
+        return self.read(noting)
 
 
 def _unavailability_reports(engine: Engine) -> tuple[UnavailabilityReport, ...]:

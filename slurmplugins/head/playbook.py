@@ -46,7 +46,6 @@ _ENVIRONMENT: Final = {
     "ANSIBLE_RETRY_FILES_ENABLED": "0",
     "ANSIBLE_LOCALHOST_WARNING": "0",
     "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
-    "ANSIBLE_PIPELINING": "1",
     "PYTHONUNBUFFERED": "1",
 }
 
@@ -190,7 +189,13 @@ def run_playbook(options: argparse.Namespace, reporter: Reporter) -> int:
     The last status is written before it returns. Raises OSError when the playbook can't be run.
     """
     playbook = options.playbook if options.playbook.exists() else Path("ansible") / options.playbook
-    environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": _python_path(playbook)}
+    settings = str(playbook.parent.absolute() / "ansible.cfg")
+    environment = {
+        **os.environ,
+        **_ENVIRONMENT,
+        "ANSIBLE_CONFIG": settings,
+        "PYTHONPATH": _python_path(playbook),
+    }
     progress = Progress()
     reporter.write_progress(progress, force=True)
     listing = subprocess.run(

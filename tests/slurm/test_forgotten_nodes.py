@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import dataclass
 
 import pytest
 
 from tests.slurm.conftest import toolkit
 from tests.slurm.instances import node
-from tests.slurm.training_job import HOME, submit
+from tests.slurm.training_job import HOME, TrainingJob, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
@@ -30,12 +31,17 @@ cp -p {EARLY} {SAVED}
 cp -p {EARLY} {SAVED}.old
 systemctl start --no-block slurmctld
 """
+GATE = f"{HOME}/gate-of-forgotten-nodes"
 RECONCILE = "slurm-reconcile.timer", "slurm-reconcile.service"
 UP = {"MIXED", "ALLOCATED", "CLOUD"}
 
 
 def flags(cluster, job) -> set[str]:
     return set(node(cluster, job.nodes()[0])["state"])
+
+
+def instance_of(cluster, job) -> str:
+    return node(cluster, job.nodes()[0])["instance_id"]
 
 
 def keep_node_state(cluster, of: str) -> None:
@@ -49,27 +55,14 @@ def keep_node_state(cluster, of: str) -> None:
     cluster.run("cp", "-p", SAVED, EARLY)
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def throttled_ec2():
-    """A function that ends EC2's throttle.
-
-    Until its call, EC2 launches no instance, and the nodes stay powering up.
-    """
-
-    def clear() -> None:
-        toolkit("local", "throttle", "--clear")
-
+    """Let EC2 launch nothing inside the block: nodes stay powering up."""
     toolkit("local", "throttle", "CreateFleet")
-    yield clear
-    clear()
-
-
-@pytest.fixture
-def gate(cluster, request):
-    path = f"{HOME}/{request.node.name.partition('[')[0]}"
-    cluster.as_user("rm", "-f", path)
-    yield path
-    cluster.as_user("touch", path)
+    try:
+        yield
+    finally:
+        toolkit("local", "throttle", "--clear")
 
 
 def submit_waiting_job(cluster, gate: str):
@@ -100,23 +93,6 @@ def no_reconcile(cluster):
         cluster.run("systemctl", "start", timer)
 
 
-def check_job_goes_on(cluster, job, gate: str) -> None:
-    """Check that the job completes on the instance that it has."""
-    name = job.nodes()[0]
-    instance = node(cluster, name)["instance_id"]
-    until("its step saved", lambda: "StepId" in steps(cluster, job))
-    cluster.run("sleep", "6")  # slurmctld waits so long between two saves
-    with no_reconcile(cluster):
-        cluster.run("sh", "-c", KILL)
-        until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
-        assert not flags(cluster, job) <= UP, "it has forgotten nothing"
-    until("the node up again", lambda: flags(cluster, job) <= UP)
-    assert node(cluster, name)["instance_id"] == instance
-    cluster.as_user("touch", gate)
-    assert job.ended() == {"COMPLETED"}
-    assert job.record()["restart_cnt"] == 0
-
-
 def all_powered_down(cluster) -> bool:
     records = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
     farm = [item for item in records if item["name"].startswith("farm-")]
@@ -127,26 +103,66 @@ def steps(cluster, job) -> str:
     return cluster.run("sh", "-c", f"scontrol show step {job.number}.0 || true")
 
 
-def test_a_job_goes_on_when_slurmctld_forgets_that_its_powering_up_node_registered(
-    cluster, gate, throttled_ec2
-):
-    job = submit_waiting_job(cluster, gate)
-    until("powering up", lambda: job.nodes() and "POWERING_UP" in flags(cluster, job))
-    keep_node_state(cluster, job.nodes()[0])
-    assert "POWERING_UP" in flags(cluster, job)
-    throttled_ec2()
-    job.running()
-    until("its registration", lambda: flags(cluster, job) <= UP)
-    check_job_goes_on(cluster, job, gate)
+def kill_slurmctld(cluster, jobs) -> None:
+    """Kill slurmctld when it has saved the jobs' steps.
+
+    It comes back with the nodes that were kept before.
+    """
+    for job in jobs:
+        until("its step saved", lambda job=job: "StepId" in steps(cluster, job))
+    cluster.run("sleep", "6")  # slurmctld waits so long between two saves
+    with no_reconcile(cluster):
+        cluster.run("sh", "-c", KILL)
+        until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
+        for job in jobs:
+            assert not flags(cluster, job) <= UP, "it has forgotten nothing"
 
 
-def test_a_job_goes_on_when_slurmctld_forgets_that_its_node_was_powered_up(cluster, gate):
+@dataclass(frozen=True)
+class Forgotten:
+    """A job whose node slurmctld forgot, and the node's instance before and after."""
+
+    job: TrainingJob
+    instance: str
+    instance_after: str
+
+
+@pytest.fixture(scope="module")
+def forgotten(cluster):
+    """Jobs by what slurmctld forgot of their nodes, in one kill.
+
+    When the nodes are kept, the first job's node is powering up, and the second's sleeps.
+    """
+    cluster.as_user("rm", "-f", GATE)
     until("a pool that sleeps", lambda: all_powered_down(cluster))
-    keep_node_state(cluster, "farm-020")
-    job = submit_waiting_job(cluster, gate)
-    job.running()
-    until("its registration", lambda: flags(cluster, job) <= UP)
-    check_job_goes_on(cluster, job, gate)
+    with throttled_ec2():
+        first = submit_waiting_job(cluster, GATE)
+        until("powering up", lambda: first.nodes() and "POWERING_UP" in flags(cluster, first))
+        keep_node_state(cluster, first.nodes()[0])
+        assert "POWERING_UP" in flags(cluster, first)
+        second = submit_waiting_job(cluster, GATE)
+    jobs = {"its registration": first, "its power-up": second}
+    for job in jobs.values():
+        job.running()
+        until("its registration", lambda job=job: flags(cluster, job) <= UP)
+    before = {name: instance_of(cluster, job) for name, job in jobs.items()}
+    kill_slurmctld(cluster, jobs.values())
+    for job in jobs.values():
+        until("the node up again", lambda job=job: flags(cluster, job) <= UP)
+    yield {
+        name: Forgotten(job, before[name], instance_of(cluster, job)) for name, job in jobs.items()
+    }
+    cluster.as_user("touch", GATE)
+
+
+@pytest.mark.parametrize("fact", ["its registration", "its power-up"])
+def test_a_job_goes_on_when_slurmctld_forgets_of_its_node(cluster, forgotten, fact):
+    """Check that the job completes on the instance that it has."""
+    job = forgotten[fact].job
+    assert forgotten[fact].instance_after == forgotten[fact].instance
+    cluster.as_user("touch", GATE)
+    assert job.ended() == {"COMPLETED"}
+    assert job.record()["restart_cnt"] == 0
 
 
 def test_a_job_is_not_unknown_while_slurmctld_is_away(cluster):

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.settings import add_zoe, edit, remove_zoe
+from tests.slurm.settings import add_zoe, edit
 from tests.slurm.ssh import computer
 from tests.slurm.test_settings import limits
 from tests.slurm.training_job import PYTHON
@@ -143,22 +143,11 @@ def test_a_run_of_mlflow_made_on_the_login_node_is_its_users(ssh, ada):
     assert answer.stdout.splitlines()[-1:] == ["ada"], answer
 
 
-def test_who_leaves_loses_access_on_the_login_node(cluster, config, ssh, state, tmp_path):
-    """Leave her out of cluster.yaml. The next deploy brings her back."""
-    # test_settings.py let her leave, and `deploy` brought her back with her uid.
+def test_who_comes_back_has_her_uid_and_her_access_again(cluster, ssh, state):
+    """test_lost_head.py lets her leave once more."""
     assert ssh.run("id", "-un", user="zoe", key=state / "zoe").stdout == "zoe\n"
+    assert ssh.run("id", "-u", user="zoe", key=state / "zoe").stdout == "2077\n"
     assert limits(cluster, "zoe") == "|"
-    without = tmp_path / "without.yaml"
-    without.write_text(config.read_text())
-    edit(without, remove_zoe)
-    toolkit("apply", "--config", str(without))
-    until(
-        "the end of her access",
-        lambda: ssh.run("id", user="zoe", key=state / "zoe").returncode == 255,
-        seconds=60,
-    )
-    passwd = login(config, "getent", "passwd", "zoe").stdout
-    assert passwd.split(":")[2::4] == ["2077", "/usr/sbin/nologin\n"]
 
 
 def test_status_names_a_login_node_that_does_not_work(config):

@@ -12,6 +12,8 @@ import pytest
 
 from tests.slurm.conftest import DEPLOY_SECONDS, Cluster, toolkit, with_new_head
 from tests.slurm.instances import LIVE, driver_and_machine, instances_of_pool, node
+from tests.slurm.settings import edit, remove_zoe
+from tests.slurm.ssh import computer
 from tests.slurm.training_job import HOME, TrainingJob, slow, submit
 from tests.slurm.waiting import until
 from toolkit.config import load
@@ -53,7 +55,10 @@ def host_key(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def loss(cluster, request) -> Loss:
-    """Terminate the head while jobs run, wait and are held."""
+    """Terminate the head while jobs run, wait and are held.
+
+    The deploy that replaces it also lets a user leave: an apply for that alone takes a minute.
+    """
     cluster = with_new_head(cluster)
     training, finished = slow(cluster, "--nodes=1", gate=GATE), submit(cluster, *QUICK)
     waiting = submit(cluster, f"--dependency=afterany:{training.number}", *QUICK)
@@ -76,6 +81,7 @@ def loss(cluster, request) -> Loss:
         lambda: steps_on_node(driver, machine, training) > steps + STEPS_WITHOUT_HEAD,
     )
     steps_without_head = steps_on_node(driver, machine, training)
+    edit(cluster.config, remove_zoe)
     toolkit("deploy", "--config", str(cluster.config), timeout=DEPLOY_SECONDS)
     minutes = (time.monotonic() - began) / 60
     terminal = request.config.pluginmanager.getplugin("terminalreporter")
@@ -130,6 +136,15 @@ def test_accounting_and_mlflow_know_what_was_before(loss):
 
 def test_users_meet_the_same_host_key(loss):
     assert host_key(loss.cluster) == loss.host_key
+
+
+def test_who_left_meanwhile_has_no_access_on_the_login_node(loss, state, tmp_path):
+    """Look on the login node of test_login_nodes.py, which follows the new head."""
+    ssh, key = computer(loss.cluster.config, tmp_path), state / "zoe"
+    until("the end of her access", lambda: ssh.run("id", user="zoe", key=key).returncode == 255, 60)
+    assert ssh.run("id", "-un", key=state / "ada").stdout == "ada\n"
+    passwd = loss.cluster.toolkit("login", "getent", "passwd", "zoe").stdout.strip()
+    assert passwd.split(":")[2::4] == ["2077", "/usr/sbin/nologin"]
 
 
 def test_the_jobs_end_as_if_nothing_had_happened(loss):

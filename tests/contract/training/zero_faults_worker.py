@@ -24,7 +24,7 @@ from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import ProcessGroup
 from toolkit.training.errors import CheckpointFailed, Superseded
 
-STAGES = (1, 2, 3)
+STAGES = (1, 3)
 NEWER = "step-00000002.000002"
 
 

@@ -77,9 +77,10 @@ def test_systemd_networkd_keeps_the_rules():
     parser.read_string((ROLE / "files/networkd.conf").read_text(encoding="utf-8"))
     assert parser["Network"]["ManageForeignRoutingPolicyRules"] == "no"
     written = [
-        step["ansible.builtin.copy"]["dest"]
+        entry["dest"]
         for step in load_yaml(ROLE / "tasks/files.yml")
-        if "ansible.builtin.copy" in step
+        for entry in step["write_files"]["files"]
+        if "source" in entry
     ]
     assert written == ["/etc/systemd/networkd.conf.d/10-slurm-toolkit.conf"]
 

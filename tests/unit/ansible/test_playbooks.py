@@ -27,9 +27,17 @@ def tasks(items):
         yield item
 
 
+def written(steps):
+    """Return the entries of each write_files with the number of its step."""
+    for at, step in enumerate(steps):
+        for entry in step.get("write_files", {}).get("files", []):
+            if isinstance(entry, dict):
+                yield at, entry
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ANSIBLE)))
 def test_playbooks_use_builtin_modules_and_no_shell(path):
-    """Use only builtin modules, and pass nothing through a shell.
+    """Use only builtin modules and write_files, and pass nothing through a shell.
 
     So the playbooks need no Ansible collection.
     """
@@ -68,16 +76,16 @@ def test_the_identity_file_is_in_the_state_folder_and_copied_before_slurmctld_st
     steps = load_yaml(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
     copies = [step.get("ansible.builtin.copy", {}) for step in steps]
     (minted,) = (at for at, copy in enumerate(copies) if "password" in copy.get("content", ""))
-    (slurm_id_copy,) = (
-        at for at, copy in enumerate(copies) if copy.get("dest", "").endswith("/slurm-id")
+    (published,) = (
+        (at, entry) for at, entry in written(steps) if entry.get("dest", "").endswith("/slurm-id")
     )
     assert copies[minted]["force"] is False
     state = re.search(
         r'"StateSaveLocation": "(.+)"', (ROOT / "toolkit/render/settings.py").read_text()
     )
-    assert copies[minted]["dest"] == copies[slurm_id_copy]["src"] == f"{state[1]}/toolkit-id"
+    assert copies[minted]["dest"] == published[1]["source"] == f"{state[1]}/toolkit-id"
     first_flush = next(at for at, step in enumerate(steps) if "ansible.builtin.meta" in step)
-    assert minted < slurm_id_copy < first_flush
+    assert minted < published[0] < first_flush
     assert "/shared/.toolkit/slurm-id" in (ROOT / "jobscripts/lib/preflight.sh").read_text()
 
 
@@ -88,9 +96,13 @@ def test_slurmd_runs_only_what_every_node_has_before_slurm_conf_names_it():
     src/common/run_command.c. slurm.conf reaches nodes of older images too.
     """
     steps = load_yaml(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
-    copies = [step.get("ansible.builtin.copy", {}).get("dest", "") for step in steps]
-    hooks = next(at for at, dest in enumerate(copies) if "/.toolkit/hooks/" in dest)
-    assert hooks < copies.index("/etc/slurm/{{ item }}")
+    entries = list(written(steps))
+    sources = [Path(entry.get("source", "")).name for _, entry in entries]
+    hooks = {
+        Path(entry["source"]).name: entry
+        for _, entry in entries[: sources.index("slurm.conf")]
+        if entry["dest"] == "{{ toolkit_shared }}/.toolkit/hooks/"
+    }
     for golden in (ROOT / "tests/golden/render/expected").glob("*/slurm.conf"):
         named = re.findall(r"(?m)^(?:Task)?(?:Prolog|Epilog)=(.+)$", golden.read_text())
         containers = golden.with_name("job_container.conf").read_text()
@@ -99,7 +111,7 @@ def test_slurmd_runs_only_what_every_node_has_before_slurm_conf_names_it():
         for path in named:
             folder, _, name = path.rpartition("/")
             assert folder == "/shared/.toolkit/hooks"
-            assert name in steps[hooks]["loop"]
+            assert hooks[name]["mode"] == "0755"
             assert (ANSIBLE / "roles/slurmctld/files/hooks" / name).stat().st_mode & 0o111
 
 

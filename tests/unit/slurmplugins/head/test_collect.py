@@ -6,7 +6,7 @@ The facts are unchanged after their way through JSON.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -90,12 +90,12 @@ def runner() -> FakeRunner:
     return runner
 
 
-def gathered(bench: Bench, runner: FakeRunner, *words: str) -> report.HeadReport:
+def gathered(bench: Bench, runner: FakeRunner, *words: str, **more: Any) -> report.HeadReport:
     log = bench.engine.state / "decisions.jsonl"
     log.write_text("".join(bench.lines))
     jobs = JobReader(runner, "/usr/bin")
     nodes: NodeReader = FakeNodeReader(bench.slurm)  # type: ignore[assignment]
-    return collect.gather(bench.engine, nodes, jobs, head_report.parse(list(words)), log)
+    return collect.gather(bench.engine, nodes, jobs, head_report.parse(list(words)), log, **more)
 
 
 def test_the_report_says_what_read_the_nodes(bench: Bench, runner: FakeRunner):
@@ -263,6 +263,21 @@ def test_a_job_that_slurmctld_could_not_tell_of_is_named_as_unread(
     runner.answer("/usr/bin/env", stdout="")
     (unread,) = gathered(bench, runner, "job", "7").unread
     assert unread.startswith("slurm-unreachable: ")
+
+
+def test_a_slurmctld_that_did_not_answer_is_asked_for_no_other_part(
+    bench: Bench, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+):
+    """Ask once: a person waits half a minute for each part."""
+    runner.answer("/usr/bin/scontrol", "show", "job", stderr=UNREACHED, returncode=1)
+    asked: list[str] = []
+    monkeypatch.setattr(FakeNodeReader, "nodes", lambda *_: asked.append("nodes") or ())
+    sheet = gathered(bench, runner, "job", "7", bursts=lambda _: asked.append("bursts") or ())
+    assert (asked, len(sheet.unread)) == ([], 1)
+    assert sheet.attempts, "slurmdbd is another daemon"
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=json.dumps(SQUEUE))
+    gathered(bench, runner, "job", "7", bursts=lambda _: asked.append("bursts") or ())
+    assert asked == ["nodes", "bursts"]
 
 
 @pytest.mark.parametrize(
