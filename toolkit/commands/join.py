@@ -148,12 +148,16 @@ def _join(
     from toolkit.join.remove import Removal
     from toolkit.output import reporter
     from toolkit.prices import imports
+    from toolkit.config.places import line_of, read_file
 
     path = find_config_file(config_path)
     config = load_join(path)
     with connected(config) as clients:
         report, lock = reporter(), ImageLock.beside(path)
         book = price_book(config, imports.read(imports.folder(path)))
+    from toolkit.join.site import Place
         aws = AwsSide(config, clients, report, lock, book)
-        join = Join(config, aws, report, skipped=skipped)
+        join = Join(config, aws, report, skipped=skipped, rule_places=places)
         yield join, Removal(config, join, Destroyer(config, clients, report), report)
+    tree = read_file(path)
+    places = {rack: Place(str(path), line_of(tree, ("burst", rack))) for rack in config.burst}

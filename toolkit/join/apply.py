@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolkit.join.include_files import GlobalSetting
     from toolkit.join.preflight import SiteCheck, SiteFinding
     from toolkit.join.runner import ControllerRunner
-    from toolkit.join.site import SiteFacts
+    from toolkit.join.site import Place, SiteFacts
     from toolkit.output import Reporter
     from toolkit.render.prices import Prices
 
@@ -137,8 +137,13 @@ class Join:
         *,
         skipped: Collection[str] = (),
     ) -> None:
-        """Keep the parts. `skipped` has the preflight's slugs that refuse nothing."""
+        """Keep the parts.
+
+        `skipped` has the preflight's slugs that refuse nothing, and `rule_places` the lines of
+        burst rules in cluster.yaml, by partition.
+        """
         self._config = config
+        rule_places: Mapping[str, Place] | None = None,
         self._aws = aws
         self._report = report
         self.runners = tuple(runners or controllers(config.joined_site))
@@ -146,6 +151,7 @@ class Join:
 
     def plan(self) -> JoinPlan:
         """Return what apply would do; change nothing."""
+        self._rule_places = rule_places or {}
         runner, site = self.read()
         plan = self._checked_plan(runner, site)
         if plan.is_refused:
@@ -210,6 +216,7 @@ class Join:
                 *conflicts.lost_partitions(
                     self._config, own[file_edits.own_paths(self._config, site)[0]]
                 ),
+                *conflicts.burst_rules(self._config, bare, self._rule_places),
             ),
             by_hand=tuple(file_edits.lines_by_hand(self._config, site, edits)),
         )
