@@ -17,6 +17,7 @@ from slurmplugins.cloud.spot_history import spot_prices
 from slurmplugins.cloud.stores import S3Store
 from slurmplugins.config import burst, paths
 from slurmplugins.errors import BadName, EngineError
+from slurmplugins.head.in_charge import is_in_charge
 from slurmplugins.head.instance_pages import InstancePages
 from slurmplugins.head.price_days import PriceDays
 from slurmplugins.head.record_state import RecordState, RecordStatus
@@ -47,6 +48,8 @@ def main() -> None:
 
     def work() -> None:
         bucket = parse(sys.argv[1:])
+        if not is_in_charge(log):
+            return
         config = burst.load(paths.BURST)
         accounting = SlurmAccounting(SystemRunner(), config.slurm_bin)
         connect = _connections(config)

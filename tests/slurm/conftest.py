@@ -273,14 +273,16 @@ def cluster(state):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if StateFiles(state).running() is None or not path.exists():
             # A deploy takes minutes: a worker that waited does not repeat one that failed.
-            assert not failed.exists() or not _kept(), "another worker could not deploy the cluster"
+            assert not failed.exists() or not is_kept(), (
+                "another worker could not deploy the cluster"
+            )
             failed.touch()
             _deploy(state, path)
             failed.unlink()
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
     shared = "PYTEST_XDIST_WORKER" in os.environ
-    if not shared and not _kept():
+    if not shared and not is_kept():
         toolkit("local", "down")
 
 
@@ -302,11 +304,12 @@ def cloud(request, state):
         configure(state, own, port)
         toolkit("local", "up", "--port", str(port), timeout=600)
     yield load(own)
-    if not _kept():
+    if not is_kept():
         toolkit("local", "down")
 
 
-def _kept() -> bool:
+def is_kept() -> bool:
+    """Return whether what a session made stays for later ones."""
     return os.environ.get("TOOLKIT_TEST_CLUSTER") == "keep"
 
 

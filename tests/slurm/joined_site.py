@@ -10,9 +10,9 @@ from ruamel.yaml import YAML
 
 from slurmplugins.cloud import tags
 from tests.slurm import racks
-from tests.slurm.conftest import toolkit
+from tests.slurm.conftest import is_kept, toolkit
 from tests.slurm.rack_files import CLOUD, CONTROLLER, CREDENTIALS, NETWORK, RACKS, SLURM, USERS
-from tests.slurm.waiting import PATIENCE
+from tests.slurm.waiting import PATIENCE, until
 from toolkit.deploy.session import Clients
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class JoinedSite:
 
     def toolkit(self, *words: str, code: int = 0) -> str:
         """Run a command of the CLI, and return all that it printed."""
-        groups = ("join", "burst")
+        groups = ("join", "burst", "usage")
         group = words[:2] if words[0] in groups else words[:1]
         argv = (*group, "--config", str(self.path), *words[len(group) :])
         done = toolkit(*argv, may_fail=True, timeout=PATIENCE * 2)
@@ -83,19 +83,32 @@ class JoinedSite:
 def site(config: ClusterConfig, folder: Path, upgrade: str = "") -> Iterator[JoinedSite]:
     """Build the lab in a cluster's cloud, and write its join.yaml.
 
-    Both are removed at the end.
+    Both are removed at the end, unless TOOLKIT_TEST_CLUSTER=keep is set.
     """
-    lab = racks.build(Clients(config), config, folder, upgrade)
-    path = folder / "join.yaml"
+    clients, path = Clients(config), folder / "join.yaml"
+    lab = racks.kept(clients, folder, upgrade) or racks.build(clients, config, folder, upgrade)
+    joined = JoinedSite(lab, path)
+    write(path, settings(config, lab))
     try:
-        write(path, settings(config, lab))
-        yield JoinedSite(lab, path)
+        _leave(joined)
+        yield joined
     finally:
         lab.set_aws(reachable=True)
-        lab.run("scancel", *(f"--user={user}" for user in USERS), may_fail=True)
-        argv = ("join", "remove", "--config", str(path), "--yes")
-        toolkit(*argv, may_fail=True, timeout=PATIENCE)
-        racks.tear_down(lab)
+        if not is_kept():
+            _leave(joined)
+            racks.tear_down(lab)
+
+
+def _leave(joined: JoinedSite) -> None:
+    """Take away what an earlier session left in the lab."""
+    lab = joined.lab
+    lab.set_aws(reachable=True)
+    for user in USERS:
+        lab.run("scancel", f"--user={user}")
+    until("the lab has no job", lambda: not lab.run("squeue", "--noheader").strip())
+    argv = ("join", "remove", "--config", str(joined.path), "--records", "--yes")
+    if "toolkit-" in lab.run("cat", "/etc/slurm/slurm.conf"):
+        toolkit(*argv, timeout=PATIENCE)
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
@@ -142,6 +155,10 @@ def settings(config: ClusterConfig, lab: Lab) -> dict[str, Any]:
                 "shape": {"cpus": 2, "memory_gib": 4},
                 "offerings": [{"type": "m7i.large", "capacity": "on-demand"}],
             }
+        },
+        "prices": {
+            "as_of": "2026-11-01",
+            "racks": [{"nodes": "rack-[001-003]", "usd_per_hour": 1}],
         },
         "partitions": {"burst": {"pools": ["cloud"], "max_time": "8:00:00"}},
         "burst": {

@@ -4,7 +4,7 @@ They take too long for `make test`, and are run by hand (docs/testing.md):
 
     .venv/bin/python -m pytest tests/slurm/long_join.py
 
-TOOLKIT_TEST_MINUTES (10) says how long EC2 is not there.
+TOOLKIT_TEST_MINUTES (10) says how long EC2 is not there; half as long it throttles before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.slurm import rack_files
 from tests.slurm.conftest import toolkit
 from tests.slurm.joined_site import site as lab_with_join
 from tests.slurm.rack_files import GREEN, UPGRADE
@@ -30,10 +31,29 @@ LATE = 2  # seconds: sacct's times are whole seconds
 
 
 @pytest.fixture(scope="module")
-def joined(cloud, state):
+def site(cloud, state):
     with lab_with_join(cloud, state / "lab", SUITE) as made:
-        made.toolkit("join", "apply", "--yes")
         yield made
+
+
+@pytest.fixture(scope="module")
+def files_before(site):
+    """The controller's files before anything of the join."""
+    return frozenset(site.lab.files())
+
+
+@pytest.fixture(scope="module")
+def joined(site, files_before):
+    began = time.monotonic()
+    site.toolkit("join", "apply", "--yes")
+    log.warning("join apply: %.0f s", time.monotonic() - began)
+    return site
+
+
+@pytest.fixture(scope="module")
+def of_the_packages():
+    """The lines of `Lab.files` that the upgrade changed."""
+    return set()
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,7 @@ def test_no_job_of_racks_waits_for_ec2(joined):
     toolkit("local", "throttle", "--clear")
     joined.lab.set_aws(reachable=False)
     try:
-        away = measure(joined, "EC2 does not answer", MINUTES * 30, cloud_jobs)
+        away = measure(joined, "EC2 does not answer", MINUTES * 60, cloud_jobs)
         at_the_end = Counter(joined.state(job) for job in cloud_jobs)
     finally:
         joined.lab.set_aws(reachable=True)
@@ -119,8 +139,9 @@ def test_no_job_of_racks_waits_for_ec2(joined):
     log.warning("the others: %s", Counter(joined.state(job) for job in cloud_jobs))
 
 
-def test_the_sites_slurm_is_upgraded_under_the_join(joined):
+def test_the_sites_slurm_is_upgraded_under_the_join(joined, of_the_packages):
     lab = joined.lab
+    files = frozenset(lab.files())
     long = [
         joined.submit(f"--partition={name}", "--time=2:00:00", "--wrap=sleep 3600")
         for name in ("main", "burst")
@@ -133,7 +154,10 @@ def test_the_sites_slurm_is_upgraded_under_the_join(joined):
     upgrade(lab, "ctl")
     until("slurmctld answers", lambda: lab.node_states("main"))
     took = time.monotonic() - began
-    log.warning("%s to %s in %.0f s", old, lab.run("scontrol", "--version").strip(), took)
+    new = lab.run("scontrol", "--version").strip()
+    log.warning("%s to %s in %.0f s", old, new, took)
+    assert new != old
+    of_the_packages |= files ^ frozenset(lab.files())
     assert_works(joined, long, before)
     for rack in ("rack-001", *GREEN):
         upgrade(lab, rack)
@@ -141,6 +165,19 @@ def test_the_sites_slurm_is_upgraded_under_the_join(joined):
     assert_works(joined, long, before)
     for job in long:
         lab.run("scancel", job)
+
+
+def test_the_upgraded_site_is_left_as_it_was(joined, files_before, of_the_packages):
+    lab = joined.lab
+    until("no job runs", lambda: not lab.run("squeue", "--noheader").strip())
+    began = time.monotonic()
+    joined.toolkit("join", "remove", "--records", "--yes")
+    log.warning("join remove: %.0f s", time.monotonic() - began)
+    assert not (files_before ^ frozenset(lab.files())) - of_the_packages
+    assert lab.run("cat", "/etc/slurm/slurm.conf") == rack_files.SLURM_CONF
+    assert "burst" not in lab.run("sinfo")
+    job = joined.submit("--partition=green", "--nodes=2", "--wrap=srun true")
+    until("a job in green", lambda: joined.state(job) == "COMPLETED")
 
 
 def upgrade(lab, machine: str) -> None:

@@ -41,7 +41,7 @@ systemctl disable slurmctld slurmd slurmdbd munge ssh mariadb
 poweroff
 """
 DOWNLOAD = """\
-sed 's/trixie trixie-updates/{suite}/; /security/,$d' /etc/apt/sources.list.d/*.sources \\
+sed '/^$/,$d; s/trixie trixie-updates/{suite}/' /etc/apt/sources.list.d/debian.sources \\
   > /etc/apt/sources.list.d/lab.sources
 get update
 apt-get clean
@@ -75,6 +75,7 @@ ResumeProgram={UP}
 SuspendProgram={DOWN}
 SuspendTime=INFINITE
 Include racks.conf
+PartitionName=queue1 Nodes=queue1-dy-compute-[1-2],queue1-st-compute-1
 PartitionName=main Nodes=rack-001 Default=YES MaxTime=2:00:00
 PartitionName=green Nodes=rack-[002-003] SuspendTime=15 SuspendTimeout=5 ResumeTimeout=120"""
 """Its last line has no end, as files by hand sometimes do."""
@@ -83,6 +84,8 @@ RACKS_CONF = "NodeName=DEFAULT CPUs=2 RealMemory=1000 State=UNKNOWN\n" + "".join
     for name, address in ADDRESSES.items()
     if name != CONTROLLER
 )
+RACKS_CONF += "NodeName=queue1-dy-compute-[1-2],queue1-st-compute-1 State=CLOUD\n"
+"""The last nodes have the names that ParallelCluster gives. No job uses them."""
 SLURMDBD_CONF = f"""\
 AuthType=auth/munge
 DbdHost={CONTROLLER}

@@ -8,9 +8,12 @@ has no tunnel.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.slurm import rack_files
@@ -31,11 +34,10 @@ from toolkit.local.machines import factory
 from toolkit.local.machines.layout import Layout
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
 
+LAB = "lab.json"
 ZONE = "us-east-1a"
 IMAGE = f"lab-debian-13-slurm-{SLURM}"
 OWN_FILES = "find /etc /usr/local /opt -xdev -printf '%p %y %m %U:%G %l\\n' | sort"
@@ -163,10 +165,50 @@ def build(clients: Clients, config: ClusterConfig, folder: Path, upgrade: str = 
                 SecurityGroupIds=[group],
             )
         _wait_for_slurm(lab)
+        _remember(lab, upgrade)
     except BaseException:
         tear_down(lab)
         raise
     return lab
+
+
+def kept(clients: Clients, folder: Path, upgrade: str = "") -> Lab | None:
+    """Return the lab of an earlier session, None without one.
+
+    A lab of other files or packages is removed, and so is one whose Slurm was upgraded.
+    """
+    path = folder / LAB
+    if not path.exists():
+        return None
+    facts = json.loads(path.read_text())
+    is_same = facts.pop("kind") == _kind(upgrade)
+    lab = Lab(clients, key=folder / "admin", **facts)
+    path.unlink()  # until the lab is known to work
+    own = [{"Name": "vpc-id", "Values": [lab.vpc]}]
+    if not clients.client("ec2").describe_vpcs(Filters=own)["Vpcs"]:
+        return None  # of a cloud that is gone
+    try:
+        is_same = is_same and f" {SLURM}." in lab.run("scontrol", "--version")
+    except AssertionError:
+        is_same = False
+    if not is_same:
+        tear_down(lab)
+        return None
+    _remember(lab, upgrade)
+    return lab
+
+
+def _remember(lab: Lab, upgrade: str) -> None:
+    """Write down the lab for a later session."""
+    names = ("instances", "vpc", "subnets", "group")
+    facts = {name: getattr(lab, name) for name in names} | {"kind": _kind(upgrade)}
+    (lab.key.parent / LAB).write_text(json.dumps(facts))
+
+
+def _kind(upgrade: str) -> str:
+    """Return what differs between labs of other files or packages."""
+    files = Path(rack_files.__file__).read_bytes()
+    return f"{hashlib.sha256(files).hexdigest()} {upgrade}"
 
 
 def tear_down(lab: Lab) -> None:

@@ -77,6 +77,11 @@ class Sources:
     slurm_cluster: str = ""  # of a join: the site's ClusterName; else it is the cluster's own name
     own_nodes: frozenset[str] | None = None  # of a join: nodes that are no racks of the site
 
+    @property
+    def slurm_name(self) -> str:
+        """Return the cluster's name in Slurm's accounting."""
+        return self.slurm_cluster or self.cluster
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -266,15 +271,14 @@ def _slurm_instances(
     """Return the instances that Slurm knows, none without a head."""
     first = min((item.launched for item in instances), default=window.since)
     try:
-        cluster = sources.slurm_cluster or sources.cluster
-        return slurm_instances.read(sources.runner, cluster, max(first, window.since))
+        return slurm_instances.read(sources.runner, sources.slurm_name, max(first, window.since))
     except (HeadNotReady, StackMissing):  # a note tells up to which time the records reach
         return slurm_instances.SlurmInstances()
 
 
 def _attempts(sources: Sources, records: Records, since: int, until: int, token: str) -> _Jobs:
     """Return the attempts of the records, and newer ones from the head."""
-    recorded = records.attempts(sources.cluster, since, until)
+    recorded = records.attempts(sources.slurm_name, since, until)
     newer, sentences = [], []
     reach = recorded.reach
     if reach is not None:
@@ -283,8 +287,8 @@ def _attempts(sources: Sources, records: Records, since: int, until: int, token:
     if reach is None or reach < until:
         start = since if reach is None else max(since, reach - MARGIN)
         try:
-            cluster = sources.slurm_cluster or sources.cluster
-            newer.append(sacct.read(sources.runner, start, until, token, cluster=cluster))
+            rows = sacct.read(sources.runner, start, until, token, cluster=sources.slurm_name)
+            newer.append(rows)
         except NO_ANSWER as error:
             if reach is None:
                 raise

@@ -119,19 +119,27 @@ def apply_command(
 
 @command.command("remove")
 @config_option
+@click.option(
+    "--records",
+    "with_records",
+    is_flag=True,
+    help="Delete the records of jobs and instances too: no report will be possible.",
+)
 @dry_run_option
 @yes_option
-def remove_command(config_path: Path | None, dry_run: bool, yes: bool) -> None:
-    """Take the cloud nodes out again, and delete all that apply made.
+def remove_command(
+    *, config_path: Path | None, with_records: bool, dry_run: bool, yes: bool
+) -> None:
+    """Take the cloud nodes out again, and delete what apply made.
 
-    slurm.conf is then as it was, to the byte. Jobs of our partitions end, unless they wait for a
-    partition of the site's too.
+    The records stay, unless --records is given. slurm.conf is then as it was, to the byte. Jobs of
+    our partitions end, unless they wait for a partition of the site's too.
     """
     with _join(config_path) as (_, removal):
         if dry_run:
-            click.echo(removal.preview())
+            click.echo(removal.preview(with_records=with_records))
             return
-        removal.remove(yes=yes)
+        removal.remove(yes=yes, with_records=with_records)
     click.echo("the cloud nodes are removed")
 
 
@@ -140,20 +148,24 @@ def _join(
     config_path: Path | None, skipped: tuple[str, ...] = ()
 ) -> Iterator[tuple[Join, Removal]]:
     from toolkit.accounting.settings import price_book
+    from toolkit.config.places import line_of, read_file
     from toolkit.deploy.destroy import Destroyer
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.session import connected
     from toolkit.join.apply import Join
     from toolkit.join.aws_side import AwsSide
     from toolkit.join.remove import Removal
+    from toolkit.join.site import Place
     from toolkit.output import reporter
     from toolkit.prices import imports
 
     path = find_config_file(config_path)
     config = load_join(path)
+    tree = read_file(path)
+    places = {rack: Place(str(path), line_of(tree, ("burst", rack))) for rack in config.burst}
     with connected(config) as clients:
         report, lock = reporter(), ImageLock.beside(path)
         book = price_book(config, imports.read(imports.folder(path)))
         aws = AwsSide(config, clients, report, lock, book)
-        join = Join(config, aws, report, skipped=skipped)
+        join = Join(config, aws, report, skipped=skipped, rule_places=places)
         yield join, Removal(config, join, Destroyer(config, clients, report), report)

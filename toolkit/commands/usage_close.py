@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, dry_run_option, json_option, load
+from toolkit.commands.options import config_option, dry_run_option, json_option, load_any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,16 +53,16 @@ def close_command(
     beyond it. What later records say of a closed day is written as a correction, which reports
     show. `toolkit report` reads closed days from here.
     """
+    from toolkit.commands.controller import controller
     from toolkit.commands.report_sources import sources_of
     from toolkit.commands.usage_closing import ClosingRun
-    from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
     from toolkit.usage.cluster_store import ClusterStore, cluster_folder
 
-    config = load(config_path)
+    config = load_any(config_path)
     store = ClusterStore(cluster_folder(config.cluster))
     with connected(config) as clients:
-        sources = sources_of(config_path, config, clients, Head(clients, config))
+        sources = sources_of(config_path, config, clients, controller(clients, config))
         closing = ClosingRun(store, sources, config.aws.region, dry_run=dry_run)
         closing.read(whole=all_pages)
         closing.close(through, again_from)

@@ -43,7 +43,7 @@ class ClosingRun:
     def read(self, *, whole: bool) -> None:
         """Read new records into the store."""
         sources = self._sources
-        source = Source(sources.s3, sources.records_bucket, sources.cluster, self._region)
+        source = Source(sources.s3, sources.records_bucket, sources.slurm_name, self._region)
         check = origin.check if self._dry_run else origin.keep
         check(self._store, self._region, source.bucket)
         self._read = read_new(self._store, source, self._now, whole=whole, dry_run=self._dry_run)

@@ -14,8 +14,11 @@ MAX_NAMES: Final = 20_000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _GROUP: Final = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9._-]{0,40})\[([0-9,-]{1,65536})\]([A-Za-z0-9._-]{0,20})", re.ASCII
+    r"([A-Za-z0-9][A-Za-z0-9._-]{0,40})\[([0-9,-]{1,65536})\]"
+    r"(?:([A-Za-z0-9._-]{0,40})\[([0-9,-]{1,65536})\])?([A-Za-z0-9._-]{0,20})",
+    re.ASCII,
 )
+"""One range or two, as slurm.conf(5) allows: rack[0-63]_blade[0-41]."""
 _RANGE: Final = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 # The commas of a hostlist that are not within brackets.
 _BETWEEN_PARTS: Final = re.compile(r",(?![^\[]*\])")
@@ -40,15 +43,25 @@ def _names(part: str) -> list[str]:
     group = _GROUP.fullmatch(part)
     if group is None:
         raise ValueError(f"expected nodes such as rack-[01-16], not {part[:80]!r}")
-    prefix, ranges, suffix = group.groups()
-    names: list[str] = []
+    prefix, ranges, between, more_ranges, suffix = group.groups()
+    firsts = _numbers(ranges)
+    seconds = [""] if more_ranges is None else _numbers(more_ranges)
+    if len(firsts) * len(seconds) > MAX_NAMES:
+        raise ValueError(f"expected at most {MAX_NAMES:,} nodes, not {part[:80]!r}")
+    middle = between or ""
+    return [f"{prefix}{first}{middle}{second}{suffix}" for first in firsts for second in seconds]
+
+
+def _numbers(ranges: str) -> list[str]:
+    """Return the numbers of a bracket, with their zeros."""
+    numbers: list[str] = []
     for item in ranges.split(","):
         bounds = _RANGE.fullmatch(item)
         if bounds is None:
             raise ValueError(f"expected a range such as 01-16, not {item[:80]!r}")
         first, last = int(bounds[1]), int(bounds[2] or bounds[1])
-        if last < first or len(names) + last - first > MAX_NAMES:
+        if last < first or len(numbers) + last - first > MAX_NAMES:
             raise ValueError(f"expected a range of 1 to {MAX_NAMES:,} nodes, not {item!r}")
         width = len(bounds[1])
-        names += [f"{prefix}{number:0{width}}{suffix}" for number in range(first, last + 1)]
-    return names
+        numbers += [f"{number:0{width}}" for number in range(first, last + 1)]
+    return numbers

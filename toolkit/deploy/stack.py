@@ -102,6 +102,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "bucket": bucket,
             "backup_bucket": names.backup_bucket(config, facts.account),
             "record_prefixes": records.WRITTEN_BY_HEAD,
+            "records_status": records.STATUS,
             "backup_prefix": backup.PREFIX,
             "restore_prefix": backup.RESTORE_PREFIX,
             "tls_only": tls_only(config),

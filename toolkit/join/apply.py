@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.site_node import SiteNode
-    from toolkit.deploy.stack_plan import StackPlan
+    from toolkit.deploy.stack_plan import ResourceChange, StackPlan
     from toolkit.join.aws_side import AwsSide
     from toolkit.join.conflicts import Conflict
     from toolkit.join.controller_files import SlurmUser
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolkit.join.include_files import GlobalSetting
     from toolkit.join.preflight import SiteCheck, SiteFinding
     from toolkit.join.runner import ControllerRunner
-    from toolkit.join.site import SiteFacts
+    from toolkit.join.site import Place, SiteFacts
     from toolkit.output import Reporter
     from toolkit.render.prices import Prices
 
@@ -53,6 +53,7 @@ class JoinPlan:
     edits: tuple[FileEdit, ...] = ()
     settings: tuple[GlobalSetting, ...] = ()
     stack: StackPlan | None = None
+    record_changes: tuple[ResourceChange, ...] = ()  # of the stack of records, which is another
     missing_images: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     by_hand: tuple[str, ...] = ()  # lines that a person must add first
@@ -75,7 +76,8 @@ class JoinPlan:
     def is_empty(self) -> bool:
         """Return whether nothing would change."""
         stack = self.stack is not None and (self.stack.change_set or self.stack.changes)
-        return not (stack or self.missing_images or self.by_hand or self._changed)
+        aws = stack or self.record_changes or self.missing_images
+        return not (aws or self.by_hand or self._changed)
 
     @property
     def _changed(self) -> tuple[FileEdit, ...]:
@@ -88,6 +90,7 @@ class JoinPlan:
             return "\n".join((*lines, *(item.headline for item in self.refusals)))
         lines = [f"+ image {name} (built first)" for name in self.missing_images]
         lines += [str(change) for change in (self.stack.changes if self.stack else ())]
+        lines += [f"{change} (records)" for change in self.record_changes]
         lines += [f"by hand, {line}" for line in self.by_hand]
         for edit in self._changed:
             lines.append(edit.diff())
@@ -136,13 +139,19 @@ class Join:
         runners: Sequence[ControllerRunner] | None = None,
         *,
         skipped: Collection[str] = (),
+        rule_places: Mapping[str, Place] | None = None,
     ) -> None:
-        """Keep the parts. `skipped` has the preflight's slugs that refuse nothing."""
+        """Keep the parts.
+
+        `skipped` has the preflight's slugs that refuse nothing, and `rule_places` the lines of
+        burst rules in cluster.yaml, by partition.
+        """
         self._config = config
         self._aws = aws
         self._report = report
         self.runners = tuple(runners or controllers(config.joined_site))
         self._skipped = frozenset(skipped)
+        self._rule_places = rule_places or {}
 
     def plan(self) -> JoinPlan:
         """Return what apply would do; change nothing."""
@@ -151,8 +160,8 @@ class Join:
         if plan.is_refused:
             return plan
         self._aws.check_network()
-        stack, images = self._aws.preview(self._node(runner, site)[0])
-        return replace(plan, stack=stack, missing_images=images)
+        stack, record_changes, images = self._aws.preview(self._node(runner, site)[0])
+        return replace(plan, stack=stack, record_changes=record_changes, missing_images=images)
 
     def apply(self, *, yes: bool) -> JoinPlan:
         """Bring AWS, the controllers and slurmctld to cluster.yaml, and wait.
@@ -207,6 +216,7 @@ class Join:
             settings=include_files.global_settings(self._config, bare),
             conflicts=(
                 *conflicts.conflicts(self._config, bare),
+                *conflicts.burst_rules(self._config, bare, self._rule_places),
                 *conflicts.lost_partitions(
                     self._config, own[file_edits.own_paths(self._config, site)[0]]
                 ),
@@ -232,7 +242,7 @@ class Join:
         bare = file_edits.without_ours(config, site)
         folder = controller_files.governor_folder(config, site)
         files = [
-            *controller_files.programs(python, user, folder),
+            *controller_files.programs(python, user, folder, self._aws.records_bucket),
             *controller_files.settings(
                 user,
                 burst_json=burst_json(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from toolkit.deploy import image_build_stack, image_lock, images, names
+from toolkit.deploy.backup_store import BackupStore
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.cluster import NOT_BUILT
 from toolkit.deploy.pricing import price_table, renew_snapshot
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from toolkit.deploy.image_lock import ImageLock
     from toolkit.deploy.session import Clients
     from toolkit.deploy.site_node import SiteNode
-    from toolkit.deploy.stack_plan import StackPlan
+    from toolkit.deploy.stack_plan import ResourceChange, StackPlan
     from toolkit.output import Reporter
     from toolkit.render.prices import PriceTable
 
@@ -52,6 +53,7 @@ class AwsSide:
         self._report = report
         self._lock = lock
         self._bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
+        self._records = BackupStore(config, clients, report)
         self._changes = StackChanges(
             clients,
             names.stack(config),
@@ -78,15 +80,26 @@ class AwsSide:
                         next_step=f"correct network in cluster.yaml, zone {zone}",
                     )
 
-    def preview(self, node: SiteNode) -> tuple[StackPlan, tuple[str, ...]]:
-        """Return the stack's changes and the missing images; change nothing."""
+    @property
+    def records_bucket(self) -> str:
+        """Return the name of the bucket of records, which outlives the join."""
+        return self._records.bucket.name
+
+    def preview(
+        self, node: SiteNode
+    ) -> tuple[StackPlan, tuple[ResourceChange, ...], tuple[str, ...]]:
+        """Return the stack's changes, those of the records' and the missing images.
+
+        It changes nothing.
+        """
         ec2 = self._clients.client("ec2")
         source = image_lock.find_input(ec2, self._config, self._lock)
         (spec,) = images.required_images(self._config, source)
         existing = images.find(ec2, [spec.name])
         image = existing[spec.name].id if existing else NOT_BUILT
         template = self._template(source.base, image, node)
-        return self._changes.preview(template), () if existing else (spec.name,)
+        missing = () if existing else (spec.name,)
+        return self._changes.preview(template), self._records.preview(), missing
 
     def apply(self, node: SiteNode) -> None:
         """Build a missing image, and bring the stack to cluster.yaml."""
@@ -100,6 +113,7 @@ class AwsSide:
             verb = "Creating" if plan.creates_stack else "Updating"
             with self._report.phase(f"{verb} stack {plan.stack}") as phase:
                 self._changes.execute(plan, phase)
+        self._records.prepare()
         renew_snapshot(self._config, self._clients, self._bucket)
 
     def set_key(self, key: SiteKey) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model.hostlist import expand
+from toolkit.config.suggestions import suggestion
 from toolkit.join import include_line
 from toolkit.join.include_files import HEADER, PROGRAMS, file_name
 from toolkit.join.site import Place
@@ -13,7 +15,7 @@ from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.versions import OLDEST, SlurmVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from toolkit.config import ClusterConfig
     from toolkit.join.site import SiteFacts
@@ -23,6 +25,10 @@ OWN_NODE_KEYS: Final = frozenset({"cpus", "realmemory", "feature", "features", "
 """What our NodeName lines always state (slurm.conf(5): a later DEFAULT replaces, none unsets)."""
 SHOWN: Final = 5
 """Names of nodes in a message; the rest is a number."""
+PARALLELCLUSTER: Final = re.compile(r"[a-z0-9-]+-(st|dy)-[a-z0-9-]+-[0-9]+")
+"""The nodes that ParallelCluster's clustermgtd manages, wherever they are from: it knows them by
+their names (parse_nodename of aws-parallelcluster-node)."""
+_NUMBERED: Final = re.compile(r"(.*-)([0-9]{1,9})")
 _HEADER_START: Final = HEADER.partition("{")[0]
 
 
@@ -49,6 +55,8 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
         *_versions(config, site),
         *_settings(config, site),
         *_node_names(config, site),
+        *_names_but_for_zeros(config, site),
+        *_names_of_parallelcluster(config, site),
         *_node_defaults(site),
         *_partitions(config, site),
         *_other_joins(config, site),
@@ -66,6 +74,23 @@ def lost_partitions(config: ClusterConfig, own_text: str | None) -> Iterator[Con
             yield Conflict(
                 f"partition {line.name} of this join is in cluster.yaml no more",
                 "keep it, since jobs may name it; or run `toolkit join remove` first",
+            )
+
+
+def burst_rules(
+    config: ClusterConfig, site: SiteFacts, places: Mapping[str, Place]
+) -> Iterator[Conflict]:
+    """Yield burst rules of partitions that the site lacks.
+
+    `places` has the lines of cluster.yaml by partition. `site` is without our own file.
+    """
+    names = {line.name for line in site.partitions}
+    for rack in config.burst:
+        if rack not in names:
+            yield Conflict(
+                f"burst.{rack}: the site has no partition {rack}",
+                "a rule is of a partition of the site" + suggestion(rack, names),
+                places.get(rack),
             )
 
 
@@ -121,20 +146,70 @@ def _settings(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
             )
 
 
+def _own_nodes(config: ClusterConfig) -> dict[str, str]:
+    """Return the pool of each of our nodes."""
+    return {str(name): pool for pool in config.pools for name in expand(config.nodes(pool))}
+
+
 def _node_names(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
-    own = {str(name): pool for pool in config.pools for name in expand(config.nodes(pool))}
+    own = _own_nodes(config)
     for line in site.nodes:
         shared = [name for name in line.names if name in own]
         if not shared:
             continue
-        more = f" and {len(shared) - SHOWN} more" if len(shared) > SHOWN else ""
         pools = ", ".join(sorted({own[name] for name in shared}))
         yield Conflict(
-            f"the site has nodes {', '.join(shared[:SHOWN])}{more}, as pool {pools} has",
+            f"the site has nodes {_shown(shared)}, as pool {pools} has",
             "name the pool otherwise in cluster.yaml",
             line.place,
             "node-name-taken",
         )
+
+
+def _names_but_for_zeros(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    """Yield nodes of the site such as cloud-1 beside our cloud-001.
+
+    Slurm takes them as two, and people take them as one.
+    """
+    own = _own_nodes(config)
+    by_number = {_numbered(name): name for name in own}
+    for line in site.nodes:
+        like = [name for name in line.names if name not in own and _numbered(name) in by_number]
+        if like:
+            ours = [by_number[_numbered(name)] for name in like]
+            yield Conflict(
+                f"the site has nodes {_shown(like)}: pool {own[ours[0]]} has {_shown(ours)}, which"
+                " differ only in zeros",
+                "name the pool otherwise in cluster.yaml",
+                line.place,
+            )
+
+
+def _names_of_parallelcluster(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    """Yield pools whose nodes a ParallelCluster at the site would manage."""
+    pools = [pool for pool in config.pools if PARALLELCLUSTER.fullmatch(f"{pool}-1")]
+    for line in site.nodes:
+        theirs = [name for name in line.names if PARALLELCLUSTER.fullmatch(name)]
+        if theirs and pools:
+            yield Conflict(
+                f"the site has nodes of ParallelCluster, such as {theirs[0]}: its clustermgtd would"
+                f" power down nodes of pool {', '.join(pools)}, because it knows its own by -st-"
+                " and -dy- in their names",
+                "name the pool otherwise in cluster.yaml",
+                line.place,
+            )
+            return
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """Return the parts of a node's name, its number without zeros."""
+    match = _NUMBERED.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, -1)
+
+
+def _shown(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def _node_defaults(site: SiteFacts) -> Iterator[Conflict]:

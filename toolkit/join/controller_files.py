@@ -27,11 +27,13 @@ LIB: Final = "/opt/slurm-toolkit/lib/slurmplugins"
 BIN: Final = str(paths.BIN)
 PROGRAMS: Final = (
     "slurm-resume", "slurm-suspend", "slurm-resume-fail", "slurm-reconcile", "slurm-govern",
+    "slurm-records",
 )  # fmt: skip
 RECONCILE_UNITS: Final = ("slurm-reconcile.service", "slurm-reconcile.timer")
 GOVERNOR_UNITS: Final = ("slurm-govern.service", "slurm-govern.timer")
-UNITS: Final = (*RECONCILE_UNITS, *GOVERNOR_UNITS)
-TIMERS: Final = ("slurm-reconcile.timer", "slurm-govern.timer")
+RECORD_UNITS: Final = ("slurm-records.service", "slurm-records.timer")
+UNITS: Final = (*RECONCILE_UNITS, *GOVERNOR_UNITS, *RECORD_UNITS)
+TIMERS: Final = ("slurm-reconcile.timer", "slurm-govern.timer", "slurm-records.timer")
 UNIT_FOLDER: Final = "/etc/systemd/system"
 SHEBANG: Final = "#!/usr/bin/python3 -I"
 ROOTS: Final = ("/opt/slurm-toolkit", str(paths.ETC), str(paths.STATE))
@@ -80,11 +82,14 @@ def governor_folder(config: ClusterConfig, site: SiteFacts) -> str:
     return str(paths.STATE / "governor")
 
 
-def programs(python: str, user: SlurmUser, governor: str) -> tuple[OwnFile, ...]:
+def programs(
+    python: str, user: SlurmUser, governor: str, records_bucket: str
+) -> tuple[OwnFile, ...]:
     """Return the runtime, its programs and units.
 
     `governor` is the folder of what was spent.
     """
+    templates = {"governor": (GOVERNOR_UNITS, governor), "records": (RECORD_UNITS, paths.STATE)}
     root = assets.slurmplugins_directory()
     roles = assets.directory("ansible") / "roles/burst/files"
     library = [
@@ -101,8 +106,11 @@ def programs(python: str, user: SlurmUser, governor: str) -> tuple[OwnFile, ...]
         for name in RECONCILE_UNITS
     ]
     units += [
-        OwnFile(f"{UNIT_FOLDER}/{name}", _as_user(_governor_unit(name, governor), user))
-        for name in GOVERNOR_UNITS
+        OwnFile(
+            f"{UNIT_FOLDER}/{name}", _as_user(_unit(role, name, str(data), records_bucket), user)
+        )
+        for role, (names, data) in templates.items()
+        for name in names
     ]
     return (*library, *called, *units)
 
@@ -193,14 +201,20 @@ def put(
         raise SiteUnreadable(f"the controller's {python} answered: {answer[:200]!r}") from error
 
 
-def _governor_unit(name: str, folder: str) -> str:
-    """Return a unit of the burst governor, as Ansible renders it."""
-    path = assets.directory("ansible") / f"roles/governor/templates/{name}.j2"
+def _unit(role: str, name: str, data: str, records_bucket: str) -> str:
+    """Return a unit of a role, as Ansible renders it.
+
+    `data` is the folder that must be there first.
+    """
+    path = assets.directory("ansible") / f"roles/{role}/templates/{name}.j2"
     environment = Environment(  # noqa: S701  # a unit of systemd, where & is no entity
         undefined=StrictUndefined, keep_trailing_newline=True
     )
     return environment.from_string(path.read_text()).render(
-        ansible_managed="By toolkit join.", toolkit_root=ROOTS[0], toolkit_head_data=folder
+        ansible_managed="By toolkit join.",
+        toolkit_root=ROOTS[0],
+        toolkit_head_data=data,
+        toolkit_backup_bucket=records_bucket,
     )
 
 

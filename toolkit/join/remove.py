@@ -74,7 +74,7 @@ class Removal:
         self._sleep = sleep
         self._clock = clock
 
-    def preview(self) -> str:
+    def preview(self, *, with_records: bool = False) -> str:
         """Return what remove would do, as text; change nothing."""
         runner, site = self._join.read()
         jobs = self._jobs(runner)
@@ -86,18 +86,27 @@ class Removal:
             for job in jobs
         ]
         lines += [edit.diff() for edit in self._edits(runner, site) if edit.changes]
-        inventory = self._destroyer.inventory(with_images=False)
+        inventory = self._destroyer.inventory(with_images=False, with_backups=with_records)
         if not inventory.is_empty:
             lines.append(inventory.text())
         lines += [f"- {path} on each controller" for path in ROOTS]
+        if inventory.backup_bucket and not with_records:
+            lines.append(
+                f"kept: {inventory.records} records of jobs, instances and prices: `toolkit report`"
+                " reads them (toolkit join remove --records deletes them)"
+            )
         return "\n".join(lines)
 
-    def remove(self, *, yes: bool) -> None:
-        """Remove the join, and wait until nothing of it is left."""
+    def remove(self, *, yes: bool, with_records: bool = False) -> None:
+        """Remove the join, and wait until nothing of it is left.
+
+        The records stay, unless `with_records` is set.
+        """
         runner, site = self._join.read()
         if not yes:
             raise NotConfirmed(
-                f"this takes {self._config.cluster} out of {site.cluster_name}:\n{self.preview()}",
+                f"this takes {self._config.cluster} out of {site.cluster_name}:"
+                f"\n{self.preview(with_records=with_records)}",
                 next_step="confirm with --yes",
             )
         for each in self._join.runners:
@@ -108,7 +117,7 @@ class Removal:
             self._keep_partitions(runner, site, jobs)
         else:
             self._take_out(runner, site)
-        self._destroyer.destroy(with_images=False, with_backups=True)
+        self._destroyer.destroy(with_images=False, with_backups=with_records)
         with self._report.phase("Deleting our files on the controllers"):
             for each in self._join.runners:
                 units = [f"{UNIT_FOLDER}/{name}" for name in UNITS]

@@ -171,7 +171,23 @@ def assert_the_governor_looks_at_the_site(controller: FakeSite, rules) -> None:
     assert "User=slurm\nGroup=64030\n" in unit
     assert (controller.root / rules.folder.removeprefix("/")).is_dir()
     enabled = ["/usr/bin/systemctl", "enable", "--now", "slurm-reconcile.timer"]
-    assert [*enabled, "slurm-govern.timer"] in controller.commands
+    assert [*enabled, "slurm-govern.timer", "slurm-records.timer"] in controller.commands
+
+
+def test_records_outlive_the_join_unless_a_person_deletes_them(joining):
+    assert any("(records)" in line for line in joining.join().plan().text().splitlines())
+    joining.join().apply(yes=True)
+    bucket = names.backup_bucket(joining.config, joining.clients.account)
+    unit = joining.site.read("/etc/systemd/system/slurm-records.service")
+    assert f"ExecStart=/opt/slurm-toolkit/bin/slurm-records write {bucket}\n" in unit
+    assert "RequiresMountsFor=/var/lib/slurm-toolkit\n" in unit
+    s3 = joining.clients.client("s3")
+    s3.put_object(Bucket=bucket, Key="records/sacct/20261126T000000Z-20261126T003000Z-a", Body=b"")
+    assert "kept: 1 records of jobs, instances and prices" in joining.removal().preview()
+    joining.removal().remove(yes=True)
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 1
+    joining.removal().remove(yes=True, with_records=True)
+    assert bucket not in {item["Name"] for item in s3.list_buckets()["Buckets"]}
 
 
 def test_several_controllers_share_what_was_spent(joining):

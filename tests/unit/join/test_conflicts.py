@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.join.sites import PRICES, SLURM_CONF, join, site
+from tests.unit.join.sites import EXAMPLE, PRICES, SLURM_CONF, join, site
+from toolkit.config import parse
 from toolkit.join import include_line
-from toolkit.join.conflicts import conflicts, lost_partitions
+from toolkit.join.conflicts import burst_rules, conflicts, lost_partitions
 from toolkit.join.include_files import slurm_text
-from toolkit.join.site import without
+from toolkit.join.site import Place, without
+
+RULES = """
+burst:
+  mian: {partition: burst, accounts: {physics: {usd_per_month: 5}}}
+"""
 
 
 def found(text: str = SLURM_CONF, **more):
@@ -23,6 +29,8 @@ def test_a_site_that_fits_has_none():
     ("line", "message"),
     [
         ("NodeName=cloud-[003-004],x CPUs=1", "the site has nodes cloud-003, cloud-004"),
+        ("NodeName=cloud-0[0-1][1-2],x CPUs=1", "the site has nodes cloud-001, cloud-002, cloud-0"),
+        ("NodeName=cloud-[3-99] CPUs=1", "cloud-6, cloud-7 and 9 more: pool cloud has cloud-003"),
         ("PartitionName=Burst Nodes=rack1", "the site has a partition Burst"),
         ("PartitionName=all Nodes=ALL", "Nodes=ALL, which takes the cloud nodes too"),
         ("NodeName=DEFAULT Port=7003 CPUs=4", "states port, which cloud nodes would take too"),
@@ -36,6 +44,41 @@ def test_a_setting_that_fights_is_named_with_its_line(line, message):
     (text,) = found(f"{SLURM_CONF}{line}\n")
     assert text.startswith("/etc/slurm/slurm.conf:12: ")
     assert message in text
+
+
+@pytest.mark.parametrize(
+    ("pool", "message"),
+    [
+        ("queue1-dy-compute", "nodes queue1-dy-compute-1, queue1-dy-compute-2: pool queue1-dy-co"),
+        ("queue2-st-gpu", "clustermgtd would power down nodes of pool queue2-st-gpu"),
+    ],
+)
+def test_names_of_a_parallelcluster_at_the_site_are_refused_with_its_line(pool, message):
+    lines = "NodeName=queue1-dy-compute-[1-2] State=CLOUD\nNodeName=queue1-st-compute-1\n"
+    own = parse(EXAMPLE.replace("cloud:", f"{pool}:").replace("[cloud]", f"[{pool}]"))
+    texts = [str(item) for item in conflicts(own, site(f"{SLURM_CONF}{lines}"))]
+    (text,) = (text for text in texts if message in text)
+    assert text.startswith("/etc/slurm/slurm.conf:12: the site has nodes ")
+
+
+def test_a_cloud_of_such_names_joins_a_site_without_a_parallelcluster():
+    own = parse(EXAMPLE.replace("cloud:", "q-st-gpu:").replace("[cloud]", "[q-st-gpu]"))
+    assert conflicts(own, site()) == ()
+
+
+def test_a_burst_rule_of_a_partition_that_the_site_lacks_is_refused_with_its_line():
+    own = join("\npartitions:", f"{RULES}\npartitions:")
+    (text,) = map(str, burst_rules(own, site(), {"mian": Place("cluster.yaml", 7)}))
+    assert text.startswith("cluster.yaml:7: burst.mian: the site has no partition mian: ")
+    assert text.endswith("; did you mean 'main'?")
+    assert (
+        list(
+            burst_rules(
+                join("\npartitions:", RULES.replace("mian", "main") + "\npartitions:"), site(), {}
+            )
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,16 @@ class Network:
     def _route(self, vpc: str, spec: MachineSpec) -> None:
         """Let the router lead to the machine.
 
-        It answers each machine's ARP for all others, as a VPC does. It drops a packet from an
-        address that is not the sender's own (rp_filter), as EC2's source check does.
+        It answers each machine's ARP for all others, as a VPC does. It has the first address of
+        the subnet, for routes through it. It drops a packet from an address that is not the
+        sender's own (rp_filter), as EC2's source check does.
         """
-        port, address = _port(spec), str(spec.address and spec.address.ip)
+        port, interface = _port(spec), spec.address
+        if interface is None:
+            return
+        address, gateway = str(interface.ip), interface.network.network_address + 1
+        self._ip(vpc, "link", "set", "lo", "up")
+        self._ip(vpc, "addr", "replace", f"{gateway}/32", "dev", "lo")
         self._sysctl(
             vpc,
             "net.ipv4.ip_forward=1",

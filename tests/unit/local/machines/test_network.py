@@ -45,11 +45,16 @@ def test_the_router_of_a_vpc_leads_to_each_machine_by_its_own_cable(network, hos
     network.connect(make_spec())
     second = make_spec(instance_id="i-0fedcba9876543210", address=IPv4Interface("10.42.2.10/24"))
     network.connect(second)
-    routes = {name: rows[-1] for (space, name), rows in host.links.items() if space == VPC}
-    assert routes == {
-        "v3456789abcdef0": "route 10.42.1.10/32",
-        "vdcba9876543210": "route 10.42.2.10/32",
-    }
+    rows = {name: rows for (space, name), rows in host.links.items() if space == VPC}
+    assert rows["v3456789abcdef0"][-1] == "route 10.42.1.10/32"
+    assert rows["vdcba9876543210"][-1] == "route 10.42.2.10/32"
+
+
+def test_the_router_has_the_first_address_of_each_subnet(network, host, make_spec):
+    network.connect(make_spec())
+    second = make_spec(instance_id="i-0fedcba9876543210", address=IPv4Interface("10.42.2.10/24"))
+    network.connect(second)
+    assert host.links[VPC, "lo"] == ["10.42.1.1/32", "10.42.2.1/32"]
 
 
 def test_a_machine_can_not_send_from_the_address_of_another(network, host, make_spec):
