@@ -12,7 +12,7 @@ from toolkit.accounting.attempts import REQUEUE_EXIT
 from toolkit.accounting.sacct import exit_code
 from toolkit.accounting.tres import Tres
 from toolkit.usage.database import quoted
-from toolkit.usage.dump_file import SPOOL_DELIMITER
+from toolkit.usage.dump_text import SPOOL_DELIMITER
 
 if TYPE_CHECKING:
     from toolkit.usage.database import Database

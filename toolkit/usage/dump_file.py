@@ -11,19 +11,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.usage.dump_text import BadLine, Block, blocks, dump_format
+from toolkit.usage.dump_text import (
+    BYTES_A_BLOCK,
+    SPOOL_DELIMITER,
+    BadLine,
+    Block,
+    blocks,
+    dump_format,
+    spool_text,
+)
 from toolkit.usage.errors import DumpUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import TextIO
+    from typing import BinaryIO
 
     from toolkit.usage.dump_text import DumpFormat, Row, SacctText
 
-SPOOL_DELIMITER = "\x1f"
 _GZIP = b"\x1f\x8b"
 _BLOCK = 1 << 20
+_EDGES = (SPOOL_DELIMITER.encode(), b"\n")
+"""What is between the fields of the spool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,74 +65,82 @@ def digest(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[TextIO]:
-    """Open a dump as text; what is no UTF-8 is replaced.
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a dump, plain or compressed.
 
     Raises DumpUnreadable, also for a compressed file that ends early.
     """
     try:
         with path.open("rb") as file:
-            is_compressed = file.read(2) == _GZIP
-        opener = gzip.open if is_compressed else open
-        with opener(path, "rt", encoding="utf-8", errors="replace", newline="\n") as text:
-            yield text
+            if file.read(2) != _GZIP:
+                file.seek(0)
+                yield file
+                return
+        with gzip.open(path, "rb") as unpacked:
+            yield unpacked  # type: ignore[misc]  # typeshed: GzipFile is no BinaryIO
     except (OSError, EOFError) as error:
         raise DumpUnreadable(f"can't read {path}: {error}") from error
 
 
-def header_of(text: TextIO, delimiter: str | None) -> DumpFormat:
+def header_of(file: BinaryIO, delimiter: str | None) -> DumpFormat:
     """Return the format of an open dump, whose first line it takes.
 
     Raises DumpUnreadable.
     """
-    return dump_format(text.readline(1 << 16), delimiter)
+    return dump_format(file.readline(1 << 16).decode(errors="replace"), delimiter)
+
+
+def chunks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield a file's bytes, whole lines at once."""
+    while chunk := file.read(BYTES_A_BLOCK):
+        yield chunk if chunk.endswith(b"\n") else chunk + file.readline()
 
 
 def spool_rows(
     items: Iterator[Block | Row | BadLine], form: DumpFormat, path: Path, limit: int
 ) -> Spooled:
     """Write the next rows to the spool, until the limit is reached."""
-    spool = _Spool(form, path)
+    spool = _Spool(path)
     count = 0
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with path.open("wb") as file:
         for item in items:
             if isinstance(item, BadLine):
                 spool.bad_lines.append(item)
                 spool.last_line = item.line
                 count += 1
             else:
-                line, lines = item if isinstance(item, Block) else (item.line, [item.text])
-                file.write(spool.text(line, lines))
-                count += len(lines)
+                block = item if isinstance(item, Block) else _block(item, form)
+                spool.add(block)
+                file.write(block.text)
+                count += block.rows
             if count >= limit:
                 return spool.result(is_last=False)
     return spool.result(is_last=True)
 
 
+def _block(row: Row, form: DumpFormat) -> Block:
+    return Block(row.line, 1, f"{spool_text(row.text, form)}\n".encode())
+
+
 class _Spool:
     """A spool that is being written."""
 
-    def __init__(self, form: DumpFormat, path: Path) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self.bad_lines: list[BadLine] = []
         self.last_line = 0
-        self._delimiter = form.delimiter
         self._rows = 0
         self._shifts: list[tuple[int, int]] = []
         self._has_outer_blanks = False
 
-    def text(self, line: int, lines: list[str]) -> str:
-        """Return the text of rows that begin with this line."""
-        text = _plain("".join(lines), self._delimiter)
-        if not text.endswith("\n"):
-            text += "\n"
-        self._has_outer_blanks = self._has_outer_blanks or _has_outer_blanks(text)
-        shift = line - self._rows
+    def add(self, block: Block) -> None:
+        """Keep the facts of a block that is written."""
+        self._has_outer_blanks = self._has_outer_blanks or _has_outer_blanks(block.text)
+        shift = block.line - self._rows
         if not self._shifts or self._shifts[-1][1] != shift:
             self._shifts.append((self._rows, shift))
-        self._rows += len(lines)
-        self.last_line = line + len(lines) - 1
-        return text
+        self._rows += block.rows
+        self.last_line = block.line + block.rows - 1
 
     def result(self, *, is_last: bool) -> Spooled:
         """Return the facts."""
@@ -143,28 +160,25 @@ def rows_after(source: SacctText, line: int, most: int) -> Iterator[Block | Row 
 
     A block has `most` of them at most.
     """
-    for item in blocks(source.lines, source.form, source.first_line, most):
+    for item in blocks(source.chunks, source.form, source.first_line, most):
         if not isinstance(item, Block):
             if item.line > line:
                 yield item
-        elif kept := item.lines[max(0, line + 1 - item.line) :]:
-            yield Block(item.line + len(item.lines) - len(kept), kept)
+        elif item.line + item.rows - 1 > line:
+            yield item.behind(line)
 
 
-def _has_outer_blanks(text: str) -> bool:
-    """Return whether a field may begin or end with a blank."""
-    pairs = (f" {SPOOL_DELIMITER}", f"{SPOOL_DELIMITER} ", " \n", "\n ")
-    return text.startswith(" ") or any(pair in text for pair in pairs)
+def _has_outer_blanks(text: bytes) -> bool:
+    """Return whether a field may begin or end with a blank.
 
-
-def _plain(text: str, delimiter: str) -> str:
-    """Return rows as the spool has them.
-
-    They have the spool's delimiter, and nothing that ends a line there."""
-    if "\x00" in text or "\r" in text:
-        text = text.replace("\x00", " ").replace("\r", " ")
-    if delimiter == SPOOL_DELIMITER:
-        return text
-    if SPOOL_DELIMITER in text and SPOOL_DELIMITER not in delimiter:
-        text = text.replace(SPOOL_DELIMITER, " ")
-    return text.replace(delimiter, SPOOL_DELIMITER)
+    Most texts have few blanks, and looking for pairs of characters takes much longer.
+    """
+    first, *others = text.split(b" ")
+    if not others:
+        return False
+    return (
+        not first
+        or first.endswith(_EDGES)
+        or others[-1].startswith(_EDGES)
+        or any(part.startswith(_EDGES) or part.endswith(_EDGES) for part in others[:-1])
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.usage.errors import DumpUnreadable
@@ -23,8 +22,15 @@ FREE_TEXT = frozenset({"jobname", "comment", "admincomment", "systemcomment", "w
 LONGEST_ROW = 1_000_000
 """Characters of a row: a longer one is damage."""
 
-LINES_A_BLOCK = 4096
-"""Lines that are looked at at once. Nearly all of them are rows, each by itself."""
+BYTES_A_BLOCK = 1 << 19
+"""Bytes that are looked at at once. Nearly all lines in them are rows, each by itself."""
+
+ROWS_A_BLOCK = 1 << 16
+
+SPOOL_DELIMITER = "\x1f"
+"""The delimiter of rows as DuckDB reads them."""
+_SPOOL = SPOOL_DELIMITER.encode()
+_NOT_COUNTED = bytes(set(range(256)) - set(_SPOOL + b"\n"))
 
 # sacct's field names have letters and digits alone. Whatever follows the first is the delimiter.
 _FIRST_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*([^A-Za-z0-9]+)")
@@ -60,13 +66,12 @@ class SacctText:
     """The lines of a dump, or of a page that the head wrote.
 
     A page names its delimiter and fields: `DumpFormat(page.delimiter, fields in small letters)`.
-    Its lines are those of `io.StringIO(page.content, newline="\\n")`.
     """
 
     name: str  # of the file or the object
     sha256: str  # of its content, by which it is known again
     form: DumpFormat
-    lines: Iterable[str]  # each with its line break
+    chunks: Iterable[bytes]  # whole lines each, as `dump_file.chunks` yields them
     first_line: int = 1  # the number of the first of them
 
 
@@ -118,23 +123,20 @@ class Block(NamedTuple):
     """Lines that follow each other, each of them a whole row."""
 
     line: int  # of the first
-    lines: list[str]  # each with its line break
+    rows: int
+    text: bytes  # with the spool's delimiter; each row has its line break
 
-
-def whole_rows(
-    lines: Iterable[str], form: DumpFormat, first_line: int = 2
-) -> Iterator[Row | BadLine]:
-    """Yield a dump's rows and bad lines, one by one."""
-    for item in blocks(lines, form, first_line):
-        if isinstance(item, Block):
-            for number, line in enumerate(item.lines, start=item.line):
-                yield Row(number, line.rstrip("\n"))
-        else:
-            yield item
+    def behind(self, line: int) -> Block:
+        """Return the rows behind a line of the dump."""
+        skipped = max(0, line + 1 - self.line)
+        if not skipped:
+            return self
+        text = self.text.split(b"\n", skipped)[skipped]
+        return Block(self.line + skipped, self.rows - skipped, text)
 
 
 def blocks(
-    lines: Iterable[str], form: DumpFormat, first_line: int = 2, most: int = LINES_A_BLOCK
+    chunks: Iterable[bytes], form: DumpFormat, first_line: int = 2, most: int = ROWS_A_BLOCK
 ) -> Iterator[Block | Row | BadLine]:
     """Yield the rows and the bad lines of a dump.
 
@@ -142,17 +144,71 @@ def blocks(
     writes: their delimiter can't be in a name, so each row becomes whole.
     """
     joiner = _Joiner(form)
-    remaining, number = iter(lines), first_line
-    while chunk := list(islice(remaining, most)):
-        counts = list(map(str.count, chunk, repeat(form.delimiter)))
-        if counts.count(form.delimiters) == len(chunk) and max(map(len, chunk)) < LONGEST_ROW:
+    number = first_line
+    for chunk in chunks:
+        text = _rows_alone(chunk, form)
+        if text is not None:
             yield from joiner.end(number)
-            yield Block(number, chunk)
-        else:
-            for at, (line, found) in enumerate(zip(chunk, counts, strict=True), start=number):
-                yield from joiner.add(line, at, found)
-        number += len(chunk)
+            count = text.count(b"\n")
+            yield from _divided(Block(number, count, text), most)
+            number += count
+            continue
+        *lines, rest = chunk.decode(errors="replace").split("\n")
+        for line in [*(f"{line}\n" for line in lines), *filter(None, [rest])]:
+            yield from joiner.add(line, number, line.count(form.delimiter))
+            number += 1
     yield from joiner.end(number)
+
+
+def _rows_alone(chunk: bytes, form: DumpFormat) -> bytes | None:
+    """Return lines as the spool has them; None if one of them may be no row by itself.
+
+    What is left of a row without its fields' text is its delimiters.
+    """
+    if len(chunk) >= LONGEST_ROW or not _is_text(chunk):
+        return None
+    delimiter = form.delimiter.encode()
+    if b"\x00" in chunk or b"\r" in chunk:
+        chunk = chunk.replace(b"\x00", b" ").replace(b"\r", b" ")
+    if delimiter != _SPOOL:
+        if _SPOOL not in delimiter:
+            chunk = chunk.replace(_SPOOL, b" ")
+        elif _SPOOL in chunk.replace(delimiter, b""):
+            return None
+        chunk = chunk.replace(delimiter, _SPOOL)
+    if not chunk.endswith(b"\n"):
+        chunk += b"\n"
+    found = chunk.translate(None, _NOT_COUNTED)
+    row = _SPOOL * form.delimiters + b"\n"
+    return chunk if found == row * chunk.count(b"\n") else None
+
+
+def _is_text(chunk: bytes) -> bool:
+    if chunk.isascii():
+        return True
+    try:
+        chunk.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _divided(block: Block, most: int) -> Iterator[Block]:
+    """Yield a block as several, of `most` rows at most."""
+    while block.rows > most:
+        rest = block.behind(block.line + most - 1)
+        yield Block(block.line, most, block.text[: -len(rest.text)])
+        block = rest
+    yield block
+
+
+def spool_text(text: str, form: DumpFormat) -> str:
+    """Return a row as the spool has it.
+
+    It has the spool's delimiter, and nothing else that would end a field or a line there."""
+    text = text.replace("\x00", " ").replace("\r", " ")
+    fields = text.split(form.delimiter)
+    return SPOOL_DELIMITER.join(field.replace(SPOOL_DELIMITER, " ") for field in fields)
 
 
 class _Joiner:

@@ -66,19 +66,19 @@ def make_instances(
     nodes = node_numbers(instances)
     markets = instance_prices.markets(instances, history)
 
-    def rows() -> Iterator[tuple[object, ...]]:
+    def lines() -> Iterator[str]:
         for number, item in enumerate(instances):
             shape = shapes.get(item.instance_id)
-            sizes = (shape.cpus, shape.memory_mib, shape.gpus) if shape else (0, 0, 0)
+            sizes = f"{shape.cpus},{shape.memory_mib},{shape.gpus}" if shape else "0,0,0"
             market = markets.get((item.instance_type, item.zone)) if item.spot else None
             yield (
-                number, nodes.get(item.node), market, item.is_head, item.launched, item.ended,
-                item.running, item.seen_at, item.end_seen, item.static, item.powered_down,
-                item.end_cause in NEVER_UP, item.never_ran, bool(item.stops), item.interrupted,
-                *sizes,
-            )  # fmt: skip
+                f"{number},{nodes.get(item.node)},{market},{item.is_head},{item.launched},"
+                f"{item.ended},{item.running},{item.seen_at},{item.end_seen},{item.static},"
+                f"{item.powered_down},{item.end_cause in NEVER_UP},{item.never_ran},"
+                f"{bool(item.stops)},{item.interrupted},{sizes}\n"
+            )
 
-    _table(database, "instances", _INSTANCES, rows())
+    _table(database, "instances", _INSTANCES, lines())
 
 
 def make_spans(
@@ -100,7 +100,8 @@ def make_spans(
     )
     priced = {number for (number,) in database.rows("SELECT DISTINCT i FROM spans")}
     rows = instance_prices.book_spans(instances, priced, book, window, policy)
-    _table(database, "book_spans", instance_prices.SPANS, rows)
+    lines = (",".join(map(str, row)) + "\n" for row in rows)
+    _table(database, "book_spans", instance_prices.SPANS, lines)
     database.run("INSERT INTO spans SELECT * FROM book_spans")
 
 
@@ -176,14 +177,12 @@ def _names(states: Iterable[str]) -> str:
     return f"({', '.join(map(quoted, sorted(states)))})"
 
 
-def _table(
-    database: Database, name: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]
-) -> None:
+def _table(database: Database, name: str, columns: Mapping[str, str], lines: Iterable[str]) -> None:
     """Make a table of numbers and truths, through a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         with path.open("w", encoding="utf-8") as file:
-            file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+            file.writelines(lines)
         kinds = ", ".join(f"{quoted(column)}: {quoted(kind)}" for column, kind in columns.items())
         database.run(
             f"""CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM read_csv(

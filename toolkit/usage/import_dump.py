@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.usage import database, dump_columns, dump_file
-from toolkit.usage.dump_text import LINES_A_BLOCK, BadLine, SacctText
+from toolkit.usage.dump_text import ROWS_A_BLOCK, BadLine, SacctText
 from toolkit.usage.merge import merged
 from toolkit.usage.store import Import
 
@@ -35,7 +35,7 @@ class ImportOptions:
     @property
     def rows_a_block(self) -> int:
         """Return the most rows that are read at once."""
-        return min(self.rows_a_part, LINES_A_BLOCK)
+        return min(self.rows_a_part, ROWS_A_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,10 @@ def import_dump(store: Store, path: Path, options: ImportOptions) -> ImportResul
     It may be killed at any time, and repeated. Raises UsageStoreError.
     """
     sha256 = dump_file.digest(path)
-    with dump_file.opened(path) as text:
-        form = dump_file.header_of(text, options.delimiter)
-        return import_lines(store, SacctText(path.name, sha256, form, text, 2), options)
+    with dump_file.opened(path) as file:
+        form = dump_file.header_of(file, options.delimiter)
+        source = SacctText(path.name, sha256, form, dump_file.chunks(file), 2)
+        return import_lines(store, source, options)
 
 
 def import_lines(store: Store, source: SacctText, options: ImportOptions) -> ImportResult:
@@ -102,10 +103,10 @@ def _record(manifest: Manifest, source: SacctText) -> Import:
 
 def checked_dump(path: Path, options: ImportOptions, temporary: Path) -> ImportResult:
     """Read a dump and keep nothing of it: what `--dry-run` shows."""
-    with dump_file.opened(path) as text:
-        form = dump_file.header_of(text, options.delimiter)
+    with dump_file.opened(path) as file:
+        form = dump_file.header_of(file, options.delimiter)
         record = Import(0, path.name, "", 0, False, 0, 0, 0)
-        source = SacctText(path.name, "", form, text, 2)
+        source = SacctText(path.name, "", form, dump_file.chunks(file), 2)
         rows = dump_file.rows_after(source, 0, options.rows_a_block)
         dump = _OpenDump(rows, form, options, temporary)
         bad_lines: list[BadLine] = []

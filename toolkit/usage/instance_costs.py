@@ -85,7 +85,7 @@ def instance_costs(
             store.view(database, store.manifest().files(turn.since, turn.until))
             without_key = max(without_key, _check(database))
             engine.charge(database, facts, window, Policy())
-            _name_own(database, turn)
+            _name_others(database, turn)
             _add(database, keys, rows)
     ordered = sorted(rows.values(), key=lambda row: (not row.keys, -row.total, row.keys))
     return InstanceCosts(window, tuple(keys), tuple(ordered), len(listed.instances), without_key)
@@ -145,15 +145,15 @@ def _check(database: Database) -> int:
     return int(without_key)
 
 
-def _name_own(database: Database, turn: _Turn) -> None:
-    """Make the table `own`, of the numbers of the turn's own instances."""
+def _name_others(database: Database, turn: _Turn) -> None:
+    """Make the table `others`, of the numbers of the instances that are not the turn's own."""
     others = {item.instance_id for item in turn.others}
     numbers = [
         (number,)
         for number, item in enumerate(numbered([*turn.own, *turn.others]))
-        if item.instance_id not in others
+        if item.instance_id in others
     ]
-    database.table("own", (("i", "INTEGER"),), list(numbers))
+    database.table("others", (("i", "INTEGER"),), list(numbers))
 
 
 def _add(
@@ -161,7 +161,7 @@ def _add(
 ) -> None:
     """Add the charges of the turn's own instances."""
     columns = ", ".join(f"coalesce({COLUMNS_OF_KEYS[key]}, '')" for key in keys)
-    source = "charges SEMI JOIN own USING (i) LEFT JOIN attempts ON db_index = attempt"
+    source = "charges ANTI JOIN others USING (i) LEFT JOIN attempts ON db_index = attempt"
     width = len(keys)
     for row in database.rows(
         f"""SELECT {columns}, attempt IS NULL AS is_nobody, component, sum(micro)::BIGINT,

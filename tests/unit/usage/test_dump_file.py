@@ -15,7 +15,9 @@ def lines_of(*rows):
 
 def read(tmp_path, *lines, form=FORM):
     """Return the rows that are read, and those that are no attempt."""
-    part = dump_file.spool_rows(blocks(lines, form), form, tmp_path / "spool", 1000)
+    part = dump_file.spool_rows(
+        blocks(["".join(lines).encode()], form), form, tmp_path / "spool", 1000
+    )
     with databases.opened(threads=1) as database:
         _, bad_rows = dump_columns.read_spool(database, part, form, 1, "UTC")
         rows = database.rows("SELECT line, job_id, account FROM read_attempts ORDER BY line")
@@ -39,6 +41,15 @@ def test_a_field_has_no_blank_around_it(tmp_path, account):
     assert last == first == ([(2, "1", "a")], [])
 
 
+@pytest.mark.parametrize("account", ["a b", "a  b", "a b c"])
+def test_a_blank_within_a_field_stays(tmp_path, account):
+    part = dump_file.spool_rows(
+        blocks([f"1|{TIMES}|{account}\n".encode()], FORM), FORM, tmp_path / "spool", 1
+    )
+    assert not part.has_outer_blanks
+    assert read(tmp_path, *lines_of(f"1|{TIMES}|{account}")) == ([(2, "1", account)], [])
+
+
 @pytest.mark.parametrize("delimiter", ["|", "\x1f", " ~ ", "\x1f0f1e\x1f"])
 def test_what_ends_a_row_of_the_spool_is_a_blank(tmp_path, delimiter):
     form = DumpFormat(delimiter, FORM.fields)
@@ -55,7 +66,7 @@ def test_more_texts_than_an_enum_takes_are_read_as_they_are(tmp_path):
 @pytest.mark.parametrize("line", range(1, 8))
 def test_an_import_goes_on_behind_any_line(line):
     text = "".join(lines_of(f"1|{TIMES}|a", "2|3", f"4|{TIMES}|b", f"5|{TIMES}|c", f"6|{TIMES}|d"))
-    source = SacctText("dump", "", FORM, text.splitlines(keepends=True), 2)
+    source = SacctText("dump", "", FORM, [text.encode()], 2)
     whole = dump_file.rows_after(source, 0, 1)
     rest = dump_file.rows_after(source, line, 3)
     assert [item for item in _numbers(whole) if item > line] == list(_numbers(rest))
@@ -63,4 +74,4 @@ def test_an_import_goes_on_behind_any_line(line):
 
 def _numbers(items):
     for item in items:
-        yield from (item.line + at for at in range(len(getattr(item, "lines", "1"))))
+        yield from (item.line + at for at in range(getattr(item, "rows", 1)))

@@ -3,7 +3,16 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolkit.usage.dump_text import BadLine, Block, DumpFormat, Row, blocks, dump_format, whole_rows
+from toolkit.usage.dump_text import (
+    SPOOL_DELIMITER,
+    BadLine,
+    Block,
+    DumpFormat,
+    Row,
+    blocks,
+    dump_format,
+    spool_text,
+)
 from toolkit.usage.errors import DumpUnreadable
 
 FORM = DumpFormat("|", ("jobid", "jobname", "start"))
@@ -11,7 +20,30 @@ NAME_LAST = DumpFormat("|", ("jobid", "start", "jobname"))
 
 
 def rows(text, form=FORM):
-    return list(whole_rows(text.splitlines(keepends=True), form))
+    return one_by_one(blocks([text.encode()], form), form)
+
+
+def one_by_one(items, form):
+    """Return rows and bad lines; the rows are as sacct would print them."""
+    found = []
+    for item in items:
+        if isinstance(item, Block):
+            texts = item.text.decode().split("\n")[:-1]
+            assert len(texts) == item.rows
+            found += [
+                Row(number, shown(text, form)) for number, text in enumerate(texts, item.line)
+            ]
+        else:
+            found.append(item)
+    return found
+
+
+def shown(text, form):
+    return text.replace(SPOOL_DELIMITER, form.delimiter)
+
+
+def spooled(text):
+    return text.replace("|", SPOOL_DELIMITER).encode()
 
 
 @pytest.mark.parametrize("delimiter", ["|", "\x1f", ";", " ~ ", "\x1f0f1e\x1f"])
@@ -70,28 +102,51 @@ def test_further_lines_of_a_name_at_the_end_make_no_row():
 
 
 def test_lines_that_are_rows_come_in_blocks():
-    lines = ["1|a|10\n", "2|b|20\n", "3|c|30\n"]
-    assert list(blocks(lines, FORM, most=2)) == [Block(2, lines[:2]), Block(4, lines[2:])]
+    chunk = b"1|a|10\n2|b|20\n3|c|30\n"
+    assert list(blocks([chunk], FORM, most=2)) == [
+        Block(2, 2, spooled("1|a|10\n2|b|20\n")),
+        Block(4, 1, spooled("3|c|30\n")),
+    ]
 
 
 @given(
-    st.lists(st.text("a|", max_size=4).map(lambda text: text + "\n"), max_size=12),
-    st.sampled_from((FORM, NAME_LAST)),
+    st.lists(st.text("z|é \r\x00\x1f", max_size=5).map(lambda text: text + "\n"), max_size=12),
+    st.sampled_from(("|", "||", "\x1f", "\x1fa\x1f", "é")),
+    st.booleans(),
+    st.integers(1, 5),
     st.integers(1, 5),
 )
-def test_blocks_of_any_size_have_the_same_rows(lines, form, most):
-    found = []
-    for item in blocks(lines, form, most=most):
-        if isinstance(item, Block):
-            texts = enumerate(item.lines, start=item.line)
-            found += [Row(number, text.rstrip("\n")) for number, text in texts]
-        else:
-            found.append(item)
-    one_by_one = [
-        Row(item.line, item.lines[0].rstrip("\n")) if isinstance(item, Block) else item
-        for item in blocks(lines, form, most=1)
+def test_blocks_of_any_size_have_the_same_rows(lines, delimiter, name_last, size, most):
+    form = DumpFormat(delimiter, (NAME_LAST if name_last else FORM).fields)
+    texts = [line.replace("|", delimiter) for line in lines]
+    chunks = ["".join(texts[start : start + size]).encode() for start in range(0, len(texts), size)]
+    # A line that is no UTF-8 is in no block, so each line goes the longer way.
+    broken = [chunk.replace(b"z", b"\xff") for chunk in chunks]
+    found = one_by_one(blocks(chunks, form, most=most), form)
+    one_way = [
+        item._replace(text=item.text.replace("\ufffd", "z"))
+        for item in one_by_one(blocks(broken, form), form)
     ]
-    assert found == one_by_one
+    plain = [
+        item._replace(text=shown(spool_text(item.text, form), form))
+        for items in (found, one_way)
+        for item in items
+    ]
+    assert plain[: len(found)] == plain[len(found) :]
+
+
+@pytest.mark.parametrize("delimiter", ["|", "\x1f", "\x1f0f1e\x1f"])
+def test_no_text_makes_a_field_of_the_spool(delimiter):
+    form = DumpFormat(delimiter, FORM.fields)
+    for name in ("a\x1fb", "a\x00b", "a\rb"):
+        line = delimiter.join(("1", name, "10")) + "\n"
+        items = list(blocks([line.encode()], form))
+        if delimiter == "\x1f" and name == "a\x1fb":
+            assert isinstance(items[0], BadLine)
+            continue
+        (item,) = items
+        text = item.text.decode()[:-1] if isinstance(item, Block) else spool_text(item.text, form)
+        assert text == SPOOL_DELIMITER.join(("1", "a b", "10"))
 
 
 def test_a_line_of_a_megabyte_is_damage():

@@ -295,7 +295,7 @@ def test_a_page_of_the_head_is_imported_by_its_lines_and_fields(usage, tmp_path)
         row(key, key, JobName=forged).replace("|", delimiter, form.delimiters) + "\n"
         for key in ("1", "2")
     )
-    page = SacctText("records/1", "digest", form, io.StringIO(content, newline="\n"))
+    page = SacctText("records/1", "digest", form, [content.encode()])
     result = import_dump.import_lines(
         import_dump_store(tmp_path), page, import_dump.ImportOptions()
     )
