@@ -64,11 +64,13 @@ def gather(
     *,
     bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
     denied: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
+    budget_holds: Callable[[], tuple[int, ...]] = tuple,
 ) -> HeadReport:
     """Collect everything that is known about the subject.
 
     A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
     governor's decisions about a job, `denied` the accounts that budgets keep from partitions.
+    `budget_holds` returns the jobs that budgets of projects hold.
     """
     unread: list[str] = []
 
@@ -109,6 +111,7 @@ def gather(
         login_nodes=login_reports.read(engine.login_reports),
         bursts=() if job is None else read_part(lambda: bursts(job)),
         denied=dict(read_part(lambda: tuple(denied().items()))),
+        budget_holds=read_part(budget_holds),
     )
 
 
