@@ -58,7 +58,7 @@ def run(
 ) -> None:
     """Carry out the command. Raises EngineError."""
     now = SystemClock().now()
-    lock = Path(limits.folder, "budgets.lock")
+    lock = Path(limits.folder, files.LOCK)
     match arguments:
         case []:
             with locked(lock):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FILE: Final = "budgets.json"
 AUDIT: Final = "audit.jsonl"
+LOCK: Final = "budgets.lock"
+"""Held during a pass, an override and a restore."""
 REMAINING: Final = "remaining.json"
 """In the head's state folder: US dollars that are left, by account and project, and refusals."""
 AUDIT_BYTES: Final = 64 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,6 +93,20 @@ def spent(
     return sum(
         (usd for days in items for day, usd in days.items() if first <= day <= last), Decimal(0)
     )
+
+
+def restored(memory: Memory, *, same_cluster: bool) -> Memory:
+    """Return what holds of a backup's memory in a new cluster.
+
+    Its jobs and instances are gone. Limits of accounts came back with slurmdbd, but those of a
+    cluster of another name are not this one's.
+    """
+    kept = replace(
+        memory, last_account={}, last_project={}, unclaimed={}, held_jobs=frozenset(), notes={}
+    )
+    if same_cluster:
+        return replace(kept, denied={})
+    return replace(kept, limited=frozenset(), held={}, refused=frozenset(), denied={})
 
 
 def to_json(memory: Memory) -> dict[str, Any]:
