@@ -58,16 +58,16 @@ def run(
 ) -> None:
     """Carry out the command. Raises EngineError."""
     now = SystemClock().now()
-    lock = Path(limits.folder, "budgets.lock")
+    lock = Path(limits.folder, files.LOCK)
     match arguments:
         case []:
             with locked(lock):
                 if has_work(limits):
                     parts = _parts(config, limits, log)
                     made = run_pass(read_snapshot(parts, now, save=True), parts)
-                    files.save_remaining(paths.STATE, made.figures, limits.family)
+                    files.save_remaining(paths.STATE, made.figures, limits)
                 else:
-                    files.save_remaining(paths.STATE, (), limits.family)
+                    files.save_remaining(paths.STATE, (), limits)
         case ["--plan"]:
             snapshot = read_snapshot(_parts(config, limits, log), now, save=False)
             sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")
@@ -90,7 +90,9 @@ def has_work(limits: BudgetsConfig) -> bool:
     if limits.budgets or limits.weights:
         return True
     memory = files.load(Path(limits.folder))
-    return bool(memory.limited or memory.held or memory.refused or memory.denied)
+    return bool(
+        memory.limited or memory.held or memory.refused or memory.denied or memory.held_jobs
+    )
 
 
 def _parts(config: burst.BurstConfig, limits: BudgetsConfig, log: Log) -> Parts:

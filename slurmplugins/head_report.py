@@ -17,7 +17,7 @@ from functools import partial
 from slurmplugins.config import paths
 from slurmplugins.errors import BadName
 from slurmplugins.head.assemble import assemble
-from slurmplugins.head.budget_reports import denied_accounts
+from slurmplugins.head.budget_reports import denied_accounts, held_jobs
 from slurmplugins.head.burst_reports import burst_reports
 from slurmplugins.head.collect import Subject, gather
 from slurmplugins.head.job_history import JobReader
@@ -45,7 +45,14 @@ def main() -> None:
         nodes = NodeReader(runner, slurm_bin, log=log)
         bursts = partial(burst_reports, engine, queue)
         report = gather(
-            engine, nodes, jobs, subject, paths.DECISIONS, bursts=bursts, denied=denied_accounts
+            engine,
+            nodes,
+            jobs,
+            subject,
+            paths.DECISIONS,
+            bursts=bursts,
+            denied=denied_accounts,
+            budget_holds=held_jobs,
         )
         sys.stdout.write(json.dumps(to_json(report)) + "\n")
 

@@ -7,22 +7,27 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.budgets.memory import Memory, from_json, to_json
+from slurmplugins.budgets.words import refusal
+from slurmplugins.config.budgets import Action
 from slurmplugins.errors import StateError
 from slurmplugins.model.json_input import loads
 from slurmplugins.system.files import write_atomically
 from slurmplugins.system.logger import to_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from slurmplugins.budgets.ladder import Figures
+    from slurmplugins.budgets.figures import Figures
+    from slurmplugins.config.budgets import BudgetsConfig
 
 
 FILE: Final = "budgets.json"
 AUDIT: Final = "audit.jsonl"
+LOCK: Final = "budgets.lock"
+"""Held during a pass, an override and a restore."""
 REMAINING: Final = "remaining.json"
-"""In the head's state folder: US dollars that are left, by account."""
+"""In the head's state folder: US dollars that are left, by account and project, and refusals."""
 AUDIT_BYTES: Final = 64 * 1024 * 1024
 """Size at which a new audit log begins; the previous one is kept too."""
 
@@ -53,29 +58,47 @@ def save(folder: Path, memory: Memory) -> None:
         raise StateError(f"{folder / FILE} can't be written: {error}") from error
 
 
-def save_remaining(
-    folder: Path, figures: Sequence[Figures], family: Callable[[str], Iterable[str]]
-) -> None:
-    """Write what each account may still commit, for the line at submit.
+def save_remaining(folder: Path, figures: Sequence[Figures], config: BudgetsConfig) -> None:
+    """Write what accounts and projects may still commit.
 
-    A budget is that of its account's whole `family`. Of several, the least counts.
-    Stale figures say nothing, and without a limit there is no file. Raises StateError.
+    The line at submit reads it. A budget is that of its accounts' whole families. Of several, the
+    least counts. Stale figures say nothing, and without a limit there is no file. Raises
+    StateError.
     """
-    least: dict[str, Decimal] = {}
-    for item in figures:
-        if item.free is not None and not item.stale:
-            free = max(item.free, Decimal(0))
-            for account in family(item.budget.account):
-                least[account] = min(free, least.get(account, free))
+    known = [item for item in figures if item.free is not None and not item.stale]
+    value = {
+        "accounts": _least((item, config.accounts_of(item.budget)) for item in known),
+        "projects": _least((item, item.budget.projects) for item in known),
+        "refused": {
+            name: refusal(item)
+            for item in known
+            for name in item.budget.projects
+            if Action.REFUSE in item.actions
+        },
+        "account_projects": {
+            account: name
+            for account, name in config.account_projects.items()
+            if name in config.projects
+        },
+    }
     path = folder / REMAINING
     try:
-        if not least:
+        if known:
+            write_atomically(path, json.dumps(value).encode(), mode=0o640)
+        else:
             path.unlink(missing_ok=True)
-            return
-        accounts = {account: f"{usd:.2f}" for account, usd in sorted(least.items())}
-        write_atomically(path, json.dumps({"accounts": accounts}).encode(), mode=0o640)
     except OSError as error:
         raise StateError(f"{path} can't be written: {error}") from error
+
+
+def _least(items: Iterable[tuple[Figures, Iterable[str]]]) -> dict[str, str]:
+    """Return US dollars by name, of the budget that leaves least."""
+    least: dict[str, Decimal] = {}
+    for item, names in items:
+        free = max(item.free or Decimal(0), Decimal(0))
+        for name in names:
+            least[name] = min(free, least.get(name, free))
+    return {name: f"{usd:.2f}" for name, usd in sorted(least.items())}
 
 
 def audit(folder: Path, at: float, event: str, **fields: object) -> None:

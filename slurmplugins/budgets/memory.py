@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,10 +53,14 @@ class Memory:
     measured_until: float = 0.0
     days: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """US dollars by account and day in UTC."""
+    projects: Mapping[str, Mapping[str, Mapping[str, Decimal]]] = field(default_factory=dict)
+    """Of these days: US dollars of jobs of projects with a budget, by project, account and day."""
     nobody: Mapping[str, Decimal] = field(default_factory=dict)
     """US dollars by day of instances that no job of any account had."""
     last_account: Mapping[str, str] = field(default_factory=dict)
     """By instance: the account whose job had it last. Its idle time is that account's."""
+    last_project: Mapping[str, str] = field(default_factory=dict)
+    """By instance: that job's project, if a budget is for it."""
     unclaimed: Mapping[str, Decimal] = field(default_factory=dict)
     """US dollars by instance that boots, for the first account whose job gets it."""
     standings: Mapping[str, Standing] = field(default_factory=dict)
@@ -69,21 +73,40 @@ class Memory:
     """Accounts whose GrpSubmitJobs is ours."""
     denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By partition: the accounts in DenyAccounts that are ours."""
+    held_jobs: frozenset[int] = frozenset()
+    """Waiting jobs of projects that are held by us."""
     notes: Mapping[int, str] = field(default_factory=dict)
     """By waiting job: our last line in its AdminComment."""
 
 
-def spent(memory: Memory, accounts: frozenset[str], first: str, last: str) -> Decimal:
-    """Return what these accounts cost from one day to another, both included."""
+def spent(
+    memory: Memory, accounts: frozenset[str], projects: frozenset[str], first: str, last: str
+) -> Decimal:
+    """Return what accounts and projects cost between two days.
+
+    Both days are included. A project's jobs in one of these accounts count once.
+    """
+    items = [memory.days.get(account, {}) for account in accounts]
+    for project in projects:
+        by_account = memory.projects.get(project, {})
+        items += [days for account, days in by_account.items() if account not in accounts]
     return sum(
-        (
-            usd
-            for account in accounts
-            for day, usd in memory.days.get(account, {}).items()
-            if first <= day <= last
-        ),
-        Decimal(0),
+        (usd for days in items for day, usd in days.items() if first <= day <= last), Decimal(0)
     )
+
+
+def restored(memory: Memory, *, same_cluster: bool) -> Memory:
+    """Return what holds of a backup's memory in a new cluster.
+
+    Its jobs and instances are gone. Limits of accounts came back with slurmdbd, but those of a
+    cluster of another name are not this one's.
+    """
+    kept = replace(
+        memory, last_account={}, last_project={}, unclaimed={}, held_jobs=frozenset(), notes={}
+    )
+    if same_cluster:
+        return replace(kept, denied={})
+    return replace(kept, limited=frozenset(), held={}, refused=frozenset(), denied={})
 
 
 def to_json(memory: Memory) -> dict[str, Any]:
@@ -91,6 +114,7 @@ def to_json(memory: Memory) -> dict[str, Any]:
     value = asdict(memory)
     for name in ("limited", "refused"):
         value[name] = sorted(value[name])
+    value["held_jobs"] = sorted(memory.held_jobs)
     value["denied"] = {name: sorted(items) for name, items in memory.denied.items()}
     return value
 
@@ -104,8 +128,13 @@ def from_json(data: Mapping[str, Any]) -> Memory:
         measured_from=finite(data["measured_from"]),
         measured_until=finite(data["measured_until"]),
         days={str(account): _amounts(days) for account, days in data["days"].items()},
+        projects={
+            str(name): {str(account): _amounts(days) for account, days in items.items()}
+            for name, items in data["projects"].items()
+        },
         nobody=_amounts(data["nobody"]),
         last_account={str(key): str(name) for key, name in data["last_account"].items()},
+        last_project={str(key): str(name) for key, name in data["last_project"].items()},
         unclaimed=_amounts(data["unclaimed"]),
         standings={str(name): Standing(**item) for name, item in data["standings"].items()},
         overrides={str(name): _override(item) for name, item in data["overrides"].items()},
@@ -113,6 +142,7 @@ def from_json(data: Mapping[str, Any]) -> Memory:
         held={str(name): Saved(**item) for name, item in data["held"].items()},
         refused=frozenset(map(str, data["refused"])),
         denied={str(name): frozenset(items) for name, items in data["denied"].items()},
+        held_jobs=frozenset(map(int, data["held_jobs"])),
         notes={int(key): str(text) for key, text in data["notes"].items()},
     )
 

@@ -35,6 +35,8 @@ class Allocation:
     end: float
     usd_per_hour: Decimal
     """By its billing TRES, which Slurm fixed when it started."""
+    project: str = ""
+    """Its project, if a budget is for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,24 @@ class _Totals:
 
     def __init__(self, memory: Memory) -> None:
         self.days = {account: dict(items) for account, items in memory.days.items()}
+        self.projects = {
+            name: {account: dict(items) for account, items in by_account.items()}
+            for name, by_account in memory.projects.items()
+        }
         self.nobody = dict(memory.nobody)
         self.last_account = dict(memory.last_account)
+        self.last_project = dict(memory.last_project)
         self.unclaimed = dict(memory.unclaimed)
 
-    def add(self, account: str, at: float, usd: Decimal) -> None:
-        items = self.days.setdefault(account, {})
-        items[day_of(at)] = items.get(day_of(at), Decimal(0)) + usd
+    def add(self, account: str, project: str, at: float, usd: Decimal) -> None:
+        places = [self.days.setdefault(account, {})]
+        if project:
+            places.append(self.projects.setdefault(project, {}).setdefault(account, {}))
+        for items in places:
+            items[day_of(at)] = items.get(day_of(at), Decimal(0)) + usd
+
+    def add_idle(self, instance: str, account: str, at: float, usd: Decimal) -> None:
+        self.add(account, self.last_project.get(instance, ""), at, usd)
 
     def add_to_nobody(self, at: float, usd: Decimal) -> None:
         self.nobody[day_of(at)] = self.nobody.get(day_of(at), Decimal(0)) + usd
@@ -99,14 +112,23 @@ def measure(
         memory,
         measured_from=memory.measured_from or since,
         measured_until=until,
-        days={
-            account: {day: usd for day, usd in items.items() if day >= oldest}
-            for account, items in totals.days.items()
-        },
+        days=_since(totals.days, oldest),
+        projects={name: _since(items, oldest) for name, items in totals.projects.items()},
         nobody={day: usd for day, usd in totals.nobody.items() if day >= oldest},
         last_account={key: name for key, name in totals.last_account.items() if key in living},
+        last_project={key: name for key, name in totals.last_project.items() if key in living},
         unclaimed=totals.unclaimed,
     )
+
+
+def _since(
+    days_by_account: Mapping[str, Mapping[str, Decimal]], oldest: str
+) -> dict[str, dict[str, Decimal]]:
+    """Return the days that are kept."""
+    return {
+        account: {day: usd for day, usd in items.items() if day >= oldest}
+        for account, items in days_by_account.items()
+    }
 
 
 def rates(
@@ -150,12 +172,13 @@ def _add_instance(
             _divide(totals, present, first, usd)
             waiting = totals.unclaimed.pop(instance.id, None)
             if waiting:
-                totals.add(present[0].account, first, waiting)
+                totals.add(present[0].account, present[0].project, first, waiting)
             totals.last_account[instance.id] = present[-1].account
+            totals.last_project[instance.id] = present[-1].project
         elif instance.is_static:
             totals.add_to_nobody(first, usd)
         elif account := totals.last_account.get(instance.id):
-            totals.add(account, first, usd)
+            totals.add_idle(instance.id, account, first, usd)
         else:
             totals.add_unclaimed(instance.id, usd)
 
@@ -169,9 +192,9 @@ def _divide(totals: _Totals, present: Sequence[Allocation], at: float, usd: Deci
     left = usd
     for item in present[:-1]:
         part = (usd * _weight(item) / whole).quantize(_MICRO)
-        totals.add(item.account, at, part)
+        totals.add(item.account, item.project, at, part)
         left -= part
-    totals.add(present[-1].account, at, left)
+    totals.add(present[-1].account, present[-1].project, at, left)
 
 
 def _add_billing(
@@ -188,7 +211,7 @@ def _add_billing(
         for first, last in _pieces(begin, end, cuts):
             if not any(start <= first and stop >= last for start, stop in times.get(node, ())):
                 usd = _usd(item.usd_per_hour / len(item.nodes), last - first)
-                totals.add(item.account, first, usd)
+                totals.add(item.account, item.project, first, usd)
 
 
 def _pieces(begin: float, end: float, cuts: set[float]) -> Iterator[tuple[float, float]]:

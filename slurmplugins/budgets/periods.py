@@ -11,7 +11,7 @@ from slurmplugins.config.budgets import PeriodKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from slurmplugins.config.budgets import AccountBudget
+    from slurmplugins.config.budgets import Budget
 
 DAY: Final = 86_400
 _MONTHS: Final = {PeriodKind.MONTH: 1, PeriodKind.QUARTER: 3, PeriodKind.YEAR: 12}
@@ -25,7 +25,7 @@ class Period:
     end: float
 
 
-def period_of(budget: AccountBudget, now: float) -> Period:
+def period_of(budget: Budget, now: float) -> Period:
     """Return the budget's period at that moment.
 
     A grant has one period, also before and after it.

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Decimal
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins.budgets.ladder import CENT, Figures, Spending, figures
+from slurmplugins.budgets.figures import CENT, Figures, Spending, figures
 from slurmplugins.budgets.memory import Saved
+from slurmplugins.budgets.project_holds import project_holds, requeued
 from slurmplugins.budgets.weights import weight_changes
-from slurmplugins.budgets.words import note
+from slurmplugins.budgets.words import Cause, note
 from slurmplugins.config.budgets import Action
 from slurmplugins.model.account_limits import UNITS_PER_USD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from slurmplugins.budgets.memory import Memory
     from slurmplugins.budgets.weights import Purchase, WeightChange
-    from slurmplugins.config.budgets import BudgetsConfig, BudgetStep
+    from slurmplugins.config.budgets import Budget, BudgetsConfig, BudgetStep
     from slurmplugins.model.account_limits import AccountLimits, BilledJob
 
 TOLERANCE: Final = Decimal("0.001")
@@ -120,6 +123,10 @@ class BudgetPlan:
     limits: tuple[LimitChange, ...]
     denials: tuple[DenyChange, ...]
     requeues: tuple[int, ...]
+    holds: tuple[int, ...]
+    """Waiting jobs of projects that must not start."""
+    releases: tuple[int, ...]
+    """Jobs of projects that we held, and that may start."""
     notices: tuple[JobNotice, ...]
     reached: tuple[Reached, ...]
     memory: Memory
@@ -137,10 +144,12 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     """Return the figures, and the changes that make Slurm hold them."""
     memory, now = snapshot.memory, snapshot.now
     all_figures = tuple(
-        figures(budget, memory, _spending(snapshot, budget.account), now)
+        figures(budget, memory, _spending(snapshot, budget), now)
         for budget in snapshot.config.budgets.values()
     )
-    by_account = _current(all_figures, now)
+    by_account = _current(all_figures, now, attrgetter("accounts"))
+    by_project = _current(all_figures, now, attrgetter("projects"))
+    projects = project_holds(snapshot.config, snapshot.jobs, by_project, memory.held_jobs)
     problems = tuple(
         f"account {name} is not in slurmdbd: `toolkit accounts apply`"
         for name in sorted(by_account.keys() - snapshot.limits.keys())
@@ -148,12 +157,25 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     by_account = {name: item for name, item in by_account.items() if name in snapshot.limits}
     changes = tuple(_limit_changes(snapshot, by_account))
     denied = _denied(snapshot, by_account)
-    notices = tuple(_notices(snapshot, by_account, denied))
+    notices = tuple(
+        islice(
+            _notices(snapshot, {**_lines(snapshot, by_account, denied), **projects.notes}), NOTICES
+        )
+    )
     return BudgetPlan(
         figures=all_figures,
         limits=changes,
         denials=tuple(_denials(snapshot, denied)),
-        requeues=tuple(_requeues(snapshot, by_account)),
+        requeues=tuple(
+            sorted(
+                {
+                    *_requeues(snapshot, by_account),
+                    *requeued(snapshot.config, snapshot.jobs, by_project),
+                }
+            )
+        ),
+        holds=projects.holds,
+        releases=projects.releases,
         notices=notices,
         reached=tuple(_reached(all_figures, memory)),
         memory=replace(
@@ -165,6 +187,7 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
                 if item.until > now and name in snapshot.config.budgets
             },
             denied=denied,
+            held_jobs=projects.ours,
             notes=_notes(snapshot, notices),
         ),
         problems=problems,
@@ -182,19 +205,23 @@ def wanted_limit(item: Figures, limits: AccountLimits) -> int | None:
     return max(0, limits.used + limits.running + int(units))
 
 
-def _spending(snapshot: BudgetSnapshot, account: str) -> Spending:
-    accounts = snapshot.config.family(account)
+def _spending(snapshot: BudgetSnapshot, budget: Budget) -> Spending:
+    config = snapshot.config
+    accounts, projects = config.accounts_of(budget), frozenset(budget.projects)
     committed = Decimal(0)
     for job in snapshot.jobs:
-        if job.running and job.account in accounts:
+        is_paid = job.account in accounts or config.project_of(job.account, job.wckey) in projects
+        if job.running and is_paid:
             rate = snapshot.rates.get(job.id, job.usd_per_hour)
             left = max(0.0, (job.end or snapshot.now) - snapshot.now) + snapshot.config.tail
             committed += rate * Decimal(left) / 3600
-    return Spending(accounts, committed.quantize(CENT))
+    return Spending(accounts, projects, committed.quantize(CENT))
 
 
-def _current(all_figures: tuple[Figures, ...], now: float) -> dict[str, Figures]:
-    """Return the one budget of each account that Slurm holds now.
+def _current(
+    all_figures: tuple[Figures, ...], now: float, names_of: Callable[[Budget], tuple[str, ...]]
+) -> dict[str, Figures]:
+    """Return the one budget of each account, or project, that holds now.
 
     A grant that has not begun holds nothing. One that ended holds until another one begins.
     """
@@ -202,9 +229,10 @@ def _current(all_figures: tuple[Figures, ...], now: float) -> dict[str, Figures]
     for item in all_figures:
         if now < item.period.begin:
             continue
-        other = result.get(item.budget.account)
-        if other is None or item.period.begin > other.period.begin:
-            result[item.budget.account] = item
+        for name in names_of(item.budget):
+            other = result.get(name)
+            if other is None or item.period.begin > other.period.begin:
+                result[name] = item
     return result
 
 
@@ -303,31 +331,30 @@ def _requeues(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> It
             yield job.id
 
 
-def _notices(
+def _notices(snapshot: BudgetSnapshot, lines: Mapping[int, str]) -> Iterator[JobNotice]:
+    """Yield the lines that waiting jobs do not have yet."""
+    for job in snapshot.jobs:
+        text = lines.get(job.id)
+        if text is not None and snapshot.memory.notes.get(job.id) != text:
+            yield JobNotice(job.id, text)
+
+
+def _lines(
     snapshot: BudgetSnapshot,
     by_account: Mapping[str, Figures],
     denied: Mapping[str, frozenset[str]],
-) -> Iterator[JobNotice]:
-    """Yield a line for each of some waiting jobs.
-
-    The other jobs get theirs in later passes.
-    """
-    count = 0
+) -> dict[int, str]:
+    """Return the line of each job that waits for its account's budget."""
+    lines = {}
     for job in snapshot.jobs:
         item = _figures_of(job, snapshot, by_account)
         waits = job.reason in WAITS
         is_denied = bool(job.partitions) and all(
             job.account in denied.get(name, ()) for name in job.partitions
         )
-        if item is None or not (waits or is_denied):
-            continue
-        text = note(item, spot_only=not waits)
-        if snapshot.memory.notes.get(job.id) == text:
-            continue
-        yield JobNotice(job.id, text)
-        count += 1
-        if count == NOTICES:
-            return
+        if item is not None and (waits or is_denied):
+            lines[job.id] = note(item, Cause.TOO_LITTLE if waits else Cause.SPOT_ONLY)
+    return lines
 
 
 def _figures_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.config import budgets as budgets_config
 
 if TYPE_CHECKING:
-    from slurmplugins.budgets.ladder import Figures
+    from slurmplugins.budgets.figures import Figures
     from slurmplugins.budgets.memory import Memory, Override
     from slurmplugins.budgets.plan import BudgetPlan, BudgetSnapshot
 
@@ -31,6 +31,11 @@ def printable(made: BudgetPlan, snapshot: BudgetSnapshot) -> dict[str, Any]:
                 {"job": job, "setting": "requeue", "value": None, "why": "requeue"}
                 for job in made.requeues
             ),
+            *(
+                {"job": job, "setting": setting, "value": None, "why": "project"}
+                for setting, jobs in (("hold", made.holds), ("release", made.releases))
+                for job in jobs
+            ),
         ],
         "problems": list(made.problems),
         "config": budgets_config.to_json(snapshot.config),
@@ -41,7 +46,8 @@ def printable_figures(item: Figures) -> dict[str, Any]:
     """Return a budget's state as values for JSON; amounts are text."""
     return {
         "name": item.budget.name,
-        "account": item.budget.account,
+        "accounts": list(item.budget.accounts),
+        "projects": list(item.budget.projects),
         "period": item.budget.kind.value,
         "begin": item.period.begin,
         "end": item.period.end,
@@ -54,6 +60,7 @@ def printable_figures(item: Figures) -> dict[str, Any]:
         "actions": sorted(action.value for action in item.actions),
         "since": item.since,
         "stale": item.stale,
+        "ended": item.ended,
         "steps": [{"at": s.percent, "do": s.action.value} for s in item.budget.steps],
         "override": override_json(item.override),
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets import files
-from slurmplugins.budgets.ladder import STALE
+from slurmplugins.budgets.figures import STALE
 from slurmplugins.budgets.meter import rates
 from slurmplugins.budgets.plan import BudgetPlan, BudgetSnapshot, plan
 from slurmplugins.budgets.printing import printable_figures
@@ -60,7 +61,7 @@ def read_snapshot(parts: Parts, now: float, *, save: bool) -> BudgetSnapshot:
                 files.save(parts.folder, memory)
     except SlurmError as error:
         parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=error.message)
-    accounts = {item.account for item in parts.config.budgets.values()}
+    accounts = {name for item in parts.config.budgets.values() for name in item.accounts}
     accounts |= memory.limited | memory.held.keys() | memory.refused
     needs_partitions = bool(memory.denied or parts.config.budgets or parts.config.weights)
     partitions = parts.slurm_limits.partitions() if needs_partitions else {}
@@ -79,7 +80,7 @@ def read_snapshot(parts: Parts, now: float, *, save: bool) -> BudgetSnapshot:
 
 def _rates(parts: Parts, jobs: tuple[Any, ...], now: float) -> dict[int, Decimal]:
     running = [job for job in jobs if job.running and job.nodes and job.begin]
-    by_place = rates(parts.spending.instances(now), allocations(running, now), now)
+    by_place = rates(parts.spending.instances(now), allocations(running, parts.config, now), now)
     return {running[place].id: rate for place, rate in by_place.items()}
 
 
@@ -153,6 +154,14 @@ def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], No
             logged(lambda job=job: slurm.requeue(job), LogEvent.BUDGET_JOB_REQUEUED, job=job)  # type: ignore[misc]
             for job in made.requeues
         ),
+        *(
+            logged(partial(work, jobs), event, jobs=list(jobs))
+            for work, event, jobs in (
+                (limits.hold, LogEvent.BUDGET_JOBS_HELD, made.holds),
+                (limits.release, LogEvent.BUDGET_JOBS_RELEASED, made.releases),
+            )
+            if jobs
+        ),
         *(lambda item=item: slurm.comment(item.job, item.text) for item in made.notices),
     ]
 
@@ -163,7 +172,9 @@ def _announce(item: Reached, parts: Parts, now: float) -> None:
     value = {**printable_figures(item.figures), **fields}
     name = item.figures.budget.name
     event = LogEvent.BUDGET_STEP_REACHED
-    words = {key: value[key] for key in ("account", "usd", "usd_spent", "usd_committed")}
+    words = {
+        key: value[key] for key in ("accounts", "projects", "usd", "usd_spent", "usd_committed")
+    }
     parts.log.info(event, budget=name, **fields, **words)
     files.audit(parts.folder, now, event.value, budget=name, **fields, **words)
     if item.figures.budget.notify:

@@ -6,9 +6,11 @@ bought. slurmctld knows the jobs of the last five minutes. After a longer gap sa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, Protocol
 
+from slurmplugins.budgets.memory import Memory
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
 from slurmplugins.budgets.periods import DAY, period_of
 from slurmplugins.budgets.weights import Purchase
@@ -19,7 +21,6 @@ from slurmplugins.slurm.account_limits import usd_per_hour
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from slurmplugins.budgets.memory import Memory
     from slurmplugins.config.budgets import BudgetsConfig
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.model.account_limits import BilledJob
@@ -60,6 +61,9 @@ class HeadSpending:
 
     def measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
         instances = self.instances(now)
+        if self._budgets.projects != memory.projects.keys():
+            memory = self._with_projects(memory, instances, now)
+            yield memory
         since = memory.measured_until or self._first_second(now)
         while now - since > RECENT:
             until = min(since + DAY, now)
@@ -67,7 +71,24 @@ class HeadSpending:
             yield memory
             since = until
         if now > since:
-            yield measure(memory, instances, allocations(jobs, now), since, now)
+            present = allocations(jobs, self._budgets, now)
+            yield measure(memory, instances, present, since, now)
+
+    def _with_projects(
+        self, memory: Memory, instances: Sequence[InstanceTime], now: float
+    ) -> Memory:
+        """Return the memory with the days of exactly these projects.
+
+        A new project's past is read from slurmdbd. Raises SlurmError.
+        """
+        names = self._budgets.projects
+        past, since = Memory(), self._first_second(now)
+        while names - memory.projects.keys() and since < memory.measured_until:
+            until = min(since + DAY, memory.measured_until)
+            past = measure(past, instances, self._past(since, until), since, until)
+            since = until
+        days = {**past.projects, **memory.projects}
+        return replace(memory, projects={name: days.get(name, {}) for name in sorted(names)})
 
     def instances(self, now: float) -> list[InstanceTime]:
         """Return the times that EC2 bills of the ledger's instances."""
@@ -111,11 +132,11 @@ class HeadSpending:
         answer = self._accounting.window(int(since), int(until) + 1)
         if answer is None:
             raise SlurmUnreachable("sacct can't read a day of attempts within a minute")
-        items = (_of_row(row, until) for row in answer.rows())
+        items = (_of_row(row, self._budgets, until) for row in answer.rows())
         return [item for item in items if item is not None]
 
 
-def allocations(jobs: Iterable[BilledJob], now: float) -> list[Allocation]:
+def allocations(jobs: Iterable[BilledJob], budgets: BudgetsConfig, now: float) -> list[Allocation]:
     """Return the attempts of slurmctld's jobs."""
     return [
         Allocation(
@@ -124,13 +145,14 @@ def allocations(jobs: Iterable[BilledJob], now: float) -> list[Allocation]:
             job.begin,
             now if job.running else min(now, job.end or now),
             job.usd_per_hour,
+            budgets.project_of(job.account, job.wckey),
         )
         for job in jobs
         if job.nodes and job.begin and not job.pending
     ]
 
 
-def _of_row(row: Mapping[str, str], until: float) -> Allocation | None:
+def _of_row(row: Mapping[str, str], budgets: BudgetsConfig, until: float) -> Allocation | None:
     """Return an attempt of sacct; None if it never started."""
     begin = _second(row["Start"])
     if begin is None:
@@ -140,7 +162,9 @@ def _of_row(row: Mapping[str, str], until: float) -> Allocation | None:
     except BadName:
         return None
     end = _second(row["End"]) or until
-    return Allocation(row["Account"], tuple(nodes), begin, end, usd_per_hour(row["AllocTRES"]))
+    account, usd = row["Account"], usd_per_hour(row["AllocTRES"])
+    project = budgets.project_of(account, row.get("WCKey", ""))
+    return Allocation(account, tuple(nodes), begin, end, usd, project)
 
 
 def _second(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The account budgets' part of burst.json: what an account may cost, and what happens then."""
+"""The budgets' part of burst.json: what accounts and projects may cost, and what happens then."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Action(StrEnum):
 
 
 HOLDING: Final = frozenset({Action.HOLD, Action.REQUEUE, Action.REFUSE})
-"""Actions from which on no job of the account starts."""
+"""Actions from which on no job of the budget starts."""
 
 
 class PeriodKind(StrEnum):
@@ -57,11 +57,12 @@ class BudgetStep:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountBudget:
-    """The most that an account, with all accounts below it, may cost in a period."""
+class Budget:
+    """The most that accounts and projects may cost together in a period."""
 
     name: str
-    account: str
+    accounts: tuple[str, ...]
+    """Each with all accounts below it."""
     usd: Decimal
     kind: PeriodKind
     steps: tuple[BudgetStep, ...]
@@ -69,6 +70,8 @@ class AccountBudget:
     """Epoch seconds of a grant's begin; before it, no limit holds."""
     until: float = 0.0
     """Epoch seconds of a grant's end; from it on, its last step holds."""
+    projects: tuple[str, ...] = ()
+    """In small letters, as slurmdbd keeps the key of `sbatch --wckey`."""
     notify: tuple[str, ...] = ()
     """The argv of a program that gets each reached step as JSON on standard input."""
 
@@ -84,11 +87,13 @@ class ListedWeights:
 
 @dataclass(frozen=True, slots=True)
 class BudgetsConfig:
-    """All account budgets of a cluster."""
+    """All budgets of a cluster in US dollars."""
 
-    budgets: Mapping[str, AccountBudget] = field(default_factory=dict)
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
     families: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By account with a budget: the account itself and all accounts below it."""
+    account_projects: Mapping[str, str] = field(default_factory=dict)
+    """By account: the project of its jobs that name none."""
     on_demand: tuple[str, ...] = ()
     """Partitions that may buy on demand."""
     tail: float = 0.0
@@ -101,6 +106,24 @@ class BudgetsConfig:
     def family(self, account: str) -> frozenset[str]:
         """Return the account and all accounts below it."""
         return self.families.get(account, frozenset({account}))
+
+    def accounts_of(self, budget: Budget) -> frozenset[str]:
+        """Return the budget's accounts with all accounts below them."""
+        return frozenset().union(*(self.family(account) for account in budget.accounts))
+
+    def project_of(self, account: str, wckey: str) -> str:
+        """Return a job's project, as reports have it.
+
+        It is "" if no budget is for it. Slurm marks a default key by an asterisk. A wckey is
+        free text of users: projects without a budget would let the memory grow without end.
+        """
+        name = wckey.removeprefix("*").lower() or self.account_projects.get(account, "")
+        return name if name in self.projects else ""
+
+    @property
+    def projects(self) -> frozenset[str]:
+        """Return all projects that a budget is for."""
+        return frozenset(name for item in self.budgets.values() for name in item.projects)
 
 
 def load(path: Path) -> BudgetsConfig:
@@ -126,6 +149,7 @@ def parse(document: object) -> BudgetsConfig:
         return BudgetsConfig(
             budgets={str(name): _budget(str(name), item) for name, item in part["limits"].items()},
             families={str(name): frozenset(items) for name, items in part["families"].items()},
+            account_projects={str(k): str(v) for k, v in part["account_projects"].items()},
             on_demand=tuple(map(str, part["on_demand"])),
             tail=finite(part["tail"]),
             folder=str(part["folder"]),
@@ -142,13 +166,14 @@ def _weights(item: Mapping[str, Any]) -> ListedWeights:
     return ListedWeights(str(item["weights"]), prices)
 
 
-def _budget(name: str, item: Mapping[str, Any]) -> AccountBudget:
+def _budget(name: str, item: Mapping[str, Any]) -> Budget:
     usd = Decimal(str(item["usd"]))
     if not usd.is_finite() or usd <= 0:
         raise ValueError(f"expected US dollars, found {item['usd']!r}")
-    return AccountBudget(
+    return Budget(
         name=name,
-        account=str(item["account"]),
+        accounts=tuple(map(str, item["accounts"])),
+        projects=tuple(map(str, item["projects"])),
         usd=usd,
         kind=PeriodKind(item["period"]),
         steps=tuple(BudgetStep(int(step["at"]), Action(step["do"])) for step in item["steps"]),
@@ -163,7 +188,8 @@ def to_json(config: BudgetsConfig) -> dict[str, Any]:
     return {
         "limits": {
             name: {
-                "account": item.account,
+                "accounts": list(item.accounts),
+                "projects": list(item.projects),
                 "usd": f"{item.usd:f}",
                 "period": item.kind.value,
                 "steps": [{"at": step.percent, "do": step.action.value} for step in item.steps],
@@ -174,6 +200,7 @@ def to_json(config: BudgetsConfig) -> dict[str, Any]:
             for name, item in config.budgets.items()
         },
         "families": {name: sorted(items) for name, items in config.families.items()},
+        "account_projects": dict(config.account_projects),
         "on_demand": list(config.on_demand),
         "tail": config.tail,
         "folder": config.folder,

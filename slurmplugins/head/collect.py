@@ -64,11 +64,13 @@ def gather(
     *,
     bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
     denied: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
+    budget_holds: Callable[[], tuple[int, ...]] = tuple,
 ) -> HeadReport:
     """Collect everything that is known about the subject.
 
     A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
     governor's decisions about a job, `denied` the accounts that budgets keep from partitions.
+    `budget_holds` returns the jobs that budgets of projects hold.
     """
     parts = _Parts(state_only=subject.state_only)
     health = {item.id: item for item in parts.read(engine.cloud.health)}
@@ -101,6 +103,7 @@ def gather(
         login_nodes=login_reports.read(engine.login_reports),
         bursts=burst_decisions,
         denied=dict(denied_accounts),
+        budget_holds=parts.read(budget_holds),
     )
 
 

@@ -7,11 +7,12 @@ names that have none.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.budgets.figures import STALE
 from slurmplugins.budgets.files import REMAINING
-from slurmplugins.budgets.ladder import STALE
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import json_input
 from slurmplugins.model.instance import Lifecycle
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
     from slurmplugins.model.instance import Offering
 
 VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The rest of each budget, as the last pass of slurm-budget wrote it."""
+
+    accounts: Mapping[str, float] = field(default_factory=dict)
+    """US dollars by account."""
+    projects: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By project of which sbatch takes no jobs: why."""
+    account_projects: Mapping[str, str] = field(default_factory=dict)
+    """By account: the project of its jobs that name none."""
+
+
 SpotPrices = dict[tuple[str, str], str]
 """US dollars an hour, by type and zone."""
 
@@ -51,7 +67,7 @@ def document(
     config: BurstConfig,
     part: SubmitLine,
     spot: SpotPrices,
-    remaining: Mapping[str, float],
+    remaining: Remaining,
     now: float,
 ) -> bytes:
     """Return the file's content."""
@@ -65,29 +81,54 @@ def document(
             for name, item in part.partitions.items()
         },
     }
-    if remaining:
-        value |= {"remaining": dict(remaining), "default_accounts": dict(part.default_accounts)}
+    if remaining != Remaining():
+        value |= {
+            "remaining": dict(remaining.accounts),
+            "remaining_of_projects": dict(remaining.projects),
+            "refused_projects": dict(remaining.refused),
+            "account_projects": dict(remaining.account_projects),
+            "default_accounts": dict(part.default_accounts),
+        }
     return (json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n").encode()
 
 
-def read_remaining(folder: Path, now: float) -> dict[str, float]:
-    """Return what is left of each account's budget.
+def read_remaining(folder: Path, now: float) -> Remaining:
+    """Return what is left of budgets.
 
     Empty without budgets, and if the file is old or can't be read.
     """
     try:
         if now - (folder / REMAINING).stat().st_mtime > STALE:
-            return {}
-        items = json_input.loads((folder / REMAINING).read_bytes())
+            return Remaining()
+        value = json_input.loads((folder / REMAINING).read_bytes())
     except (OSError, ValueError):
-        return {}
-    accounts = items.get("accounts", items) if isinstance(items, dict) else {}
-    found = {}
-    for name, usd in accounts.items() if isinstance(accounts, dict) else ():
-        amount = _usd(usd)
-        if amount is not None and json.dumps(name) == f'"{name}"':
-            found[name] = float(amount)
-    return found
+        return Remaining()
+    return Remaining(
+        accounts=_amounts(value, "accounts"),
+        projects=_amounts(value, "projects"),
+        refused=_texts(value, "refused"),
+        account_projects=_texts(value, "account_projects"),
+    )
+
+
+def _amounts(value: object, key: str) -> dict[str, float]:
+    amounts = {name: _usd(usd) for name, usd in _items(value, key)}
+    return {name: float(usd) for name, usd in amounts.items() if usd is not None}
+
+
+def _texts(value: object, key: str) -> dict[str, str]:
+    return {
+        name: text
+        for name, text in _items(value, key)
+        if isinstance(text, str) and json.dumps(text) == f'"{text}"'
+    }
+
+
+def _items(value: object, key: str) -> list[tuple[str, object]]:
+    """Return an object's entries whose names have no escapes."""
+    part = value.get(key) if isinstance(value, dict) else None
+    entries = part.items() if isinstance(part, dict) else ()
+    return [(name, item) for name, item in entries if json.dumps(name) == f'"{name}"']
 
 
 def _offers(

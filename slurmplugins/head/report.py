@@ -170,6 +170,8 @@ class HeadReport:
     denied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By partition: the accounts whose budgets allow spot alone. Slurm gives their jobs no reason.
     """
+    budget_holds: tuple[int, ...] = ()
+    """Jobs that the budgets of their projects hold."""
 
 
 def to_json(report: HeadReport) -> dict[str, Any]:
@@ -199,6 +201,7 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         report["denied"] = {
             name: tuple(accounts) for name, accounts in report.get("denied", {}).items()
         }
+        report["budget_holds"] = tuple(report.get("budget_holds", ()))
         return _read(HeadReport, report)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a head report: {error}") from error

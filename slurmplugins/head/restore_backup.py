@@ -1,4 +1,4 @@
-"""A backup, checked and brought into this head: databases, fair-share usage, job ids.
+"""A backup, checked and brought into this head: databases, fair-share usage, job ids, budgets.
 
 Every hash is checked before anything changes. A restore that was interrupted has stopped the
 daemons; running it again completes it. docs/adr/0030 says what of Slurm's state is restored.
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.config import paths
-from slurmplugins.errors import BackupError, CloudError
+from slurmplugins.errors import BackupError, CloudError, StateError
 from slurmplugins.head import saved_folders
+from slurmplugins.head.restore_budgets import restore_budgets, spending_words
 from slurmplugins.model import backup, json_input
 from slurmplugins.system import files, streams
 
@@ -97,7 +98,7 @@ class Restore:
                 self._stop(checked)
                 self._replace(manifest, folder, checked)
                 self._start(checked)
-            except (BackupError, OSError, EOFError, tarfile.TarError) as error:
+            except (BackupError, StateError, OSError, EOFError, tarfile.TarError) as error:
                 raise BackupError(
                     f"the restore stopped half way, and Slurm's daemons are stopped: {error};"
                     " run it again"
@@ -144,7 +145,10 @@ class Restore:
             problems += self._jobs()
         return Checked(
             problems=tuple(problems),
-            overwrites=tuple(self.head.databases.count(name) for name in databases),
+            overwrites=(
+                *(self.head.databases.count(name) for name in databases),
+                *spending_words(self.head.folders.budgets),
+            ),
             restores=databases,
             first_job_id=first_job_id,
             resumed=resumed,
@@ -190,8 +194,11 @@ class Restore:
             (state / name).unlink(missing_ok=True)
             (state / f"{name}.old").unlink(missing_ok=True)
         # The ids of associations are those of a cluster of this name alone.
-        if manifest.cluster == self.head.cluster and (folder / backup.SLURM_STATE).exists():
+        is_same = manifest.cluster == self.head.cluster
+        if is_same and (folder / backup.SLURM_STATE).exists():
             saved_folders.take_out(folder / backup.SLURM_STATE, USAGE, state, "slurm")
+        if (packed := folder / backup.BUDGETS).exists():
+            restore_budgets(packed, self.head.folders.budgets, same_cluster=is_same)
 
     def _start(self, checked: Checked) -> None:
         """Start the daemons, with no job id that was used before.

@@ -45,6 +45,7 @@ class HeadFolders:
 
     slurm_state: Path = SLURM_STATE
     toolkit_state: Path = Path("/var/lib/slurm-toolkit")
+    budgets: Path = Path("/srv/head/budgets")
     tracking: Path = TRACKING
     work: Path = WORK
 
@@ -132,6 +133,7 @@ def _write_all(head: Head, versions: Versions, folder: Path) -> Iterable[BackupO
     for name, source in (
         (backup.SLURM_STATE, head.folders.slurm_state),
         (backup.TOOLKIT_STATE, head.folders.toolkit_state),
+        (backup.BUDGETS, head.folders.budgets),
     ):
         saved_folders.save(source, folder / name)
         yield _object(folder / name)

@@ -55,6 +55,13 @@ class BilledJob:
     """Of a running job: when its time limit ends it."""
     usd_per_hour: Decimal = Decimal(0)
     """By its billing TRES."""
+    wckey: str = ""
+    """The key of `sbatch --wckey`, as users wrote it."""
+    usd_until_limit: Decimal | None = None
+    """Of a waiting job: its cost until its time limit, by the weights of its partition.
+
+    Of an array, as many tasks count as may run at once. None: it has no time limit.
+    """
     may_requeue: bool = False
     """A batch job without --no-requeue."""
 

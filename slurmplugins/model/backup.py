@@ -30,6 +30,7 @@ OPTUNA: Final = "optuna"
 DATABASES: Final = (ACCOUNTING, MLFLOW, OPTUNA)
 SLURM_STATE: Final = "slurmctld.tar.gz"
 TOOLKIT_STATE: Final = "slurm-toolkit.tar.gz"
+BUDGETS: Final = "budgets.tar.gz"
 JOB_ID_GAP: Final = 10_000
 """A restored cluster's job ids begin at the next multiple of this, a whole gap later.
 

@@ -179,6 +179,20 @@ def parse_job_id(text: str) -> JobId:
     return JobId(int(match[1]), None if match[2] is None else int(match[2]))
 
 
+def count_tasks(tasks: str) -> int:
+    """Return how many tasks of a list may run at once.
+
+    Of `0-6:2,9%2` these are two. A list that Slurm cut off counts what it shows.
+    """
+    task_list, _, most = tasks.partition("%")
+    count = 0
+    for part in task_list.removesuffix(_CUT).split(","):
+        if match := _TASK_RANGE.fullmatch(part):
+            first, last = int(match[1]), int(match[2] or match[1])
+            count += max(0, last - first) // (int(match[3] or 1) or 1) + 1
+    return min(count, int(most)) if most.isdecimal() and int(most) else count
+
+
 def contains_task(tasks: str, task: int) -> bool:
     """Return whether the list of tasks holds a task.
 

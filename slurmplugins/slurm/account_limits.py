@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.errors import BadName, SlurmRefused
 from slurmplugins.model.account_limits import AccountLimits, BilledJob, PartitionMoney
 from slurmplugins.model.hostlist import expand
-from slurmplugins.slurm.json_parser import count, failure, flags, records, strict_number, text
+from slurmplugins.model.node import count_tasks
+from slurmplugins.slurm.json_parser import (
+    count,
+    failure,
+    flags,
+    number,
+    records,
+    strict_number,
+    text,
+    waiting_tasks,
+)
 from slurmplugins.slurm.scontrol import READ_TIMEOUT, WRITE_TIMEOUT, read_jobs
 
 if TYPE_CHECKING:
@@ -24,6 +34,8 @@ if TYPE_CHECKING:
 _USE: Final = ("Account", "User", "GrpTRESRaw", "TRESRunMins")
 _LIMITS: Final = ("Account", "User", "Partition", "GrpTRESMins", "GrpTRESRunMins", "GrpSubmit")
 _BILLING: Final = re.compile(r"(?:^|,)billing=(\d{1,20})(?:,|$)", re.ASCII)
+JOBS_AT_ONCE: Final = 500
+"""Job ids in one call of scontrol."""
 _MILLI: Final = Decimal(1000)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.ASCII)
 
@@ -87,6 +99,19 @@ class SlurmLimits:
         words = (f"partitionname={partition}", f"denyaccounts={names}")
         self._write([f"{self._bin}/scontrol", "update", *words])
 
+    def hold(self, jobs: Sequence[int]) -> None:
+        """Hold waiting jobs, until an admin or a later pass releases them."""
+        self._control("hold", jobs)
+
+    def release(self, jobs: Sequence[int]) -> None:
+        """Let held jobs start."""
+        self._control("release", jobs)
+
+    def _control(self, verb: str, jobs: Sequence[int]) -> None:
+        for begin in range(0, len(jobs), JOBS_AT_ONCE):
+            numbers = ",".join(map(str, jobs[begin : begin + JOBS_AT_ONCE]))
+            self._write([f"{self._bin}/scontrol", verb, numbers])
+
     def jobs(self) -> tuple[BilledJob, ...]:
         """Return all jobs that slurmctld knows, but unreadable ones."""
         items = read_jobs(self._runner, f"{self._bin}/scontrol", timeout=READ_TIMEOUT)
@@ -127,10 +152,27 @@ def billed_job(item: object) -> BilledJob | None:
             begin=strict_number(record.get("start_time")) or 0.0,
             end=strict_number(record.get("end_time")) or None,
             usd_per_hour=usd_per_hour(text(record.get("tres_alloc_str"))),
+            wckey=text(record.get("wckey")),
+            usd_until_limit=_usd_until_limit(record) if is_pending else None,
             may_requeue=record.get("batch_flag") is True and record.get("requeue") is True,
         )
     except (ValueError, BadName):
         return None
+
+
+def _usd_until_limit(record: Mapping[str, Any]) -> Decimal | None:
+    """Return the cost of a waiting job until its time limit.
+
+    Of an array, as many tasks count as may run at once.
+    """
+    minutes = strict_number(record.get("time_limit"))
+    if minutes is None:
+        return None
+    tasks = count_tasks(waiting_tasks(record)) or 1
+    most = number(record.get("array_max_tasks"))
+    at_once = min(tasks, int(most)) if most else tasks
+    hourly = usd_per_hour(text(record.get("tres_req_str")))
+    return hourly * Decimal(minutes) * at_once / 60
 
 
 def usd_per_hour(tres: str) -> Decimal:

@@ -149,6 +149,8 @@ class LogEvent(StrEnum):
     BUDGET_LIMIT_CHANGED = "budget_limit_changed"
     BUDGET_CHANGE_FAILED = "budget_change_failed"
     BUDGET_JOB_REQUEUED = "budget_job_requeued"
+    BUDGET_JOBS_HELD = "budget_jobs_held"
+    BUDGET_JOBS_RELEASED = "budget_jobs_released"
     BUDGET_OVERRIDE_CHANGED = "budget_override_changed"
     BUDGET_FIGURES_STALE = "budget_figures_stale"
     """Attempts could not be read, so no new step is taken and no limit lowered."""

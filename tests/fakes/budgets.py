@@ -9,8 +9,8 @@ from typing import Any
 from slurmplugins.budgets.memory import Memory
 from slurmplugins.budgets.plan import BudgetSnapshot
 from slurmplugins.config.budgets import (
-    AccountBudget,
     Action,
+    Budget,
     BudgetsConfig,
     BudgetStep,
     PeriodKind,
@@ -24,11 +24,11 @@ DECEMBER = 1_796_083_200.0
 STEPS = ((50, Action.WARN), (80, Action.WARN), (90, Action.WARN), (100, Action.HOLD))
 
 
-def a_budget(*steps: tuple[int, Action], **changes: Any) -> AccountBudget:
+def a_budget(*steps: tuple[int, Action], **changes: Any) -> Budget:
     """Return a budget of 100 USD a month for the account vision."""
-    budget = AccountBudget(
+    budget = Budget(
         name="vision-month",
-        account="vision",
+        accounts=("vision",),
         usd=Decimal(100),
         kind=PeriodKind.MONTH,
         steps=tuple(BudgetStep(*step) for step in steps or STEPS),
@@ -36,12 +36,14 @@ def a_budget(*steps: tuple[int, Action], **changes: Any) -> AccountBudget:
     return replace(budget, **changes)
 
 
-def a_config(*budgets: AccountBudget, **changes: Any) -> BudgetsConfig:
+def a_config(*budgets: Budget, **changes: Any) -> BudgetsConfig:
     """Return these budgets, or one; `vision` has the account `vision-lab` below it."""
     given = budgets or (a_budget(),)
     config = BudgetsConfig(
         budgets={item.name: item for item in given},
-        families={item.account: frozenset({item.account, f"{item.account}-lab"}) for item in given},
+        families={
+            name: frozenset({name, f"{name}-lab"}) for item in given for name in item.accounts
+        },
         on_demand=("batch",),
         folder="/nowhere",
     )
@@ -80,9 +82,23 @@ def a_job(number: int = 7, **changes: Any) -> BilledJob:
 def a_waiting_job(number: int = 8, **changes: Any) -> BilledJob:
     """Return a job that waits for the budget."""
     states = frozenset({"PENDING"})
-    return a_job(
-        number, states=states, nodes=(), begin=0.0, reason="AssocGrpBillingMinutes", **changes
-    )
+    given: dict[str, Any] = {"reason": "AssocGrpBillingMinutes", **changes}
+    return a_job(number, states=states, nodes=(), begin=0.0, **given)
+
+
+def a_job_of_a_project(number: int = 8, usd: str | None = "1", **changes: Any) -> BilledJob:
+    """Return a waiting job of the project `imagenet`.
+
+    Its account has no budget.
+    """
+    given: dict[str, Any] = {
+        "account": "language",
+        "wckey": "ImageNet",
+        "reason": "Resources",
+        "usd_until_limit": None if usd is None else Decimal(usd),
+        **changes,
+    }
+    return a_waiting_job(number, **given)
 
 
 def limits(account: str = "vision", **changes: Any) -> AccountLimits:

@@ -67,6 +67,7 @@ class HeadStage:
         self.folders = HeadFolders(
             slurm_state=root / "slurmctld",
             toolkit_state=root / "toolkit",
+            budgets=root / "budgets",
             tracking=root / "mlflow/lib",
             work=root / "work",
         )

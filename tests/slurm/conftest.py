@@ -99,6 +99,11 @@ BUDGET = {  # for test_dollar_budgets.py: a dollar for an account that no other 
         {"at": 120, "do": "refuse"},
     ],
 }
+PROJECT_BUDGET = {  # a dollar for the jobs of `sbatch --wckey=nerf`, in whichever account
+    "project": "nerf",
+    "usd": 1,
+    "steps": [{"at": 100, "do": "hold"}, {"at": 120, "do": "refuse"}],
+}
 BURST = {"partition": "batch", "after": "15s", "accounts": {"vision": {"usd_per_month": 5}}}
 
 
@@ -358,7 +363,7 @@ def configure(state: Path, path: Path, port: int) -> None:
     settings["partitions"]["cheap"] = {"pools": ["farm"], "policy": "spot-only"}
     settings["accounts"].append({"name": "grants", "users": ["grace"]})
     settings["classes"] = {"sweep": {"priority": 10, "per_user": {"jobs": 50}}}
-    settings["budgets"] = {"grants-month": BUDGET}
+    settings["budgets"] = {"grants-month": BUDGET, "nerf-month": PROJECT_BUDGET}
     settings["pools"]["rack"] = RACK
     settings["partitions"]["rack"] = {"pools": ["rack"]}
     settings["partitions"]["silo"] = {"pools": ["rack"], "max_time": "00:30:00"}

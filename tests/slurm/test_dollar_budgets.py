@@ -24,7 +24,11 @@ import datetime, json, sys
 path = "{FOLDER}/budgets.json"
 memory = json.load(open(path))
 day = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-memory["days"]["grants"] = {{day: sys.argv[1]}}
+days = {{day: sys.argv[2]}}
+if sys.argv[1] == "grants":
+    memory["days"]["grants"] = days
+else:
+    memory["projects"][sys.argv[1]] = {{"vision": days}}
 json.dump(memory, open(path, "w"))
 """
 BUDGET_REASONS = ("AssocGrpBillingMinutes", "AssocGrpBillingRunMinutes")
@@ -37,15 +41,15 @@ def submit(cluster, *options: str) -> str:
     return cluster.run("runuser", "-u", "grace", "--", *words, *options).strip()
 
 
-def spend(cluster, usd: str) -> None:
-    """Let the account have spent so much today, and make a pass."""
-    cluster.run("flock", f"{FOLDER}/budgets.lock", "python3", "-c", SPEND, usd)
+def spend(cluster, usd: str, whose: str = "grants") -> None:
+    """Let somebody have spent so much today, and make a pass."""
+    cluster.run("flock", f"{FOLDER}/budgets.lock", "python3", "-c", SPEND, whose, usd)
     cluster.run(*BUDGET)
 
 
 def figures(cluster) -> dict:
-    (budget,) = json.loads(cluster.toolkit("budget", "status", "--json").stdout)["budgets"]
-    return budget
+    budgets = json.loads(cluster.toolkit("budget", "status", "--json").stdout)["budgets"]
+    return next(item for item in budgets if item["name"] == "grants-month")
 
 
 def waits_for(cluster, job: str, *reasons: str) -> bool:
@@ -165,3 +169,40 @@ def test_a_job_waits_whose_time_limit_costs_more_than_is_left(cluster, running):
         "the requeued job",
         lambda: cluster.job(running)["job_state"] in (["RUNNING"], ["RUNNING", "CONFIGURING"]),
     )
+
+
+@pytest.fixture
+def project_job(cluster):
+    """A function that submits a job of the project nerf."""
+
+    def sbatch(*options: str) -> str:
+        words = ("sbatch", "--parsable", "--account=vision", "--wckey=Nerf", "--job-name=nerf")
+        script = ("--partition=cheap", "--time=1", "--wrap=sleep 1")
+        return cluster.run("runuser", "-u", "ada", "--", *words, *options, *script).strip()
+
+    yield sbatch
+    cluster.run("sh", "-c", "scancel --name=nerf || true")
+    spend(cluster, "0", "nerf")
+    cluster.run("systemctl", "start", "slurm-prices.service")
+
+
+def test_a_projects_jobs_are_held_released_and_refused(cluster, project_job):
+    """Hold each job: Slurm has no limit for wckeys."""
+    spend(cluster, "1.00", "nerf")
+    # In the future, so that no instance is launched for it.
+    job = project_job("--begin=now+1hour")
+    cluster.run(*BUDGET)
+    assert waits_for(cluster, job, "JobHeldAdmin")
+    answer = why(cluster, job, "the budget of its project holds it")
+    assert "toolkit:budget nerf-month: project nerf may cost 1.00 USD" in answer
+    spend(cluster, "0.10", "nerf")
+    assert not waits_for(cluster, job, "JobHeldAdmin")
+    own = project_job("--hold")
+    spend(cluster, "1.20", "nerf")
+    assert waits_for(cluster, job, "JobHeldAdmin")
+    cluster.run("systemctl", "start", "slurm-prices.service")
+    with pytest.raises(HeadCommandFailed, match="refused by a budget: nerf-month"):
+        project_job()
+    spend(cluster, "0", "nerf")
+    assert waits_for(cluster, own, "JobHeldUser"), "a user's own hold stays"
+    assert not waits_for(cluster, job, "JobHeldAdmin")

@@ -36,10 +36,11 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class BudgetFigures:
-    """An account budget at one moment."""
+    """A budget at one moment."""
 
     name: str
-    account: str
+    accounts: tuple[str, ...]
+    projects: tuple[str, ...]
     period: str
     begin: datetime
     end: datetime
@@ -55,6 +56,8 @@ class BudgetFigures:
     since: datetime | None
     """When that step was reached."""
     stale: bool
+    ended: bool
+    """A grant that ended: it pays no job."""
     override: Override | None
 
 
@@ -113,7 +116,8 @@ def _figures(item: Mapping[str, Any]) -> BudgetFigures:
     free = item["usd_free"]
     return BudgetFigures(
         name=str(item["name"]),
-        account=str(item["account"]),
+        accounts=tuple(map(str, item["accounts"])),
+        projects=tuple(map(str, item["projects"])),
         period=str(item["period"]),
         begin=_moment(item["begin"]),
         end=_moment(item["end"]),
@@ -126,6 +130,7 @@ def _figures(item: Mapping[str, Any]) -> BudgetFigures:
         actions=tuple(map(str, item["actions"])),
         since=None if item["since"] is None else _moment(item["since"]),
         stale=item["stale"] is True,
+        ended=item["ended"] is True,
         override=None if override is None else _override(override),
     )
 

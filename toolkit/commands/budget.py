@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
 
 HEADERS = (
-    *("BUDGET", "ACCOUNT", "UNTIL", "USD", "SPENT", "COMMITTED", "FREE", "FORECAST", "STEP"),
+    *("BUDGET", "FOR", "UNTIL", "USD", "SPENT", "COMMITTED", "FREE", "FORECAST", "STEP"),
     "SINCE",
 )
 
@@ -228,6 +228,12 @@ def _print_figures(answer: BudgetFacts) -> None:
                     f" {item.override.by}: {item.override.reason}"
                 )
             )
+    for item in answer.budgets:
+        if item.ended:
+            click.echo(
+                f"{item.name}: the grant ended on {item.end:%Y-%m-%d} and pays no job; renew it in"
+                " cluster.yaml, or remove it"
+            )
     if any(item.stale for item in answer.budgets):
         known = answer.measured_until
         until = f"{known:%Y-%m-%d %H:%M} UTC" if known else "never"
@@ -238,7 +244,7 @@ def _row(item: BudgetFigures) -> tuple[str, ...]:
     actions = "+".join(item.actions) or "-"
     return (
         item.name,
-        item.account,
+        ", ".join((*item.accounts, *(f"project {name}" for name in item.projects))),
         f"{item.end:%Y-%m-%d}",
         f"{item.usd:.2f}",
         f"{item.usd_spent:.2f}",

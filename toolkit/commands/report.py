@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from toolkit.commands.period_options import names_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
     from toolkit.config import ClusterConfig
@@ -95,7 +95,7 @@ def command(
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly. Days that `toolkit usage close` has closed
     are read from this computer; a report of closed days alone asks neither AWS nor the head. For
-    the trends of --html it also asks for the period before, if that is not closed.
+    the trends of --html it also asks for the period before, if neither is closed.
 
     Jobs on racks are in it at the rates in cluster.yaml, also those of a join's site. A job there
     costs nothing extra, and the report says how much of the sum is that.
@@ -121,19 +121,24 @@ def command(
         sums_suffice=not (as_json or as_csv or files.any) and report_period.are_summed(keys, names),
     )
 
-    def before(window: Window) -> Report:
-        earlier = replace(wanted, seconds=(window.since, window.until), period=None)
-        making = replace(earlier, needs_head=False, sums_suffice=False)
-        with report_period.made(config_path, config, making, now) as (made, _):
-            return made
-
     with report_period.made(config_path, config, wanted, now) as (made, head):
         whole = made if made.bill_status is not None else _with_bill_status(made)
         report = report_period.with_names(whole, names)
+        making = report_files.Making(
+            config_path,
+            config,
+            partial(
+                report_period.before,
+                config_path=config_path,
+                config=config,
+                wanted=wanted,
+                now=now,
+                report=made,
+            ),
+            report_period.account_tags(config, made, names, now) if focus_path else {},
+        )
         try:
-            report_files.write(
-                files, report, keys, report_files.Making(config_path, config, before)
-            )
+            report_files.write(files, report, keys, making)
             if record_mlflow and head is not None:
                 _record(head, whole)
         finally:

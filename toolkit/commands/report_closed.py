@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from slurmplugins.slurm.sacct import new_token
 from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy
+from toolkit.accounting.phrases import moment
 from toolkit.accounting.settings import contracts, cost_policy, racks
 from toolkit.commands.report_sources import collect_report, sources_of
+from toolkit.statements.errors import PeriodNotReady
 from toolkit.usage import closed_store, database as databases, origin
 from toolkit.usage.closed_report import closed_report, split, summed_report
 from toolkit.usage.cluster_store import ClusterStore, cluster_folder
@@ -38,12 +40,14 @@ def made_report(
     anew: bool,
     needs_head: bool,
     sums_suffice: bool = False,
+    stored_only: bool = False,
 ) -> Iterator[tuple[Report, Runner | None]]:
     """Yield the report of a window, and the head if known.
 
     AWS is not asked if all of the window is closed, unless the head is needed for more.
     CloudTrail's events are facts that no closed day has, so with them all is computed. If sums
-    suffice, the charges of closed days are added up by SQL, and not read one by one.
+    suffice, the charges of closed days are added up by SQL, and not read one by one. With
+    `stored_only` AWS is never asked: PeriodNotReady is raised for days that are not closed.
     """
     from toolkit.commands.controller import controller
     from toolkit.deploy.session import connected
@@ -62,6 +66,11 @@ def made_report(
             summed = summed_report(database, store, closed, parts, now=now, cluster=config.cluster)
             yield summed or _report(store, closed, config, parts, now=now), None
         return
+    if stored_only:
+        raise PeriodNotReady(
+            f"not all days from {moment(window.since)} to {moment(window.until)} are closed",
+            next_step="`toolkit usage close` closes them",
+        )
     with connected(config) as clients:
         head = controller(clients, config)
         if not parts.days:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.report import Key, Report
@@ -50,6 +50,8 @@ class Making:
     config: ClusterConfig
     before: Callable[[Window], Report]
     """Makes the report of an earlier period."""
+    account_tags: Mapping[str, Mapping[str, str]]
+    """Facts of accounts for FOCUS, such as their cost centres."""
 
 
 def file_options(function: F) -> F:
@@ -84,7 +86,7 @@ def write(files: ReportFiles, report: Report, keys: Sequence[Key], making: Makin
     if files.html is not None:
         _write_html(files.html, _subject(report, prices, making), keys)
     if files.focus is not None:
-        _write_focus(files.focus, report, prices)
+        _write_focus(files.focus, report, prices, making.account_tags)
 
 
 def list_prices(config_path: Path | None, config: ClusterConfig) -> ListPrices:
@@ -157,11 +159,16 @@ def _write_parquet(path: Path, report: Report) -> None:
     click.echo(f"written: {path}", err=True)
 
 
-def _write_focus(path: Path, report: Report, prices: ListPrices) -> None:
+def _write_focus(
+    path: Path,
+    report: Report,
+    prices: ListPrices,
+    account_tags: Mapping[str, Mapping[str, str]],
+) -> None:
     from toolkit.finance import focus_file
     from toolkit.finance.focus_rows import focus
 
-    made = focus(report, prices)
+    made = focus(report, prices, account_tags)
     focus_file.write(path, made.rows)
     click.echo(f"written: {path}, {len(made.rows)} rows", err=True)
     missing = made.unknown + sum(item.has_unknown_cost for item in report.set_aside)

@@ -11,12 +11,14 @@ from click.core import ParameterSource
 
 from toolkit.accounting import attempt_names, periods, roll_up
 from toolkit.accounting.allocation import Window
+from toolkit.accounting.days import day_of
 from toolkit.accounting.export import money
 from toolkit.bill.history import History
 from toolkit.commands.period_options import own_user, periods_of
 from toolkit.commands.report_closed import made_report
 from toolkit.output import table
 from toolkit.statements.settings import settings_of
+from toolkit.statements.states import State
 from toolkit.usage.closed_sums import SUMMED_KEYS
 from toolkit.usage.summed_report import SummedReport
 
@@ -43,6 +45,8 @@ class Wanted:
     needs_head: bool
     sums_suffice: bool
     """Nobody asks for each charge, nor for a key that the sums of closed days lack."""
+    stored_only: bool = False
+    """Neither AWS nor the head is asked for days that are not closed."""
 
 
 def named(text: str | None, now: datetime) -> Period | None:
@@ -88,6 +92,7 @@ def made(
         anew=wanted.anew,
         needs_head=wanted.needs_head,
         sums_suffice=wanted.sums_suffice,
+        stored_only=wanted.stored_only,
     )
     with making as (computed, head):
         part = None if cluster is None or month is None else cluster.open_part(month)
@@ -95,6 +100,52 @@ def made(
         if not isinstance(computed, SummedReport):
             report = attempt_names.with_projects(report, settings_of(config).projects)
         yield report, head
+
+
+def before(
+    window: Window,
+    *,
+    config_path: Path | None,
+    config: ClusterConfig,
+    wanted: Wanted,
+    now: datetime,
+    report: Report,
+) -> Report:
+    """Return the report of the period before another report's, for its trends.
+
+    A month is taken as it was closed. For a closed month nobody is asked: it was closed with what
+    this computer has. Raises ToolkitError.
+    """
+    month = periods.month_of(day_of(window.since))
+    is_whole = (month.window.since, month.window.until) == (window.since, window.until)
+    earlier = replace(
+        wanted,
+        seconds=(window.since, window.until),
+        period=month if is_whole else None,
+        needs_head=False,
+        sums_suffice=False,
+        stored_only=_is_closed(report),
+    )
+    with made(config_path, config, earlier, now) as (found, _):
+        return found
+
+
+def account_tags(
+    config: ClusterConfig, report: Report, names: str, now: datetime
+) -> dict[str, dict[str, str]]:
+    """Return the facts of accounts as tags.
+
+    A closed month's are those of its closing. Addresses of owners are in it where all names are.
+    """
+    settings = settings_of(config)
+    if report.period is not None and _is_closed(report):
+        settings = periods_of(config, now, NO_BILLS).closed[report.period.name].facts.settings
+    owners = attempt_names.Names(names) is attempt_names.Names.ALL
+    return settings.account_tags(owners=owners)
+
+
+def _is_closed(report: Report) -> bool:
+    return report.period is not None and report.period.state == State.CLOSED.value
 
 
 NO_BILLS = History({}, (), {})

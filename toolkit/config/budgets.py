@@ -1,4 +1,4 @@
-"""The section of cluster.yaml on account budgets: what accounts may cost, and what happens then.
+"""The section of cluster.yaml on budgets: what accounts and projects may cost, and what then.
 
 The section's key is the budget's own name, which commands and messages use.
 """
@@ -15,7 +15,7 @@ from toolkit.config.money import Moment, UsdTotal, parse_moment
 from toolkit.config.raw import Finding, KeyPath, items, mapping
 from toolkit.config.section import Section
 from toolkit.config.suggestions import suggestion
-from toolkit.config.types import AccountName
+from toolkit.config.types import AccountName, Label
 
 HIGHEST_PERCENT = 200
 
@@ -41,9 +41,14 @@ DEFAULT_STEPS = (
 
 
 class BudgetSection(Section):
-    """The most that an account, with all accounts below it, may cost in a period."""
+    """The most that accounts and projects may cost together in a period."""
 
-    account: AccountName
+    account: AccountName | Annotated[tuple[AccountName, ...], Field(min_length=1)] | None = None
+    """An account, or a list of them, each with all accounts below it."""
+    project: Label | Annotated[tuple[Label, ...], Field(min_length=1)] | None = None
+    """A project, or a list of them: the jobs of `sbatch --wckey`, and those of accounts with that
+    `project`.
+    """
     usd: UsdTotal
     """US dollars in each period."""
     period: Literal["month", "quarter", "year", "grant"] = "month"
@@ -62,25 +67,39 @@ class BudgetSection(Section):
     each step that is reached as JSON on standard input.
     """
 
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        return _names(self.account)
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """Return the projects in small letters, as slurmdbd keeps them."""
+        return tuple(dict.fromkeys(name.lower() for name in _names(self.project)))
+
 
 def budget_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield unknown accounts, periods that can't be, and budgets that overlap."""
-    names = {str(row.get("name")) for row in items(raw, "accounts") if isinstance(row, dict)}
-    earlier: list[tuple[str, str, Any]] = []
+    known = {str(row.get("name")) for row in items(raw, "accounts") if isinstance(row, dict)}
+    earlier: list[tuple[str, Any]] = []
     for name, section in mapping(raw, "budgets").items():
         path: KeyPath = ("budgets", name)
-        account = section.get("account") if isinstance(section, dict) else None
-        if isinstance(account, str) and account not in names:
-            hint = suggestion(account, names)
-            yield (*path, "account"), f"unknown account '{account}'{hint}"
+        accounts, projects = _raw_names(section, "account"), _raw_names(section, "project")
+        if not accounts and not projects and isinstance(section, dict):
+            yield path, "expected account or project: whom the amount is for"
+        for account in accounts:
+            if account not in known:
+                yield (*path, "account"), f"unknown account '{account}'{suggestion(account, known)}"
         yield from _period(path, section)
         yield from _steps(path, section, raw)
-        for other, other_account, other_section in earlier:
-            if other_account == account and _overlap(section, other_section):
-                text = f"budget {other} is for the same account and time, and Slurm holds one limit"
-                yield (*path, "account"), text
-        if isinstance(account, str):
-            earlier.append((name, account, section))
+        for other, other_section in earlier:
+            for key in ("account", "project"):
+                both = _raw_names(section, key) & _raw_names(other_section, key)
+                if both and _overlap(section, other_section):
+                    text = (
+                        f"budget {other} is for the same {key} and time: {', '.join(sorted(both))}"
+                    )
+                    yield (*path, key), text
+        earlier.append((name, section))
 
 
 def dated_findings(raw: Mapping[str, Any], now: datetime) -> Iterator[Finding]:
@@ -88,8 +107,8 @@ def dated_findings(raw: Mapping[str, Any], now: datetime) -> Iterator[Finding]:
     for name, section in mapping(raw, "budgets").items():
         since, until = _moment(section, "since"), _moment(section, "until")
         if until is not None and until <= now:
-            text = f"the grant ended on {until:%Y-%m-%d}, and its account is held"
-            yield ("budgets", name, "until"), f"{text}: renew it, or remove the budget"
+            text = f"the grant ended on {until:%Y-%m-%d} and pays no job: its last step holds"
+            yield ("budgets", name, "until"), f"{text}; renew it, or remove the budget"
         elif since is not None and since > now:
             yield (
                 ("budgets", name, "since"),
@@ -153,6 +172,17 @@ def _overlap(section: Any, other: Any) -> bool:
     if None in begins or None in ends:
         return True
     return max(filter(None, begins)) < min(filter(None, ends))
+
+
+def _names(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value or ()
+
+
+def _raw_names(section: Any, key: str) -> set[str]:
+    value = section.get(key) if isinstance(section, dict) else None
+    names = value if isinstance(value, list) else [value]
+    found = {name for name in names if isinstance(name, str)}
+    return found if key == "account" else {name.lower() for name in found}
 
 
 def _moment(section: Any, key: str) -> datetime | None:

@@ -141,6 +141,8 @@ def _explain_pending(report: HeadReport, job: JobReport) -> tuple[str, tuple[str
     reason_text = REASONS.get(job.reason, f"Slurm says {job.reason}")
     if _may_use_spot_alone(report, job):
         reason_text = "its account's budget allows partitions that buy spot alone"
+    if job.id in report.budget_holds:
+        reason_text = "the budget of its project holds it"
     evidence = [f"{job.reason}: {reason_text}"]
     cause = ""
     refusal, loss = last_refusal(report.decisions), last_loss(report.decisions)
@@ -206,6 +208,11 @@ def _comment_lines(job: JobReport) -> list[str]:
 
 def _next_launch(report: HeadReport, job: JobReport) -> str:
     """Return the time of the job's next launch, if known."""
+    if job.id in report.budget_holds:
+        return (
+            "when its project's budget has room: `toolkit budget status`; a shorter time limit may"
+            " fit"
+        )
     if _is_held(job):
         # The array's number would release every task.
         name = job.id if job.task is None else job.label

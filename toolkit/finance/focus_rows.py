@@ -202,6 +202,7 @@ class _Maker:
                     "account": attempt.account,
                     "user": attempt.user,
                     "partition": attempt.partition,
+                    "project": attempt.project,
                     "job_name": attempt.name,
                 }
                 values = {**self.account_tags.get(attempt.account, {}), **values}

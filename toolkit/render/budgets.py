@@ -52,17 +52,25 @@ def budgets_config(config: ClusterConfig) -> budgets.BudgetsConfig:
     partitions = config.model_dump(mode="json", include={"partitions", "pools"})
     return budgets.BudgetsConfig(
         budgets={name: _budget(name, item) for name, item in config.budgets.items()},
-        families={item.account: _family(config, item.account) for item in config.budgets.values()},
+        families={
+            name: _family(config, name)
+            for item in config.budgets.values()
+            for name in item.accounts
+        },
+        account_projects={
+            item.name: item.project.lower() for item in config.accounts if item.project
+        },
         on_demand=on_demand_partitions(partitions),
         tail=float(config.slurm.suspend_time + config.slurm.suspend_timeout),
         folder=FOLDER,
     )
 
 
-def _budget(name: str, section: BudgetSection) -> budgets.AccountBudget:
-    return budgets.AccountBudget(
+def _budget(name: str, section: BudgetSection) -> budgets.Budget:
+    return budgets.Budget(
         name=name,
-        account=section.account,
+        accounts=section.accounts,
+        projects=section.projects,
         usd=section.usd,
         kind=budgets.PeriodKind(section.period),
         steps=tuple(budgets.BudgetStep(item.at, budgets.Action(item.do)) for item in section.steps),

@@ -98,6 +98,21 @@ class StatementSettings:
             yield child
             yield from self.below(child)
 
+    def account_tags(self, *, owners: bool) -> dict[str, dict[str, str]]:
+        """Return each account's facts as tags, for files of finance.
+
+        `owners` adds the addresses of the people who answer for its cost.
+        """
+        return {
+            item.name: {
+                "cost_centre": item.cost_centre,
+                "grant": item.grant.name if item.grant else "",
+                "owner": item.owner if owners else "",
+                "parent_account": item.parent if item.parent != ROOT else "",
+            }
+            for item in self.accounts.values()
+        }
+
     @property
     def projects(self) -> dict[str, str]:
         """Return the project of each account that has one."""

@@ -143,6 +143,45 @@ def test_stale_figures_close_nothing(usd, ladder, account):
         assert admits(changed, job) or not admits(account, job) or account.group_minutes is None
 
 
+waiting = st.lists(
+    st.builds(
+        fakes.a_job_of_a_project,
+        number=st.integers(1, 9),
+        usd=st.one_of(st.none(), st.integers(0, 200).map(str)),
+        reason=st.sampled_from(["Resources", "Dependency", "JobHeldUser", "JobHeldAdmin"]),
+    ),
+    max_size=6,
+    unique_by=lambda job: job.id,
+).map(tuple)
+
+
+@given(cents, ladders, waiting, st.frozensets(st.integers(1, 9)))
+def test_a_projects_jobs_that_may_start_fit_into_its_budget_together(usd, ladder, queue, held):
+    budget = fakes.a_budget(*ladder, accounts=(), projects=("imagenet",))
+    memory = fakes.a_memory(projects={"imagenet": {"language": {fakes.TODAY: usd}}}, held_jobs=held)
+    config = fakes.a_config(budget)
+    snapshot = fakes.snapshot(*queue, memory=memory, config=config, limits={})
+    made = plan(snapshot)
+    (item,) = made.figures
+    later = tuple(_after_holds(job, made) for job in queue)
+    free = [job for job in later if job.reason == "Resources"]
+    if item.holds:
+        assert not free
+    elif item.free is not None:
+        costs = [job.usd_until_limit for job in free]
+        assert not costs or sum(costs) <= max(item.free, 0)
+    persons = {job.id for job in queue if job.reason.startswith("JobHeld")} - held
+    assert not persons & {*made.holds, *made.releases}
+    again = plan(replace(snapshot, jobs=later, memory=made.memory))
+    assert again.holds == again.notices == ()
+
+
+def _after_holds(job, made):
+    if job.id in made.holds:
+        return replace(job, reason="JobHeldAdmin")
+    return replace(job, reason="Resources") if job.id in made.releases else job
+
+
 hours = st.integers(0, 96).map(lambda number: number / 2)
 spans = st.tuples(hours, hours).map(sorted)
 attempts = st.builds(

@@ -11,7 +11,7 @@ import pytest
 from slurmplugins.budgets.memory import Override
 from slurmplugins.budgets.plan import plan
 from slurmplugins.budgets.printing import printable
-from slurmplugins.config.budgets import Action
+from slurmplugins.config.budgets import Action, PeriodKind
 from slurmplugins.head import read_commands
 from tests.fakes.budgets import NOW, a_budget, a_config, a_job, a_memory, snapshot
 from toolkit import cli
@@ -52,11 +52,20 @@ def test_status_shows_spent_committed_forecast_step_and_since_when(head, capsys)
     assert cli.run(["budget", "status"]) == 0
     header, row, *_ = capsys.readouterr().out.splitlines()
     assert header.split() == [
-        *("BUDGET", "ACCOUNT", "UNTIL", "USD", "SPENT", "COMMITTED", "FREE", "FORECAST"),
+        *("BUDGET", "FOR", "UNTIL", "USD", "SPENT", "COMMITTED", "FREE", "FORECAST"),
         *("STEP", "SINCE"),
     ]
-    assert "vision-month  vision   2026-12-01  100.00  85.00" in row
+    assert "vision-month  vision  2026-12-01  100.00  85.00" in row
     assert "80 % warn  2026-11-26 12:00" in row
+
+
+def test_status_tells_that_a_grant_ended(head, capsys):
+    grant = a_budget(kind=PeriodKind.GRANT, since=NOW - 9e6, until=NOW, projects=("imagenet",))
+    head.config = a_config(grant)
+    assert cli.run(["budget", "status"]) == 0
+    out = capsys.readouterr().out
+    assert "vision-month  vision, project imagenet  2026-11-26" in out
+    assert "vision-month: the grant ended on 2026-11-26 and pays no job" in out
 
 
 def test_status_is_json_for_scripts(head, capsys):

@@ -14,6 +14,7 @@ from tests.unit.config.test_load import GOOD, problems
 from tests.unit.render.render_samples import FACTS, PRICES, a_config
 from toolkit.config import load_dated, parse
 from toolkit.errors import ConfigInvalid
+from toolkit.render.budgets import budgets_config
 from toolkit.render.burst import burst_json
 from toolkit.render.context import slurm_context
 from toolkit.render.slurm import slurm_files
@@ -61,6 +62,8 @@ STEPS = "    steps: [{at: 80, do: warn}, {at: 100, do: hold}]\n"
     ("text", "old", "new", "path", "words"),
     [
         (BUDGET, "account: vision", "account: visio", "budgets.vision-month.account", "'vision'"),
+        (BUDGET, "vision\n", "[vision, visio]\n", "budgets.vision-month.account", "'vision'"),
+        (BUDGET, "    account: vision\n", "", "budgets.vision-month", "account or project"),
         (BUDGET, "500", "0", "budgets.vision-month.usd", "above 0"),
         (BUDGET, "500", "500\n    since: 2026-01-01", "budgets.vision-month.since", "only with"),
         (GRANT, "    until: 2027-07-01\n", "", "budgets.erc.period", "expected until"),
@@ -88,9 +91,13 @@ def test_a_mistake_is_told_with_its_line(text, old, new, path, words):
 def test_the_examples_of_the_document_are_valid():
     text = (Path(__file__).parents[3] / "docs/budgets.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (grant,) = [block for block in blocks if "erc-2026" in block]
+    blocks.remove(grant)
     assert len(blocks) == 3
     other = "partitions:\n  on-demand: {pools: [gpu]}\n"
     config = parse(GOOD.replace("partitions:\n", other) + "".join(blocks))
+    language = GOOD.replace("accounts:\n", "accounts:\n  - {name: language}\n")
+    assert parse(language + grant).budgets["erc-2026"].accounts == ("vision", "language")
     assert config.classes.keys() == {"interactive", "sweep", "train", "release"}
     assert config.budgets["vision-month"].steps[2].do == "spot-only"
     assert config.slurm.billing == "bought"
@@ -105,6 +112,23 @@ def test_two_budgets_of_one_account_and_time_are_refused():
     assert parse(GOOD + GRANT + later).budgets.keys() == {"erc", "next"}
     overlapping = later.replace("since: 2027-07-01", "since: 2027-06-30")
     assert list(problems(GOOD + GRANT + overlapping)) == ["budgets.next.account"]
+
+
+def test_a_grant_pays_several_accounts_and_projects():
+    text = GRANT.replace(
+        "    account: vision\n", "    account: [vision]\n    project: [ImageNet, coco]\n"
+    )
+    config = parse(GOOD + text)
+    (budget,) = budgets_config(config).budgets.values()
+    assert (budget.accounts, budget.projects) == (("vision",), ("imagenet", "coco"))
+    part = head_budgets.to_json(budgets_config(config))
+    assert head_budgets.parse({"budgets": part}) == budgets_config(config)
+
+
+def test_two_budgets_of_one_project_and_time_are_refused():
+    first = "budgets:\n  one: {project: imagenet, usd: 5}\n"
+    second = "  two: {account: vision, project: [ImageNet], usd: 5, period: year}\n"
+    assert "budget one" in problems(GOOD + first + second)["budgets.two.project"][1]
 
 
 def test_spot_only_needs_a_partition_that_buys_spot_alone():

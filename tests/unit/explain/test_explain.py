@@ -278,6 +278,14 @@ def test_a_job_that_a_budget_keeps_from_its_partition_is_told_so():
         assert "budget" not in job.explain(report(free, denied=denied), 7).verdict
 
 
+def test_a_job_that_its_projects_budget_holds_is_no_persons_to_release():
+    held = pending("JobHeldAdmin", admin_comment="toolkit:budget erc: the grant ended")
+    answer = job.explain(report(held, budget_holds=(7,)), 7)
+    assert "the budget of its project holds it" in answer.verdict
+    assert "`toolkit budget status`" in answer.next
+    assert "scontrol release" in job.explain(report(held), 7).next
+
+
 def test_an_unknown_reason_is_shown_as_it_is():
     assert "Slurm says NewIn2031" in job.explain(report(pending("NewIn2031")), 7).verdict
 

@@ -15,12 +15,14 @@ import pytest
 
 from slurmplugins.config import burst, submit_line
 from slurmplugins.head import price_file
+from slurmplugins.head.price_file import Remaining
 from tests.unit.quote.samples import NOW, market, request
 from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.quote import offers
 from toolkit.render import bundle_files
 from toolkit.render.burst import burst_json
 
+NOTHING = Remaining()
 HERE = Path(__file__).parent
 TEMPLATES = HERE.parents[2] / "templates"
 DEFAULTS = {  # what the plugin gives for options that a user did not set, of 24.11.5
@@ -47,7 +49,7 @@ def sbatch(request, tmp_path):
     assert '"/shared/.toolkit/quote/prices.json"' in text
     script.write_text(text.replace("/shared/.toolkit/quote/prices.json", str(prices)))
 
-    def line_of(content, *, now=NOW, environment=(), **options):
+    def line_of(content, *, now=NOW, environment=(), code="0", **options):
         if content is not None:
             prices.write_bytes(content)
         names = {name.replace("_", "-"): value for name, value in options.items()}
@@ -60,7 +62,7 @@ def sbatch(request, tmp_path):
             check=False,
         )
         assert done.returncode == 0
-        assert done.stdout.split() == ["defaults:", "0", "submit:", "0", "after:", "0"]
+        assert done.stdout.split() == ["defaults:", "0", "submit:", code, "after:", "0"]
         assert done.stderr.count("\n") <= 1
         start = f"{options.get('type', 'sbatch')}: "
         assert not done.stderr or done.stderr.startswith(start)
@@ -69,11 +71,11 @@ def sbatch(request, tmp_path):
     return line_of
 
 
-def content(remaining=(), **changed):
+def content(remaining=NOTHING, **changed):
     """Return the file that the head writes for a cluster."""
     document = json.loads(burst_json(a_config(**changed), FACTS, PRICES))
     part = submit_line.parse(document)
-    return price_file.document(burst.parse(document), part, SPOT, dict(remaining), NOW)
+    return price_file.document(burst.parse(document), part, SPOT, remaining, NOW)
 
 
 def test_the_line_says_what_the_job_costs_and_what_spot_costs_now(sbatch):
@@ -209,16 +211,65 @@ def test_a_step_of_a_job_and_a_user_who_wants_no_line_get_none(sbatch):
 def test_a_job_that_may_cost_more_than_is_left_is_told_so_and_goes_on(sbatch):
     options = {"time": "08:00:00", "gpus": "1"}
     told = "; vision has 2.50 USD left in its budget"
-    left = content({"vision": 2.5})
+    left = content(Remaining({"vision": 2.5}))
     assert sbatch(left, account="vision", **options).endswith(told)
     assert sbatch(left, **options).endswith(told)  # ada's own account
     assert sbatch(left, account="other", **options).endswith("g5.xlarge")
-    assert sbatch(content({"vision": 50}), account="vision", **options).endswith("g5.xlarge")
+    assert sbatch(content(Remaining({"vision": 50})), account="vision", **options).endswith(
+        "g5.xlarge"
+    )
+
+
+WHY = "imagenet-2026: project imagenet may cost 5.00 USD until 2026-12-01 UTC, and no job is taken"
+REFUSED = Remaining(
+    accounts={"vision": 50},
+    projects={"imagenet": 0},
+    refused={"imagenet": WHY},
+    account_projects={"language": "imagenet"},
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"wckey": "ImageNet"},
+        {"wckey": "imagenet", "quiet": "1"},
+        {"wckey": "imagenet", "environment": {"TOOLKIT_QUOTE": "off"}.items()},
+        {"account": "language"},
+    ],
+)
+def test_a_job_of_a_project_whose_budget_refuses_is_refused(sbatch, options):
+    assert sbatch(content(REFUSED), code="-1", **options) == f"refused by a budget: {WHY}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"wckey": "coco"},
+        {"account": "language", "wckey": "coco"},
+        {"account": "vision"},
+        {"wckey": "imagenet", "now": NOW + 3601},
+        {"wckey": "imagenet", "type": "srun", "environment": {"SLURM_JOB_ID": "4"}.items()},
+    ],
+    ids=["other project", "own key", "other account", "old prices", "a step"],
+)
+def test_no_other_job_is_refused(sbatch, options):
+    sbatch(content(REFUSED), **options)  # it asserts that the job goes on
+
+
+def test_a_job_is_told_of_its_projects_budget_if_less_is_left_there(sbatch):
+    options = {"time": "08:00:00", "gpus": "1", "wckey": "imagenet"}
+    left = Remaining({"vision": 3}, {"imagenet": 1.5})
+    assert sbatch(content(left), **options).endswith(
+        "; project imagenet has 1.50 USD left in its budget"
+    )
+    left = Remaining({"vision": 1}, {"imagenet": 1.5})
+    assert sbatch(content(left), **options).endswith("; vision has 1.00 USD left in its budget")
 
 
 def test_without_budgets_nobodys_account_is_in_the_file():
     assert b"default_accounts" not in content()
-    assert b"default_accounts" in content({"vision": 1})
+    assert b"default_accounts" in content(Remaining({"vision": 1}))
 
 
 def test_a_reservation_is_told_as_one(sbatch):

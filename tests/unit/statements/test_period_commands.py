@@ -16,7 +16,7 @@ import pytest
 from tests.unit.statements.months import LATER, lived
 from toolkit import cli
 from toolkit.accounting.report import Key
-from toolkit.commands import period_options, report as report_command
+from toolkit.commands import period_options, report as report_command, report_period
 from toolkit.deploy import session
 from toolkit.errors import EndpointUnreachable
 from toolkit.usage.cluster_store import VERSION
@@ -121,6 +121,46 @@ def test_pools_and_types_also_have_what_no_job_caused(toolkit):
     assert (row["pool"], row["attempts"]) == ("gpu", 3)
     rows = json.loads(toolkit("report", "--period", "2026-11", "--by", "type", "--json"))["groups"]
     assert [row["type"] for row in rows] == ["g5.xlarge"]
+
+
+def test_a_closed_months_page_asks_nobody_for_the_month_before(toolkit, tmp_path):
+    """Make the page without trends: no day of October is closed."""
+    close(toolkit, "2026-11")
+    toolkit("report", "--period", "2026-11", "--html", str(tmp_path / "page.html"))
+    assert (tmp_path / "page.html").exists()
+
+
+def test_a_months_trends_are_of_the_month_before_as_it_was_closed(toolkit, tmp_path, monkeypatch):
+    seen = []
+    real = report_period.made
+
+    @contextmanager
+    def made(config_path, config, wanted, now):
+        with real(config_path, config, wanted, now) as (report, head):
+            seen.append((report.period.name, report.period.state))
+            yield report, head
+
+    monkeypatch.setattr(report_period, "made", made)
+    close(toolkit, "2026-11")
+    toolkit("report", "--period", "2026-12", "--html", str(tmp_path / "page.html"))
+    assert seen == [("2026-12", "open"), ("2026-11", "closed")]
+
+
+def test_a_focus_file_has_the_facts_of_accounts_as_they_were_closed(toolkit, config, tmp_path):
+    def tags(*options):
+        path = tmp_path / "focus.csv"
+        toolkit("report", "--period", "2026-11", "--focus", str(path), *options)
+        rows = csv.DictReader(path.read_text().splitlines())
+        return next(json.loads(row["Tags"]) for row in rows if row["SubAccountId"] == "vision")
+
+    close(toolkit, "2026-11")
+    config.write_text(config.read_text().replace("'4711'", "'4712'"))
+    found = tags()
+    assert (found["cost_centre"], found["parent_account"]) == ("4711", "science")
+    assert (found["owner"], found["project"]) == ("pi@example.org", "imagenet")
+    assert "owner" not in tags("--names", "none")
+    toolkit("period", "reopen", "2026-11", "--reason", "a new cost centre")
+    assert tags()["cost_centre"] == "4712"
 
 
 @pytest.mark.parametrize(

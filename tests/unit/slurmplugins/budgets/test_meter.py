@@ -1,5 +1,6 @@
 """The account that an instance's cost belongs to: boot, work, idle time, shared nodes, racks."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from slurmplugins.budgets.memory import Memory, from_json, to_json
@@ -89,6 +90,20 @@ def test_each_day_has_its_own_sum():
     assert memory.days["vision"] == {"2026-11-26": Decimal(12), "2026-11-27": Decimal(12)}
 
 
+def test_a_projects_jobs_carry_its_boot_and_idle_time_and_others_none():
+    attempts = [
+        replace(attempt("vision", 1, 2), project="imagenet"),
+        attempt("vision", 3, 3.5),
+        replace(attempt("language", 3.5, 3.75), project="imagenet"),
+    ]
+    memory = measured([instance()], attempts)
+    # Boot and work of the first, its idle hour; the last job's quarter and the tail after it.
+    days = {"vision": {"2026-11-26": Decimal(3)}, "language": {"2026-11-26": Decimal("0.5")}}
+    assert memory.projects == {"imagenet": days}
+    assert spent(memory) == {"vision": Decimal("3.5"), "language": Decimal("0.5")}
+    assert from_json(to_json(memory)) == memory
+
+
 def test_measuring_in_parts_gives_the_same_sum():
     attempts = [attempt("vision", 0.3, 1.7), attempt("language", 2, 2.2)]
     whole = measured([instance()], attempts)
@@ -101,9 +116,11 @@ def test_measuring_in_parts_gives_the_same_sum():
 
 
 def test_old_days_are_forgotten():
-    old = Memory(days={"vision": {"2020-01-01": ONE}}, nobody={"2020-01-01": ONE})
+    days = {"vision": {"2020-01-01": ONE}}
+    old = Memory(days=days, projects={"imagenet": days}, nobody={"2020-01-01": ONE})
     memory = measured([], [], memory=old)
     assert memory.days == {"vision": {}}
+    assert memory.projects == {"imagenet": {"vision": {}}}
     assert memory.nobody == {}
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from slurmplugins.budgets.ladder import STALE
+from slurmplugins.budgets.figures import STALE
 from slurmplugins.budgets.memory import Override, Saved, Standing
 from slurmplugins.budgets.plan import NOTICES, plan
 from slurmplugins.config.budgets import Action, BudgetsConfig

@@ -27,9 +27,11 @@ from slurmplugins.system.logger import Log
 from tests.fakes.budgets import (
     NOVEMBER,
     NOW,
+    TODAY,
     a_budget,
     a_config,
     a_job,
+    a_job_of_a_project,
     a_memory,
     a_waiting_job,
     limits,
@@ -53,6 +55,7 @@ class FakeSlurm:
         self.denied: dict[str, frozenset[str]] = {"batch": frozenset()}
         self.comments: list[tuple[int, str]] = []
         self.requeued: list[int] = []
+        self.held: list[tuple[str, list[int]]] = []
         self.calls: list[tuple[str, str, int | None]] = []
         self.weights: list[tuple[str, str]] = []
         self.error: Exception | None = None
@@ -79,6 +82,12 @@ class FakeSlurm:
 
     def comment(self, job: int, text: str) -> None:
         self.comments.append((job, text))
+
+    def hold(self, jobs: list[int]) -> None:
+        self.held.append(("hold", list(jobs)))
+
+    def release(self, jobs: list[int]) -> None:
+        self.held.append(("release", list(jobs)))
 
     def requeue(self, job: int) -> None:
         self.requeued.append(job)
@@ -172,6 +181,24 @@ def test_running_jobs_are_requeued_where_the_budget_says_so(tmp_path: Path):
     a_pass(tmp_path, slurm, a_config(a_budget((100, Action.REQUEUE))))
     assert slurm.requeued == [7]
     assert audit(tmp_path)[-1]["job"] == 7
+
+
+def test_a_projects_jobs_are_held_and_released_with_an_audit_line(tmp_path: Path):
+    config = a_config(a_budget(accounts=(), projects=("imagenet",)))
+    spent_days = {"imagenet": {"language": {TODAY: Decimal("99.50")}}}
+    remember(tmp_path, a_memory(projects=spent_days))
+    slurm = FakeSlurm(a_job_of_a_project(8))
+    made, _ = a_pass(tmp_path, slurm, config)
+    assert slurm.held == [("hold", [8])]
+    assert "project imagenet may cost 100.00 USD" in slurm.comments[0][1]
+    assert audit(tmp_path)[-1]["jobs"] == [8]
+    assert files.load(tmp_path).held_jobs == {8}
+    assert has_work(BudgetsConfig(folder=str(tmp_path))), "the hold of a removed budget ends"
+    slurm.waiting = (a_job_of_a_project(8, reason="JobHeldAdmin"),)
+    a_pass(tmp_path, slurm, BudgetsConfig())
+    assert slurm.held[-1] == ("release", [8])
+    assert audit(tmp_path)[-1]["event"] == "budget_jobs_released"
+    assert made.figures[0].spent == Decimal("99.50")
 
 
 def test_the_memory_is_saved_before_the_first_change(tmp_path: Path):

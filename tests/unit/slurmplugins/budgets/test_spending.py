@@ -10,7 +10,7 @@ from slurmplugins.budgets.spending import HeadSpending, allocations
 from slurmplugins.config import burst as burst_config
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.reconciler.instance_ledger import LedgerEntry
-from tests.fakes.budgets import NOW, a_config, a_job, a_waiting_job
+from tests.fakes.budgets import NOVEMBER, NOW, a_budget, a_config, a_job, a_waiting_job
 from tests.fakes.engine import burst
 
 ENTRY = LedgerEntry(
@@ -35,10 +35,22 @@ class FakeAccounting:
         self._rows, self._too_much = rows, too_much
 
     def window(self, since, until):
+        self._window = since, until
         return None if self._too_much else self
 
     def rows(self):
-        return list(self._rows)
+        since, until = self._window
+        return [
+            row for row in self._rows if not _ended_before(row, since) and not _after(row, until)
+        ]
+
+
+def _ended_before(row, since):
+    return row["End"].isdecimal() and int(row["End"]) <= since
+
+
+def _after(row, until):
+    return row["Start"].isdecimal() and int(row["Start"]) >= until
 
 
 def source(*entries, accounting=None, **changes):
@@ -88,7 +100,7 @@ def test_purchases_have_the_price_that_was_paid():
 def test_waiting_jobs_and_jobs_without_nodes_cost_nothing():
     ended = a_job(9, states=frozenset({"COMPLETED"}), end=NOW - 60)
     jobs = [a_job(), a_waiting_job(), ended, a_job(10, nodes=()), a_job(11, begin=0.0)]
-    assert [(item.nodes, item.end) for item in allocations(jobs, NOW)] == [
+    assert [(item.nodes, item.end) for item in allocations(jobs, a_config(), NOW)] == [
         (("gpu-007",), NOW), (("gpu-009",), NOW - 60)
     ]  # fmt: skip
 
@@ -102,6 +114,34 @@ def test_rows_of_sacct_that_never_started_or_name_other_nodes_are_left_out():
     memory = Memory(measured_from=NOW - 3600, measured_until=NOW - 3600)
     *_, last = source(accounting=FakeAccounting(*rows)).measured(memory, [], NOW)
     assert last.days == {"vision": {"2026-11-26": Decimal(2)}}
+
+
+def test_a_new_projects_past_is_read_from_slurmdbd_and_a_removed_ones_is_forgotten():
+    row = {
+        "Account": "vision", "Start": str(int(NOW) - 7200), "End": str(int(NOW) - 3600),
+        "NodeList": "gpu-002", "AllocTRES": "billing=2000", "WCKey": "*ImageNet",
+    }  # fmt: skip
+    config = a_config(a_budget(accounts=(), projects=("imagenet",)))
+    known = Memory(NOVEMBER, NOW - 60, days={"vision": {}}, projects={"coco": {"vision": {}}})
+    spending = HeadSpending(burst_config.parse(burst()), config, tuple, FakeAccounting(row))
+    first, *_, last = spending.measured(known, [], NOW)
+    days = {"vision": {"2026-11-26": Decimal(2)}}
+    assert first.projects == last.projects == {"imagenet": days}
+    assert last.days == {"vision": {}}, "the account's own days were measured before"
+    again = [item.projects for item in spending.measured(last, [], NOW + 60)]
+    assert again == [last.projects], "once"
+
+
+def test_a_job_without_a_key_is_of_its_accounts_project():
+    config = a_config(
+        a_budget(projects=("imagenet",)), account_projects={"language": "imagenet", "lab": "coco"}
+    )
+    jobs = [
+        a_job(account="language"), a_job(account="language", wckey="coco"), a_job(account="lab"),
+        a_job(account="vision", wckey="*ImageNet"),
+    ]  # fmt: skip
+    projects = [item.project for item in allocations(jobs, config, NOW)]
+    assert projects == ["imagenet", "", "", "imagenet"]
 
 
 def test_too_much_for_sacct_is_told():

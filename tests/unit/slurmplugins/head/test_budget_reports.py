@@ -7,7 +7,7 @@ import pytest
 from slurmplugins.budgets import files
 from slurmplugins.config import budgets as budgets_config
 from slurmplugins.errors import StateError
-from slurmplugins.head.budget_reports import denied_accounts
+from slurmplugins.head.budget_reports import denied_accounts, held_jobs
 from slurmplugins.head.report import HeadReport, from_json, to_json
 from tests.fakes.budgets import a_config, a_memory
 
@@ -23,9 +23,10 @@ def config(tmp_path):
 def test_the_last_pass_says_which_accounts_may_use_spot_alone(tmp_path, config):
     assert denied_accounts(config) == {}
     denied = {"batch": frozenset({"vision", "lab"})}
-    files.save(tmp_path, a_memory(denied=denied))
+    files.save(tmp_path, a_memory(denied=denied, held_jobs=frozenset({9, 8})))
     assert denied_accounts(config) == {"batch": ("lab", "vision")}
-    report = HeadReport(1.0, denied=denied_accounts(config))
+    report = HeadReport(1.0, denied=denied_accounts(config), budget_holds=held_jobs(config))
+    assert report.budget_holds == (8, 9)
     assert from_json(json.loads(json.dumps(to_json(report)))) == report
 
 

@@ -11,11 +11,13 @@ from slurmplugins.budgets import files as budget_files
 from slurmplugins.config import burst, submit_line
 from slurmplugins.errors import CloudError, ConfigError
 from slurmplugins.head import price_file
+from slurmplugins.head.price_file import Remaining
 from tests.fakes.clock import FakeClock
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit.render.burst import burst_json
 
 NOW = 1_790_000_000
+NOTHING = Remaining()
 SPOT = {("g5.xlarge", "us-east-1a"): "0.3111"}
 
 
@@ -24,8 +26,8 @@ def parts(**changed):
     return burst.parse(document), submit_line.parse(document)
 
 
-def made(spot=SPOT, remaining=(), **changed):
-    return json.loads(price_file.document(*parts(**changed), spot, dict(remaining), NOW))
+def made(spot=SPOT, remaining=NOTHING, **changed):
+    return json.loads(price_file.document(*parts(**changed), spot, remaining, NOW))
 
 
 def test_each_pool_has_the_offering_that_is_tried_first():
@@ -71,7 +73,7 @@ def test_the_newest_change_is_the_price_of_now():
     ("text", "remaining"),
     [
         (b'{"accounts": {"vision": "12.50", "speech": 3}}', {"vision": 12.5, "speech": 3.0}),
-        (b'{"vision": -1}', {"vision": -1.0}),
+        (b'{"accounts": {"vision": -1}}', {"vision": -1.0}),
         (b'{"accounts": {"vision": "NaN", "a\\"b": 1, "x": true}}', {}),
         (b"[]", {}),
         (b"nothing", {}),
@@ -79,13 +81,20 @@ def test_the_newest_change_is_the_price_of_now():
 )
 def test_what_is_left_of_budgets_is_taken_over(tmp_path, text, remaining):
     (tmp_path / budget_files.REMAINING).write_bytes(text)
-    assert price_file.read_remaining(tmp_path, time.time()) == remaining
-    assert price_file.read_remaining(tmp_path / "none", time.time()) == {}
+    assert price_file.read_remaining(tmp_path, time.time()) == Remaining(remaining)
+    assert price_file.read_remaining(tmp_path / "none", time.time()) == Remaining()
+
+
+def test_a_refusal_that_the_script_could_not_read_is_left_out(tmp_path):
+    text = b'{"refused": {"a": "until then", "b": "a \\"grant\\"", "c": 3}, "projects": {"a": "x"}}'
+    (tmp_path / budget_files.REMAINING).write_bytes(text)
+    read = price_file.read_remaining(tmp_path, time.time())
+    assert read == Remaining(refused={"a": "until then"})
 
 
 def test_default_accounts_are_told_only_beside_budgets():
     assert "default_accounts" not in made()
-    assert made(remaining={"vision": 2.0}.items())["default_accounts"] == {"ada": "vision"}
+    assert made(remaining=Remaining({"vision": 2.0}))["default_accounts"] == {"ada": "vision"}
 
 
 class Ec2:

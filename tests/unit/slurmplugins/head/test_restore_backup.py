@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmplugins.budgets import files as budget_files
+from slurmplugins.budgets.memory import Override, Saved, Standing
 from slurmplugins.errors import BackupError
 from slurmplugins.head.restore_backup import Checked, Restore
 from slurmplugins.head.take_backup import take
 from slurmplugins.model import backup
+from tests.fakes.budgets import NOVEMBER, a_memory
 from tests.fakes.clock import FakeClock
 from tests.fakes.head_backups import HeadStage, Slurmctld
 
@@ -19,6 +23,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+OVERRIDE = Override(until=9e9, by="eve", reason="agreed", at=1.0, usd=Decimal(500))
+SPENT = a_memory(
+    "40",
+    overrides={"vision-month": OVERRIDE},
+    standings={"vision-month": Standing(NOVEMBER, 80, NOVEMBER)},
+    limited=frozenset({"vision"}),
+    held={"vision": Saved(7000)},
+    denied={"batch": frozenset({"vision"})},
+    held_jobs=frozenset({4}),
+    notes={4: "toolkit:budget"},
+    last_account={"i-1": "vision"},
+)
 STOPPED = [("stop", name) for name in ("mlflow", "optuna", "slurmctld", "slurmdbd")]
 STARTED = [
     ("start", "slurmdbd"),
@@ -38,6 +54,9 @@ class Stage:
         self.old.streams.dumps = {"slurm_acct_db": "jobs", "mlflow": "runs", "optuna": "trials"}
         self.old.state("assoc_usage", "usage of old")
         self.old.state("job_state", "queue of old")
+        self.old.folders.budgets.mkdir()
+        budget_files.save(self.old.folders.budgets, SPENT)
+        budget_files.audit(self.old.folders.budgets, 1.0, "budget_step_reached", step=80)
         manifest = take(self.old.head, self.old.files, FakeClock())
         self.new = HeadStage(root / "new", cluster)
         self.new.state("clustername", f"{cluster}|17")
@@ -200,7 +219,9 @@ def test_the_first_job_id_of_an_interrupted_restore_is_not_computed_anew(stage: 
     first = stage.restore().run()
     again = stage.restore().check()
     assert again.first_job_id == 40_000
-    assert asdict(replace(again, first_job_id=0)) == asdict(replace(first, first_job_id=0))
+    assert again.overwrites == (*first.overwrites, "40.00 USD that budgets know as spent")
+    same = {"first_job_id": 0, "overwrites": ()}
+    assert asdict(replace(again, **same)) == asdict(replace(first, **same))
 
 
 def test_a_slurmctld_that_converts_for_a_while_is_waited_for(stage: Stage, monkeypatch):
@@ -215,3 +236,43 @@ def test_a_slurmctld_that_converts_for_a_while_is_waited_for(stage: Stage, monke
     monkeypatch.setattr(type(stage.new.head), "next_job_id", slow)
     stage.restore().run()
     assert stage.clock.slept == [1.0, 1.0, 1.0]
+
+
+def test_budgets_come_back_with_overrides_and_with_the_limits_that_are_ours(stage: Stage):
+    folder = stage.new.folders.budgets
+    folder.mkdir()
+    budget_files.save(folder, a_memory("2.50"))
+    budget_files.audit(folder, 5.0, "budget_limit_changed")
+    assert stage.restore().check().overwrites[-1] == "2.50 USD that budgets know as spent"
+    for _ in range(2):
+        stage.restore().run()
+    memory = budget_files.load(folder)
+    assert (memory.days, memory.overrides, memory.standings) == (
+        SPENT.days, SPENT.overrides, SPENT.standings
+    )  # fmt: skip
+    assert (memory.limited, memory.held) == (SPENT.limited, SPENT.held)
+    gone = (memory.held_jobs, memory.notes, memory.last_account, memory.denied)
+    assert not any(gone), "jobs and instances of the old cluster"
+    lines = (folder / budget_files.AUDIT).read_text().splitlines()
+    assert [line.count("budget_step_reached") for line in lines] == [1, 0]
+
+
+def test_limits_of_a_cluster_of_another_name_are_not_ours(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    stage = Stage(tmp_path, cluster="second")
+    stage.restore().run()
+    memory = budget_files.load(stage.new.folders.budgets)
+    assert (memory.days, memory.overrides) == (SPENT.days, SPENT.overrides)
+    assert not memory.limited
+    assert not memory.held
+
+
+def test_damaged_budgets_stop_no_restore_and_stay_damaged(tmp_path: Path, monkeypatch):
+    """Leave it to a pass to say so."""
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    monkeypatch.setattr(
+        budget_files, "save", lambda folder, _: (folder / "budgets.json").write_text("{")
+    )
+    stage = Stage(tmp_path)
+    stage.restore().run()
+    assert (stage.new.folders.budgets / budget_files.FILE).read_text() == "{"

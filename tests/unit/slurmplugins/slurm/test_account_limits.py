@@ -132,6 +132,38 @@ def test_the_jobs_of_each_version_are_read_with_their_billing(version):
     assert running.may_requeue
 
 
+@pytest.mark.parametrize("version", ["24.11", "25.11", "26.05"])
+def test_a_waiting_job_has_its_cost_until_its_time_limit(version):
+    """Read captured jobs of 0.10 USD an hour.
+
+    Their limit is a day. Job 7 is an array of one task at once.
+    """
+    text = (CAPTURED / version / "scontrol-jobs.json").read_text()
+    records = {item["job_id"]: item for item in json.loads(text)["jobs"]}
+
+    def usd(number: int, **changes: object) -> Decimal | None:
+        job = billed_job(records[number] | changes)
+        assert job is not None
+        return job.usd_until_limit
+
+    assert usd(9) == usd(7) == Decimal("2.4")
+    assert usd(7, array_task_string="1-3", array_max_tasks=0) == Decimal("7.2")
+    assert usd(9, time_limit={"set": True, "infinite": True, "number": 0}) is None
+    assert billed_job(records[9] | {"wckey": "*ImageNet"}).wckey == "*ImageNet"
+
+
+def test_jobs_are_held_and_released_many_in_a_call():
+    limits, runner = slurm()
+    runner.answer(f"{BIN}/scontrol", stdout="")
+    limits.hold(list(range(1, 502)))
+    limits.release([7])
+    limits.release([])
+    numbers = [command[1:] for command in runner.commands]
+    assert [(words[0], words[1].count(",")) for words in numbers] == [
+        ("hold", 499), ("hold", 0), ("release", 0)
+    ]  # fmt: skip
+
+
 def test_an_unreadable_job_is_left_out():
     assert billed_job({"job_id": "x"}) is None
     assert billed_job({"job_id": 4, "nodes": "gpu-[001", "job_state": ["RUNNING"]}) is None

@@ -1,14 +1,15 @@
 -- demo: written by the toolkit. Change cluster.yaml, not this file.
 --
 -- sbatch, salloc and srun run this on the user's own host, before slurmctld knows the job. It prints
--- what the job would cost. It changes no option and refuses no job. An error in it is caught: with
--- an error here, Slurm's plugin would refuse the submission (cli_filter_lua.c, pre_submit).
+-- what the job would cost. It changes no option. It refuses jobs of projects whose budget says so,
+-- and no others. An error in it is caught: with an error here, Slurm's plugin would refuse the
+-- submission (cli_filter_lua.c, pre_submit).
 --
 -- It is Lua 5.1 to 5.4, whichever liblua Slurm finds (slurm_lua.c, slurm_lua_init).
 
 local PRICES = "/shared/.toolkit/quote/prices.json"
 local MOST_BYTES = 262144
-local STALE = 3600 -- seconds after which the line tells the age of the prices
+local STALE = 3600 -- seconds after which the line tells the age of the prices, and no job is refused
 local TOO_OLD = 86400 -- seconds after which there is no line
 
 -- JSON: objects, lists, texts without \u escapes, numbers, true, false, null.
@@ -268,15 +269,37 @@ local function duration(h)
   return string.format(rest > 0 and "%d h %d m" or "%d h", whole, rest)
 end
 
+local function entry(object, key)
+  return type(object) == "table" and key and object[key] or nil
+end
+
+local function account_and_project(prices, options)
+  local account = options["account"] or entry(prices.default_accounts, os.getenv("USER"))
+  local wckey = options["wckey"]
+  if wckey and wckey ~= "" then
+    return account, string.lower(wckey)
+  end
+  return account, entry(prices.account_projects, account)
+end
+
+-- Return the account or project of which less is left, and the amount.
 local function remaining(prices, options)
-  if type(prices.remaining) ~= "table" then
+  local account, project = account_and_project(prices, options)
+  local of_account = tonumber(entry(prices.remaining, account))
+  local of_project = tonumber(entry(prices.remaining_of_projects, project))
+  if of_project and (not of_account or of_project < of_account) then
+    return "project " .. project, of_project
+  end
+  return account, of_account
+end
+
+-- Return why a budget refuses the job, if it does.
+local function refusal(prices, options, now)
+  if now - (tonumber(prices.at) or 0) > STALE then
     return nil
   end
-  local account = options["account"]
-  if not account and type(prices.default_accounts) == "table" then
-    account = prices.default_accounts[os.getenv("USER") or ""]
-  end
-  return account, account and tonumber(prices.remaining[account])
+  local _, project = account_and_project(prices, options)
+  return entry(prices.refused_projects, project)
 end
 
 local function line(prices, options, now)
@@ -322,19 +345,26 @@ local function line(prices, options, now)
   return nil
 end
 
-local function print_line(options)
+-- Print the line, or why the job is refused; return true then.
+local function check(options)
   local kind = options["type"]
   if kind == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID")) then
-    return -- a step of a job
-  end
-  if kind == "scrontab" or count(options["quiet"]) or os.getenv("TOOLKIT_QUOTE") == "off" then
-    return
+    return false -- a step of a job
   end
   local prices = read_prices()
-  local words = prices and line(prices, options, os.time())
+  local words = prices and refusal(prices, options, os.time())
+  if words then
+    io.stderr:write(kind, ": refused by a budget: ", words, "\n")
+    return true
+  end
+  if kind == "scrontab" or count(options["quiet"]) or os.getenv("TOOLKIT_QUOTE") == "off" then
+    return false
+  end
+  words = prices and line(prices, options, os.time())
   if words then
     io.stderr:write(kind, ": ", words, "\n") -- slurm.log_info would put "lua: " before it
   end
+  return false
 end
 
 function slurm_cli_setup_defaults(options, early)
@@ -342,8 +372,8 @@ function slurm_cli_setup_defaults(options, early)
 end
 
 function slurm_cli_pre_submit(options, offset)
-  pcall(print_line, options)
-  return slurm.SUCCESS
+  local whole, refused = pcall(check, options)
+  return whole and refused and slurm.ERROR or slurm.SUCCESS
 end
 
 function slurm_cli_post_submit(offset, job_id, step_id)

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from slurmplugins.budgets.ladder import STALE, Spending, figures
+from slurmplugins.budgets.figures import STALE, Spending, figures
 from slurmplugins.budgets.memory import Override, Standing
 from slurmplugins.config.budgets import Action, PeriodKind
 from tests.fakes.budgets import DECEMBER, NOVEMBER, NOW, a_budget, a_memory
@@ -98,6 +98,18 @@ def test_a_grant_holds_after_its_end_and_not_before_its_begin():
     assert state("0", grant, now=NOVEMBER - 1).standing.percent == 0
     assert not state("0", grant).holds
     assert state("0", grant, now=DECEMBER).holds
+    assert [state("0", grant, now=at).ended for at in (DECEMBER - 1, DECEMBER)] == [False, True]
+
+
+def test_a_grant_of_accounts_and_projects_counts_each_job_once():
+    grant = a_budget(accounts=("vision",), projects=("imagenet",))
+    days = {"2026-11-26": Decimal(10)}
+    memory = a_memory(
+        days={"vision": days, "language": days, "speech": days},
+        projects={"imagenet": {"vision": days, "language": {"2026-11-26": Decimal(4)}}},
+    )
+    spending = Spending(frozenset({"vision"}), frozenset({"imagenet"}))
+    assert figures(grant, memory, spending, NOW).spent == 14
 
 
 def test_the_forecast_goes_on_at_the_last_weeks_pace():

@@ -1,4 +1,4 @@
-"""The state of an account budget: spent, committed, forecast, and its step. Pure."""
+"""The state of a budget: spent, committed, forecast, and its step. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slurmplugins.config.budgets import HOLDING, Action, BudgetStep
 
 if TYPE_CHECKING:
     from slurmplugins.budgets.memory import Memory, Override
-    from slurmplugins.config.budgets import AccountBudget
+    from slurmplugins.config.budgets import Budget
 
 CENT: Final = Decimal("0.01")
 STALE: Final = 900.0
@@ -24,9 +24,9 @@ TREND: Final = 7 * DAY
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """An account budget at one moment."""
+    """A budget at one moment."""
 
-    budget: AccountBudget
+    budget: Budget
     period: Period
     usd: Decimal
     """The amount, with a person's addition."""
@@ -41,6 +41,8 @@ class Figures:
     stale: bool
     override: Override | None
     standing: Standing
+    ended: bool = False
+    """A grant that ended: it pays no job any more."""
 
     @property
     def actions(self) -> frozenset[Action]:
@@ -53,7 +55,7 @@ class Figures:
 
     @property
     def holds(self) -> bool:
-        """Return whether no job of the account may start."""
+        """Return whether no job of the budget may start."""
         return bool(self.actions & HOLDING)
 
     @property
@@ -67,7 +69,7 @@ class Figures:
         return self.usd * min(percents) / 100 - self.spent - self.committed
 
 
-def figures(budget: AccountBudget, memory: Memory, spending: Spending, now: float) -> Figures:
+def figures(budget: Budget, memory: Memory, spending: Spending, now: float) -> Figures:
     """Return the budget's state, with the step that it has reached."""
     period = period_of(budget, now)
     override = memory.overrides.get(budget.name)
@@ -75,7 +77,7 @@ def figures(budget: AccountBudget, memory: Memory, spending: Spending, now: floa
         override = None
     extra = override.usd if override is not None and override.usd is not None else Decimal(0)
     last = min(now, period.end - 1)
-    spent = memories.spent(memory, spending.accounts, day_of(period.begin), day_of(last))
+    spent = _spent(memory, spending, period.begin, last)
     usd = budget.usd + extra
     is_stale = now - memory.measured_until > STALE
     standing = _standing(budget, memory, period, spent, usd, is_stale=is_stale, now=now)
@@ -91,19 +93,21 @@ def figures(budget: AccountBudget, memory: Memory, spending: Spending, now: floa
         stale=is_stale,
         override=override,
         standing=standing,
+        ended=now >= period.end,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The accounts of a budget, and what their running jobs may still cost."""
+    """The accounts and projects of a budget, and what their running jobs may still cost."""
 
     accounts: frozenset[str]
+    projects: frozenset[str] = frozenset()
     committed: Decimal = Decimal(0)
 
 
 def _standing(
-    budget: AccountBudget,
+    budget: Budget,
     memory: Memory,
     period: Period,
     spent: Decimal,
@@ -135,7 +139,12 @@ def _standing(
     return Standing(period.begin, reached, now)
 
 
-def _step(budget: AccountBudget, percent: int) -> BudgetStep | None:
+def _spent(memory: Memory, spending: Spending, first: float, last: float) -> Decimal:
+    days = day_of(first), day_of(last)
+    return memories.spent(memory, spending.accounts, spending.projects, *days)
+
+
+def _step(budget: Budget, percent: int) -> BudgetStep | None:
     reached = [step for step in budget.steps if step.percent <= percent]
     return max(reached, key=lambda step: step.percent, default=None)
 
@@ -146,7 +155,7 @@ def _forecast(
     """Return the spending at the end by the last week's pace."""
     begin = max(now - TREND, memory.measured_from)
     first = (begin // DAY) * DAY  # spending is known by whole days
-    recent = memories.spent(memory, spending.accounts, day_of(first), day_of(now))
+    recent = _spent(memory, spending, first, now)
     seconds = Decimal(max(now - max(first, memory.measured_from), 3600.0))
     left = Decimal(max(0.0, period.end - max(now, period.begin)))
     return (spent + recent * left / seconds).quantize(CENT, ROUND_HALF_UP)
