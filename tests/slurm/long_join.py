@@ -32,7 +32,7 @@ LATE = 2  # seconds: sacct's times are whole seconds
 
 @pytest.fixture(scope="module")
 def site(cloud, state):
-    with lab_with_join(cloud, state / "lab", SUITE) as made:
+    with lab_with_join(cloud, state / "lab", SUITE, jobscripts=True) as made:
         yield made
 
 
@@ -112,6 +112,13 @@ def seconds_waited(joined, job: str) -> int:
     )
     submitted, started = columns.strip().split("|")
     return int(started) - int(submitted)
+
+
+def test_the_job_scripts_of_the_image_run_in_the_cloud(joined):
+    words = ("--partition=burst", "--time=10", "--wrap=bash /shared/jobscripts/smoke.sbatch")
+    job = joined.submit(*words, user="ada")
+    until("the job's end", lambda: joined.state(job) not in {"PENDING", "RUNNING", "CONFIGURING"})
+    assert joined.accounted(job, "State,ExitCode") == "COMPLETED|0:0"
 
 
 def test_no_job_of_racks_waits_for_ec2(joined):
