@@ -85,7 +85,8 @@ def site(
 ) -> Iterator[JoinedSite]:
     """Build the lab in a cluster's cloud, and write its join.yaml.
 
-    With `jobscripts`, the image of cloud nodes has them. Both are removed at the end, unless TOOLKIT_TEST_CLUSTER=keep is set.
+    With `jobscripts`, the image of cloud nodes has them. Both are removed at the end, unless
+    TOOLKIT_TEST_CLUSTER=keep is set.
     """
     clients, path = Clients(config), folder / "join.yaml"
     lab = racks.kept(clients, folder, upgrade) or racks.build(clients, config, folder, upgrade)
