@@ -111,9 +111,10 @@ def ended(joined, job: str) -> bool:
 
 
 def seconds_of_power_ups(log_text: str) -> dict[str, float]:
-    """Return the seconds from slurmctld's choice of racks until the last one answers, by job.
+    """Return the seconds that green racks took to power up, by job.
 
-    Without a PrologSlurmctld, slurmctld then starts the job within 30 seconds.
+    They begin with slurmctld's choice of racks, and end when the last one answers. Without a
+    PrologSlurmctld, slurmctld then starts the job within 30 seconds.
     """
     seconds: dict[str, float] = {}
     chosen: re.Match[str] | None = None

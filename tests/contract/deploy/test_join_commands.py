@@ -104,7 +104,7 @@ def test_status_warns_of_records_that_are_late(joined, capsys):
 
 
 def test_usage_close_reads_the_records_of_a_join(joined, capsys):
-    """Set aside no row of the site's cluster, whose name is not the join's."""
+    """Take rows of the site's cluster, whose name is another."""
     joined.site.attempts = [attempt(1, "rack1", NOON, NOON + HOUR)]
     window, names = (NOON, NOON + 2 * HOUR), (*sacct.REQUIRED, *sacct.OPTIONAL, *sacct.FREE_TEXT)
     text = joined.site.run(sacct.argv(names, *window, TOKEN))
