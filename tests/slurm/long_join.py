@@ -174,7 +174,7 @@ def test_the_sites_slurm_is_upgraded_under_the_join(joined, of_the_packages):
     lab = joined.lab
     files = frozenset(lab.files())
     long = [
-        joined.submit(f"--partition={name}", "--time=2:00:00", "--wrap=sleep 3600")
+        joined.submit(f"--partition={name}", "--mem=100", "--time=2:00:00", "--wrap=sleep 3600")
         for name in ("main", "burst")
     ]
     for job in long:
@@ -226,5 +226,5 @@ def assert_works(joined, long: list[str], before: list[dict]) -> None:
     assert "healthy" in joined.toolkit("status")
     for words in (["main"], ["green", "--nodes=2"], ["burst", "--nodes=2"]):
         partition, *more = words
-        job = joined.submit(f"--partition={partition}", *more, "--wrap=srun true")
+        job = joined.submit(f"--partition={partition}", "--mem=100", *more, "--wrap=srun true")
         until(f"a job in {partition}", lambda job=job: joined.state(job) == "COMPLETED")
