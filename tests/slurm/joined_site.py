@@ -80,15 +80,22 @@ class JoinedSite:
 
 
 @contextlib.contextmanager
-def site(config: ClusterConfig, folder: Path, upgrade: str = "") -> Iterator[JoinedSite]:
+def site(
+    config: ClusterConfig, folder: Path, upgrade: str = "", *, jobscripts: bool = False
+) -> Iterator[JoinedSite]:
     """Build the lab in a cluster's cloud, and write its join.yaml.
 
-    Both are removed at the end, unless TOOLKIT_TEST_CLUSTER=keep is set.
+    With `jobscripts`, the image of cloud nodes has them. Both are removed at the end, unless
+    TOOLKIT_TEST_CLUSTER=keep is set.
     """
     clients, path = Clients(config), folder / "join.yaml"
     lab = racks.kept(clients, folder, upgrade) or racks.build(clients, config, folder, upgrade)
     joined = JoinedSite(lab, path)
-    write(path, settings(config, lab))
+    document = settings(config, lab)
+    if jobscripts:
+        document["site"]["jobscripts"] = True
+        document["training"] = {"requirements": ["torch==2.13.0", "numpy"]}
+    write(path, document)
     try:
         _leave(joined)
         yield joined

@@ -19,6 +19,7 @@ ADDRESSES = {
     "rack-002": "10.77.0.12",
     "rack-003": "10.77.0.13",
 }
+SLURMCTLD_LOG = "/var/log/slurm/slurmctld.log"
 POWER_LOG = "/var/log/slurm/site-power.log"
 UP, DOWN = "/usr/local/sbin/lab-power-up", "/usr/local/sbin/lab-power-down"
 CREDENTIALS = "/etc/lab/aws-credentials"
@@ -58,7 +59,7 @@ AuthType=auth/munge
 SlurmctldParameters=enable_configless,idle_on_node_suspend
 StateSaveLocation=/var/lib/slurm/slurmctld
 SlurmdSpoolDir=/var/lib/slurm/slurmd
-SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmctldLogFile={SLURMCTLD_LOG}
 SlurmdLogFile=/var/log/slurm/slurmd.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none

@@ -58,10 +58,13 @@ def _print_join(status: JoinStatus) -> None:
         ("reconcile", _counts(status.controllers) or "-"),
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
+        ("records", _records_text(status)),
     ]
     click.echo(table(("JOIN", status.cluster), rows))
     for reason in status.reasons:
         click.echo(f"unhealthy: {reason}")
+    for text in status.warnings:
+        click.echo(f"warning: {text}")
     if status.healthy:
         click.echo("healthy")
 
@@ -113,7 +116,7 @@ def _backup_text(status: Status) -> str:
     return f"{last.id}, {age_text(time.time() - last.at)} ago" if last.id else "none yet"
 
 
-def _records_text(status: Status) -> str:
+def _records_text(status: Status | JoinStatus) -> str:
     import time
 
     from toolkit.deploy.backup_age import age_text

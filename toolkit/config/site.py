@@ -35,6 +35,8 @@ JOIN_DEFAULTS = {
     "mlflow": {"enabled": False},
     "alarms": {"enabled": False},
 }
+IMAGE_KEYS = ("python", "requirements")
+"""Of `training`: what the image of a join may have, with site.jobscripts."""
 JOIN_SLURM_KEYS = ("settings", "private_data", "submit_line", "billing", "topology")
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
@@ -87,6 +89,8 @@ class Site(Section):
     """Python 3.11 or later with boto3, on the controllers."""
     include: Literal["add", "by-hand"] = "add"
     """Whether `toolkit join apply` adds the one line to slurm.conf, or a person does."""
+    jobscripts: bool = False
+    """The nodes' image has the toolkit's job scripts with their Python environment in /shared."""
     users: tuple[SiteUser, ...] = ()
     """Users whose accounts the nodes get. Without any, the image must know the site's."""
     aws: SiteCredentials = SiteCredentials()
@@ -122,9 +126,13 @@ def _of_joins_alone(raw: Mapping[str, Any], network: Mapping[str, Any]) -> Itera
 
 
 def _of_clusters_alone(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    has_jobscripts = mapping(raw, "site").get("jobscripts") is True
     for section in OWN_SECTIONS:
-        if section in raw:
+        if section in raw and not (section == "training" and has_jobscripts):
             yield (section,), "not with kind: join; the site has its own"
+    for key in mapping(raw, "training") if has_jobscripts else ():
+        if key not in IMAGE_KEYS:
+            yield ("training", key), "not with kind: join; a job's own settings say it"
     for key in JOIN_SLURM_KEYS:
         if key in mapping(raw, "slurm"):
             yield ("slurm", key), "not with kind: join; the site's slurm.conf says it"

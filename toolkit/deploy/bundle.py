@@ -46,33 +46,43 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
             **_tree(assets.directory("ansible"), "ansible"),
             **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
             **_tree(assets.slurmplugins_directory(), "slurmplugins"),
-            **_tree(assets.PACKAGE / "training", "toolkit/training"),
-            **_tree(assets.PACKAGE / "datasets", "toolkit/datasets"),
-            # Besides the packages themselves: the error tree, of which their errors are branches.
-            **{
-                f"toolkit/{name}": (FILE_MODE, (assets.PACKAGE / name).read_bytes())
-                for name in ("__init__.py", "errors.py")
-            },
-            **_tree(assets.directory("jobscripts"), "jobscripts"),
+            **_of_jobs(),
             **_git_sha(),
             **_texts(rendered),
         }
     )
 
 
-def image_bundle(rendered: Mapping[str, str]) -> Bundle:
+def image_bundle(rendered: Mapping[str, str], *, with_jobscripts: bool = False) -> Bundle:
     """Return a builder's bundle: everything that is baked into an image.
 
     Nothing in it belongs to one cluster.
     """
     return pack(
         {
+            **(_of_jobs() if with_jobscripts else {}),
             **_tree(assets.directory("ansible"), "ansible"),
             **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
             **_tree(assets.slurmplugins_directory(), "slurmplugins"),
             **_texts(rendered),
         }
     )
+
+
+def _of_jobs() -> dict[str, tuple[int, bytes]]:
+    """Return the training package and the job scripts.
+
+    Besides the packages themselves: the error tree, of which their errors are branches.
+    """
+    return {
+        **_tree(assets.PACKAGE / "training", "toolkit/training"),
+        **_tree(assets.PACKAGE / "datasets", "toolkit/datasets"),
+        **{
+            f"toolkit/{name}": (FILE_MODE, (assets.PACKAGE / name).read_bytes())
+            for name in ("__init__.py", "errors.py")
+        },
+        **_tree(assets.directory("jobscripts"), "jobscripts"),
+    }
 
 
 def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:

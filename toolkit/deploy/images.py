@@ -16,6 +16,7 @@ from toolkit.deploy.instances import tag_values
 from toolkit.deploy.stack import builder_script
 from toolkit.errors import BaseImageMissing
 from toolkit.render import image_vars
+from toolkit.render.playbook_vars import has_jobscripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,7 +128,8 @@ def required_images(config: ClusterConfig, source: ImageInput) -> tuple[ImageSpe
     """
     specs = []
     for kind in names.IMAGE_KINDS if config.site is None else ("compute",):
-        bundle = image_bundle({"vars.json": image_vars(config, kind, source.packages)})
+        variables = {"vars.json": image_vars(config, kind, source.packages)}
+        bundle = image_bundle(variables, with_jobscripts=has_jobscripts(config))
         # The script is part of the image's input; the place of its bundle is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)
         digest = hashlib.sha256(f"{kind}\0{source.base.id}\0{bundle.sha}\0{script}".encode())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slurmplugins.model import records
 from slurmplugins.model.hostlist import expand
 from slurmplugins.slurm.controllers import active_host, parse_ping
-from toolkit.deploy import names
+from toolkit.deploy import names, record_age
+from toolkit.deploy.record_age import LastRecords
 from toolkit.deploy.stack_events import stack_status
 from toolkit.deploy.status import HEALTHY_STACK, engine_problems, own_instances, state_text
+from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts
 from toolkit.join.controller_files import TIMERS
@@ -18,7 +22,7 @@ from toolkit.join.runner import FirstController, controllers
 from toolkit.slurm_nodes import read_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
@@ -39,6 +43,8 @@ class JoinStatus:
     missing_nodes: int = 0
     instances: Mapping[str, int] = field(default_factory=dict)  # count by pool
     trouble: tuple[str, ...] = ()
+    records: LastRecords = field(default_factory=LastRecords)
+    warnings: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -67,7 +73,13 @@ def _reasons(status: JoinStatus) -> Iterator[str]:
     yield from status.trouble
 
 
-def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> JoinStatus:
+def gather(
+    config: ClusterConfig,
+    clients: Clients,
+    programs: HeadPrograms,
+    *,
+    now: Callable[[], float] = time.time,
+) -> JoinStatus:
     """Read all facts; a failed read is a reason, not an exception."""
     stack = stack_status(clients.client("cloudformation"), names.stack(config))
     if not stack:
@@ -84,6 +96,8 @@ def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> J
     except ToolkitError as error:
         missing = 0
         trouble.append(error.message)
+    bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
+    last = record_age.parse(bucket.read_json(records.STATUS))
     return JoinStatus(
         cluster=config.cluster,
         stack=stack,
@@ -93,7 +107,15 @@ def gather(config: ClusterConfig, clients: Clients, programs: HeadPrograms) -> J
         missing_nodes=missing,
         instances=own_instances(config, clients),
         trouble=tuple(trouble),
+        records=last,
+        warnings=_record_warnings(last, now()),
     )
+
+
+def _record_warnings(last: LastRecords, now: float) -> tuple[str, ...]:
+    """Return a warning on the records. A new join has none yet."""
+    text = record_age.warning(last, now, now if last.attempts is None else last.attempts)
+    return (text,) if text else ()
 
 
 def _timers_state(runner: ControllerRunner) -> str:

@@ -70,7 +70,14 @@ def image_vars(config: ClusterConfig, kind: str, packages: SlurmPackages | None 
         values |= package_vars(packages)
     if config.profile == "aws":
         values |= {"toolkit_ec2": True} | (_driver_vars(config) if kind == "compute" else {})
+    if kind == "compute" and has_jobscripts(config):
+        values |= {"toolkit_jobscripts": True} | _environment_vars(config)
     return _dump(values | (_head_vars(config) if kind == "head" else {}))
+
+
+def has_jobscripts(config: ClusterConfig) -> bool:
+    """Return whether the compute image has the job scripts."""
+    return config.site is not None and config.site.jobscripts
 
 
 def _driver_vars(config: ClusterConfig) -> dict[str, Any]:
@@ -87,8 +94,12 @@ def _driver_vars(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _head_vars(config: ClusterConfig) -> dict[str, Any]:
+    return {"toolkit_mlflow_enabled": config.mlflow.enabled, **_environment_vars(config)}
+
+
+def _environment_vars(config: ClusterConfig) -> dict[str, Any]:
+    """Return the Python environment of jobs."""
     return {
-        "toolkit_mlflow_enabled": config.mlflow.enabled,
         "toolkit_training_python": config.training.python,
         "toolkit_training_requirements": [
             *config.training.requirements,
@@ -100,8 +111,12 @@ def _head_vars(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _s3_requirements(config: ClusterConfig) -> list[str]:
-    """Return the requirements for reading datasets and copying checkpoints."""
-    return ["boto3"] if config.data.in_s3 or config.training.checkpoints else []
+    """Return the requirements for reading datasets and copying checkpoints.
+
+    A join has no shared filesystem, so its data come from S3.
+    """
+    needs_s3 = config.data.in_s3 or config.training.checkpoints or config.site is not None
+    return ["boto3"] if needs_s3 else []
 
 
 def _gpu_requirements(config: ClusterConfig) -> list[str]:

@@ -16,6 +16,8 @@ from slurmplugins.head.report import (
     NodeReport,
     PassReport,
 )
+from slurmplugins.model import records
+from slurmplugins.slurm import sacct
 from tests.contract.deploy.test_join import Setting
 from toolkit import cli
 from toolkit.join.runner import ControllerRunner
@@ -25,6 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 HOUR = 3600
+TOKEN = "8randoms"
 NOON = int(time.time()) // HOUR * HOUR - 5 * HOUR
 STAYS = "stays: racks expected in 12 m; cloud would cost up to 41.20 USD"
 
@@ -86,6 +89,40 @@ def test_status_nodes_jobs_and_why_ask_the_controller(joined, capsys):
     }.items():
         code, text = asked(joined, capsys, *words)
         assert (code, expected in text) == (0, True), text
+
+
+def test_status_warns_of_records_that_are_late(joined, capsys):
+    assert "records    none yet" in " ".join(asked(joined, capsys, "status")[1].splitlines())
+    joined.clients.client("s3").put_object(
+        Bucket="burst-123456789012-us-east-1",
+        Key=records.STATUS,
+        Body=json.dumps({"attempts": time.time() - 5 * HOUR, "error": "no way to S3"}),
+    )
+    text = asked(joined, capsys, "status")[1]
+    assert "of jobs up to 5 h ago" in text
+    assert "warning: the records of attempts end 5 h ago, and are due every 30 min: no way" in text
+
+
+def test_usage_close_reads_the_records_of_a_join(joined, capsys):
+    """Take rows of the site's cluster, whose name is another."""
+    joined.site.attempts = [attempt(1, "rack1", NOON, NOON + HOUR)]
+    window, names = (NOON, NOON + 2 * HOUR), (*sacct.REQUIRED, *sacct.OPTIONAL, *sacct.FREE_TEXT)
+    text = joined.site.run(sacct.argv(names, *window, TOKEN))
+    written = {"slurm": "24.11.5", "fields": names, "delimiter": sacct.delimiter(TOKEN)}
+    attempts = records.pack(
+        records.first_line("sacct", "burst", window, window[1], **written), text
+    )
+    instances = records.pack(records.first_line("instances", "burst", window, window[1]), "")
+    for key, body in (
+        (records.sacct_key(*window, NOON, attempts), attempts),
+        (records.instances_key(window[1], NOON, instances), instances),
+    ):
+        bucket = "burst-123456789012-us-east-1-bak"
+        joined.clients.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
+    code, text = asked(joined, capsys, "usage", "close", "--json")
+    assert code == 0, text
+    read = json.loads(text)["records"]
+    assert (read["new_pages"], read["rows"], read["set_aside"]) == (2, 1, [])
 
 
 def test_a_report_has_racks_and_cloud(joined, capsys):

@@ -50,3 +50,12 @@ def test_a_mistake_is_named(old, new, message):
 
 def test_a_join_without_a_site_is_refused():
     assert "expected site" in problem(JOIN[: JOIN.index("site:")] + JOIN[JOIN.index("slurm:") :])
+
+
+def test_the_environment_of_job_scripts_is_settled_only_where_the_image_has_them():
+    with_scripts = JOIN.replace("site:\n", "site:\n  jobscripts: true\n", 1)
+    requirements = "training: {requirements: [numpy]}\n"
+    assert parse(with_scripts + requirements).training.requirements == ("numpy",)
+    assert "training: not with kind: join" in problem(JOIN + requirements)
+    text = problem(f"{with_scripts}training: {{checkpoints: bucket}}\n")
+    assert "training.checkpoints: not with kind: join" in text

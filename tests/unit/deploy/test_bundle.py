@@ -2,14 +2,18 @@
 
 import hashlib
 import io
+import json
 import re
 import zipfile
+from pathlib import Path
 
 from tests.unit.deploy.samples import example
+from toolkit.config import parse
 from toolkit.deploy import bundle as bundle_module, names
 from toolkit.deploy.bundle import cluster_bundle, image_bundle, pack
 from toolkit.deploy.images import BaseImage, ImageInput, required_images
 
+JOIN = (Path(__file__).parents[3] / "examples/join.yaml").read_text(encoding="utf-8")
 SOURCE = ImageInput(BaseImage("ami-0b", "debian", "/dev/xvda"))
 FILES = {"b": (0o644, b"2"), "a": (0o755, b"1")}
 
@@ -97,6 +101,23 @@ def test_the_image_bundle_contains_no_job_code():
     """
     paths = archive(image_bundle({})).namelist()
     assert not [path for path in paths if path.startswith(("jobscripts", "toolkit"))]
+
+
+def test_the_image_of_a_join_has_the_job_code_if_its_site_wants_it():
+    def image(text):
+        (spec,) = required_images(parse(text), SOURCE)
+        return archive(spec.bundle).namelist(), json.loads(
+            archive(spec.bundle).read("rendered/vars.json")
+        )
+
+    paths, values = image(JOIN)
+    assert not [path for path in paths if path.startswith(("jobscripts", "toolkit"))]
+    assert "toolkit_training_python" not in values
+    paths, values = image(JOIN.replace("site:\n", "site:\n  jobscripts: true\n", 1))
+    assert {"jobscripts/stage.sbatch", "toolkit/training/__init__.py"} <= {*paths}
+    assert "jobscripts/GIT_SHA" not in paths  # or each commit would make an image
+    assert values["toolkit_jobscripts"] is True
+    assert "boto3" in values["toolkit_training_requirements"]
 
 
 def test_the_name_of_an_image_changes_with_its_content():

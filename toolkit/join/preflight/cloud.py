@@ -32,6 +32,8 @@ PLUGINS: Final = frozenset(
     )
 )  # fmt: skip
 """slurmd's plugins in the packages of Debian and of SchedMD, as slurm.conf writes them."""
+JOBSCRIPT_PATHS: Final = ("/shared/jobscripts", "/shared/lib", "/shared/env")
+"""What an image with the job scripts has."""
 AUTODETECT: Final = frozenset({"off", "nvidia"})
 """AutoDetect in gres.conf that needs no vendor's library: Debian's package is built without any."""
 
@@ -76,5 +78,6 @@ def cloud_side(config: ClusterConfig) -> CloudSide:
         gpu_kinds=tuple(sorted(kinds)),
         users={user.name: user.uid for user in users} if users else None,
         slurm_uid=None,
+        shared_paths=JOBSCRIPT_PATHS if config.joined_site.jobscripts else (),
         own_settings=frozenset({"grestypes"}),
     )
