@@ -43,7 +43,7 @@ def made_report(
 
     AWS is not asked if all of the window is closed, unless the head is needed for more.
     CloudTrail's events are facts that no closed day has, so with them all is computed. If sums
-    suffice, the charges of closed days are added up by SQL, and not read one by one.
+    suffice, SQL adds closed days up, and the report is read before the block ends.
     """
     from toolkit.commands.controller import controller
     from toolkit.deploy.session import connected

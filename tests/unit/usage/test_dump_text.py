@@ -24,7 +24,7 @@ def rows(text, form=FORM):
 
 
 def one_by_one(items, form):
-    """Return rows and bad lines; the rows are as sacct would print them."""
+    """Return rows and bad lines. The rows are as sacct prints them."""
     found = []
     for item in items:
         if isinstance(item, Block):
