@@ -26,11 +26,17 @@ class Names(StrEnum):
 
 def with_projects(report: Report, projects: Mapping[str, str]) -> Report:
     """Return the report; a job without a project has its account's."""
-    attempts = {
+    return replace(report, attempts=projects_of(report.attempts, projects))
+
+
+def projects_of(
+    attempts: Mapping[int, Attempt], projects: Mapping[str, str]
+) -> Mapping[int, Attempt]:
+    """Return the attempts; one without a project has its account's."""
+    return {
         key: item if item.project else replace(item, project=projects.get(item.account, ""))
-        for key, item in report.attempts.items()
+        for key, item in attempts.items()
     }
-    return replace(report, attempts=attempts)
 
 
 def with_names(report: Report, names: Names, own: str) -> Report:

@@ -84,8 +84,9 @@ def as_csv(report: Report) -> str:
     writer.writeheader()
     for row in charge_rows(report):
         writer.writerow({name: cell(name, value) for name, value in row.items()})
-    charged_ids = {cost.instance_id for cost in report.costs}
-    for name in report.unknown_costs:
+    unknown_costs = report.unknown_costs
+    charged_ids = {cost.instance_id for cost in report.costs} if unknown_costs else set()
+    for name in unknown_costs:
         if name not in charged_ids:
             row = {"component": UNKNOWN, "instance": name, "usd": None}
             writer.writerow({key: cell(key, value) for key, value in row.items()})

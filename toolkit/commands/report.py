@@ -118,7 +118,7 @@ def command(
         _trail(trail_paths),
         anew=anew,
         needs_head=record_mlflow,
-        sums_suffice=not (as_json or as_csv or files.any) and report_period.are_summed(keys, names),
+        sums_suffice=True,
     )
 
     with report_period.made(config_path, config, wanted, now) as (made, head):

@@ -46,7 +46,7 @@ def made_report(
 
     AWS is not asked if all of the window is closed, unless the head is needed for more.
     CloudTrail's events are facts that no closed day has, so with them all is computed. If sums
-    suffice, the charges of closed days are added up by SQL, and not read one by one. With
+    suffice, SQL adds closed days up, and the report is read before the block ends. With
     `stored_only` AWS is never asked: PeriodNotReady is raised for days that are not closed.
     """
     from toolkit.commands.controller import controller

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,17 +20,16 @@ from toolkit.commands.report_closed import made_report
 from toolkit.output import table
 from toolkit.statements.settings import settings_of
 from toolkit.statements.states import State
-from toolkit.usage.closed_sums import SUMMED_KEYS
 from toolkit.usage.summed_report import SummedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import datetime
     from pathlib import Path
 
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.periods import Period
-    from toolkit.accounting.report import Key, Report
+    from toolkit.accounting.report import Report
     from toolkit.config import ClusterConfig
     from toolkit.head_runner import Runner
 
@@ -44,7 +44,7 @@ class Wanted:
     anew: bool
     needs_head: bool
     sums_suffice: bool
-    """Nobody asks for each charge, nor for a key that the sums of closed days lack."""
+    """The report is read before its block ends: SQL makes its charges when they are asked for."""
     stored_only: bool = False
     """Neither AWS nor the head is asked for days that are not closed."""
 
@@ -97,9 +97,11 @@ def made(
     with making as (computed, head):
         part = None if cluster is None or month is None else cluster.open_part(month)
         report = replace(computed, period=part)
-        if not isinstance(computed, SummedReport):
-            report = attempt_names.with_projects(report, settings_of(config).projects)
-        yield report, head
+        projects = settings_of(config).projects
+        if isinstance(report, SummedReport):
+            yield report.with_attempts(partial(attempt_names.projects_of, projects=projects)), head
+        else:
+            yield attempt_names.with_projects(report, projects), head
 
 
 def before(
@@ -150,11 +152,6 @@ def _is_closed(report: Report) -> bool:
 
 NO_BILLS = History({}, (), {})
 """A report that is not closed gets the status of its days from the record of bills later."""
-
-
-def are_summed(keys: Sequence[Key], names: str) -> bool:
-    """Return whether sums of closed days have these keys and names."""
-    return SUMMED_KEYS.issuperset(keys) and attempt_names.Names(names) is attempt_names.Names.ALL
 
 
 def with_names(report: Report, names: str) -> Report:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -18,7 +16,6 @@ from botocore.exceptions import (
     PartialCredentialsError,
     ProfileNotFound,
 )
-from botocore.session import Session as BotocoreSession
 
 from toolkit.errors import (
     AccessDenied,
@@ -31,6 +28,7 @@ from toolkit.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from botocore.session import Session
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_fsx import FSxClient
@@ -62,6 +60,8 @@ class Clients:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
+        import boto3  # a quarter of a second, which a report of closed days has no use for
+
         self._session = boto3.Session(
             botocore_session=_botocore_session(config), region_name=config.aws.region
         )
@@ -97,6 +97,8 @@ class Clients:
         return client
 
     def _connect(self, service: str, region: str) -> Any:
+        from botocore.config import Config
+
         return self._session.client(  # type: ignore[call-overload]
             service,
             region_name=region,
@@ -170,8 +172,10 @@ def _credentials_hint(config: ClusterConfig) -> str:
     return "run `aws sso login` or `aws configure`, or set aws.profile in cluster.yaml"
 
 
-def _botocore_session(config: ClusterConfig) -> BotocoreSession:
-    session = BotocoreSession()
+def _botocore_session(config: ClusterConfig) -> Session:
+    from botocore.session import Session
+
+    session = Session()
     credentials_file = config.aws.credentials_file
     if credentials_file:
         path = Path(os.path.expanduser(credentials_file))  # noqa: PTH111  # pathlib raises for ~nobody

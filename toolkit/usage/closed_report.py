@@ -23,12 +23,12 @@ from toolkit.usage.summed_report import CostsWhenAsked, ReadWhenAsked, SummedRep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from toolkit.accounting.charges import InstanceCost
     from toolkit.accounting.report import Report
     from toolkit.accounting.segments import Segment
     from toolkit.usage.closed_store import ClosedDays
     from toolkit.usage.cluster_store import ClusterStore
     from toolkit.usage.database import Database
-    from toolkit.usage.summed_report import DearestInstances
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,9 @@ def summed_report(
         return None
     policy = CostPolicy(**{key: Payer(value) for key, value in days[0].policy.items()})
 
-    def read(instances: Sequence[str] | None = None) -> Report:
-        read_days = closed_store.segments(store, closed, parts.days, instances)
-        return report_of(cluster, read_days, now, policy)
-
-    def read_costs(names: Sequence[str]) -> DearestInstances:
-        made = read(names)
-        return tuple(made.costs), made.instances
+    def exact(names: Sequence[str]) -> Sequence[InstanceCost]:
+        read_days = closed_store.segments(store, closed, parts.days, names)
+        return report_of(cluster, read_days, now, policy).costs
 
     sums = ClosedSums.of(
         database,
@@ -126,11 +122,10 @@ def summed_report(
         days,
         policy,
         until=parts.window.until,
-        exact=lambda names: read(names).costs,
+        exact=exact,
     )
     if sums is None:
         return None
-    whole = cache(read)
     texts = sums.texts()
     firsts = [day.first_cost for day in days]
     since = min((first for first in firsts if first is not None), default=parts.days[0])
@@ -138,15 +133,14 @@ def summed_report(
         cluster=cluster,
         window=Window(max(parts.days[0], since), parts.days[-1] + DAY),
         made_at=now,
-        costs=CostsWhenAsked(sums.number_of_costs(), lambda: whole().costs),
-        instances=ReadWhenAsked(lambda: whole().instances),
-        attempts=ReadWhenAsked(lambda: whole().attempts),
+        costs=CostsWhenAsked(sums.number_of_costs(), cache(sums.costs)),
+        instances=ReadWhenAsked(cache(sums.instances)),
+        attempts=ReadWhenAsked(cache(sums.attempts)),
         notes=texts_of(texts, NOTE),
         set_aside=set_aside_of(texts),
         jobs_without_cost=texts_of(texts, NO_COST),
         cost_policy=policy,
         sums=sums,
-        read_costs=read_costs,
     )
     return _named(store, closed, parts, report, firsts, has_other_policy=False)
 

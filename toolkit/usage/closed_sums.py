@@ -15,7 +15,7 @@ from toolkit.accounting.charges import ChargePrices, Component
 from toolkit.accounting.cost_policy import Payer
 from toolkit.accounting.report import NO_JOB, Group, Key
 from toolkit.prices import PriceSource
-from toolkit.usage import day_charges, day_details
+from toolkit.usage import closed_costs, day_charges, day_details
 from toolkit.usage.database import quoted
 from toolkit.usage.engine_input import make_payers
 from toolkit.usage.store import rows_of
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from toolkit.accounting.charges import InstanceCost
+    from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.charges import Charge, InstanceCost
     from toolkit.accounting.cost_policy import CostPolicy
-    from toolkit.accounting.instances import Kind
+    from toolkit.accounting.instances import Instance, Kind
     from toolkit.usage.closed_store import ClosedDay
     from toolkit.usage.database import Database
 
@@ -56,6 +57,7 @@ class ClosedSums:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._exact_costs: dict[str, InstanceCost] = {}  # of instances that SQL leaves
 
     @classmethod
     def of(
@@ -103,6 +105,7 @@ class ClosedSums:
         costs: list[Sequence[object]] = []
         prices: list[Sequence[object]] = []
         for cost in exact(sorted(numbers)):
+            self._exact_costs[cost.instance_id] = cost
             number = numbers[cost.instance_id]
             costs.append((number, cost.gross, cost.refund, cost.has_unknown))
             for place, charge in enumerate(cost.charges):
@@ -203,6 +206,29 @@ class ClosedSums:
     def number_of_costs(self) -> int:
         """Return how many instances and resources have a cost."""
         return int(self._database.value("SELECT count(*) FROM costs"))
+
+    def charges(self) -> list[Charge]:
+        """Return every charge, in the report's order."""
+        return closed_costs.charges(self._database)
+
+    def costs(
+        self, names: Sequence[str] | None = None, charges: Sequence[Charge] | None = None
+    ) -> tuple[InstanceCost, ...]:
+        """Return the costs of instances, or all, in the report's order.
+
+        `charges` are theirs, if they are known already.
+        """
+        found = closed_costs.charges(self._database, names) if charges is None else charges
+        costs = closed_costs.costs(self._database, found, names)
+        return tuple(self._exact_costs.get(cost.instance_id, cost) for cost in costs)
+
+    def instances(self, names: Sequence[str] | None = None) -> dict[str, Instance]:
+        """Return some of the instances with a cost, or all."""
+        return closed_costs.instances(self._database, names)
+
+    def attempts(self) -> dict[int, Attempt]:
+        """Return the attempts that have a charge."""
+        return closed_costs.attempts(self._database)
 
     def groups(self, keys: Sequence[Key]) -> list[Group]:
         """Return the rows by the given keys, as `Report.groups` does."""

@@ -89,9 +89,9 @@ def segment_of(
         by_subject.setdefault(subject, []).append(json.loads(content))
     instances, items = {}, []
     for content in by_subject.get(PARTS, ()):
-        instance = _instance(content.pop("instance"))
+        instance = instance_of(content)
         instances[instance.instance_id] = instance
-        items.append(_parts(instance, content, parts.get(instance.instance_id, ())))
+        items.append(parts_of(content, parts.get(instance.instance_id, ())))
     attempts = [_attempt(content) for content in by_subject.get(ATTEMPT, ())]
     return Segment(
         window=window,
@@ -120,10 +120,16 @@ def _item(item: InstanceParts) -> dict[str, Any]:
     }
 
 
-def _parts(instance: Instance, content: dict[str, Any], parts: tuple[Part, ...]) -> InstanceParts:
+def instance_of(content: Mapping[str, Any]) -> Instance:
+    """Return the instance of a row's content."""
+    return _instance(content["instance"])
+
+
+def parts_of(content: Mapping[str, Any], parts: tuple[Part, ...] = ()) -> InstanceParts:
+    """Return what a row's content says of its instance, with its parts."""
     return InstanceParts(
-        instance_id=instance.instance_id,
-        kind=instance.kind,
+        instance_id=content["instance"]["instance_id"],
+        kind=Kind(content["instance"]["kind"]),
         seconds=content["seconds"],
         parts=parts,
         prices=tuple(

@@ -30,6 +30,9 @@ ROWS_A_BLOCK = 1 << 16
 SPOOL_DELIMITER = "\x1f"
 """The delimiter of rows as DuckDB reads them."""
 _SPOOL = SPOOL_DELIMITER.encode()
+_STRANGE = (b"\x00", b"\r", _SPOOL)
+"""What would end a field or a line in the spool, and is a blank there."""
+_NO_STRANGE = {item[0]: " " for item in _STRANGE}
 _NOT_COUNTED = bytes(set(range(256)) - set(_SPOOL + b"\n"))
 
 # sacct's field names have letters and digits alone. Whatever follows the first is the delimiter.
@@ -161,19 +164,20 @@ def blocks(
 
 
 def _rows_alone(chunk: bytes, form: DumpFormat) -> bytes | None:
-    """Return lines as the spool has them; None if one of them may be no row by itself.
+    """Return lines as the spool has them, if each is a row.
 
-    What is left of a row without its fields' text is its delimiters.
+    None: one of them may be no row by itself. A row without its fields' text is its delimiters.
     """
     if len(chunk) >= LONGEST_ROW or not _is_text(chunk):
         return None
     delimiter = form.delimiter.encode()
-    if b"\x00" in chunk or b"\r" in chunk:
-        chunk = chunk.replace(b"\x00", b" ").replace(b"\r", b" ")
+    strange = [item for item in _STRANGE if item in chunk and item not in delimiter]
+    if strange and b" " in delimiter:
+        return None
+    for item in strange:
+        chunk = chunk.replace(item, b" ")
     if delimiter != _SPOOL:
-        if _SPOOL not in delimiter:
-            chunk = chunk.replace(_SPOOL, b" ")
-        elif _SPOOL in chunk.replace(delimiter, b""):
+        if _SPOOL in delimiter and _SPOOL in chunk.replace(delimiter, b""):
             return None
         chunk = chunk.replace(delimiter, _SPOOL)
     if not chunk.endswith(b"\n"):
@@ -205,10 +209,11 @@ def _divided(block: Block, most: int) -> Iterator[Block]:
 def spool_text(text: str, form: DumpFormat) -> str:
     """Return a row as the spool has it.
 
-    It has the spool's delimiter, and nothing else that would end a field or a line there."""
-    text = text.replace("\x00", " ").replace("\r", " ")
-    fields = text.split(form.delimiter)
-    return SPOOL_DELIMITER.join(field.replace(SPOOL_DELIMITER, " ") for field in fields)
+    It has the spool's delimiter, and nothing else that would end a field or a line there.
+    """
+    return SPOOL_DELIMITER.join(
+        field.translate(_NO_STRANGE) for field in text.split(form.delimiter)
+    )
 
 
 class _Joiner:

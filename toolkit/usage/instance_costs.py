@@ -146,7 +146,7 @@ def _check(database: Database) -> int:
 
 
 def _name_others(database: Database, turn: _Turn) -> None:
-    """Make the table `others`, of the numbers of the instances that are not the turn's own."""
+    """Make the table `others`, of the instances that aren't the turn's own."""
     others = {item.instance_id for item in turn.others}
     numbers = [
         (number,)

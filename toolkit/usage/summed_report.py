@@ -1,27 +1,27 @@
-"""A report of closed days: SQL makes its sums, and charges are read when they are asked for."""
+"""A report of closed days: SQL makes its sums, and its charges when they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from toolkit.accounting.charges import Component
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.report import Dearest, Group, Key, Report
+from toolkit.usage.closed_sums import SUMMED_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolkit.accounting.charges import ChargePrices, InstanceCost
-    from toolkit.accounting.instances import Instance
+    from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
     from toolkit.prices import PriceSource
     from toolkit.usage.closed_sums import ClosedSums
 
 Name = TypeVar("Name")
 Item = TypeVar("Item")
-DearestInstances = tuple[tuple["InstanceCost", ...], Mapping[str, "Instance"]]
 
 
 class ReadWhenAsked(Mapping[Name, Item], Generic[Name, Item]):
@@ -62,11 +62,27 @@ class CostsWhenAsked(Sequence["InstanceCost"]):
 
 @dataclass(frozen=True)  # without slots: its sums are kept
 class SummedReport(Report):
-    """A report that reads sums, not charges."""
+    """A report that reads sums. Its charges are rows of them."""
 
     sums: ClosedSums = field(kw_only=True)
-    read_costs: Callable[[Sequence[str]], DearestInstances] = field(kw_only=True)
-    """The costs of some instances, and these."""
+
+    def with_attempts(
+        self, change: Callable[[Mapping[int, Attempt]], Mapping[int, Attempt]]
+    ) -> SummedReport:
+        """Return the report with changed attempts.
+
+        They are read and changed when they are asked for. No account, user or job changes.
+        """
+        known = self.attempts
+        return replace(self, attempts=ReadWhenAsked(lambda: change(known)))
+
+    def charges(self) -> Iterator[Charge]:
+        """Yield every charge."""
+        yield from self._charges
+
+    @cached_property
+    def _charges(self) -> Sequence[Charge]:
+        return self.sums.charges()
 
     @cached_property
     def _net(self) -> tuple[int, int]:
@@ -123,10 +139,11 @@ class SummedReport(Report):
     def groups(self, keys: Sequence[Key], *, with_shares: bool = True) -> list[Group]:
         """Return the rows by the given keys, the dearest first.
 
-        There are no shares.
+        There are no shares. SQL has no other keys, nor names that somebody changed.
         """
-        del with_shares
-        return self.sums.groups(keys)
+        if SUMMED_KEYS.issuperset(keys) and isinstance(self.attempts, ReadWhenAsked):
+            return self.sums.groups(keys)
+        return super().groups(keys, with_shares=with_shares)
 
     def priced_by(self, name: Callable[[PriceSource, int], str]) -> dict[str, int]:
         """Count the instances by a name of their prices' sources and times."""
@@ -135,9 +152,10 @@ class SummedReport(Report):
     def dearest(self, count: int) -> Dearest:
         """Return so many instances, by their cost before refunds."""
         first = self.sums.dearest(count)
-        costs, instances = self.read_costs([name for name, *_ in first])
+        names = [name for name, *_ in first]
+        costs = self.sums.costs(names)
         if isinstance(self.instances, ReadWhenAsked):
-            self.instances.known.update(instances)
+            self.instances.known.update(self.sums.instances(names))
         by_name = {cost.instance_id: cost for cost in costs}
         unknown = set(self.unknown_instances).difference(by_name)
         return Dearest(

@@ -22,7 +22,9 @@ from tests.property.accounting.test_conservation import (
 )
 from tests.property.usage.test_engines_agree import Busy
 from tests.unit.usage.record_store import lines
+from toolkit.accounting import export
 from toolkit.accounting.allocation import Policy, Window
+from toolkit.accounting.attempt_names import Names, projects_of, with_names
 from toolkit.accounting.build import build, segment
 from toolkit.accounting.charges import Component
 from toolkit.accounting.cost_policy import Payer
@@ -33,6 +35,7 @@ from toolkit.usage import closed_store, database as databases, day_charges, day_
 from toolkit.usage.closed_report import split, summed_report
 from toolkit.usage.closed_store import ClosedDay, ClosedDays
 from toolkit.usage.cluster_store import ClusterStore
+from toolkit.usage.summed_report import SummedReport
 
 DAY = 86_400
 SLOWER = 43
@@ -129,6 +132,22 @@ def amounts(made):
     ]
 
 
+def renamed(made):
+    """Return rows by names that the report's sums don't have."""
+    projects = {name: f"project of {name}" for name in ("", "a", "b")}
+    if isinstance(made, SummedReport):
+        with_projects = made.with_attempts(lambda found: projects_of(found, projects))
+        assert with_projects.groups([Key.USER]) == made.groups([Key.USER])
+    else:
+        with_projects = replace(made, attempts=projects_of(made.attempts, projects))
+    nobody = with_names(with_projects, Names.NONE, "")
+    return [
+        with_projects.groups([Key.PROJECT, Key.POOL]),
+        nobody.groups([Key.USER]),
+        export.as_csv(nobody),
+    ]
+
+
 def all_of(made):
     """Return all that a report shows of its sums."""
     return {
@@ -153,6 +172,12 @@ def all_of(made):
         "notes": (made.notes, made.set_aside, made.jobs_without_cost),
         "window": made.window,
         "lines": lines(made),
+        "renamed": renamed(made),
+        "costs": [
+            (cost, [charge.prices for charge in cost.charges], cost.prices) for cost in made.costs
+        ],
+        "csv": export.as_csv(made),
+        "json": export.as_json(replace(made, closed=None), [Key.PARTITION, Key.TYPE]),
         "of": (dict(made.instances), dict(made.attempts)),
     }  # fmt: skip
 

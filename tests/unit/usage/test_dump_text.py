@@ -24,7 +24,7 @@ def rows(text, form=FORM):
 
 
 def one_by_one(items, form):
-    """Return rows and bad lines; the rows are as sacct would print them."""
+    """Return rows and bad lines. The rows are as sacct prints them."""
     found = []
     for item in items:
         if isinstance(item, Block):
@@ -111,7 +111,7 @@ def test_lines_that_are_rows_come_in_blocks():
 
 @given(
     st.lists(st.text("z|é \r\x00\x1f", max_size=5).map(lambda text: text + "\n"), max_size=12),
-    st.sampled_from(("|", "||", "\x1f", "\x1fa\x1f", "é")),
+    st.sampled_from(("|", "||", " | ", "\x1f", "\x1fa\x1f", "é")),
     st.booleans(),
     st.integers(1, 5),
     st.integers(1, 5),

@@ -133,7 +133,7 @@ SELECT c.*, w.whole FROM charges AS c JOIN wholes AS w USING (i);
 
 -- EC2 takes back what it charged, from whom it was charged.
 CREATE OR REPLACE TEMP TABLE refunds AS
-SELECT s.i, s.attempt, -sum(s.micro)::BIGINT AS micro
+SELECT s.i, s.attempt, -sum(s.micro)::BIGINT AS micro, min(s.place) AS place
 FROM sums AS s JOIN things AS t USING (i) WHERE t.is_refunded
 GROUP BY s.i, s.attempt HAVING sum(s.micro) <> 0;
 
@@ -143,7 +143,7 @@ FROM (SELECT i, sum(micro) AS gross, bool_or(NOT known) AS has_unknown FROM sums
     LEFT JOIN (SELECT i, sum(micro) AS refund FROM refunds GROUP BY i) AS r USING (i);
 
 INSERT INTO sums
-SELECT i, 'spot refund', attempt, true, 0, 1099511627776 * 1048576, micro, 1 FROM refunds;
+SELECT i, 'spot refund', attempt, true, 0, 1099511627776 * 1048576 + place, micro, 1 FROM refunds;
 
 -- The sources of prices: what was refunded has those of its attempt's charges.
 CREATE OR REPLACE TEMP TABLE component_prices AS
